@@ -1,0 +1,1 @@
+//! The Admin API (`gateway-admin-api`): every endpoint in one table.

@@ -1,0 +1,1 @@
+//! The configuration file: composes the modules' own sections.

@@ -1,0 +1,1 @@
+//! Run-time expressions `${…}`: compiled once, evaluated per request.

@@ -1,0 +1,99 @@
+//! The contract between the gateway and a filter.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use smallvec::SmallVec;
+
+use crate::http::reply::Reply;
+use crate::model::token::AccessToken;
+
+/// What a filter decided about a request.
+#[derive(Debug)]
+pub enum Flow {
+    /// On to the next filter, or to the upstream.
+    Continue,
+    /// Answer now; later filters and the upstream never see the request.
+    Respond(Reply),
+}
+
+/// A filter's decision, or that it has to wait for something first.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Decided without waiting: the path of every request that repeats.
+    Now(Flow),
+    /// [`Filter::on_request_slow`] must be awaited.
+    Wait,
+}
+
+/// A running filter. Built from a plugin's configuration when a snapshot is
+/// compiled, shared by all requests, kept across snapshots while its
+/// configuration is unchanged.
+#[async_trait]
+pub trait Filter: Send + Sync + 'static {
+    /// Decides on the request. Must not block and should not allocate; what
+    /// has to wait returns [`Verdict::Wait`].
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict;
+
+    /// Decides on the request after `on_request` returned [`Verdict::Wait`].
+    async fn on_request_slow(&self, _session: &mut Session, _exchange: &mut Exchange) -> Flow {
+        Flow::Continue
+    }
+
+    /// Changes the request as the upstream will see it.
+    ///
+    /// Runs after hop-by-hop headers are gone, so what it sets can't be
+    /// nominated away by the client's `Connection` header.
+    fn on_upstream_request(&self, _exchange: &Exchange, _request: &mut RequestHeader) {}
+
+    /// Changes the response head on its way to the client.
+    fn on_response(&self, _exchange: &Exchange, _response: &mut ResponseHeader) {}
+
+    /// Names of the request headers that this filter vouches for: client-sent
+    /// copies of them (in any case, `_` for `-`) never reach an upstream.
+    fn owned_headers(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    /// What an operator should know and that is not an error: settings without
+    /// effect, for instance. Logged once when the filter is built.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What is known about one request while it passes, shared by its filters.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The client's address: the TCP peer, or what a trusted proxy vouched for.
+    pub client: SocketAddr,
+    /// Whether the client (or the trusted proxy in front) used TLS.
+    pub secure: bool,
+    /// The verified access token, once an authentication filter found one.
+    pub token: Option<Arc<AccessToken>>,
+    /// The request body, if a filter had to read it (never above 64 KiB).
+    pub body: Option<Bytes>,
+    /// Headers for the response, set by filters (for instance rate limits).
+    pub response_headers: SmallVec<[(HeaderName, HeaderValue); 4]>,
+    /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
+    pub refusal: Option<Cow<'static, str>>,
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            secure: false,
+            token: None,
+            body: None,
+            response_headers: SmallVec::new(),
+            refusal: None,
+        }
+    }
+}

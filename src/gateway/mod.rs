@@ -1,0 +1,4 @@
+//! The gateway: routing table, data path, and the only writer of both.
+
+pub mod control;
+pub mod entities;

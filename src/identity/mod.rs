@@ -1,0 +1,1 @@
+//! The identity provider: every endpoint in one table.

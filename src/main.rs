@@ -1,0 +1,3 @@
+//! The `doorward` program.
+
+fn main() {}

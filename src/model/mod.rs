@@ -1,0 +1,8 @@
+//! Plain records without I/O.
+
+pub mod plugin;
+pub mod route;
+pub mod schema;
+pub mod secret;
+pub mod service;
+pub mod token;

@@ -1,0 +1,41 @@
+//! The Plugin record (interface 2.7): a configured filter.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::route::Reference;
+
+/// A plugin, as stored. `config` is complete: every field of the plugin's
+/// schema is present, defaults filled in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plugin {
+    /// Assigned identifier.
+    pub id: Uuid,
+    /// Name in the plugin registry.
+    pub name: String,
+    /// Unique name of this instance, if any.
+    #[serde(default)]
+    pub instance_name: Option<String>,
+    /// The service it applies to; none of `service` and `route`: all requests.
+    #[serde(default)]
+    pub service: Option<Reference>,
+    /// The route it applies to.
+    #[serde(default)]
+    pub route: Option<Reference>,
+    /// `false`: ignored, the next less specific one applies.
+    pub enabled: bool,
+    /// The protocols it applies to.
+    #[serde(default)]
+    pub protocols: Option<Vec<String>>,
+    /// The validated configuration.
+    pub config: Map<String, Value>,
+    /// Labels for filtering lists.
+    #[serde(default)]
+    pub tags: Option<Vec<String>>,
+    /// Creation time, in **milliseconds** since the epoch (interface 2.7).
+    pub created_at: i64,
+    /// Last change, in seconds since the epoch.
+    #[serde(default)]
+    pub updated_at: i64,
+}

@@ -1,0 +1,61 @@
+//! The Service record (interface 2.5): where requests go.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// An upstream service, as stored and as shown by the Admin API.
+///
+/// Timeouts are in milliseconds, times in whole seconds since the epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    /// Assigned identifier.
+    pub id: Uuid,
+    /// Unique name, if any.
+    pub name: Option<String>,
+    /// How the upstream is spoken to.
+    pub protocol: Protocol,
+    /// Host name or address of the upstream; the name of an upstream inside
+    /// the process when `protocol` is `internal`.
+    pub host: String,
+    /// TCP port of the upstream.
+    pub port: u16,
+    /// Path put in front of what the route leaves of the request's path.
+    pub path: Option<String>,
+    /// Further tries after the first one failed.
+    pub retries: u16,
+    /// Limit on opening a connection.
+    pub connect_timeout: u64,
+    /// Limit between two successive writes.
+    pub write_timeout: u64,
+    /// Limit between two successive reads.
+    pub read_timeout: u64,
+    /// `false`: its routes are not in the router.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Whether the upstream's certificate is verified; `None`: it is.
+    #[serde(default)]
+    pub tls_verify: Option<bool>,
+    /// Labels for filtering lists.
+    #[serde(default)]
+    pub tags: Option<Vec<String>>,
+    /// Creation time.
+    pub created_at: i64,
+    /// Last change.
+    pub updated_at: i64,
+}
+
+/// The scheme towards an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Plain HTTP.
+    Http,
+    /// HTTP over TLS, verified with SNI.
+    Https,
+    /// A router inside this process, named by `host`.
+    Internal,
+}
+
+fn yes() -> bool {
+    true
+}

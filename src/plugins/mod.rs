@@ -1,0 +1,59 @@
+//! Plugins: what can be configured in front of an upstream.
+//!
+//! A plugin is the configured record; the [`Filter`] is what it becomes at
+//! run time. A new plugin is its own file or folder, its `mod` line, and its
+//! line in [`REGISTRY`].
+
+pub mod openid_connect;
+pub mod throttling;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::clock::Clock;
+use crate::filter::Filter;
+use crate::http::outbound::Outbound;
+use crate::model::schema::Schema;
+use crate::telemetry::Metrics;
+
+/// What a plugin may use to build its filter.
+#[derive(Clone)]
+pub struct Parts {
+    /// Wall time.
+    pub clock: Clock,
+    /// Requests to providers, foreign ones and the one in this process.
+    pub outbound: Arc<Outbound>,
+    /// Where decisions are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Why a plugin's configuration can't become a filter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
+pub struct ConfigError {
+    /// Dotted path of the field inside `config`, for instance `rate.duration`.
+    pub field: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+/// A kind of plugin.
+pub struct Kind {
+    /// Its name in plugin records.
+    pub name: &'static str,
+    /// Higher runs first.
+    pub priority: i32,
+    /// The fields of its `config`, with their defaults and constraints.
+    pub schema: fn() -> &'static Schema,
+    /// Builds the filter of a complete, schema-valid `config`.
+    pub build: fn(&Map<String, Value>, &Parts) -> Result<Arc<dyn Filter>, ConfigError>,
+}
+
+/// Every kind of plugin.
+pub static REGISTRY: &[Kind] = &[];
+
+/// The kind called `name`.
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    REGISTRY.iter().find(|kind| kind.name == name)
+}

@@ -1,0 +1,1 @@
+//! The `throttling` plugin and `ThrottlingFilter` (interface 4.9).

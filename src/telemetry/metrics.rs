@@ -1,0 +1,103 @@
+//! Metrics with bounded labels.
+//!
+//! What every request touches is striped over cache lines, one per worker
+//! thread, and summed when it is read: two cores never write to one line.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+use dashmap::DashMap;
+
+const STRIPES: usize = 16;
+
+/// A counter that many threads may increment at once.
+#[derive(Clone, Debug, Default)]
+pub struct Counter(Arc<[Stripe; STRIPES]>);
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0[stripe()].0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The sum over all threads.
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|s| s.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A value that goes up and down.
+#[derive(Clone, Debug, Default)]
+pub struct Gauge(Arc<AtomicI64>);
+
+impl Gauge {
+    /// Replaces the value.
+    pub fn set(&self, value: i64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Adds `n`, which may be negative.
+    pub fn add(&self, n: i64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The value.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The calling thread's stripe.
+pub(crate) fn stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    MINE.with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+        }
+        mine.get()
+    })
+}
+
+/// Every metric of the process. Handles are looked up once, when a filter or
+/// route is built, and kept.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    decisions: DashMap<(&'static str, &'static str), Counter>,
+    token_cache: DashMap<&'static str, Counter>,
+    throttle_partitions: Gauge,
+}
+
+impl Metrics {
+    /// How often `plugin` came to `decision`
+    /// (`doorward_plugin_decisions_total`).
+    pub fn decision(&self, plugin: &'static str, decision: &'static str) -> Counter {
+        self.decisions
+            .entry((plugin, decision))
+            .or_default()
+            .clone()
+    }
+
+    /// Look-ups of verified tokens, by `result`: `hit` or `miss`
+    /// (`doorward_token_cache_total`).
+    pub fn token_cache(&self, result: &'static str) -> Counter {
+        self.token_cache.entry(result).or_default().clone()
+    }
+
+    /// Partitions that throttling filters hold (`doorward_throttle_partitions`).
+    pub fn throttle_partitions(&self) -> Gauge {
+        self.throttle_partitions.clone()
+    }
+}

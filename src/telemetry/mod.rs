@@ -1,0 +1,5 @@
+//! What the process says about itself: metrics and the access log.
+
+pub mod metrics;
+
+pub use metrics::{Counter, Gauge, Metrics};
