@@ -47,6 +47,9 @@ pub enum Type {
     Record(Schema),
     /// A reference `{"id": …}` to a record of the named entity.
     Foreign(&'static str),
+    /// Any JSON value: who builds from the record checks it. A form value that
+    /// reads as a JSON number, `true` or `false` becomes one.
+    Any,
 }
 
 /// Constraints on a text.
