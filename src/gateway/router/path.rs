@@ -1,0 +1,301 @@
+//! Request paths: normalised once, then matched, forwarded and logged.
+
+use std::borrow::Cow;
+
+/// Why a path is refused with 400 before any filter sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Not in origin form.
+    #[error("path does not start with a slash")]
+    NoSlash,
+    /// A byte that no URI may hold.
+    #[error("path holds a control byte or a byte outside ASCII")]
+    Byte,
+    /// `%` without two hexadecimal digits.
+    #[error("path holds a broken percent-encoding")]
+    Percent,
+    /// `%00`.
+    #[error("path holds an encoded NUL")]
+    Nul,
+    /// A `..` that appears only when an encoded slash or a backslash is read
+    /// as a separator: gateway and upstream would disagree on the resource.
+    #[error("path hides a dot segment behind an encoded separator")]
+    HiddenDots,
+}
+
+/// `path` (without query) in the one form that is matched and forwarded.
+///
+/// Percent-encodings of unreserved characters are decoded, the others get
+/// upper-case digits; dot segments are removed and slashes merged
+/// (RFC 3986 §6.2.2). A path that is normal already is not copied.
+///
+/// # Errors
+/// [`PathError`] for what gateway and upstream could read differently.
+pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
+    let bytes = path.as_bytes();
+    if bytes.first() != Some(&b'/') {
+        return Err(PathError::NoSlash);
+    }
+    let mut previous = 0_u8;
+    let mut plain = true;
+    for &byte in bytes {
+        if byte <= b' ' || byte >= 0x7f {
+            return Err(PathError::Byte);
+        }
+        // `//`, `/.` and `%` need a closer look, and so does a backslash.
+        plain &= !(byte == b'%'
+            || byte == b'\\'
+            || (previous == b'/' && (byte == b'/' || byte == b'.')));
+        previous = byte;
+    }
+    if plain {
+        return Ok(Cow::Borrowed(path));
+    }
+    let decoded = decode_unreserved(bytes)?;
+    if hides_dot_segment(&decoded) {
+        return Err(PathError::HiddenDots);
+    }
+    Ok(Cow::Owned(remove_dot_segments(&decoded)))
+}
+
+fn decode_unreserved(bytes: &[u8]) -> Result<String, PathError> {
+    let mut out = String::with_capacity(bytes.len());
+    let mut i = 0;
+    while let Some(&byte) = bytes.get(i) {
+        if byte != b'%' {
+            out.push(char::from(byte));
+            i += 1;
+            continue;
+        }
+        let value = bytes
+            .get(i + 1..i + 3)
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            .ok_or(PathError::Percent)?;
+        if value == 0 {
+            return Err(PathError::Nul);
+        }
+        if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(value));
+        } else {
+            out.push('%');
+            out.push(char::from(b"0123456789ABCDEF"[usize::from(value >> 4)]));
+            out.push(char::from(b"0123456789ABCDEF"[usize::from(value & 15)]));
+        }
+        i += 3;
+    }
+    Ok(out)
+}
+
+/// Whether some reader would see `..` where this one sees none.
+fn hides_dot_segment(path: &str) -> bool {
+    if !(path.contains('\\') || path.contains("%2F") || path.contains("%5C")) {
+        return false;
+    }
+    let lenient = path
+        .replace("%2F", "/")
+        .replace("%5C", "/")
+        .replace('\\', "/");
+    lenient.split('/').any(|segment| segment == "..")
+}
+
+fn remove_dot_segments(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    let mut directory = false;
+    for segment in path.split('/').skip(1) {
+        directory = matches!(segment, "" | "." | "..");
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            name => segments.push(name),
+        }
+    }
+    let mut out = String::with_capacity(path.len());
+    for segment in segments {
+        out.push('/');
+        out.push_str(segment);
+    }
+    if directory || out.is_empty() {
+        out.push('/');
+    }
+    out
+}
+
+/// The path sent to the upstream.
+///
+/// `service` is the service's path, `request` the normalised request path,
+/// `matched` the length of the prefix that the route matched (0: the route
+/// has no paths).
+pub fn upstream_path<'a>(
+    service: Option<&str>,
+    request: &'a str,
+    matched: usize,
+    strip: bool,
+    v1: bool,
+) -> Cow<'a, str> {
+    let service = service.unwrap_or("/");
+    if service == "/" && (!strip || matched == 0) {
+        return Cow::Borrowed(request);
+    }
+    if !strip {
+        return Cow::Owned(join_unstripped(service, request, v1));
+    }
+    let rest = match matched {
+        0 => request.get(1..).unwrap_or(""),
+        n => request.get(n..).unwrap_or(""),
+    };
+    let rest = without_leading_dots(rest);
+    if v1 {
+        return Cow::Owned(concat(service, rest));
+    }
+    Cow::Owned(join_stripped(service, request, rest))
+}
+
+fn without_leading_dots(rest: &str) -> &str {
+    rest.strip_prefix("./")
+        .or_else(|| rest.strip_prefix("../"))
+        .unwrap_or(rest)
+}
+
+/// Concatenates, dropping one of two slashes and inserting none.
+fn concat(left: &str, right: &str) -> String {
+    match (left.ends_with('/'), right.strip_prefix('/')) {
+        (true, Some(right)) => format!("{left}{right}"),
+        _ => format!("{left}{right}"),
+    }
+}
+
+fn join_unstripped(service: &str, request: &str, v1: bool) -> String {
+    if v1 || service.ends_with('/') {
+        return format!("{service}{}", request.get(1..).unwrap_or(""));
+    }
+    if request == "/" {
+        return service.to_owned();
+    }
+    format!("{service}{request}")
+}
+
+fn join_stripped(service: &str, request: &str, rest: &str) -> String {
+    let slash_end = service.ends_with('/');
+    if rest.is_empty() {
+        if service == "/" || (slash_end && request.ends_with('/')) {
+            return service.to_owned();
+        }
+        if slash_end {
+            return service.trim_end_matches('/').to_owned();
+        }
+        let keep_slash = request != "/" && request.ends_with('/');
+        return format!("{service}{}", if keep_slash { "/" } else { "" });
+    }
+    match (slash_end, rest.starts_with('/')) {
+        (true, true) | (false, false) => {
+            if slash_end {
+                concat(service, rest)
+            } else {
+                format!("{service}/{rest}")
+            }
+        }
+        _ => format!("{service}{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normal(path: &str) -> String {
+        normalize(path).expect("a good path").into_owned()
+    }
+
+    #[test]
+    fn a_normal_path_is_not_copied() {
+        assert!(matches!(
+            normalize("/a/b.c/d~e"),
+            Ok(Cow::Borrowed("/a/b.c/d~e"))
+        ));
+    }
+
+    #[test]
+    fn dot_segments_and_double_slashes_go() {
+        assert_eq!(normal("/a/../b//c/%2e%2e/d"), "/b/d");
+        assert_eq!(normal("/../.."), "/");
+        assert_eq!(normal("/a/."), "/a/");
+        assert_eq!(normal("/a/.."), "/");
+        assert_eq!(normal("//"), "/");
+        assert_eq!(normal("/.hidden"), "/.hidden");
+        assert_eq!(normal("/a/..."), "/a/...");
+    }
+
+    #[test]
+    fn unreserved_is_decoded_and_the_rest_keeps_its_encoding() {
+        assert_eq!(normal("/%61%2f%7e%20"), "/a%2F~%20");
+        assert_eq!(normal("/%252e"), "/%252e");
+    }
+
+    #[test]
+    fn path_tricks_are_refused() {
+        assert_eq!(normalize("/a/..%2fadmin"), Err(PathError::HiddenDots));
+        assert_eq!(normalize("/a/..%5cadmin"), Err(PathError::HiddenDots));
+        assert_eq!(normalize("/a\\..\\admin"), Err(PathError::HiddenDots));
+        assert_eq!(normalize("/a/%2e%2e%2Fb"), Err(PathError::HiddenDots));
+        assert_eq!(normalize("/%00"), Err(PathError::Nul));
+        assert_eq!(normalize("/%zz"), Err(PathError::Percent));
+        assert_eq!(normalize("/%+1"), Err(PathError::Percent));
+        assert_eq!(normalize("/%4"), Err(PathError::Percent));
+        assert_eq!(normalize("/a\tb"), Err(PathError::Byte));
+        assert_eq!(normalize("/ä"), Err(PathError::Byte));
+        assert_eq!(normalize("*"), Err(PathError::NoSlash));
+    }
+
+    #[test]
+    fn normalising_twice_changes_nothing() {
+        for path in ["/a/../b//c/%2e%2e/d", "/%61%2f%7e%20", "/x/./y/", "/a%20b"] {
+            let once = normal(path);
+            assert_eq!(normal(&once), once);
+        }
+    }
+
+    #[test]
+    fn v0_strips_as_the_table_says() {
+        let up = |service, request: &'static str, matched| {
+            upstream_path(service, request, matched, true, false).into_owned()
+        };
+        assert_eq!(up(None, "/foo", 4), "/");
+        assert_eq!(up(Some("/"), "/foo/", 4), "/");
+        assert_eq!(up(Some("/s/"), "/foo", 4), "/s");
+        assert_eq!(up(Some("/s/"), "/foo/", 5), "/s/");
+        assert_eq!(up(Some("/s/"), "/foo/bar", 4), "/s/bar");
+        assert_eq!(up(Some("/s/"), "/foobar", 4), "/s/bar");
+        assert_eq!(up(Some("/s"), "/foo", 4), "/s");
+        assert_eq!(up(Some("/s"), "/foo/", 5), "/s/");
+        assert_eq!(up(Some("/s"), "/foo/bar", 4), "/s/bar");
+        assert_eq!(up(Some("/s"), "/foobar", 4), "/s/bar");
+        assert_eq!(up(None, "/foo/bar", 4), "/bar");
+        assert_eq!(up(Some("/s"), "/any/thing", 0), "/s/any/thing");
+        assert_eq!(up(None, "/any", 0), "/any");
+    }
+
+    #[test]
+    fn v0_keeps_as_the_table_says() {
+        let up = |service, request: &'static str| {
+            upstream_path(service, request, 1, false, false).into_owned()
+        };
+        assert_eq!(up(None, "/foo"), "/foo");
+        assert_eq!(up(Some("/s/"), "/foo"), "/s/foo");
+        assert_eq!(up(Some("/s"), "/"), "/s");
+        assert_eq!(up(Some("/s"), "/foo"), "/s/foo");
+    }
+
+    #[test]
+    fn v1_concatenates() {
+        let up = |service, request: &'static str, matched, strip| {
+            upstream_path(service, request, matched, strip, true).into_owned()
+        };
+        assert_eq!(up(Some("/s"), "/foobar", 4, true), "/sbar");
+        assert_eq!(up(Some("/s/"), "/foo/bar", 4, true), "/s/bar");
+        assert_eq!(up(Some("/s"), "/foo", 4, false), "/sfoo");
+    }
+}
