@@ -77,6 +77,9 @@ pub struct Exchange {
     pub secure: bool,
     /// The verified access token, once an authentication filter found one.
     pub token: Option<Arc<AccessToken>>,
+    /// Whether the token came in the query, where it must not be logged
+    /// and makes the answer private (RFC 6750 §2.3).
+    pub token_in_query: bool,
     /// The request body, if a filter had to read it (never above 64 KiB).
     pub body: Option<Bytes>,
     /// Headers for the response, set by filters (for instance rate limits).
@@ -91,6 +94,7 @@ impl Default for Exchange {
             client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             secure: false,
             token: None,
+            token_in_query: false,
             body: None,
             response_headers: SmallVec::new(),
             refusal: None,

@@ -17,6 +17,8 @@ use crate::http::outbound::Outbound;
 use crate::model::schema::Schema;
 use crate::telemetry::Metrics;
 
+use openid_connect::Providers;
+
 /// What a plugin may use to build its filter.
 #[derive(Clone)]
 pub struct Parts {
@@ -26,6 +28,20 @@ pub struct Parts {
     pub outbound: Arc<Outbound>,
     /// Where decisions are counted.
     pub metrics: Arc<Metrics>,
+    /// The OpenID providers in use: plugins that name one issuer share its keys.
+    pub providers: Arc<Providers>,
+}
+
+impl Parts {
+    /// The parts of a process.
+    pub fn new(clock: Clock, outbound: Arc<Outbound>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            clock,
+            outbound,
+            metrics,
+            providers: Arc::default(),
+        }
+    }
 }
 
 /// Why a plugin's configuration can't become a filter.
@@ -51,7 +67,7 @@ pub struct Kind {
 }
 
 /// Every kind of plugin.
-pub static REGISTRY: &[Kind] = &[];
+pub static REGISTRY: &[Kind] = &[openid_connect::KIND];
 
 /// The kind called `name`.
 pub fn kind(name: &str) -> Option<&'static Kind> {
