@@ -3,13 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::entities::{Entities, Record};
+use super::edit;
+use super::entities::{Entities, Entity, Origin, Record, Table};
+use super::snapshot::{CompileError, Snapshot, Workshop};
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
 use crate::model::service::Service;
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
 /// One step of a change.
 #[derive(Clone, Debug)]
@@ -39,7 +45,7 @@ pub enum ChangeError {
         /// The violated fields as the Admin API prints them, e.g. `name="foo"`.
         fields: String,
         /// The same as a JSON object, for the error's `fields`.
-        detail: serde_json::Map<String, serde_json::Value>,
+        detail: Map<String, Value>,
     },
     /// A reference to a record that does not exist.
     #[error("the foreign key '{{id=\"{id}\"}}' does not reference an existing '{entity}' entity.")]
@@ -78,13 +84,84 @@ pub enum ChangeError {
     Store(#[from] StoreError),
 }
 
+/// What the configuration files declare.
+#[derive(Clone, Debug, Default)]
+pub struct DeclaredEntities {
+    /// Declared services.
+    pub services: Vec<Record<Service>>,
+    /// Declared routes.
+    pub routes: Vec<Record<Route>>,
+    /// Declared plugins.
+    pub plugins: Vec<Record<Plugin>>,
+}
+
+/// A declared entity that can't be in force, with the field at fault.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind} {id}: {error}")]
+pub struct DeclaredError {
+    /// Plural of the entity's kind.
+    pub kind: &'static str,
+    /// The entity at fault.
+    pub id: Uuid,
+    /// What is wrong with it.
+    pub error: ChangeError,
+}
+
 /// Owner of the entities and of the live snapshot.
-pub struct Control {}
+pub struct Control {
+    workshop: Workshop,
+    store: Arc<dyn Store>,
+    entities: ArcSwap<Entities>,
+    live: Arc<ArcSwap<Snapshot>>,
+    /// Held from the look at the entities to the swap.
+    writer: Arc<Mutex<()>>,
+}
 
 impl Control {
+    /// Loads the stored entities, adds the declared ones, and compiles the
+    /// first snapshot.
+    ///
+    /// # Errors
+    /// If the store can't be read or the entities can't be compiled.
+    pub async fn open(
+        workshop: Workshop,
+        store: Arc<dyn Store>,
+        declared: DeclaredEntities,
+    ) -> Result<Arc<Self>, DeclaredError> {
+        let stored = stored_entities(&*store)
+            .await
+            .map_err(|error| DeclaredError {
+                kind: "entities",
+                id: Uuid::nil(),
+                error: ChangeError::Store(error),
+            })?;
+        let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
+        Ok(Arc::new(Self {
+            workshop,
+            store,
+            entities: ArcSwap::from_pointee(entities),
+            live: Arc::new(ArcSwap::from_pointee(snapshot)),
+            writer: Arc::new(Mutex::new(())),
+        }))
+    }
+
+    /// Whether `declared` could be put in force together with what the store
+    /// holds; changes nothing.
+    ///
+    /// # Errors
+    /// What [`Control::open`] would refuse.
+    pub fn check(workshop: &Workshop, declared: DeclaredEntities) -> Result<(), DeclaredError> {
+        with_declared(&Entities::default(), declared, workshop, None).map(|_| ())
+    }
+
     /// The entities in force.
     pub fn entities(&self) -> Arc<Entities> {
-        todo!()
+        self.entities.load_full()
+    }
+
+    /// The snapshot in force, for the data path.
+    pub fn live(&self) -> Arc<ArcSwap<Snapshot>> {
+        self.live.clone()
     }
 
     /// Makes a change: `edit` sees the entities in force, alone, and says what
@@ -93,12 +170,185 @@ impl Control {
     ///
     /// # Errors
     /// What `edit` returned, or why its changes can't be made.
-    pub async fn change<R, E, F>(&self, edit: F) -> Result<R, E>
+    pub async fn change<R, E, F>(self: &Arc<Self>, edit: F) -> Result<R, E>
     where
         F: FnOnce(&Entities) -> Result<(Vec<Change>, R), E> + Send,
         E: From<ChangeError>,
     {
-        let _ = edit;
-        todo!()
+        let alone = self.writer.clone().lock_owned().await;
+        let current = self.entities.load_full();
+        let (changes, answer) = edit(&current)?;
+        if changes.is_empty() {
+            return Ok(answer);
+        }
+        let mut candidate = Entities::clone(&current);
+        let mut writes = Vec::new();
+        for change in changes {
+            edit::apply(&mut candidate, change, &mut writes)?;
+        }
+        let previous = self.live.load_full();
+        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
+            .map_err(ChangeError::from)?;
+        let this = self.clone();
+        // A task of its own: a client that leaves now must not separate what
+        // is stored from what is in force.
+        let stored = tokio::spawn(async move {
+            let _alone = alone;
+            this.store.write_entities(writes).await?;
+            this.swap(candidate, snapshot);
+            Ok::<_, StoreError>(())
+        });
+        stored
+            .await
+            .map_err(|error| StoreError::Unavailable(error.to_string()))
+            .and_then(|result| result)
+            .map_err(ChangeError::from)?;
+        Ok(answer)
+    }
+
+    /// Puts what the files declare now in the place of what they declared
+    /// before, all of it or nothing.
+    ///
+    /// # Errors
+    /// The first entity that can't be in force.
+    pub async fn replace_declared(&self, declared: DeclaredEntities) -> Result<(), DeclaredError> {
+        let _alone = self.writer.lock().await;
+        let current = self.entities.load_full();
+        let previous = self.live.load_full();
+        let (candidate, snapshot) =
+            with_declared(&current, declared, &self.workshop, Some(&previous))?;
+        self.swap(candidate, snapshot);
+        Ok(())
+    }
+
+    fn swap(&self, entities: Entities, snapshot: Snapshot) {
+        self.entities.store(Arc::new(entities));
+        self.live.store(Arc::new(snapshot));
+        self.workshop.traffic.prune();
+    }
+}
+
+impl From<CompileError> for ChangeError {
+    fn from(error: CompileError) -> Self {
+        ChangeError::Invalid {
+            field: error.field,
+            message: error.message,
+        }
+    }
+}
+
+async fn stored_entities(store: &dyn Store) -> Result<Entities, StoreError> {
+    fn record<T: DeserializeOwned>(
+        id: Uuid,
+        doc: Map<String, Value>,
+    ) -> Result<Record<T>, StoreError> {
+        let value = serde_json::from_value(Value::Object(doc.clone()))
+            .map_err(|error| StoreError::Damaged(format!("{id}: {error}")))?;
+        Ok(Record {
+            value,
+            doc,
+            origin: Origin::Store,
+        })
+    }
+    let mut entities = Entities::default();
+    for (kind, id, doc) in store.entities().await? {
+        match kind.as_str() {
+            Service::KIND => entities.services.put(Arc::new(record(id, doc)?)),
+            Route::KIND => entities.routes.put(Arc::new(record(id, doc)?)),
+            Plugin::KIND => entities.plugins.put(Arc::new(record(id, doc)?)),
+            other => {
+                let message = format!("{id}: unknown kind of entity '{other}'");
+                return Err(StoreError::Damaged(message));
+            }
+        }
+    }
+    Ok(entities)
+}
+
+/// `current` with `declared` in the place of all that files own.
+fn with_declared(
+    current: &Entities,
+    declared: DeclaredEntities,
+    workshop: &Workshop,
+    previous: Option<&Snapshot>,
+) -> Result<(Entities, Snapshot), DeclaredError> {
+    let mut candidate = Entities::default();
+    keep_stored(&current.services, &mut candidate.services);
+    keep_stored(&current.routes, &mut candidate.routes);
+    keep_stored(&current.plugins, &mut candidate.plugins);
+    // An unchanged record keeps its allocation, and what was compiled from it.
+    for record in declared.services {
+        let id = record.value.id;
+        let at = |error| DeclaredError {
+            kind: Service::KIND,
+            id,
+            error,
+        };
+        edit::put(
+            &mut candidate.services,
+            same_or_new(&current.services, record),
+        )
+        .map_err(at)?;
+    }
+    for record in declared.routes {
+        let id = record.value.id;
+        let at = |error| DeclaredError {
+            kind: Route::KIND,
+            id,
+            error,
+        };
+        edit::put(&mut candidate.routes, same_or_new(&current.routes, record)).map_err(at)?;
+    }
+    for record in declared.plugins {
+        let id = record.value.id;
+        let at = |error| DeclaredError {
+            kind: Plugin::KIND,
+            id,
+            error,
+        };
+        edit::put(
+            &mut candidate.plugins,
+            same_or_new(&current.plugins, record),
+        )
+        .map_err(at)?;
+    }
+    edit::plugin_places_differ(&candidate.plugins).map_err(|(id, error)| DeclaredError {
+        kind: Plugin::KIND,
+        id,
+        error,
+    })?;
+    for record in candidate.routes.iter() {
+        edit::route_references(&candidate, &record.value).map_err(|error| DeclaredError {
+            kind: Route::KIND,
+            id: record.value.id,
+            error,
+        })?;
+    }
+    for record in candidate.plugins.iter() {
+        edit::plugin_references(&candidate, &record.value).map_err(|error| DeclaredError {
+            kind: Plugin::KIND,
+            id: record.value.id,
+            error,
+        })?;
+    }
+    let snapshot =
+        Snapshot::compile(&candidate, workshop, previous).map_err(|error| DeclaredError {
+            kind: error.kind,
+            id: error.id,
+            error: error.into(),
+        })?;
+    Ok((candidate, snapshot))
+}
+
+fn keep_stored<T: Entity>(from: &Table<T>, to: &mut Table<T>) {
+    for record in from.iter().filter(|r| r.origin == Origin::Store) {
+        to.put(record.clone());
+    }
+}
+
+fn same_or_new<T: Entity + PartialEq>(current: &Table<T>, record: Record<T>) -> Arc<Record<T>> {
+    match current.get(record.value.id()) {
+        Some(old) if **old == record => old.clone(),
+        _ => Arc::new(record),
     }
 }

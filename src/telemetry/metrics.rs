@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 
-const STRIPES: usize = 16;
+pub(crate) const STRIPES: usize = 16;
 
 /// A counter that many threads may increment at once.
 #[derive(Clone, Debug, Default)]

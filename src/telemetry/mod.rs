@@ -1,5 +1,6 @@
 //! What the process says about itself: metrics and the access log.
 
 pub mod metrics;
+pub mod traffic;
 
 pub use metrics::{Counter, Gauge, Metrics};

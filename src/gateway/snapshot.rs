@@ -1,0 +1,348 @@
+//! The immutable picture that requests run on, compiled from the entities.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use http::{HeaderName, HeaderValue};
+use uuid::Uuid;
+
+use super::entities::{Entities, Entity, Record};
+use super::router::Router;
+use super::upstream::Peers;
+use crate::filter::Filter;
+use crate::model::plugin::Plugin;
+use crate::model::route::{PathHandling, Route};
+use crate::model::service::{Protocol, Service};
+use crate::plugins::{self, Parts};
+use crate::telemetry::traffic::{RouteTraffic, Traffic};
+
+/// What compiling needs besides the entities.
+pub struct Workshop {
+    /// For plugins.
+    pub parts: Parts,
+    /// Upstreams inside this process, by the `host` of services with
+    /// `protocol: internal`.
+    pub internals: HashMap<&'static str, axum::Router>,
+    /// Where routes find their counters.
+    pub traffic: Arc<Traffic>,
+}
+
+/// Why entities can't become a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {id}: {field}: {message}")]
+pub struct CompileError {
+    /// Plural of the entity's kind.
+    pub kind: &'static str,
+    /// The entity at fault.
+    pub id: Uuid,
+    /// Dotted path of the field at fault.
+    pub field: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+/// One configuration, compiled. Requests hold the snapshot they began with.
+#[derive(Default)]
+pub struct Snapshot {
+    /// Finds a request's route.
+    pub router: Router,
+    /// The routes, at the positions that the router answers.
+    pub routes: Vec<Arc<LiveRoute>>,
+    services: HashMap<Uuid, Arc<LiveService>, RandomState>,
+    filters: HashMap<Uuid, Built, RandomState>,
+}
+
+/// A filter and the record that it was built from.
+struct Built {
+    record: Arc<Record<Plugin>>,
+    filter: Arc<dyn Filter>,
+}
+
+/// A route with everything resolved that can be resolved beforehand.
+pub struct LiveRoute {
+    /// Name, or the id of a route without one.
+    pub label: Box<str>,
+    /// The service it belongs to.
+    pub service: Option<Arc<LiveService>>,
+    /// Filters in the order in which they run.
+    pub filters: Box<[Arc<dyn Filter>]>,
+    /// Headers that filters vouch for and clients may not send.
+    pub owned_headers: Box<[HeaderName]>,
+    /// Whether the matched prefix is cut off.
+    pub strip_path: bool,
+    /// Whether the client's Host header is kept.
+    pub preserve_host: bool,
+    /// Whether paths are joined the `v1` way.
+    pub v1_paths: bool,
+    /// Answer to plain HTTP if the route is for https only.
+    pub https_only: Option<u16>,
+    /// Its counters.
+    pub traffic: Arc<RouteTraffic>,
+}
+
+/// A service with everything resolved that can be resolved beforehand.
+pub struct LiveService {
+    record: Arc<Record<Service>>,
+    /// Name, or the id of a service without one.
+    pub label: Box<str>,
+    /// Where requests go.
+    pub upstream: Upstream,
+    /// The service's path.
+    pub path: Option<Box<str>>,
+    /// Host header for the upstream.
+    pub host: HeaderValue,
+    /// Further tries after the first.
+    pub retries: usize,
+}
+
+/// Where requests go.
+pub enum Upstream {
+    /// Over the network.
+    Peers(Arc<Peers>),
+    /// A router in this process.
+    Internal(axum::Router),
+}
+
+impl Snapshot {
+    /// Compiles `entities`. What `previous` holds and has not changed is kept:
+    /// filters with their counters and caches, resolved addresses, compiled
+    /// expressions.
+    ///
+    /// # Errors
+    /// [`CompileError`] for the first entity that can't be compiled.
+    pub fn compile(
+        entities: &Entities,
+        workshop: &Workshop,
+        previous: Option<&Snapshot>,
+    ) -> Result<Self, CompileError> {
+        let filters = build_filters(entities, workshop, previous)?;
+        let services = build_services(entities, workshop, previous)?;
+        let order = PluginOrder::of(entities, &filters);
+        let records: Vec<&Arc<Record<Route>>> = entities
+            .routes
+            .iter()
+            .filter(|route| is_live(entities, &route.value))
+            .collect();
+        let router = Router::build(
+            records.iter().map(|record| &record.value),
+            previous.map(|snapshot| &snapshot.router),
+        )
+        .map_err(|error| CompileError {
+            kind: Route::KIND,
+            id: records[error.route].value.id,
+            field: error.field,
+            message: error.message,
+        })?;
+        let routes = records
+            .iter()
+            .map(|record| Arc::new(live_route(&record.value, &services, &order, workshop)))
+            .collect();
+        Ok(Self {
+            router,
+            routes,
+            services,
+            filters,
+        })
+    }
+}
+
+/// Whether requests can reach `route`: a disabled service takes its routes
+/// out of the router.
+fn is_live(entities: &Entities, route: &Route) -> bool {
+    let service = route.service.and_then(|s| entities.services.get(s.id));
+    service.is_none_or(|service| service.value.enabled)
+}
+
+fn build_filters(
+    entities: &Entities,
+    workshop: &Workshop,
+    previous: Option<&Snapshot>,
+) -> Result<HashMap<Uuid, Built, RandomState>, CompileError> {
+    let mut filters = HashMap::default();
+    for record in entities.plugins.iter().filter(|p| p.value.enabled) {
+        let plugin = &record.value;
+        let kept = previous
+            .and_then(|snapshot| snapshot.filters.get(&plugin.id))
+            .filter(|built| same_filter(&built.record, record));
+        let filter = match kept {
+            Some(built) => built.filter.clone(),
+            None => build_filter(plugin, &workshop.parts)?,
+        };
+        let record = record.clone();
+        filters.insert(plugin.id, Built { record, filter });
+    }
+    Ok(filters)
+}
+
+fn same_filter(old: &Arc<Record<Plugin>>, new: &Arc<Record<Plugin>>) -> bool {
+    Arc::ptr_eq(old, new)
+        || (old.value.name == new.value.name && old.value.config == new.value.config)
+}
+
+fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, CompileError> {
+    let error = |field: String, message: String| CompileError {
+        kind: Plugin::KIND,
+        id: plugin.id,
+        field,
+        message,
+    };
+    let kind = plugins::kind(&plugin.name).ok_or_else(|| {
+        let message = format!(
+            "plugin '{}' not enabled; add it to the 'plugins' configuration property",
+            plugin.name
+        );
+        error("name".to_owned(), message)
+    })?;
+    let filter = (kind.build)(&plugin.config, parts)
+        .map_err(|e| error(format!("config.{}", e.field), e.message))?;
+    for warning in filter.warnings() {
+        tracing::warn!(plugin = %plugin.name, id = %plugin.id, "{warning}");
+    }
+    Ok(filter)
+}
+
+fn build_services(
+    entities: &Entities,
+    workshop: &Workshop,
+    previous: Option<&Snapshot>,
+) -> Result<HashMap<Uuid, Arc<LiveService>, RandomState>, CompileError> {
+    let mut services = HashMap::default();
+    for record in entities.services.iter() {
+        let id = record.value.id;
+        let kept = previous
+            .and_then(|snapshot| snapshot.services.get(&id))
+            .filter(|live| Arc::ptr_eq(&live.record, record) || live.record == *record);
+        let live = match kept {
+            Some(live) => live.clone(),
+            None => Arc::new(live_service(record, workshop)?),
+        };
+        services.insert(id, live);
+    }
+    Ok(services)
+}
+
+fn live_service(
+    record: &Arc<Record<Service>>,
+    workshop: &Workshop,
+) -> Result<LiveService, CompileError> {
+    let service = &record.value;
+    let error = |field: &str, message: String| CompileError {
+        kind: Service::KIND,
+        id: service.id,
+        field: field.to_owned(),
+        message,
+    };
+    let upstream = if service.protocol == Protocol::Internal {
+        let router = workshop.internals.get(service.host.as_str());
+        Upstream::Internal(router.cloned().ok_or_else(|| {
+            let mut known: Vec<_> = workshop.internals.keys().copied().collect();
+            known.sort_unstable();
+            error("host", format!("expected one of: {}", known.join(", ")))
+        })?)
+    } else {
+        Upstream::Peers(Peers::new(service))
+    };
+    Ok(LiveService {
+        record: record.clone(),
+        label: label(service.name.as_deref(), service.id),
+        upstream,
+        path: service.path.as_deref().map(Box::from),
+        host: HeaderValue::from_str(&host_header(service))
+            .map_err(|_| error("host", format!("invalid value: {}", service.host)))?,
+        retries: usize::from(service.retries),
+    })
+}
+
+fn host_header(service: &Service) -> String {
+    let default_port = match service.protocol {
+        Protocol::Https => 443,
+        Protocol::Http | Protocol::Internal => 80,
+    };
+    if service.port == default_port {
+        service.host.clone()
+    } else {
+        format!("{}:{}", service.host, service.port)
+    }
+}
+
+fn label(name: Option<&str>, id: Uuid) -> Box<str> {
+    name.map_or_else(|| id.to_string().into(), Box::from)
+}
+
+fn live_route(
+    route: &Route,
+    services: &HashMap<Uuid, Arc<LiveService>, RandomState>,
+    order: &PluginOrder<'_>,
+    workshop: &Workshop,
+) -> LiveRoute {
+    let service = route.service.and_then(|s| services.get(&s.id)).cloned();
+    let filters = order.filters(route);
+    let mut owned_headers: Vec<HeaderName> = filters
+        .iter()
+        .flat_map(|filter| filter.owned_headers())
+        .cloned()
+        .collect();
+    owned_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    owned_headers.dedup();
+    let label = label(route.name.as_deref(), route.id);
+    let service_label = service.as_ref().map_or("", |service| &service.label);
+    let https_only = route.protocols.iter().all(|protocol| protocol == "https");
+    LiveRoute {
+        traffic: workshop.traffic.route(service_label, &label),
+        label,
+        service,
+        filters,
+        owned_headers: owned_headers.into(),
+        strip_path: route.strip_path,
+        preserve_host: route.preserve_host,
+        v1_paths: route.path_handling == PathHandling::V1,
+        https_only: https_only.then_some(route.https_redirect_status_code),
+    }
+}
+
+/// The enabled plugins by what they are attached to.
+struct PluginOrder<'a> {
+    by_place: HashMap<(Option<Uuid>, Option<Uuid>), Vec<&'a Built>, RandomState>,
+}
+
+impl<'a> PluginOrder<'a> {
+    fn of(entities: &Entities, filters: &'a HashMap<Uuid, Built, RandomState>) -> Self {
+        let mut by_place: HashMap<_, Vec<&Built>, RandomState> = HashMap::default();
+        for record in entities.plugins.iter() {
+            if let Some(built) = filters.get(&record.value.id) {
+                let service = record.value.service.map(|s| s.id);
+                let route = record.value.route.map(|r| r.id);
+                by_place.entry((service, route)).or_default().push(built);
+            }
+        }
+        Self { by_place }
+    }
+
+    /// The filters of `route`: of each kind the most specific one, higher
+    /// priority first.
+    fn filters(&self, route: &Route) -> Box<[Arc<dyn Filter>]> {
+        let service = route.service.map(|s| s.id);
+        let places = [
+            (service, Some(route.id)),
+            (None, Some(route.id)),
+            (service, None),
+            (None, None),
+        ];
+        let mut chosen: Vec<(&str, i32, &Arc<dyn Filter>)> = Vec::new();
+        for place in places {
+            for built in self.by_place.get(&place).into_iter().flatten() {
+                let name = built.record.value.name.as_str();
+                if !chosen.iter().any(|(taken, _, _)| *taken == name) {
+                    let priority = plugins::kind(name).map_or(0, |kind| kind.priority);
+                    chosen.push((name, priority, &built.filter));
+                }
+            }
+        }
+        chosen.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        chosen
+            .into_iter()
+            .map(|(_, _, filter)| filter.clone())
+            .collect()
+    }
+}
