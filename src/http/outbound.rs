@@ -1,4 +1,352 @@
 //! The outbound HTTP client: discovery, key sets, token endpoints.
+//!
+//! A request to a provider goes over the network, or, when the provider lives
+//! in this process, straight into its `Router`: same request, same answer, no
+//! socket. Redirects are never followed, answers above [`BODY_MAX`] are
+//! refused, and no proxy is taken from the environment.
+
+mod local;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use serde::de::DeserializeOwned;
+use url::Url;
+
+use local::Local;
+
+/// The longest answer that is read, in bytes.
+pub const BODY_MAX: usize = 1024 * 1024;
+
+/// How to talk to a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Whether its certificate is checked.
+    pub verify: bool,
+    /// The protocol version.
+    pub version: Version,
+    /// Whether connections are kept for later requests.
+    pub keepalive: bool,
+    /// From the first connection attempt to the last byte of the answer.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            verify: true,
+            version: Version::Http1,
+            keepalive: true,
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// HTTP versions of outbound requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// HTTP/1.1, also where a configuration asks for 1.0.
+    #[default]
+    Http1,
+    /// HTTP/2 where the provider offers it by ALPN.
+    Http2,
+}
+
+/// A provider's whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, at most [`BODY_MAX`] bytes.
+    pub body: Bytes,
+}
+
+/// Why a provider gave no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundError {
+    /// The URL is none that can be requested.
+    #[error("not an http or https URL")]
+    Url,
+    /// The client can't be set up, for instance for lack of root certificates.
+    #[error("can't set up the client: {0}")]
+    Client(String),
+    /// No connection, or it broke.
+    #[error("no answer: {0}")]
+    Unreachable(String),
+    /// The answer was not complete in time.
+    #[error("no answer within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    /// The answer is longer than [`BODY_MAX`].
+    #[error("answer is longer than {BODY_MAX} bytes")]
+    TooLong,
+    /// Another status than the wanted one.
+    #[error("answered with status {0}")]
+    Status(StatusCode),
+    /// The body is not the JSON that was asked for.
+    #[error("answered with something else than the expected JSON: {0}")]
+    Json(serde_json::Error),
+}
 
 /// Sends requests to providers: over the network, or to the one in this process.
-pub struct Outbound {}
+#[derive(Debug, Default)]
+pub struct Outbound {
+    locals: ArcSwap<Vec<Local>>,
+    clients: [OnceLock<Result<reqwest::Client, String>>; Transport::COUNT],
+}
+
+impl Outbound {
+    /// A client that knows no local provider yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on, requests to URLs at or below `base_url` go to `router`,
+    /// which sees their path without the path of `base_url`. Replaces an
+    /// earlier registration of the same URL.
+    pub fn register_local(&self, base_url: &Url, router: Router) {
+        let local = Local::new(base_url, router);
+        self.locals.rcu(|locals| {
+            let mut locals: Vec<Local> = locals
+                .iter()
+                .filter(|known| !known.same_base(&local))
+                .cloned()
+                .collect();
+            locals.push(local.clone());
+            // The most specific base first.
+            locals.sort_by_key(|known| std::cmp::Reverse(known.depth()));
+            locals
+        });
+    }
+
+    /// Whether requests to `url` stay in this process.
+    pub fn is_local(&self, url: &Url) -> bool {
+        self.locals.load().iter().any(|local| local.covers(url))
+    }
+
+    /// Fetches a JSON document.
+    ///
+    /// # Errors
+    /// [`OutboundError`]; every status but 200 is [`OutboundError::Status`].
+    pub async fn get_json<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        options: Options,
+    ) -> Result<T, OutboundError> {
+        let answer = self.get(url, HeaderMap::new(), options).await?;
+        if answer.status != StatusCode::OK {
+            return Err(OutboundError::Status(answer.status));
+        }
+        serde_json::from_slice(&answer.body).map_err(OutboundError::Json)
+    }
+
+    /// Fetches a document, with extra request `headers`.
+    ///
+    /// # Errors
+    /// [`OutboundError`], but never for a status.
+    pub async fn get(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        options: Options,
+    ) -> Result<Answer, OutboundError> {
+        self.send(Method::GET, url, headers, Bytes::new(), options)
+            .await
+    }
+
+    /// Posts a form, with extra request `headers` (client authentication).
+    ///
+    /// # Errors
+    /// [`OutboundError`], but never for a status: the endpoints of OAuth put
+    /// their errors into the body.
+    pub async fn post_form(
+        &self,
+        url: &Url,
+        form: &[(&str, &str)],
+        mut headers: HeaderMap,
+        options: Options,
+    ) -> Result<Answer, OutboundError> {
+        let body = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(form)
+            .finish();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded"),
+        );
+        self.send(Method::POST, url, headers, body.into(), options)
+            .await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        mut headers: HeaderMap,
+        body: Bytes,
+        options: Options,
+    ) -> Result<Answer, OutboundError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(OutboundError::Url);
+        }
+        headers
+            .entry(header::ACCEPT)
+            .or_insert(HeaderValue::from_static("application/json"));
+        let local = self
+            .locals
+            .load()
+            .iter()
+            .find(|local| local.covers(url))
+            .cloned();
+        let exchange = async {
+            match local {
+                Some(local) => local.send(method, url, headers, body).await,
+                None => {
+                    self.send_over_network(method, url, headers, body, options)
+                        .await
+                }
+            }
+        };
+        tokio::time::timeout(options.timeout, exchange)
+            .await
+            .unwrap_or(Err(OutboundError::Timeout(options.timeout)))
+    }
+
+    async fn send_over_network(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        options: Options,
+    ) -> Result<Answer, OutboundError> {
+        let client = self.client(Transport::new(url, options))?;
+        let mut response = client
+            .request(method, url.clone())
+            .headers(headers)
+            .body(body)
+            .send()
+            .await
+            .map_err(unreachable)?;
+        if response
+            .content_length()
+            .is_some_and(|length| length > BODY_MAX as u64)
+        {
+            return Err(OutboundError::TooLong);
+        }
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if body.len() + chunk.len() > BODY_MAX {
+                return Err(OutboundError::TooLong);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer {
+            status: response.status(),
+            headers: std::mem::take(response.headers_mut()),
+            body: body.freeze(),
+        })
+    }
+
+    fn client(&self, transport: Transport) -> Result<&reqwest::Client, OutboundError> {
+        self.clients[transport.index()]
+            .get_or_init(|| transport.client())
+            .as_ref()
+            .map_err(|reason| OutboundError::Client(reason.clone()))
+    }
+}
+
+/// The options that need a client of their own.
+#[derive(Clone, Copy)]
+struct Transport {
+    security: Security,
+    version: Version,
+    keepalive: bool,
+}
+
+/// Plain connections have a client apart, so that a machine without root
+/// certificates can still reach `http` providers.
+#[derive(Clone, Copy)]
+enum Security {
+    Plain,
+    Checked,
+    Unchecked,
+}
+
+impl Transport {
+    const COUNT: usize = 12;
+
+    fn new(url: &Url, options: Options) -> Self {
+        let security = match (url.scheme(), options.verify) {
+            ("http", _) => Security::Plain,
+            (_, true) => Security::Checked,
+            (_, false) => Security::Unchecked,
+        };
+        Self {
+            security,
+            version: options.version,
+            keepalive: options.keepalive,
+        }
+    }
+
+    fn index(self) -> usize {
+        (self.security as usize * 2 + self.version as usize) * 2 + usize::from(self.keepalive)
+    }
+
+    fn client(self) -> Result<reqwest::Client, String> {
+        // `main` has done this already; a second time changes nothing.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("doorward/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .no_proxy()
+            .pool_max_idle_per_host(if self.keepalive { 16 } else { 0 })
+            .pool_idle_timeout(Duration::from_secs(30));
+        builder = match self.security {
+            Security::Plain => builder.tls_certs_only([]),
+            Security::Checked => builder,
+            Security::Unchecked => builder.tls_danger_accept_invalid_certs(true),
+        };
+        if self.version == Version::Http1 {
+            builder = builder.http1_only();
+        }
+        builder.build().map_err(|error| chain(&error))
+    }
+}
+
+fn unreachable(error: reqwest::Error) -> OutboundError {
+    OutboundError::Unreachable(chain(&error.without_url()))
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// The request as a local provider sees it.
+fn local_request(
+    method: Method,
+    target: &str,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Request<axum::body::Body>, OutboundError> {
+    let mut request = Request::new(axum::body::Body::from(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = target.parse().map_err(|_| OutboundError::Url)?;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
