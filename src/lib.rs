@@ -32,3 +32,4 @@ pub mod model;
 pub mod plugins;
 pub mod store;
 pub mod telemetry;
+pub mod yaml;

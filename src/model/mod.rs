@@ -1,5 +1,6 @@
 //! Plain records without I/O.
 
+pub mod key_path;
 pub mod plugin;
 pub mod route;
 pub mod schema;

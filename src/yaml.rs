@@ -1,0 +1,204 @@
+//! Configuration documents: YAML (or JSON) text to JSON values, with every
+//! error told as `FILE:LINE: key.path: message`.
+//!
+//! The only module that knows the YAML library. Whatever the text, parsing is
+//! bounded in depth, in size and in what aliases may expand to; duplicate keys
+//! are refused. Configuration tokens (`&{orders.secret}`) are resolved here,
+//! once, and always to text: typing is the business of whoever reads the value.
+
+mod parse;
+mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use crate::model::key_path::PathSegment;
+use crate::model::key_path::render;
+use parse::Syntax;
+use tokens::Tokens;
+
+/// Longest text of a document, in bytes.
+pub const MAX_TEXT: usize = 64 << 20;
+
+/// A document that was read from a file.
+#[derive(Clone)]
+pub struct Document {
+    file: PathBuf,
+    text: String,
+    syntax: Syntax,
+    value: Value,
+    /// Paths of the values that came out of tokens and so may be secret.
+    resolved: HashSet<Vec<PathSegment>>,
+}
+
+/// What is wrong with a document, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct DocumentError {
+    /// The document's file.
+    pub file: PathBuf,
+    /// The line, counted from one; `None` when it can't be told.
+    pub line: Option<usize>,
+    /// The value that is wrong; empty: the document as a whole.
+    pub path: Vec<PathSegment>,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Document {
+    /// Parses the text of `file` and resolves its configuration tokens from
+    /// the environment and from files beside it.
+    ///
+    /// A file name ending in `.json` makes it JSON, anything else YAML. An
+    /// empty document is an empty mapping.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the text, or the first token that
+    /// can't be resolved.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, DocumentError> {
+        Self::parse_with(text, file, &|name| std::env::var(name).ok())
+    }
+
+    /// [`Document::parse`] with `environment` in place of the process's own.
+    ///
+    /// # Errors
+    /// As [`Document::parse`].
+    pub fn parse_with(
+        text: &str,
+        file: &Path,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, DocumentError> {
+        let syntax = Syntax::of(file);
+        let fail = |line, message| DocumentError {
+            file: file.to_owned(),
+            line,
+            path: Vec::new(),
+            message,
+        };
+        if text.len() > MAX_TEXT {
+            return Err(fail(None, format!("longer than {MAX_TEXT} bytes")));
+        }
+        let value = parse::value(text, syntax).map_err(|error| fail(error.line, error.message))?;
+        let mut document = Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            syntax,
+            value,
+            resolved: HashSet::new(),
+        };
+        document.resolve(environment)?;
+        Ok(document)
+    }
+
+    /// The document, tokens resolved.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The file it came from.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The line on which the value at `path` begins (for a mapping's entry:
+    /// the line of its key), counted from one. Of a path that leads nowhere,
+    /// the line of its nearest existing parent.
+    ///
+    /// Reads the text again, which is fine for errors and nothing else.
+    pub fn line_of(&self, path: &[PathSegment]) -> Option<usize> {
+        (0..=path.len())
+            .rev()
+            .find_map(|depth| parse::line_of(&self.text, self.syntax, &path[..depth]))
+    }
+
+    /// An error about the value at `path`.
+    pub fn error(&self, path: &[PathSegment], message: impl Into<String>) -> DocumentError {
+        DocumentError {
+            file: self.file.clone(),
+            line: self.line_of(path),
+            path: path.to_vec(),
+            message: message.into(),
+        }
+    }
+
+    /// Reads the document as a `T`.
+    ///
+    /// # Errors
+    /// The first value that does not fit, with its line and key path. A value
+    /// that came from a token is never quoted.
+    pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
+        serde_path_to_error::deserialize(&self.value).map_err(|error| {
+            let path = segments(error.path());
+            let message = error.inner().to_string();
+            if self.resolved.contains(&path) {
+                self.error(&path, without_quoted_value(&message))
+            } else {
+                self.error(&path, message)
+            }
+        })
+    }
+
+    fn resolve(
+        &mut self,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), DocumentError> {
+        let directory = self.file.parent().unwrap_or(Path::new("")).to_owned();
+        let tokens = Tokens {
+            environment,
+            directory: &directory,
+        };
+        let mut value = std::mem::take(&mut self.value);
+        let mut resolved = HashSet::new();
+        let outcome = tokens.resolve_all(&mut value, &mut Vec::new(), &mut resolved);
+        self.value = value;
+        self.resolved = resolved;
+        outcome.map_err(|(path, error)| self.error(&path, error.to_string()))
+    }
+}
+
+impl fmt::Debug for Document {
+    /// Without the values: they may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, " {}:", render(&self.path))?;
+        }
+        write!(f, " {}", self.message)
+    }
+}
+
+fn segments(path: &serde_path_to_error::Path) -> Vec<PathSegment> {
+    use serde_path_to_error::Segment;
+    path.iter()
+        .filter_map(|segment| match segment {
+            Segment::Seq { index } => Some(PathSegment::Index(*index)),
+            Segment::Map { key } => Some(PathSegment::Key(key.clone())),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        })
+        .collect()
+}
+
+/// The message less the value that it quotes before `, expected …`.
+fn without_quoted_value(message: &str) -> String {
+    match message.rfind(", expected ") {
+        Some(at) => format!("invalid value{}", &message[at..]),
+        None => "invalid value".to_owned(),
+    }
+}

@@ -1,0 +1,199 @@
+//! Configuration tokens: `&{orders.secret}`, `&{a.b|default}`, `&{file:PATH}`
+//! and `{vault://env/orders-secret}`.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::PathSegment;
+
+/// Deepest nesting of tokens in defaults.
+const MAX_NESTING: usize = 16;
+/// Largest file that `&{file:…}` reads, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Why a token has no value.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum TokenError {
+    #[error(
+        "configuration token '{name}' has no value: set {variable} in the environment, or give a default as &{{{name}|default}}"
+    )]
+    Unset { name: String, variable: String },
+    #[error("configuration token '{0}' is not a name of letters, digits, '.', '-' and '_'")]
+    Name(String),
+    #[error("configuration token is not closed by '}}'")]
+    Open,
+    #[error("configuration tokens are nested deeper than {MAX_NESTING} levels")]
+    Nesting,
+    #[error("file {path}: {message}")]
+    File { path: String, message: String },
+    #[error(
+        "vault reference '{0}' can't be resolved: only {{vault://env/NAME}} and {{vault://env/NAME/KEY}} are supported"
+    )]
+    Vault(String),
+}
+
+/// Where tokens get their values from.
+pub(super) struct Tokens<'a> {
+    pub(super) environment: &'a dyn Fn(&str) -> Option<String>,
+    /// What relative paths of `&{file:…}` start from.
+    pub(super) directory: &'a Path,
+}
+
+impl Tokens<'_> {
+    /// Resolves the tokens of every text in `value`; keys are left alone. The
+    /// paths of texts that had one are added to `resolved`.
+    pub(super) fn resolve_all(
+        &self,
+        value: &mut Value,
+        path: &mut Vec<PathSegment>,
+        resolved: &mut HashSet<Vec<PathSegment>>,
+    ) -> Result<(), (Vec<PathSegment>, TokenError)> {
+        match value {
+            Value::String(text) => {
+                if let Some(new) = self.resolve(text).map_err(|error| (path.clone(), error))? {
+                    *text = new;
+                    resolved.insert(path.clone());
+                }
+            }
+            Value::Array(list) => {
+                for (index, item) in list.iter_mut().enumerate() {
+                    path.push(index.into());
+                    self.resolve_all(item, path, resolved)?;
+                    path.pop();
+                }
+            }
+            Value::Object(map) => {
+                for (key, item) in map.iter_mut() {
+                    path.push(key.as_str().into());
+                    self.resolve_all(item, path, resolved)?;
+                    path.pop();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The text with its tokens replaced, or `None` if it has none. What a
+    /// token resolves to is not searched for tokens again.
+    fn resolve(&self, text: &str) -> Result<Option<String>, TokenError> {
+        if let Some(reference) = text
+            .strip_prefix("{vault://")
+            .and_then(|rest| rest.strip_suffix('}'))
+        {
+            return self.vault(reference).map(Some);
+        }
+        if !text.contains("&{") {
+            return Ok(None);
+        }
+        self.substitute(text, 0).map(Some)
+    }
+
+    fn substitute(&self, text: &str, depth: usize) -> Result<String, TokenError> {
+        if depth > MAX_NESTING {
+            return Err(TokenError::Nesting);
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find("&{") {
+            let (before, token) = rest.split_at(at);
+            if let Some(before) = before.strip_suffix('\\') {
+                out.push_str(before);
+                out.push_str("&{");
+                rest = &token[2..];
+                continue;
+            }
+            out.push_str(before);
+            let end = closing(token).ok_or(TokenError::Open)?;
+            out.push_str(&self.token(&token[2..end], depth)?);
+            rest = &token[end + 1..];
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+
+    /// The value of what stands between `&{` and `}`.
+    fn token(&self, inner: &str, depth: usize) -> Result<String, TokenError> {
+        let (name, default) = match inner.split_once('|') {
+            Some((name, default)) => (name.trim(), Some(default)),
+            None => (inner.trim(), None),
+        };
+        let found = match name.strip_prefix("file:") {
+            Some(path) => self.file(path),
+            None => self.variable(name),
+        };
+        match (found, default) {
+            (Ok(value), _) => Ok(value),
+            (Err(TokenError::Unset { .. } | TokenError::File { .. }), Some(default)) => {
+                self.substitute(default, depth + 1)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<String, TokenError> {
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if name.is_empty() || !name.chars().all(valid) {
+            return Err(TokenError::Name(name.to_owned()));
+        }
+        let variable = name.replace(['.', '-'], "_").to_ascii_uppercase();
+        (self.environment)(&variable).ok_or_else(|| TokenError::Unset {
+            name: name.to_owned(),
+            variable,
+        })
+    }
+
+    /// A file's content, less the line break at its end.
+    fn file(&self, path: &str) -> Result<String, TokenError> {
+        let fail = |message: String| TokenError::File {
+            path: path.to_owned(),
+            message,
+        };
+        let full = self.directory.join(path);
+        let size = std::fs::metadata(&full)
+            .map_err(|error| fail(error.to_string()))?
+            .len();
+        if size > MAX_FILE {
+            return Err(fail(format!("larger than {MAX_FILE} bytes")));
+        }
+        let text = std::fs::read_to_string(&full).map_err(|error| fail(error.to_string()))?;
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
+    }
+
+    /// `env/NAME`, or `env/NAME/KEY` of a variable that holds a JSON object.
+    fn vault(&self, reference: &str) -> Result<String, TokenError> {
+        let unsupported = || TokenError::Vault(reference.to_owned());
+        let path = reference.strip_prefix("env/").ok_or_else(unsupported)?;
+        let Some((name, key)) = path.split_once('/') else {
+            return self.variable(path);
+        };
+        let object: Value =
+            serde_json::from_str(&self.variable(name)?).map_err(|_| unsupported())?;
+        match object.get(key) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            _ => Err(unsupported()),
+        }
+    }
+}
+
+/// Where the token that `text` begins with ends: the `}` that closes it.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 0_usize;
+    let bytes = text.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'{' if at > 0 && bytes[at - 1] == b'&' => open += 1,
+            b'}' => {
+                open -= 1;
+                if open == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
