@@ -31,6 +31,10 @@ impl Clock {
     }
 
     /// Milliseconds since the Unix epoch.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads wall time"
+    )]
     pub fn now_ms(&self) -> i64 {
         match &self.manual {
             Some(now) => now.load(Ordering::Relaxed),
@@ -59,6 +63,10 @@ pub fn monotonic_ns() -> u64 {
 }
 
 /// `N` bytes from the operating system's generator.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the system's randomness"
+)]
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0_u8; N];
     aws_lc_rs::rand::fill(&mut bytes).expect("the operating system's random generator works");
