@@ -1,0 +1,74 @@
+# Doorward: `make help` lists the targets.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+CARGO       ?= cargo
+CONFIG      ?= conf/demo.yaml
+
+# `quick` is the release profile without link-time optimisation: what a
+# newcomer waits for once is a third of it, and it serves within 15 % of the
+# release build. `make release` builds what production should run.
+PROFILE     ?= quick
+BINARY      := target/$(PROFILE)/doorward
+
+.DEFAULT_GOAL := help
+.PHONY: help run upstream build release test bench check deps deps-bench
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## Build, start the demo front door (CONFIG=conf/demo.yaml), say what to try.
+	@if [ '$(CONFIG)' = conf/demo.yaml ]; then cat conf/demo.txt; fi
+	@exec $(BINARY) run -c $(CONFIG)
+
+upstream: deps ## Start a small HTTP server on 127.0.0.1:9000 that shows what it receives.
+	@$(CARGO) run --quiet --locked --profile $(PROFILE) --example upstream -- 127.0.0.1:9000
+
+build: deps ## Build target/quick/doorward (PROFILE=quick).
+	$(CARGO) build --locked --profile $(PROFILE)
+
+release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.
+	$(CARGO) build --locked --release
+
+test: deps ## Run every test; the servers that tests talk to are started by the tests.
+	$(CARGO) test --locked --lib --bins --tests
+	$(CARGO) test --locked --doc
+
+bench: deps-bench release ## Measure: micro benches, then the release binary under load.
+	$(CARGO) bench --locked
+	@if [ -x benches/load/run ]; then benches/load/run; fi
+
+check: deps ## Formatting, lints, documentation and dependency policy; warnings are errors.
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
+	else echo 'cargo-deny is not installed: dependency policy not checked'; fi
+
+# What the build and the tests call from outside: program:Debian package.
+NEEDS       := cc:build-essential cmake:cmake curl:curl
+NEEDS_BENCH := wrk:wrk
+
+deps: ## Install what build and tests need where it is missing (Debian: apt-get).
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer (https://rustup.rs)" >&2; exit 1; }
+	@$(call install,$(NEEDS))
+
+deps-bench: deps ## Install what the load benchmark needs as well (nginx joins when installed).
+	@$(call install,$(NEEDS_BENCH))
+	@command -v nginx >/dev/null || echo 'nginx is not installed: the benchmark runs without that comparison'
+
+# $(call install,program:package …) installs the packages whose program is not
+# on the PATH, as root or through sudo, and otherwise says what is missing.
+define install
+	missing=(); for need in $(1); do \
+	  command -v "$${need%%:*}" >/dev/null || missing+=("$${need##*:}"); done; \
+	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "missing: $${missing[*]}. Install them with this system's package manager and run make again." >&2; exit 1; fi; \
+	if [ "$$(id -u)" -eq 0 ]; then as_root=(); \
+	elif command -v sudo >/dev/null; then as_root=(sudo); \
+	else echo "missing: $${missing[*]}. Run as root: apt-get install $${missing[*]}" >&2; exit 1; fi; \
+	echo "installing $${missing[*]}"; \
+	"$${as_root[@]}" apt-get update -q; \
+	"$${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$${missing[@]}"
+endef
