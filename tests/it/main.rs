@@ -1,1 +1,5 @@
-fn main() {}
+//! Tests against the real program and its sources, a module per section of the
+//! interface.
+
+mod imports;
+// mod support;
