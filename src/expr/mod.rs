@@ -1,1 +1,148 @@
 //! Run-time expressions `${…}`: compiled once, evaluated per request.
+//!
+//! A text is compiled when its configuration is loaded ([`Expression`]); what
+//! can't exist (an unknown function, root or member, a bad pattern) is refused
+//! then, with its column. Evaluation borrows from the request ([`Scope`]),
+//! mostly without allocating, never reads files or the network, has no loops,
+//! and turns whatever fails into null.
+//!
+//! Start with [`Expression::compile`]; `lex` → `parse` → `compile` make the
+//! tree of `node`, whose leaves are the context values of `slot`.
+
+mod compile;
+pub mod duration;
+mod function;
+mod lex;
+mod method;
+mod node;
+mod parse;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use http::request::Parts;
+
+use crate::model::token::AccessToken;
+use node::Node;
+pub use value::Value;
+
+/// Longest text that compiles, in bytes.
+pub const MAX_SOURCE: usize = 8 * 1024;
+/// Deepest nesting of an expression, counted in operators, calls and members.
+const MAX_DEPTH: u16 = 64;
+/// Longest text that evaluation produces, in bytes; beyond it the result is
+/// null.
+const MAX_TEXT: usize = 64 * 1024;
+
+/// Why a text is not an expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("column {column}: {message}")]
+pub struct ExprError {
+    /// Where, in characters from 1, in the whole text.
+    pub column: usize,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+/// A position (byte offset) and what is wrong there, before columns are known.
+#[derive(Debug)]
+struct Fault {
+    at: usize,
+    message: String,
+}
+
+impl Fault {
+    fn new(at: usize, message: impl Into<String>) -> Self {
+        Self {
+            at,
+            message: message.into(),
+        }
+    }
+}
+
+/// What an expression may look at: one request, as far as it is known.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// Method, target, version and headers.
+    pub request: &'a Parts,
+    /// The client's address.
+    pub client: SocketAddr,
+    /// Whether the client used TLS.
+    pub secure: bool,
+    /// The verified access token, if there is one.
+    pub token: Option<&'a AccessToken>,
+}
+
+/// A compiled text with expressions.
+#[derive(Debug)]
+pub struct Expression {
+    root: Node,
+}
+
+impl Expression {
+    /// Compiles `text`: literal text, `${…}`, or both mixed. A literal `${` is
+    /// written `\${`.
+    ///
+    /// # Errors
+    /// [`ExprError`] where the text is not an expression, names what does not
+    /// exist, or is longer or deeper than allowed.
+    pub fn compile(text: &str) -> Result<Self, ExprError> {
+        let root = compile::template(text).map_err(|fault| ExprError {
+            column: column(text, fault.at),
+            message: fault.message,
+        })?;
+        Ok(Self { root })
+    }
+
+    /// The value for this request; null where evaluation fails.
+    pub fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Value<'a> {
+        self.root.evaluate(scope)
+    }
+
+    /// The value where a text is expected: a value of any other type counts as
+    /// null, it is not converted.
+    pub fn text<'a>(&'a self, scope: &Scope<'a>) -> Option<Cow<'a, str>> {
+        match self.root.evaluate(scope) {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is the boolean true; anything else, the text `true`
+    /// included, is not.
+    pub fn is_true(&self, scope: &Scope<'_>) -> bool {
+        matches!(self.root.evaluate(scope), Value::Bool(true))
+    }
+
+    /// The value, if it is the same for every request.
+    pub fn constant(&self) -> Option<Value<'_>> {
+        self.root.constant()
+    }
+
+    /// Whether the expression is the client's address and nothing else: it can
+    /// then be used without making a text of it.
+    pub fn is_client_address(&self) -> bool {
+        matches!(self.root, Node::Slot(slot::Slot::ClientAddress))
+    }
+}
+
+/// The value of a configuration text at load time, when there is no request.
+///
+/// # Errors
+/// [`ExprError`] where the text does not compile or depends on a request.
+pub fn at_load(text: &str) -> Result<Value<'static>, ExprError> {
+    let expression = Expression::compile(text)?;
+    let value = expression.constant().ok_or_else(|| ExprError {
+        column: 1,
+        message: "depends on a request, and there is none when the configuration is loaded".into(),
+    })?;
+    Ok(value.into_owned())
+}
+
+fn column(text: &str, at: usize) -> usize {
+    text.char_indices().take_while(|(i, _)| *i < at).count() + 1
+}
