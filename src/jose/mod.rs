@@ -1,1 +1,10 @@
 //! Signing, verifying, and JSON Web Key sets.
+
+pub mod algorithm;
+pub mod claims;
+pub mod json;
+pub mod jwks;
+pub mod verify;
+
+#[cfg(test)]
+pub(crate) mod testing;

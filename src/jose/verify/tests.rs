@@ -1,0 +1,256 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::json;
+
+use super::*;
+use crate::jose::testing::{TestKey, hs256, jwks};
+
+fn set(keys: &[&TestKey]) -> KeySet {
+    KeySet::parse(jwks(keys).to_string().as_bytes()).unwrap()
+}
+
+fn verify(token: &str, keys: &KeySet) -> Result<Map<String, Value>, VerifyError> {
+    Unverified::parse(token)?.verify(keys)
+}
+
+fn header(alg: &str, kid: &str) -> String {
+    json!({"alg": alg, "kid": kid}).to_string()
+}
+
+#[test]
+fn every_asymmetric_algorithm_verifies() {
+    let rsa = TestKey::rsa("r", false);
+    let keys = [
+        TestKey::ec("e2", "ES256"),
+        TestKey::ec("e3", "ES384"),
+        TestKey::ec("e5", "ES512"),
+        TestKey::ed25519("ed"),
+    ];
+    let mut all: Vec<&TestKey> = keys.iter().collect();
+    all.push(&rsa);
+    let set = set(&all);
+    assert_eq!(set.len(), 5);
+    for key in &keys {
+        assert!(
+            verify(&key.token(&json!({"sub": "s"})), &set).is_ok(),
+            "{}",
+            key.alg()
+        );
+    }
+    for alg in ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"] {
+        let token = rsa.sign(&header(alg, "r"), r#"{"sub":"s"}"#);
+        assert_eq!(verify(&token, &set).unwrap()["sub"], "s", "{alg}");
+    }
+    let token = keys[3].sign(&header("Ed25519", "ed"), "{}");
+    assert!(verify(&token, &set).is_ok());
+}
+
+#[test]
+fn tokens_made_by_another_implementation_verify() {
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(
+        &ECDSA_P256_SHA256_FIXED_SIGNING,
+        &aws_lc_rs::rand::SystemRandom::new(),
+    )
+    .unwrap();
+    let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+    let key = jsonwebtoken::EncodingKey::from_ec_der(pkcs8.as_ref());
+    let jwk = jsonwebtoken::jwk::Jwk::from_encoding_key(&key, jsonwebtoken::Algorithm::ES256);
+    let set = json!({"keys": [jwk.unwrap()]}).to_string();
+    let header = jsonwebtoken::Header::new(jsonwebtoken::Algorithm::ES256);
+    let token = jsonwebtoken::encode(&header, &json!({"sub": "s"}), &key).unwrap();
+    let claims = verify(&token, &KeySet::parse(set.as_bytes()).unwrap()).unwrap();
+    assert_eq!(claims["sub"], "s");
+}
+
+#[test]
+fn alg_none_is_refused_in_any_spelling() {
+    let key = TestKey::es256("k");
+    let set = set(&[&key]);
+    for alg in ["none", "None", "NONE", "nOnE", ""] {
+        let good = key.sign(&header(alg, "k"), "{}");
+        let bare = format!("{}.", good.rsplit_once('.').unwrap().0);
+        for token in [good, bare] {
+            assert_eq!(verify(&token, &set), Err(VerifyError::UnsupportedAlgorithm));
+        }
+    }
+}
+
+#[test]
+fn hs256_with_the_public_key_as_secret_is_refused() {
+    let key = TestKey::rsa("k", false);
+    let set = set(&[&key]);
+    let jwk = key.jwk();
+    for secret in [jwk.to_string(), jwk["n"].as_str().unwrap().to_owned()] {
+        let token = hs256(secret.as_bytes(), &header("HS256", "k"), r#"{"sub":"x"}"#);
+        assert_eq!(verify(&token, &set), Err(VerifyError::UnsupportedAlgorithm));
+    }
+}
+
+#[test]
+fn an_embedded_key_is_never_used() {
+    let (ours, theirs) = (TestKey::es256("k"), TestKey::es256("k"));
+    let set = set(&[&ours]);
+    for extra in [
+        json!({"jwk": theirs.jwk()}),
+        json!({"jku": "https://evil.example/keys", "x5u": "https://evil.example/c"}),
+        json!({"x5c": ["MIIB"]}),
+    ] {
+        let mut header = json!({"alg": "ES256", "kid": "k"});
+        header
+            .as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
+        let token = theirs.sign(&header.to_string(), "{}");
+        assert_eq!(verify(&token, &set), Err(VerifyError::BadSignature));
+    }
+}
+
+#[test]
+fn an_algorithm_that_does_not_fit_the_key_is_refused() {
+    let (rsa, ec) = (TestKey::rsa("r", false), TestKey::es256("e"));
+    let mut pinned = rsa.jwk();
+    pinned["alg"] = "RS256".into();
+    let set = json!({"keys": [pinned, ec.jwk()]}).to_string();
+    let set = KeySet::parse(set.as_bytes()).unwrap();
+    let ps = rsa.sign(&header("PS256", "r"), "{}");
+    assert_eq!(verify(&ps, &set), Err(VerifyError::UnsupportedAlgorithm));
+    let crossed = rsa.sign(&header("RS256", "e"), "{}");
+    assert_eq!(
+        verify(&crossed, &set),
+        Err(VerifyError::UnsupportedAlgorithm)
+    );
+    assert!(verify(&rsa.sign(&header("RS256", "r"), "{}"), &set).is_ok());
+}
+
+#[test]
+fn kid_is_compared_exactly() {
+    let key = TestKey::es256("Key-1");
+    let set = set(&[&key]);
+    for kid in ["key-1", "Key-1 ", "Key-", "../Key-1", "' or 1=1 --", ""] {
+        let token = key.sign(&header("ES256", kid), "{}");
+        assert_eq!(verify(&token, &set), Err(VerifyError::UnknownKey), "{kid}");
+    }
+}
+
+#[test]
+fn without_kid_the_fitting_keys_are_tried() {
+    let (one, two) = (TestKey::es256("1"), TestKey::es256("2"));
+    let token = two.sign(r#"{"alg":"ES256"}"#, "{}");
+    assert!(verify(&token, &set(&[&one, &two])).is_ok());
+    assert_eq!(verify(&token, &set(&[&one])), Err(VerifyError::UnknownKey));
+    let many: Vec<TestKey> = (0..20).map(|_| TestKey::es256("m")).collect();
+    let many: Vec<&TestKey> = many.iter().chain([&two]).collect();
+    assert_eq!(verify(&token, &set(&many)), Err(VerifyError::UnknownKey));
+}
+
+#[test]
+fn unknown_critical_extensions_are_refused() {
+    let key = TestKey::es256("k");
+    for extra in [r#""crit":["exp"]"#, r#""crit":[]"#, r#""b64":false"#] {
+        let header = format!(r#"{{"alg":"ES256","kid":"k",{extra}}}"#);
+        let outcome = verify(&key.sign(&header, "{}"), &set(&[&key]));
+        assert_eq!(outcome, Err(VerifyError::Critical));
+    }
+}
+
+#[test]
+fn duplicate_members_are_refused_in_header_and_claims() {
+    let key = TestKey::es256("k");
+    let set = set(&[&key]);
+    let token = key.sign(r#"{"alg":"ES256","alg":"ES256","kid":"k"}"#, "{}");
+    assert_eq!(verify(&token, &set), Err(VerifyError::Malformed));
+    let token = key.sign(&header("ES256", "k"), r#"{"aud":"a","aud":"b"}"#);
+    assert_eq!(verify(&token, &set), Err(VerifyError::Malformed));
+}
+
+#[test]
+fn base64_has_one_spelling() {
+    let key = TestKey::ed25519("k");
+    let set = set(&[&key]);
+    let token = key.token(&json!({"sub": "someone"}));
+    assert!(verify(&token, &set).is_ok());
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let last = signature.chars().last().unwrap();
+    // 64 bytes leave four unused bits in the last character.
+    let twin = char::from_u32(last as u32 + 1).unwrap();
+    for bad in [
+        format!("{token}="),
+        format!("{token}=="),
+        format!("{signed}.{}{twin}", &signature[..signature.len() - 1]),
+        format!("{signed}.{}", signature.replace(['-', '_'], "+")) + "+",
+        format!(" {token}"),
+        format!("{token}\n"),
+    ] {
+        assert_eq!(verify(&bad, &set), Err(VerifyError::Malformed), "{bad}");
+    }
+}
+
+#[test]
+fn a_huge_token_is_refused_unread() {
+    let token = "a".repeat(TOKEN_MAX + 1);
+    assert_eq!(Unverified::parse(&token).unwrap_err(), VerifyError::TooLong);
+}
+
+#[test]
+fn what_is_no_signed_token_is_refused() {
+    let key = TestKey::es256("k");
+    let token = key.token(&json!({}));
+    for bad in ["", ".", "..", "...", "a.b.c", "opaque", "🦀.🦀.🦀"] {
+        assert_eq!(
+            Unverified::parse(bad).unwrap_err(),
+            VerifyError::Malformed,
+            "{bad}"
+        );
+    }
+    assert_eq!(
+        Unverified::parse(&format!("{token}.x")).unwrap_err(),
+        VerifyError::Malformed
+    );
+    assert_eq!(
+        Unverified::parse(&format!("{token}.x.y")).unwrap_err(),
+        VerifyError::Encrypted
+    );
+}
+
+#[test]
+fn every_changed_character_is_noticed() {
+    let key = TestKey::es256("k");
+    let set = set(&[&key]);
+    let token = key.token(&json!({"sub": "s"}));
+    for place in 0..token.len() {
+        let mut bytes = token.clone().into_bytes();
+        bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
+        let changed = String::from_utf8(bytes).unwrap();
+        assert!(verify(&changed, &set).is_err(), "at {place}");
+    }
+}
+
+#[test]
+fn an_hmac_needs_the_secret_and_only_an_hmac_takes_it() {
+    let token = hs256(
+        b"a secret of more than 32 bytes....",
+        &header("HS256", "x"),
+        "{}",
+    );
+    let parsed = Unverified::parse(&token).unwrap();
+    assert!(
+        parsed
+            .verify_hmac(b"a secret of more than 32 bytes....")
+            .is_ok()
+    );
+    assert_eq!(
+        parsed.verify_hmac(b"another"),
+        Err(VerifyError::BadSignature)
+    );
+    assert_eq!(
+        parsed.verify_hmac(b""),
+        Err(VerifyError::UnsupportedAlgorithm)
+    );
+    let token = TestKey::es256("k").token(&json!({}));
+    let parsed = Unverified::parse(&token).unwrap();
+    assert_eq!(
+        parsed.verify_hmac(b"s"),
+        Err(VerifyError::UnsupportedAlgorithm)
+    );
+}
