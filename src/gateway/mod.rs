@@ -1,8 +1,14 @@
 //! The gateway: routing table, data path, and the only writer of both.
 
+mod admit;
+mod answer;
 pub mod control;
 mod edit;
 pub mod entities;
+mod forward;
+pub mod internal;
+mod observe;
+pub mod proxy;
 pub mod router;
 pub mod snapshot;
 pub mod upstream;

@@ -1,5 +1,9 @@
 //! HTTP plumbing below the parts: an axum `Router` under Pingora, the
 //! outbound client, replies.
 
+pub mod bridge;
+pub mod listener;
 pub mod outbound;
 pub mod reply;
+
+pub use bridge::ClientInfo;

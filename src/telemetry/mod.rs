@@ -1,5 +1,7 @@
 //! What the process says about itself: metrics and the access log.
 
+pub mod access_log;
+pub mod connections;
 pub mod metrics;
 pub mod traffic;
 

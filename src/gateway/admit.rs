@@ -1,0 +1,166 @@
+//! The one strict parse of a request: what is ambiguous is refused before any
+//! filter sees it, and everything later works on what was read here.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use http::{StatusCode, header};
+use ipnet::IpNet;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+
+use super::router::path;
+use crate::http::listener::malformed;
+use crate::http::reply::Reply;
+
+/// Longest request head, names and values added up.
+const HEAD_LIMIT: usize = 32 << 10;
+
+/// What was read of a request.
+#[derive(Debug)]
+pub(super) struct Admitted<'a> {
+    /// Host without port, as sent; empty in HTTP/1.0 without Host.
+    pub(super) host: &'a str,
+    /// The port that the Host header names.
+    pub(super) port: Option<u16>,
+    /// The normalised path.
+    pub(super) path: Cow<'a, str>,
+}
+
+/// Reads `request`, or says why it is refused.
+pub(super) fn admit(request: &RequestHeader) -> Result<Admitted<'_>, Reply> {
+    let bad = |message: &'static str| Reply::message(StatusCode::BAD_REQUEST, message);
+    if let Some(reason) = malformed(request) {
+        return Err(bad(reason));
+    }
+    let target = request.raw_path();
+    let mut size = target.len();
+    for (name, value) in &request.headers {
+        size += name.as_str().len() + value.len();
+    }
+    if size > HEAD_LIMIT {
+        return Err(bad("Request header or cookie too large"));
+    }
+    let (host, port) = authority(request).ok_or_else(|| bad("Invalid Host header"))?;
+    let path = match origin_form(request) {
+        Some(raw) => path::normalize(raw).map_err(|_| bad("Invalid request path"))?,
+        None => return Err(bad("Invalid request path")),
+    };
+    Ok(Admitted { host, port, path })
+}
+
+/// The path as sent, if it is text.
+fn origin_form(request: &RequestHeader) -> Option<&str> {
+    if request.raw_path_is_utf8() {
+        let path = request.uri.path();
+        // `OPTIONS *` asks the server itself; no route can mean it.
+        return Some(if path == "*" { "/" } else { path });
+    }
+    None
+}
+
+/// Host and port, from `:authority` or the Host header.
+fn authority(request: &RequestHeader) -> Option<(&str, Option<u16>)> {
+    let text = match request.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => match request.headers.get(header::HOST) {
+            Some(value) => value.to_str().ok()?,
+            None => "",
+        },
+    };
+    split_authority(text)
+}
+
+/// Splits `host[:port]`; `None` if it is not one (RFC 3986 §3.2.2; user
+/// information is refused).
+fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match text.rfind(':') {
+        Some(colon) if !text.ends_with(']') => (&text[..colon], Some(&text[colon + 1..])),
+        _ => (text, None),
+    };
+    let port = match port {
+        None => None,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => Some(digits.parse().ok()?),
+        Some(_) => return None,
+    };
+    let good = match host.strip_prefix('[') {
+        Some(v6) => v6
+            .strip_suffix(']')
+            .is_some_and(|v6| v6.parse::<std::net::Ipv6Addr>().is_ok()),
+        None => host
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'*')),
+    };
+    (good && host.len() <= 255).then_some((host, port))
+}
+
+/// The client: the TCP peer, or who a trusted peer says it speaks for.
+///
+/// `X-Forwarded-For` is read from the right, past trusted addresses: what is
+/// left of the first stranger may be made up.
+pub(super) fn client(session: &Session, trusted: &[IpNet]) -> SocketAddr {
+    let peer = session
+        .client_addr()
+        .and_then(|addr| addr.as_inet().copied())
+        .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+    if !is_trusted(peer.ip(), trusted) {
+        return peer;
+    }
+    let mut client = peer;
+    let values = session.req_header().headers.get_all("x-forwarded-for");
+    let values: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).collect();
+    for hop in values.iter().rev().flat_map(|value| value.rsplit(',')) {
+        let Ok(ip) = hop.trim().parse::<IpAddr>() else {
+            break;
+        };
+        client = SocketAddr::new(ip, 0);
+        if !is_trusted(ip, trusted) {
+            break;
+        }
+    }
+    client
+}
+
+/// Whether `ip` is one of the proxies whose `X-Forwarded-*` is believed.
+pub(super) fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
+    !trusted.is_empty() && {
+        let ip = ip.to_canonical();
+        trusted.iter().any(|net| net.contains(&ip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_split_from_ports() {
+        assert_eq!(split_authority("a.example"), Some(("a.example", None)));
+        assert_eq!(split_authority("a:80"), Some(("a", Some(80))));
+        assert_eq!(split_authority("[::1]:80"), Some(("[::1]", Some(80))));
+        assert_eq!(split_authority("[::1]"), Some(("[::1]", None)));
+        assert_eq!(split_authority(""), Some(("", None)));
+    }
+
+    #[test]
+    fn bad_hosts_are_refused() {
+        for bad in [
+            "a b",
+            "a/b",
+            "a@b",
+            "user:pw@host",
+            "a:99999",
+            "a:8x",
+            "[::1",
+            "[x]",
+            "a:-1",
+            "a,b",
+            "a\tb",
+            "a%41",
+            "[::1]x",
+            "a:80:81",
+        ] {
+            assert_eq!(split_authority(bad), None, "{bad}");
+        }
+    }
+}

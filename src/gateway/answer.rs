@@ -1,0 +1,179 @@
+//! Answers that the gateway makes itself.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+
+use crate::http::reply::{Reply, ReplyBody};
+
+/// Product token in `Server` and `Via`.
+pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
+/// `Via` of a proxied message (RFC 9110 §7.6.3).
+pub(super) const VIA: &str = concat!("1.1 doorward/", env!("CARGO_PKG_VERSION"));
+
+/// Writes `reply`; `latency_ms` is the time spent so far.
+pub(super) async fn send(
+    session: &mut Session,
+    reply: Reply,
+    extra: &[(http::HeaderName, HeaderValue)],
+    request_id: Option<&HeaderValue>,
+    latency_ms: u64,
+) -> pingora::Result<()> {
+    let (content_type, body) = render(reply.body, &session.req_header().headers);
+    let mut head = ResponseHeader::build(reply.status, Some(10))?;
+    if let Some(content_type) = content_type {
+        head.insert_header(header::CONTENT_TYPE, content_type)?;
+    }
+    head.insert_header(header::CONTENT_LENGTH, body.len())?;
+    head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    for (name, value) in reply.headers.into_iter().chain(extra.iter().cloned()) {
+        head.append_header(name, value)?;
+    }
+    head.insert_header("X-Kong-Response-Latency", HeaderValue::from(latency_ms))?;
+    if let Some(id) = request_id {
+        head.insert_header("X-Kong-Request-Id", id.clone())?;
+    }
+    let empty = body.is_empty() || session.req_header().method == http::Method::HEAD;
+    session.write_response_header(Box::new(head), empty).await?;
+    if !empty {
+        session.write_response_body(Some(body), true).await?;
+    }
+    Ok(())
+}
+
+fn render(body: ReplyBody, headers: &HeaderMap) -> (Option<&'static str>, Bytes) {
+    let message = match body {
+        ReplyBody::Empty => return (None, Bytes::new()),
+        ReplyBody::Raw(content_type, bytes) => return (Some(content_type), bytes),
+        ReplyBody::Message(message) => message,
+    };
+    match Format::wanted(headers) {
+        Format::Json => (
+            Some("application/json; charset=utf-8"),
+            json(&message).into(),
+        ),
+        Format::Html => (
+            Some("text/html; charset=utf-8"),
+            format!(
+                "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  \
+                 </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>\n  </body>\n</html>\n",
+                escape(&message)
+            )
+            .into(),
+        ),
+        Format::Xml => (
+            Some("application/xml; charset=utf-8"),
+            format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{}</message>\n</error>",
+                escape(&message)
+            )
+            .into(),
+        ),
+        Format::Plain => (
+            Some("text/plain; charset=utf-8"),
+            format!("{message}\n").into(),
+        ),
+    }
+}
+
+fn json(message: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 16);
+    out.extend_from_slice(b"{\"message\":");
+    match serde_json::to_writer(&mut out, message) {
+        Ok(()) => out.push(b'}'),
+        Err(_) => return b"{\"message\":\"\"}".to_vec(),
+    }
+    out
+}
+
+fn escape(text: &str) -> Cow<'_, str> {
+    if text.contains(['<', '>', '&', '"', '\'']) {
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        let text = text.replace('>', "&gt;").replace('"', "&quot;");
+        return Cow::Owned(text.replace('\'', "&#39;"));
+    }
+    Cow::Borrowed(text)
+}
+
+/// How a message is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Html,
+    Xml,
+    Plain,
+}
+
+impl Format {
+    /// The format that the client likes best (RFC 9110 §12.5.1); JSON for
+    /// those who say nothing or that anything will do.
+    fn wanted(headers: &HeaderMap) -> Self {
+        let Some(accept) = headers.get(header::ACCEPT) else {
+            return Format::Json;
+        };
+        if accept == "*/*" || accept == "application/json" {
+            return Format::Json;
+        }
+        let accept = accept.to_str().unwrap_or("");
+        let mut best = (Format::Json, 0_u16);
+        for part in accept.split(',').take(32) {
+            let mut pieces = part.split(';').map(str::trim);
+            let format = match pieces.next().unwrap_or("") {
+                "application/json" | "*/*" | "application/*" => Format::Json,
+                "text/html" | "application/xhtml+xml" => Format::Html,
+                "application/xml" | "text/xml" => Format::Xml,
+                "text/plain" | "text/*" => Format::Plain,
+                _ => continue,
+            };
+            let quality = pieces
+                .find_map(|piece| piece.strip_prefix("q="))
+                .map_or(Some(1.0), |q| q.parse::<f32>().ok())
+                .unwrap_or(0.0);
+            let quality = (quality.clamp(0.0, 1.0) * 1000.0) as u16;
+            if quality > best.1 {
+                best = (format, quality);
+            }
+        }
+        best.0
+    }
+}
+
+/// The answer to a request that no route wants.
+pub(super) fn no_route() -> Reply {
+    Reply::message(StatusCode::NOT_FOUND, "no Route matched with those values")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(accept: &'static str) -> Format {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        Format::wanted(&headers)
+    }
+
+    #[test]
+    fn the_accept_header_chooses_the_format() {
+        assert_eq!(wanted("*/*"), Format::Json);
+        assert_eq!(wanted("image/png"), Format::Json);
+        assert_eq!(
+            wanted("text/html,application/xml;q=0.9,*/*;q=0.8"),
+            Format::Html
+        );
+        assert_eq!(wanted("text/plain;q=0.5, application/json"), Format::Json);
+        assert_eq!(wanted("text/xml"), Format::Xml);
+        assert_eq!(wanted("text/plain"), Format::Plain);
+        assert_eq!(wanted("text/html;q=0"), Format::Json);
+        assert_eq!(wanted("text/html;q=nonsense"), Format::Json);
+    }
+
+    #[test]
+    fn markup_in_a_message_is_escaped() {
+        assert_eq!(escape("<a href='x'>&"), "&lt;a href=&#39;x&#39;&gt;&amp;");
+        assert_eq!(json("a\"b"), br#"{"message":"a\"b"}"#);
+    }
+}

@@ -1,0 +1,117 @@
+//! Upstreams inside the process: the identity provider, and `echo`.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Bytes;
+use http::{HeaderMap, Method, Uri, header};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Value, json};
+
+use super::answer;
+use super::proxy::{Ctx, finish_head};
+use crate::http::bridge::{self, Bounds, ClientInfo};
+use crate::http::reply::Reply;
+
+/// Headers that concern one connection only (RFC 9110 §7.6.1).
+const HOP_BY_HOP: [header::HeaderName; 6] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHORIZATION,
+];
+
+/// Removes what concerns the client's connection, and what it nominated.
+pub(super) fn strip_hop_by_hop(request: &mut RequestHeader) {
+    let nominated: Vec<String> = request
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        // A client may not hide these from an upstream.
+        .filter(|name| name != "host" && name != "authorization")
+        .collect();
+    for name in &nominated {
+        request.remove_header(name.as_str());
+    }
+    for name in &HOP_BY_HOP {
+        request.remove_header(name);
+    }
+    request.remove_header("keep-alive");
+    request.remove_header("proxy-connection");
+}
+
+/// Lets `router` answer the request `head` and writes the answer.
+pub(super) async fn respond(
+    session: &mut Session,
+    router: &Router,
+    head: RequestHeader,
+    ctx: &mut Ctx,
+    started: Instant,
+) -> pingora::Result<()> {
+    let body = match ctx.exchange.body.take() {
+        Some(body) => body,
+        None => match bridge::read_body(session.as_downstream_mut(), Bounds::default()).await {
+            Ok(body) => body,
+            Err(error) => {
+                let reply = Reply::message(error.status(), error.to_string());
+                session.set_keepalive(None);
+                return answer::send(session, reply, &[], None, 0).await;
+            }
+        },
+    };
+    let mut head = http::request::Parts::from(head);
+    head.extensions.insert(ClientInfo {
+        addr: ctx.exchange.client,
+        secure: ctx.exchange.secure,
+    });
+    let session = session.as_downstream_mut();
+    bridge::respond(session, router, head, body, |response| {
+        ctx.upstream_time = Some(started.elapsed());
+        // The names are constants, the values were valid before.
+        let _ = finish_head(response, ctx);
+    })
+    .await?;
+    Ok(())
+}
+
+/// The upstream `echo`: says what it was asked, for trying things out.
+pub fn echo() -> Router {
+    Router::new().fallback(echo_request)
+}
+
+async fn echo_request(
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> axum::Json<Value> {
+    let mut shown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, value) in &headers {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        shown.entry(name.as_str()).or_default().push(value);
+    }
+    let headers: serde_json::Map<String, Value> = shown
+        .into_iter()
+        .map(|(name, mut values)| {
+            let value = match values.len() {
+                1 => Value::from(values.remove(0)),
+                _ => Value::from(values),
+            };
+            (name.to_owned(), value)
+        })
+        .collect();
+    axum::Json(json!({
+        "method": method.as_str(),
+        "path": uri.path(),
+        "query": uri.query(),
+        "headers": headers,
+        "body": String::from_utf8_lossy(&body),
+    }))
+}

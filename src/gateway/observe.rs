@@ -1,0 +1,201 @@
+//! What is told of a request when it is over, and of those that failed.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use http::{HeaderValue, StatusCode, Version, header};
+use pingora::http::RequestHeader;
+use pingora::prelude::{Error, ErrorType};
+use pingora::proxy::Session;
+use pingora::{ErrorSource, ImmutStr};
+
+use super::proxy::{Ctx, Settings};
+use crate::clock;
+use crate::http::reply::Reply;
+use crate::telemetry::access_log::Entry;
+use crate::telemetry::traffic::Observation;
+
+/// An identifier for a request: 32 hexadecimal digits, unlikely to repeat,
+/// not a secret.
+pub(super) fn request_id() -> HeaderValue {
+    thread_local! {
+        static STATE: Cell<[u64; 2]> = Cell::new(seed());
+    }
+    fn seed() -> [u64; 2] {
+        let bytes = clock::random_bytes::<16>();
+        let (a, b) = bytes.split_at(8);
+        [a, b].map(|half| half.iter().fold(1, |n, &b| (n << 8) | u64::from(b)))
+    }
+    // xorshift128+: fast, and nothing depends on its being unpredictable.
+    let id = STATE.with(|state| {
+        let [mut x, y] = state.get();
+        x ^= x << 23;
+        x ^= x >> 17;
+        x ^= y ^ (y >> 26);
+        state.set([y, x]);
+        (u128::from(x.wrapping_add(y)) << 64) | u128::from(x)
+    });
+    let mut text = [0_u8; 32];
+    for (i, digit) in text.iter_mut().enumerate() {
+        let nibble = (id >> (124 - 4 * i)) & 15;
+        *digit = b"0123456789abcdef"[nibble as usize];
+    }
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// Status and message for a request that could not be proxied; `None` if
+/// there is nobody left to tell.
+pub(super) fn failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> {
+    use ErrorType as E;
+    let known = |status, message| Some((status, Cow::Borrowed(message)));
+    match error.etype() {
+        E::Custom("NameResolution") => {
+            known(StatusCode::SERVICE_UNAVAILABLE, "name resolution failed")
+        }
+        E::HTTPStatus(code) => {
+            let status = StatusCode::from_u16(*code).unwrap_or(StatusCode::BAD_GATEWAY);
+            let message = status.canonical_reason().unwrap_or("Error");
+            Some((status, Cow::Borrowed(message)))
+        }
+        _ => match error.esource() {
+            ErrorSource::Upstream => upstream_failure(error.etype()),
+            ErrorSource::Downstream => match error.etype() {
+                E::WriteError | E::ReadError | E::ConnectionClosed | E::WriteTimedout => None,
+                E::ReadTimedout => known(StatusCode::REQUEST_TIMEOUT, "Request timed out"),
+                _ => known(StatusCode::BAD_REQUEST, "Bad request"),
+            },
+            ErrorSource::Internal | ErrorSource::Unset => known(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "An unexpected error occurred",
+            ),
+        },
+    }
+}
+
+fn upstream_failure(kind: &ErrorType) -> Option<(StatusCode, Cow<'static, str>)> {
+    use ErrorType as E;
+    let timed_out = matches!(
+        kind,
+        E::ConnectTimedout | E::ReadTimedout | E::WriteTimedout | E::TLSHandshakeTimedout
+    );
+    Some(if timed_out {
+        (
+            StatusCode::GATEWAY_TIMEOUT,
+            Cow::Borrowed("The upstream server is timing out"),
+        )
+    } else {
+        (
+            StatusCode::BAD_GATEWAY,
+            Cow::Borrowed("An invalid response was received from the upstream server"),
+        )
+    })
+}
+
+/// The answer for a failure of the engine. A client that names no format gets
+/// the one that it sent itself, or plain text.
+pub(super) fn engine_reply(
+    status: StatusCode,
+    message: Cow<'static, str>,
+    request: &RequestHeader,
+) -> Reply {
+    let headers = &request.headers;
+    let sent_json = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
+    if headers.contains_key(header::ACCEPT) || sent_json {
+        return Reply::message(status, message);
+    }
+    let mut reply = Reply::empty(status);
+    let text = format!("{message}\n");
+    reply.body = crate::http::reply::ReplyBody::Raw("text/plain; charset=utf-8", text.into());
+    reply
+}
+
+/// Counts and logs a finished request.
+pub(super) fn finished(
+    settings: &Settings,
+    session: &Session,
+    error: Option<&Error>,
+    ctx: &mut Ctx,
+) {
+    let seen = Observation {
+        status: session.response_written().map_or(0, |r| r.status.as_u16()),
+        total: ctx.started.elapsed(),
+        upstream: ctx.upstream_time,
+        sent: session.body_bytes_sent() as u64,
+        received: session.body_bytes_read() as u64,
+    };
+    match &ctx.route {
+        Some(route) => route.traffic.observe(seen),
+        None => settings.unrouted.observe(seen),
+    }
+    if let Some(log) = &settings.access_log {
+        log.note(&entry(settings, session, error, ctx, seen));
+    }
+}
+
+fn entry<'a>(
+    settings: &Settings,
+    session: &'a Session,
+    error: Option<&Error>,
+    ctx: &'a mut Ctx,
+    seen: Observation,
+) -> Entry<'a> {
+    if ctx.exchange.refusal.is_none() {
+        ctx.exchange.refusal = error.map(error_code);
+    }
+    let request = session.req_header();
+    let text = |name| {
+        let value = request.headers.get(name);
+        value.and_then(|v: &HeaderValue| v.to_str().ok())
+    };
+    let authority = request.uri.authority().map(|a| a.as_str());
+    let service = ctx.route.as_ref().and_then(|route| route.service.as_ref());
+    Entry {
+        time_ms: settings.clock.now_ms(),
+        request_id: ctx.request_id.as_ref().and_then(|id| id.to_str().ok()),
+        client: ctx.exchange.client.ip(),
+        method: request.method.as_str(),
+        host: authority.or_else(|| text(header::HOST)).unwrap_or(""),
+        path: ctx.path(request),
+        http: match request.version {
+            Version::HTTP_2 => "2",
+            Version::HTTP_10 => "1.0",
+            _ => "1.1",
+        },
+        status: seen.status,
+        route: ctx.route.as_ref().map(|route| &*route.label),
+        service: service.map(|service| &*service.label),
+        total_us: micros(seen.total),
+        upstream_us: seen.upstream.map(micros),
+        received: seen.received,
+        sent: seen.sent,
+        refusal: ctx.exchange.refusal.as_deref(),
+        user_agent: text(header::USER_AGENT).unwrap_or(""),
+    }
+}
+
+fn micros(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn error_code(error: &Error) -> Cow<'static, str> {
+    let source = match error.esource() {
+        ErrorSource::Upstream => "upstream",
+        ErrorSource::Downstream => "client",
+        ErrorSource::Internal | ErrorSource::Unset => "internal",
+    };
+    let kind: ImmutStr = error.etype().as_str().into();
+    Cow::Owned(format!("{source}_{}", snake(kind.as_str())))
+}
+
+fn snake(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() && !out.ends_with('_') {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}

@@ -1,0 +1,447 @@
+//! The data path: what happens to a request, in the order in which it happens.
+
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::{HeaderValue, StatusCode, header};
+use ipnet::IpNet;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::prelude::{Error, ErrorType, HttpPeer};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::{ErrorSource, Result};
+
+use super::answer::{self, VIA};
+use super::forward::{self, Origin};
+use super::router::Query;
+use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
+use super::{admit, internal, observe};
+use crate::clock::Clock;
+use crate::filter::{Exchange, Flow, Verdict};
+use crate::http::reply::Reply;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::connections::{Connection, Connections};
+use crate::telemetry::traffic::RouteTraffic;
+
+/// Seconds for which an idle client connection is kept.
+const KEEPALIVE_SECONDS: u64 = 75;
+/// Longest time spent on reading a body that nobody wants any more.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The proxy application: one for each worker, sharing everything.
+pub struct Gateway {
+    /// The snapshot in force.
+    pub live: Arc<ArcSwap<Snapshot>>,
+    /// What does not change while the process runs.
+    pub settings: Arc<Settings>,
+}
+
+/// Settings and counters of the data path.
+pub struct Settings {
+    /// Wall time.
+    pub clock: Clock,
+    /// Proxies whose `X-Forwarded-*` are believed.
+    pub trusted: Box<[IpNet]>,
+    /// Port of the plain listener.
+    pub port: u16,
+    /// Port of the TLS listener.
+    pub tls_port: u16,
+    /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
+    pub request_ids: bool,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// Counters of requests that no route matched.
+    pub unrouted: Arc<RouteTraffic>,
+    /// Open client connections.
+    pub connections: Connections,
+}
+
+/// What is known of one request while it passes.
+pub struct Ctx {
+    pub(super) started: Instant,
+    pub(super) route: Option<Arc<LiveRoute>>,
+    matched: usize,
+    /// The normalised path, where it is not the one that was sent.
+    path: Option<Box<str>>,
+    pub(super) exchange: Exchange,
+    peer: IpAddr,
+    pub(super) request_id: Option<HeaderValue>,
+    tries: usize,
+    upstream_started: Option<Instant>,
+    pub(super) upstream_time: Option<Duration>,
+    connection: Option<Arc<Connection>>,
+}
+
+impl Ctx {
+    pub(super) fn path<'a>(&'a self, request: &'a RequestHeader) -> &'a str {
+        match &self.path {
+            Some(path) => path,
+            None => request.uri.path(),
+        }
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn service(&self) -> Option<&Arc<LiveService>> {
+        self.route.as_ref().and_then(|route| route.service.as_ref())
+    }
+
+    fn origin<'a>(&'a self, path: &'a str, settings: &Settings) -> Origin<'a> {
+        let secure = self.exchange.secure;
+        Origin {
+            path,
+            matched: self.matched,
+            peer: self.peer,
+            client: self.exchange.client.ip(),
+            trusted: admit::is_trusted(self.peer, &settings.trusted),
+            secure,
+            port: if secure {
+                settings.tls_port
+            } else {
+                settings.port
+            },
+            request_id: self.request_id.as_ref(),
+        }
+    }
+}
+
+impl Gateway {
+    /// Finds the route of a request and runs its filters; the reply, if the
+    /// request ends here.
+    async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> Option<Reply> {
+        if let Err(reply) = self.find_route(session, ctx) {
+            return Some(reply);
+        }
+        let route = ctx.route.clone()?;
+        if let Some(code) = route.https_only
+            && !ctx.exchange.secure
+        {
+            return Some(https_required(code, session.req_header(), ctx));
+        }
+        for filter in &route.filters {
+            let flow = match filter.on_request(session, &mut ctx.exchange) {
+                Verdict::Now(flow) => flow,
+                Verdict::Wait => filter.on_request_slow(session, &mut ctx.exchange).await,
+            };
+            if let Flow::Respond(reply) = flow {
+                return Some(reply);
+            }
+        }
+        match route.service {
+            Some(_) => None,
+            None => Some(Reply::message(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no Service found with those values",
+            )),
+        }
+    }
+
+    fn find_route(&self, session: &Session, ctx: &mut Ctx) -> Result<(), Reply> {
+        let request = session.req_header();
+        let settings = &self.settings;
+        let tls = session
+            .digest()
+            .and_then(|digest| digest.ssl_digest.as_ref());
+        ctx.exchange.client = admit::client(session, &settings.trusted);
+        ctx.peer = peer(session).ip();
+        ctx.exchange.secure = tls.is_some() || forwarded_tls(request, ctx.peer, settings);
+        let admitted = admit::admit(request)?;
+        let port = if tls.is_some() {
+            settings.tls_port
+        } else {
+            settings.port
+        };
+        let snapshot = self.live.load();
+        let found = snapshot.router.find(&Query {
+            host: admitted.host,
+            port: admitted.port.unwrap_or(port),
+            path: &admitted.path,
+            method: &request.method,
+            headers: &request.headers,
+            sni: None,
+        });
+        if let std::borrow::Cow::Owned(path) = admitted.path {
+            ctx.path = Some(path.into());
+        }
+        let found = found.ok_or_else(answer::no_route)?;
+        ctx.matched = found.matched;
+        ctx.route = Some(snapshot.routes[found.route].clone());
+        Ok(())
+    }
+
+    async fn reply(&self, session: &mut Session, ctx: &Ctx, reply: Reply) -> Result<()> {
+        let headers = &ctx.exchange.response_headers;
+        let id = ctx.request_id.as_ref();
+        answer::send(session, reply, headers, id, ctx.elapsed_ms()).await
+    }
+}
+
+fn peer(session: &Session) -> SocketAddr {
+    session
+        .client_addr()
+        .and_then(|addr| addr.as_inet().copied())
+        .unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
+}
+
+fn forwarded_tls(request: &RequestHeader, peer: IpAddr, settings: &Settings) -> bool {
+    admit::is_trusted(peer, &settings.trusted)
+        && request
+            .headers
+            .get("x-forwarded-proto")
+            .is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
+}
+
+/// The answer to plain HTTP on a route that is for https only.
+fn https_required(code: u16, request: &RequestHeader, ctx: &Ctx) -> Reply {
+    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::UPGRADE_REQUIRED);
+    let host = request
+        .headers
+        .get(header::HOST)
+        .and_then(|h| h.to_str().ok());
+    if status.is_redirection()
+        && let Some(host) = host.and_then(|host| host.split(':').next())
+    {
+        let query = request
+            .uri
+            .query()
+            .map(|q| format!("?{q}"))
+            .unwrap_or_default();
+        let target = format!("https://{host}{}{query}", ctx.path(request));
+        if let Ok(location) = HeaderValue::try_from(target) {
+            return Reply::empty(status).header(header::LOCATION, location);
+        }
+    }
+    Reply::message(StatusCode::UPGRADE_REQUIRED, "Please use HTTPS protocol")
+        .header(header::CONNECTION, HeaderValue::from_static("Upgrade"))
+        .header(
+            header::UPGRADE,
+            HeaderValue::from_static("TLS/1.2, HTTP/1.1"),
+        )
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Ctx;
+
+    fn new_ctx(&self) -> Ctx {
+        Ctx {
+            started: Instant::now(),
+            route: None,
+            matched: 0,
+            path: None,
+            exchange: Exchange::default(),
+            peer: IpAddr::from([0, 0, 0, 0]),
+            request_id: None,
+            tries: 0,
+            upstream_started: None,
+            upstream_time: None,
+            connection: None,
+        }
+    }
+
+    fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
+
+    /// 1. Find the route, run its filters in order, answer what ends here.
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
+        ctx.started = Instant::now();
+        // Without this, a connection waits for its next request for ever.
+        session.set_keepalive(Some(KEEPALIVE_SECONDS));
+        session.set_total_drain_timeout(Some(DRAIN));
+        if ctx.connection.is_none() && !session.is_http2() {
+            ctx.connection = Some(self.settings.connections.opened());
+        }
+        if self.settings.request_ids {
+            ctx.request_id = Some(observe::request_id());
+        }
+        if let Some(reply) = self.decide(session, ctx).await {
+            self.reply(session, ctx, reply).await?;
+            return Ok(true);
+        }
+        let Some(service) = ctx.service().cloned() else {
+            return Ok(false);
+        };
+        let Upstream::Internal(router) = &service.upstream else {
+            return Ok(false);
+        };
+        let started = Instant::now();
+        let mut head = session.req_header().clone();
+        internal::strip_hop_by_hop(&mut head);
+        self.forward_head(&mut head, ctx, &service)?;
+        internal::respond(session, router, head, ctx, started).await?;
+        Ok(true)
+    }
+
+    /// 2. Choose the peer; called again for every try.
+    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+        ctx.tries += 1;
+        ctx.upstream_started.get_or_insert_with(Instant::now);
+        let service = ctx.service();
+        let Some(Upstream::Peers(peers)) = service.map(|service| &service.upstream) else {
+            return Error::e_explain(ErrorType::InternalError, "no peer to proxy to");
+        };
+        peers
+            .pick()
+            .await
+            .map_err(|error| Error::explain(ErrorType::Custom("NameResolution"), error.to_string()))
+    }
+
+    /// 3. Turn the client's request into the upstream's.
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        match ctx.service().cloned() {
+            Some(service) => self.forward_head(request, ctx, &service),
+            None => Ok(()),
+        }
+    }
+
+    /// 4. Finish the response head for the client.
+    async fn response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        let waited = ctx.upstream_started.map(|started| started.elapsed());
+        ctx.upstream_time = waited;
+        finish_head(response, ctx)
+    }
+
+    fn error_while_proxy(
+        &self,
+        peer: &HttpPeer,
+        session: &mut Session,
+        error: Box<Error>,
+        ctx: &mut Ctx,
+        _client_reused: bool,
+    ) -> Box<Error> {
+        let mut error = error.more_context(format!("Peer: {peer}"));
+        let safe = session.req_header().method.is_idempotent()
+            && !session.as_ref().retry_buffer_truncated()
+            && session.response_written().is_none()
+            && *error.esource() == ErrorSource::Upstream;
+        error.set_retry(safe && tries_left(ctx));
+        error
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Ctx,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        error.set_retry(tries_left(ctx));
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut Ctx,
+    ) -> FailToProxy {
+        let given_up = |code| FailToProxy {
+            error_code: code,
+            can_reuse_downstream: false,
+        };
+        let Some((status, message)) = observe::failure(error) else {
+            return given_up(0);
+        };
+        if session.response_written().is_some() {
+            return given_up(status.as_u16());
+        }
+        let reply = observe::engine_reply(status, message, session.req_header());
+        session.set_keepalive(None);
+        if let Err(error) = self.reply(session, ctx, reply).await {
+            tracing::debug!(%error, "error answer not written");
+        }
+        given_up(status.as_u16())
+    }
+
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, error: &Error) -> bool {
+        // Clients leave all the time; the access log shows that they did.
+        *error.esource() == ErrorSource::Downstream
+    }
+
+    fn persist_connection_context(
+        &self,
+        _session: &Session,
+        ctx: &Ctx,
+    ) -> Option<Box<dyn Any + Send + Sync>> {
+        let connection = ctx.connection.clone()?;
+        Some(Box::new(connection))
+    }
+
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        ctx: &mut Ctx,
+        previous: Box<dyn Any + Send + Sync>,
+    ) {
+        ctx.connection = previous.downcast::<Arc<Connection>>().ok().map(|c| *c);
+    }
+
+    /// 5. Count and log, whatever the outcome.
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
+        observe::finished(&self.settings, session, error, ctx);
+    }
+}
+
+impl Gateway {
+    fn forward_head(
+        &self,
+        request: &mut RequestHeader,
+        ctx: &Ctx,
+        service: &LiveService,
+    ) -> Result<()> {
+        let Some(route) = &ctx.route else {
+            return Ok(());
+        };
+        let path = match &ctx.path {
+            Some(path) => path.clone(),
+            None => request.uri.path().into(),
+        };
+        forward::prepare(request, route, service, &ctx.origin(&path, &self.settings))?;
+        for filter in &route.filters {
+            filter.on_upstream_request(&ctx.exchange, request);
+        }
+        Ok(())
+    }
+}
+
+/// Adds the gateway's and the filters' headers to a response.
+pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx) -> Result<()> {
+    let total = ctx.started.elapsed();
+    let upstream = ctx.upstream_time.unwrap_or_default();
+    let millis = |time: Duration| HeaderValue::from(u64::try_from(time.as_millis()).unwrap_or(0));
+    response.append_header("Via", HeaderValue::from_static(VIA))?;
+    response.insert_header("X-Kong-Upstream-Latency", millis(upstream))?;
+    let own = total.saturating_sub(upstream);
+    response.insert_header("X-Kong-Proxy-Latency", millis(own))?;
+    if let Some(id) = &ctx.request_id {
+        response.insert_header("X-Kong-Request-Id", id.clone())?;
+    }
+    for (name, value) in &ctx.exchange.response_headers {
+        response.append_header(name.clone(), value.clone())?;
+    }
+    if let Some(route) = &ctx.route {
+        for filter in &route.filters {
+            filter.on_response(&ctx.exchange, response);
+        }
+    }
+    Ok(())
+}
+
+fn tries_left(ctx: &Ctx) -> bool {
+    ctx.service()
+        .is_some_and(|service| ctx.tries <= service.retries)
+}

@@ -1,0 +1,159 @@
+//! An axum `Router` under Pingora: the request is handed over inside the
+//! process, with no socket in between.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::{Request, StatusCode, header, request};
+use http_body_util::BodyExt;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use tower::ServiceExt;
+
+/// Who sent a request: an extension of every request that a `Router` gets.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientInfo {
+    /// The client's address: the TCP peer, or what a trusted proxy vouched for.
+    pub addr: SocketAddr,
+    /// Whether the client used TLS.
+    pub secure: bool,
+}
+
+/// Bounds on a request to a `Router`.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Longest body in bytes; a longer one is answered with 413.
+    pub body: usize,
+    /// Longest time to read it.
+    pub time: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            body: 1 << 20,
+            time: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why no body could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Longer than the bound.
+    #[error("request body is too large")]
+    TooLarge,
+    /// Slower than the bound.
+    #[error("request body took too long")]
+    TooSlow,
+    /// The connection failed.
+    #[error("request body can't be read")]
+    Broken(#[source] Box<pingora::Error>),
+}
+
+impl BodyError {
+    /// The status that tells the client.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            BodyError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Broken(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// Reads the whole request body, asking for it first where the client waits
+/// to be asked (`Expect: 100-continue`).
+///
+/// # Errors
+/// [`BodyError`] when it is longer or slower than `bounds`.
+pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<Bytes, BodyError> {
+    let headers = &session.req_header().headers;
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > bounds.body) {
+        return Err(BodyError::TooLarge);
+    }
+    let waits = headers
+        .get(header::EXPECT)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    if waits {
+        session
+            .write_continue_response()
+            .await
+            .map_err(BodyError::Broken)?;
+    }
+    let read = async {
+        let mut body = BytesMut::new();
+        while let Some(piece) = session
+            .read_request_body()
+            .await
+            .map_err(BodyError::Broken)?
+        {
+            if body.len() + piece.len() > bounds.body {
+                return Err(BodyError::TooLarge);
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.freeze())
+    };
+    tokio::time::timeout(bounds.time, read)
+        .await
+        .map_err(|_| BodyError::TooSlow)?
+}
+
+/// Lets `router` answer the request in `head`, whose body has been read, and
+/// writes the answer. Returns its status.
+///
+/// # Errors
+/// When the client can't be written to.
+pub async fn respond(
+    session: &mut ServerSession,
+    router: &Router,
+    head: request::Parts,
+    body: Bytes,
+    edit: impl FnOnce(&mut ResponseHeader),
+) -> pingora::Result<StatusCode> {
+    let request = Request::from_parts(head, Body::from(body));
+    let response = match router.clone().oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    let (mut parts, mut body) = response.into_parts();
+    parts.version = http::Version::HTTP_11;
+    let status = parts.status;
+    let known_length = http_body::Body::size_hint(&body).exact();
+    let mut head = ResponseHeader::from(parts);
+    if let Some(length) = known_length
+        && !head.headers.contains_key(header::CONTENT_LENGTH)
+        && !bodiless(status)
+    {
+        head.insert_header(header::CONTENT_LENGTH, length)?;
+    }
+    edit(&mut head);
+    session.write_response_header(Box::new(head)).await?;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            // The answer is cut short, and the connection says so.
+            session.set_keepalive(None);
+            return Ok(status);
+        };
+        if let Ok(data) = frame.into_data() {
+            session.write_response_body(data, false).await?;
+        }
+    }
+    session.write_response_body(Bytes::new(), true).await?;
+    Ok(status)
+}
+
+/// Statuses that never have a body, nor a length (RFC 9110 §6.4.1).
+fn bodiless(status: StatusCode) -> bool {
+    status.is_informational()
+        || status == StatusCode::NO_CONTENT
+        || status == StatusCode::NOT_MODIFIED
+}

@@ -1,0 +1,128 @@
+//! A listener that serves one `Router` to everybody: the admin listener, and
+//! the identity provider's own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use bytes::Bytes;
+use http::{StatusCode, Version, header};
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+
+use super::bridge::{self, Bounds, ClientInfo};
+
+/// Seconds for which an idle connection is kept.
+const KEEPALIVE_SECONDS: u64 = 60;
+
+/// Serves one `Router`.
+pub struct RouterApp {
+    router: Router,
+    bounds: Bounds,
+    options: HttpServerOptions,
+}
+
+impl RouterApp {
+    /// An application that lets `router` answer every request within `bounds`.
+    pub fn new(router: Router, bounds: Bounds) -> Self {
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        Self {
+            router,
+            bounds,
+            options,
+        }
+    }
+
+    async fn answer(&self, session: &mut ServerSession) -> pingora::Result<()> {
+        let request = session.req_header();
+        if let Some(reason) = malformed(request) {
+            return refuse(session, StatusCode::BAD_REQUEST, reason).await;
+        }
+        let mut head = request.as_owned_parts();
+        let body = match bridge::read_body(session, self.bounds).await {
+            Ok(body) => body,
+            Err(error) => {
+                return refuse(session, error.status(), "Request body can't be read").await;
+            }
+        };
+        head.extensions.insert(client(session));
+        bridge::respond(session, &self.router, head, body, |_| {}).await?;
+        Ok(())
+    }
+}
+
+/// What is ambiguous about a request head, if anything: such a request could
+/// be read differently by somebody else on its way (RFC 9112 §6.1, §3.2).
+pub fn malformed(request: &pingora::http::RequestHeader) -> Option<&'static str> {
+    let headers = &request.headers;
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        if headers.contains_key(header::CONTENT_LENGTH) {
+            return Some("Both Transfer-Encoding and Content-Length");
+        }
+        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+        let chunked = codings
+            .next()
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
+        if !chunked || codings.next().is_some() {
+            return Some("Unsupported Transfer-Encoding");
+        }
+    }
+    if request.version == Version::HTTP_11 && !headers.contains_key(header::HOST) {
+        return Some("Missing Host header");
+    }
+    None
+}
+
+fn client(session: &ServerSession) -> ClientInfo {
+    let addr = session
+        .client_addr()
+        .and_then(|addr| addr.as_inet().copied())
+        .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+    let secure = session.digest().is_some_and(|d| d.ssl_digest.is_some());
+    ClientInfo { addr, secure }
+}
+
+async fn refuse(
+    session: &mut ServerSession,
+    status: StatusCode,
+    message: &str,
+) -> pingora::Result<()> {
+    let body = format!("{{\"message\":\"{message}\"}}");
+    let mut head = ResponseHeader::build(status, Some(3))?;
+    head.insert_header(header::CONTENT_TYPE, "application/json; charset=utf-8")?;
+    head.insert_header(header::CONTENT_LENGTH, body.len())?;
+    session.set_keepalive(None);
+    session.write_response_header(Box::new(head)).await?;
+    session.write_response_body(Bytes::from(body), true).await
+}
+
+#[async_trait]
+impl HttpServerApp for RouterApp {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        if !session.read_request().await.ok()? {
+            return None;
+        }
+        let keepalive = (!*shutdown.borrow()).then_some(KEEPALIVE_SECONDS);
+        session.set_keepalive(keepalive);
+        session.set_total_drain_timeout(Some(self.bounds.time));
+        if let Err(error) = self.answer(&mut session).await {
+            tracing::debug!(%error, "answer not written");
+            return None;
+        }
+        let settings = HttpPersistentSettings::for_session(&session);
+        let reusable = session.finish().await.ok()??;
+        Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+}

@@ -1,0 +1,250 @@
+//! The access log: one JSON object a line.
+//!
+//! A worker only appends to its own buffer; one thread writes all buffers out
+//! ten times a second. A reader that is too slow loses lines, never requests.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::metrics::{Counter, STRIPES, stripe};
+
+/// Most bytes that wait in one worker's buffer.
+const BUFFER_LIMIT: usize = 4 << 20;
+
+/// One finished request. No query string, no header that may hold a secret.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// Milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Identifier of the request, if it has one.
+    pub request_id: Option<&'a str>,
+    /// The client.
+    pub client: IpAddr,
+    /// The method.
+    pub method: &'a str,
+    /// Host header.
+    pub host: &'a str,
+    /// Path without query.
+    pub path: &'a str,
+    /// `1.0`, `1.1` or `2`.
+    pub http: &'static str,
+    /// Status of the answer; 0: none.
+    pub status: u16,
+    /// The route's label, if one matched.
+    pub route: Option<&'a str>,
+    /// The service's label.
+    pub service: Option<&'a str>,
+    /// The whole request in microseconds.
+    pub total_us: u64,
+    /// Wait for the upstream in microseconds.
+    pub upstream_us: Option<u64>,
+    /// Body bytes from the client.
+    pub received: u64,
+    /// Body bytes to the client.
+    pub sent: u64,
+    /// Code of a refusal by a filter.
+    pub refusal: Option<&'a str>,
+    /// User-Agent header.
+    pub user_agent: &'a str,
+}
+
+/// Where requests are logged.
+#[derive(Debug)]
+pub struct AccessLog {
+    buffers: Box<[Buffer]>,
+    lost: Counter,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Buffer(Mutex<String>);
+
+impl AccessLog {
+    /// A log whose lost lines are counted in `lost`.
+    pub fn new(lost: Counter) -> Self {
+        Self {
+            buffers: (0..STRIPES).map(|_| Buffer::default()).collect(),
+            lost,
+        }
+    }
+
+    /// Notes a finished request.
+    pub fn note(&self, entry: &Entry<'_>) {
+        let buffer = &self.buffers[stripe()].0;
+        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffer.len() > BUFFER_LIMIT {
+            self.lost.inc();
+            return;
+        }
+        line(&mut buffer, entry);
+    }
+
+    /// Writes out what has been noted.
+    ///
+    /// # Errors
+    /// When `out` can't be written to; those lines are lost.
+    pub fn flush(&self, out: &mut impl Write) -> std::io::Result<()> {
+        for buffer in &self.buffers {
+            let lines = {
+                let mut buffer = buffer.0.lock().unwrap_or_else(PoisonError::into_inner);
+                if buffer.is_empty() {
+                    continue;
+                }
+                std::mem::take(&mut *buffer)
+            };
+            out.write_all(lines.as_bytes())?;
+        }
+        out.flush()
+    }
+
+    /// Flushes to `out` until the process ends.
+    pub fn run(&self, mut out: impl Write) {
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            // A closed reader must not end the process, nor fill the log.
+            let _ = self.flush(&mut out);
+        }
+    }
+}
+
+fn line(out: &mut String, entry: &Entry<'_>) {
+    let us = entry.total_us;
+    out.push_str("{\"time\":\"");
+    timestamp(out, entry.time_ms);
+    // Writing to a string can't fail.
+    let _ = write!(
+        out,
+        "\",\"client\":\"{}\",\"method\":\"{}\",\"host\":",
+        entry.client, entry.method
+    );
+    text(out, entry.host);
+    out.push_str(",\"path\":");
+    text(out, entry.path);
+    let _ = write!(
+        out,
+        ",\"http\":\"{}\",\"status\":{},\"total_ms\":{}.{:03}",
+        entry.http,
+        entry.status,
+        us / 1000,
+        us % 1000
+    );
+    if let Some(us) = entry.upstream_us {
+        let _ = write!(out, ",\"upstream_ms\":{}.{:03}", us / 1000, us % 1000);
+    }
+    let _ = write!(
+        out,
+        ",\"received\":{},\"sent\":{}",
+        entry.received, entry.sent
+    );
+    for (name, value) in [
+        ("service", entry.service),
+        ("route", entry.route),
+        ("refusal", entry.refusal),
+        ("request_id", entry.request_id),
+    ] {
+        if let Some(value) = value {
+            let _ = write!(out, ",\"{name}\":");
+            text(out, value);
+        }
+    }
+    out.push_str(",\"user_agent\":");
+    text(out, entry.user_agent);
+    out.push_str("}\n");
+}
+
+/// `value` as a JSON string, at most 1 KiB of it.
+fn text(out: &mut String, value: &str) {
+    out.push('"');
+    let end = value.floor_char_boundary(1024);
+    for c in value[..end].chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c < ' ' || c == '\u{7f}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// RFC 3339 in UTC with milliseconds. The part down to the second is kept
+/// per thread: requests come many to the second.
+fn timestamp(out: &mut String, time_ms: i64) {
+    thread_local! {
+        static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+    }
+    let second = time_ms.div_euclid(1000);
+    SECOND.with_borrow_mut(|(cached, text)| {
+        if *cached != second {
+            *cached = second;
+            text.clear();
+            if let Some(time) = chrono::DateTime::from_timestamp(second, 0) {
+                let _ = write!(text, "{}", time.format("%Y-%m-%dT%H:%M:%S"));
+            }
+        }
+        let _ = write!(out, "{text}.{:03}Z", time_ms.rem_euclid(1000));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry<'static> {
+        Entry {
+            time_ms: 1_700_000_000_123,
+            request_id: None,
+            client: IpAddr::from([127, 0, 0, 1]),
+            method: "GET",
+            host: "a\"b",
+            path: "/x\n",
+            http: "1.1",
+            status: 200,
+            route: Some("all"),
+            service: None,
+            total_us: 1_234,
+            upstream_us: Some(987),
+            received: 0,
+            sent: 3,
+            refusal: None,
+            user_agent: "curl",
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_json_object() {
+        let log = AccessLog::new(Counter::default());
+        log.note(&entry());
+        let mut out = Vec::new();
+        log.flush(&mut out).expect("a vector takes all");
+        let value: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!(value["time"], "2023-11-14T22:13:20.123Z");
+        assert_eq!(value["host"], "a\"b");
+        assert_eq!(value["path"], "/x\n");
+        assert_eq!(value["total_ms"], 1.234);
+        assert_eq!(out.iter().filter(|&&b| b == b'\n').count(), 1);
+    }
+
+    #[test]
+    fn a_reader_that_is_too_slow_loses_lines_not_memory() {
+        let lost = Counter::default();
+        let log = AccessLog::new(lost.clone());
+        let noted = 40_000;
+        for _ in 0..noted {
+            log.note(&entry());
+        }
+        assert!(lost.get() > 0);
+        let mut out = Vec::new();
+        log.flush(&mut out).expect("a vector takes all");
+        let written = out.iter().filter(|&&b| b == b'\n').count() as u64;
+        assert_eq!(written + lost.get(), noted);
+    }
+}
