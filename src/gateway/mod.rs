@@ -9,6 +9,8 @@ mod forward;
 pub mod internal;
 mod observe;
 pub mod proxy;
+pub mod records;
 pub mod router;
+pub mod schemas;
 pub mod snapshot;
 pub mod upstream;

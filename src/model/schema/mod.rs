@@ -4,13 +4,42 @@
 //! typing form values, filling defaults, validation with the Admin API's
 //! messages, and the `/schemas` endpoints.
 
-use serde_json::Value;
+//!
+//! [`Schema::read`] types what came in, [`Schema::complete`] fills it and
+//! checks it, [`merge`] applies a partial update. What is wrong is gathered in
+//! [`Violations`], all of it at once.
+
+mod complete;
+mod read;
+mod show;
+mod violations;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+pub use complete::merge;
+pub use read::Source;
+pub use violations::{Violation, Violations};
+
+/// A check on a text; the error is the message shown.
+pub type TextCheck = fn(&str) -> Result<(), String>;
+/// A check on a record as a whole.
+pub type Check = fn(&Map<String, Value>, &mut Violations);
+/// Rewrites shorthands of an input into the fields that they stand for.
+pub type Shorthand = fn(&mut Map<String, Value>, &mut Violations);
 
 /// The fields of a record, in the order in which they are shown.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
     /// The fields.
     pub fields: Vec<Field>,
+    /// Checks that involve several fields; run when no field is wrong by
+    /// itself or together with what is.
+    pub checks: Vec<Check>,
+    /// Runs on an input before its values are typed.
+    pub shorthand: Option<Shorthand>,
 }
 
 /// One field of a record.
@@ -24,6 +53,14 @@ pub struct Field {
     pub default: Option<Value>,
     /// Whether null is refused.
     pub required: bool,
+    /// Whether the value is made up when it is absent (ids, times).
+    pub auto: bool,
+    /// Whether no two records may have the same value.
+    pub unique: bool,
+    /// The fewest elements of a list.
+    pub len_min: usize,
+    /// Other names under which the field is read, never shown.
+    pub aliases: &'static [&'static str],
 }
 
 /// What a field holds.
@@ -33,6 +70,8 @@ pub enum Type {
     String(Text),
     /// A whole number between two bounds, both included.
     Integer(i64, i64),
+    /// One of these whole numbers.
+    Choice(&'static [i64]),
     /// A number.
     Number,
     /// `true` or `false`.
@@ -58,13 +97,30 @@ pub struct Text {
     /// The allowed values; empty: any.
     pub one_of: &'static [&'static str],
     /// A check of its own; the error is the message shown.
-    pub check: Option<fn(&str) -> Result<(), String>>,
+    pub check: Option<TextCheck>,
 }
 
 impl Schema {
     /// A schema of these fields.
     pub fn new(fields: Vec<Field>) -> Self {
-        Self { fields }
+        Self {
+            fields,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a check on the record as a whole.
+    #[must_use]
+    pub fn check(mut self, check: Check) -> Self {
+        self.checks.push(check);
+        self
+    }
+
+    /// Sets the rewriting of shorthands.
+    #[must_use]
+    pub fn shorthand(mut self, shorthand: Shorthand) -> Self {
+        self.shorthand = Some(shorthand);
+        self
     }
 
     /// The field called `name`.
@@ -88,7 +144,7 @@ impl Type {
     }
 
     /// A text that satisfies `check`.
-    pub fn checked(check: fn(&str) -> Result<(), String>) -> Self {
+    pub fn checked(check: TextCheck) -> Self {
         Type::String(Text {
             one_of: &[],
             check: Some(check),
@@ -114,6 +170,10 @@ impl Field {
             kind,
             default: None,
             required: false,
+            auto: false,
+            unique: false,
+            len_min: 0,
+            aliases: &[],
         }
     }
 
@@ -128,6 +188,34 @@ impl Field {
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = true;
+        self
+    }
+
+    /// Says that the value is made up when it is absent.
+    #[must_use]
+    pub fn auto(mut self) -> Self {
+        self.auto = true;
+        self
+    }
+
+    /// Says that no two records may have the same value.
+    #[must_use]
+    pub fn unique(mut self) -> Self {
+        self.unique = true;
+        self
+    }
+
+    /// Refuses a list of fewer elements.
+    #[must_use]
+    pub fn len_min(mut self, len_min: usize) -> Self {
+        self.len_min = len_min;
+        self
+    }
+
+    /// Reads the field under these names too.
+    #[must_use]
+    pub fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
         self
     }
 }

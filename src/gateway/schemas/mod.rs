@@ -1,0 +1,29 @@
+//! The schemas of the gateway's entities (gateway-admin-api §5, interface 2.5
+//! to 2.7; where they differ, the interface's defaults stand).
+
+pub mod checks;
+mod plugin;
+mod route;
+mod service;
+
+#[cfg(test)]
+mod tests;
+
+pub use plugin::{plugin, plugin_of};
+pub use route::route;
+pub use service::service;
+
+use crate::model::schema::{Field, Type};
+
+/// The largest timeout: 2³¹−2 milliseconds, as in the imitated gateway.
+const MAX_TIMEOUT: i64 = 2_147_483_646;
+
+/// The fields that every entity begins with.
+fn common() -> Vec<Field> {
+    vec![
+        Field::new("id", Type::checked(checks::uuid)).auto(),
+        Field::new("created_at", Type::Integer(0, i64::MAX)).auto(),
+        Field::new("updated_at", Type::Integer(0, i64::MAX)).auto(),
+        Field::new("tags", Type::set(Type::checked(checks::tag))),
+    ]
+}
