@@ -96,6 +96,28 @@ impl Metrics {
         self.token_cache.entry(result).or_default().clone()
     }
 
+    /// Decisions so far: plugin, decision, count.
+    pub(super) fn decisions(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut all: Vec<_> = self
+            .decisions
+            .iter()
+            .map(|entry| (entry.key().0, entry.key().1, entry.value().get()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Token look-ups so far, by result.
+    pub(super) fn token_lookups(&self) -> Vec<(&'static str, u64)> {
+        let mut all: Vec<_> = self
+            .token_cache
+            .iter()
+            .map(|entry| (*entry.key(), entry.value().get()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
     /// Partitions that throttling filters hold (`doorward_throttle_partitions`).
     pub fn throttle_partitions(&self) -> Gauge {
         self.throttle_partitions.clone()

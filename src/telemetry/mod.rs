@@ -2,7 +2,9 @@
 
 pub mod access_log;
 pub mod connections;
+pub mod exposition;
 pub mod metrics;
 pub mod traffic;
 
+pub use exposition::Telemetry;
 pub use metrics::{Counter, Gauge, Metrics};

@@ -1,0 +1,268 @@
+//! `/metrics`: everything that is counted, in the Prometheus text format.
+
+use std::sync::Arc;
+
+use prometheus::proto::{
+    Bucket, Counter as CounterValue, Gauge as GaugeValue, Histogram, LabelPair, Metric,
+    MetricFamily, MetricType,
+};
+use prometheus::{Encoder, TextEncoder};
+
+use super::connections::Connections;
+use super::metrics::{Counter, Gauge, Metrics};
+use super::traffic::{BOUNDS_US, HistogramSum, Traffic};
+
+/// Every number of the process, in one place.
+#[derive(Debug, Default, Clone)]
+pub struct Telemetry {
+    /// Decisions of plugins.
+    pub metrics: Arc<Metrics>,
+    /// Requests by service and route.
+    pub traffic: Arc<Traffic>,
+    /// Client connections.
+    pub connections: Connections,
+    /// Reloads of the configuration files that were put in force.
+    pub reloads_done: Counter,
+    /// Reloads that were refused.
+    pub reloads_failed: Counter,
+    /// 1 if the files as they are now are in force.
+    pub config_current: Gauge,
+    /// Access log lines lost to a slow reader.
+    pub log_lines_lost: Counter,
+}
+
+impl Telemetry {
+    /// The metrics as `text/plain; version=0.0.4`.
+    pub fn render(&self) -> Vec<u8> {
+        let mut families = self.families();
+        families.extend(prometheus::gather());
+        let mut out = Vec::with_capacity(4096);
+        if let Err(error) = TextEncoder::new().encode(&families, &mut out) {
+            tracing::error!(%error, "metrics can't be rendered");
+        }
+        out
+    }
+
+    fn families(&self) -> Vec<MetricFamily> {
+        let mut families = self.traffic_families();
+        let decisions = self.metrics.decisions();
+        let lookups = self.metrics.token_lookups();
+        families.extend([
+            family(
+                "doorward_plugin_decisions_total",
+                "Decisions of plugins on requests.",
+                MetricType::COUNTER,
+                decisions
+                    .into_iter()
+                    .map(|(plugin, decision, n)| {
+                        counter(&[("plugin", plugin), ("decision", decision)], n)
+                    })
+                    .collect(),
+            ),
+            family(
+                "doorward_token_cache_total",
+                "Look-ups of verified tokens.",
+                MetricType::COUNTER,
+                lookups
+                    .into_iter()
+                    .map(|(result, n)| counter(&[("result", result)], n))
+                    .collect(),
+            ),
+            family(
+                "doorward_throttle_partitions",
+                "Partitions that throttling filters hold.",
+                MetricType::GAUGE,
+                vec![gauge(&[], self.metrics.throttle_partitions().get())],
+            ),
+            family(
+                "doorward_connections",
+                "Open client connections.",
+                MetricType::GAUGE,
+                vec![gauge(&[], self.connections.open())],
+            ),
+            family(
+                "doorward_connections_total",
+                "Client connections so far.",
+                MetricType::COUNTER,
+                vec![counter(&[], self.connections.total())],
+            ),
+            family(
+                "doorward_reloads_total",
+                "Reloads of the configuration files.",
+                MetricType::COUNTER,
+                vec![
+                    counter(&[("result", "done")], self.reloads_done.get()),
+                    counter(&[("result", "failed")], self.reloads_failed.get()),
+                ],
+            ),
+            family(
+                "doorward_config_current",
+                "1 if the configuration files as they are now are in force.",
+                MetricType::GAUGE,
+                vec![gauge(&[], self.config_current.get())],
+            ),
+            family(
+                "doorward_access_log_lost_total",
+                "Access log lines lost because nobody read them.",
+                MetricType::COUNTER,
+                vec![counter(&[], self.log_lines_lost.get())],
+            ),
+            family(
+                "doorward_build_info",
+                "The running version.",
+                MetricType::GAUGE,
+                vec![gauge(&[("version", env!("CARGO_PKG_VERSION"))], 1)],
+            ),
+        ]);
+        // A family without samples is left out rather than refused.
+        families.retain(|family| !family.get_metric().is_empty());
+        families
+    }
+
+    fn traffic_families(&self) -> Vec<MetricFamily> {
+        const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+        let mut requests = Vec::new();
+        let (mut total, mut upstream) = (Vec::new(), Vec::new());
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        for (route, sum) in self.traffic.sums() {
+            let labels = [("service", &*route.service), ("route", &*route.route)];
+            for (class, &n) in CLASSES.iter().zip(&sum.classes).filter(|(_, n)| **n > 0) {
+                requests.push(counter(&[labels[0], labels[1], ("status", class)], n));
+            }
+            total.push(histogram(&labels, &sum.total));
+            if sum.upstream.buckets.iter().any(|&n| n > 0) {
+                upstream.push(histogram(&labels, &sum.upstream));
+            }
+            sent.push(counter(&labels, sum.sent));
+            received.push(counter(&labels, sum.received));
+        }
+        vec![
+            family(
+                "doorward_requests_total",
+                "Requests by service, route and status class.",
+                MetricType::COUNTER,
+                requests,
+            ),
+            family(
+                "doorward_request_duration_seconds",
+                "From the request's head to the end of the answer.",
+                MetricType::HISTOGRAM,
+                total,
+            ),
+            family(
+                "doorward_upstream_duration_seconds",
+                "From the choice of the peer to the upstream's response head.",
+                MetricType::HISTOGRAM,
+                upstream,
+            ),
+            family(
+                "doorward_sent_bytes_total",
+                "Body bytes to clients.",
+                MetricType::COUNTER,
+                sent,
+            ),
+            family(
+                "doorward_received_bytes_total",
+                "Body bytes from clients.",
+                MetricType::COUNTER,
+                received,
+            ),
+        ]
+    }
+}
+
+fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(metrics);
+    family
+}
+
+fn labelled(labels: &[(&str, &str)]) -> Metric {
+    let pairs = labels
+        .iter()
+        .map(|(name, value)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value((*value).to_owned());
+            pair
+        })
+        .collect();
+    Metric::from_label(pairs)
+}
+
+fn counter(labels: &[(&str, &str)], n: u64) -> Metric {
+    let mut metric = labelled(labels);
+    let mut value = CounterValue::default();
+    value.set_value(n as f64);
+    metric.set_counter(value);
+    metric
+}
+
+fn gauge(labels: &[(&str, &str)], n: i64) -> Metric {
+    let mut metric = labelled(labels);
+    let mut value = GaugeValue::default();
+    value.set_value(n as f64);
+    metric.set_gauge(value);
+    metric
+}
+
+fn histogram(labels: &[(&str, &str)], sum: &HistogramSum) -> Metric {
+    let mut metric = labelled(labels);
+    let mut count = 0;
+    let mut buckets = Vec::with_capacity(BOUNDS_US.len());
+    for (bound, n) in BOUNDS_US.iter().zip(&sum.buckets) {
+        count += n;
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(*bound as f64 / 1e6);
+        bucket.set_cumulative_count(count);
+        buckets.push(bucket);
+    }
+    count += sum.buckets[BOUNDS_US.len()];
+    let mut value = Histogram::default();
+    value.set_sample_count(count);
+    value.set_sample_sum(sum.sum_us as f64 / 1e6);
+    value.set_bucket(buckets);
+    metric.set_histogram(value);
+    metric
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::traffic::Observation;
+    use std::time::Duration;
+
+    #[test]
+    fn requests_are_shown_by_service_route_and_status_class() {
+        let telemetry = Telemetry::default();
+        telemetry
+            .traffic
+            .route("orders", "all\"")
+            .observe(Observation {
+                status: 200,
+                total: Duration::from_millis(3),
+                upstream: None,
+                sent: 1,
+                received: 0,
+            });
+        telemetry.metrics.decision("throttling", "refuse").inc();
+        let text = String::from_utf8(telemetry.render()).expect("text");
+        for line in [
+            "doorward_requests_total{service=\"orders\",route=\"all\\\"\",status=\"2xx\"} 1",
+            "doorward_request_duration_seconds_bucket{service=\"orders\",route=\"all\\\"\",le=\"0.005\"} 1",
+            "doorward_request_duration_seconds_bucket{service=\"orders\",route=\"all\\\"\",le=\"0.0025\"} 0",
+            "doorward_request_duration_seconds_count{service=\"orders\",route=\"all\\\"\"} 1",
+            "doorward_plugin_decisions_total{plugin=\"throttling\",decision=\"refuse\"} 1",
+            "process_resident_memory_bytes",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+        assert!(
+            !text.contains("doorward_upstream_duration_seconds"),
+            "nothing proxied"
+        );
+    }
+}
