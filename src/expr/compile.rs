@@ -138,11 +138,10 @@ fn index(of: Ast, key: Ast) -> Result<Node, Fault> {
         (Node::Cookie(_) | Node::Object(Object::Cookies | Object::Env | Object::System), _, _) => {
             Err(Fault::new(key_at, "this index must be a constant"))
         }
-        (of @ Node::Object(object), key, None) => {
-            if matches!(key, Node::Constant(_)) || !object.members().is_empty() {
-                return Err(Fault::new(key_at, "this index must be a name"));
-            }
-            Ok(Node::Index(Box::new(of), Box::new(key)))
+        (Node::Object(object), key, _)
+            if matches!(key, Node::Constant(_)) || !object.members().is_empty() =>
+        {
+            Err(Fault::new(key_at, "this index must be a constant name"))
         }
         (of, key, _) => {
             has_members(key_at, &of)?;

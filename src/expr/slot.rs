@@ -273,7 +273,8 @@ fn decoded(raw: &str) -> Option<Value<'_>> {
 /// `raw` with `%XX` decoded (and `+` as a blank where `plus`); `None` where an
 /// escape is malformed or the result is not UTF-8.
 pub(super) fn percent_decoded(raw: &str, plus: bool) -> Option<Cow<'_, str>> {
-    if !raw.contains('%') && !(plus && raw.contains('+')) {
+    let escaped = raw.contains('%') || (plus && raw.contains('+'));
+    if !escaped {
         return Some(Cow::Borrowed(raw));
     }
     let mut bytes = Vec::with_capacity(raw.len());

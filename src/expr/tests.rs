@@ -309,10 +309,10 @@ fn what_can_not_exist_is_refused_with_its_column() {
         ("${99999999999999999999}", 3, "too large"),
         (
             "${request.cookies[request.method]}",
-            19,
+            27,
             "must be a constant",
         ),
-        ("${request[0]}", 11, "must be a name"),
+        ("${request[0]}", 11, "must be a constant name"),
         ("${instanceof}", 3, "reserved"),
     ] {
         let error = Expression::compile(expression).expect_err(expression);

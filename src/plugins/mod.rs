@@ -67,7 +67,7 @@ pub struct Kind {
 }
 
 /// Every kind of plugin.
-pub static REGISTRY: &[Kind] = &[openid_connect::KIND];
+pub static REGISTRY: &[Kind] = &[openid_connect::KIND, throttling::KIND];
 
 /// The kind called `name`.
 pub fn kind(name: &str) -> Option<&'static Kind> {

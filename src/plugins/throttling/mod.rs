@@ -1,1 +1,28 @@
-//! The `throttling` plugin and `ThrottlingFilter` (interface 4.9).
+//! The `throttling` plugin and `ThrottlingFilter` (interface 4.9): so many
+//! requests in so long for each partition.
+//!
+//! An expression puts a request into a partition, a policy chooses its rate,
+//! the partition's bucket has a token or not. `bucket` is the algorithm,
+//! `partitions` holds the buckets, `config` reads what was configured,
+//! [`filter`] answers. Buckets live in this process and with their filter:
+//! they survive every change that leaves the plugin's configuration alone.
+
+pub mod bucket;
+mod config;
+pub mod filter;
+pub mod partitions;
+mod policy;
+pub mod rate;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use super::Kind;
+
+/// Throttling, in front of everything but authentication.
+pub const KIND: Kind = Kind {
+    name: "throttling",
+    priority: 910,
+    schema: config::schema,
+    build: filter::build,
+};
