@@ -30,6 +30,7 @@ pub mod identity;
 pub mod jose;
 pub mod model;
 pub mod plugins;
+pub mod server;
 pub mod store;
 pub mod telemetry;
 pub mod yaml;

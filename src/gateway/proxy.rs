@@ -24,6 +24,7 @@ use crate::filter::{Exchange, Flow, Verdict};
 use crate::http::reply::Reply;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::connections::{Connection, Connections};
+use crate::telemetry::metrics::{Gauge, Tallied};
 use crate::telemetry::traffic::RouteTraffic;
 
 /// Seconds for which an idle client connection is kept.
@@ -37,6 +38,8 @@ pub struct Gateway {
     pub live: Arc<ArcSwap<Snapshot>>,
     /// What does not change while the process runs.
     pub settings: Arc<Settings>,
+    /// Requests of this worker that are in flight.
+    pub in_flight: Gauge,
 }
 
 /// Settings and counters of the data path.
@@ -73,6 +76,8 @@ pub struct Ctx {
     upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
     connection: Option<Arc<Connection>>,
+    /// Counts this request until it is dropped.
+    in_flight: Option<Tallied>,
 }
 
 impl Ctx {
@@ -241,6 +246,7 @@ impl ProxyHttp for Gateway {
             upstream_started: None,
             upstream_time: None,
             connection: None,
+            in_flight: None,
         }
     }
 
@@ -249,6 +255,7 @@ impl ProxyHttp for Gateway {
     /// 1. Find the route, run its filters in order, answer what ends here.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
         ctx.started = Instant::now();
+        ctx.in_flight = Some(self.in_flight.enter());
         // Without this, a connection waits for its next request for ever.
         session.set_keepalive(Some(KEEPALIVE_SECONDS));
         session.set_total_drain_timeout(Some(DRAIN));

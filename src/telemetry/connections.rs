@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::metrics::{Counter, Gauge};
+use super::metrics::{Counter, Gauge, Tallied};
 
 /// Counts connections as they open and close.
 #[derive(Clone, Debug, Default)]
@@ -12,15 +12,13 @@ pub struct Connections {
 }
 
 /// One open connection; it counts until it is dropped.
-#[derive(Debug)]
-pub struct Connection(Gauge);
+pub type Connection = Tallied;
 
 impl Connections {
     /// Notes a new connection.
     pub fn opened(&self) -> Arc<Connection> {
         self.opened.inc();
-        self.open.add(1);
-        Arc::new(Connection(self.open.clone()))
+        Arc::new(self.open.enter())
     }
 
     /// Connections so far.
@@ -31,12 +29,6 @@ impl Connections {
     /// Connections that are open.
     pub fn open(&self) -> i64 {
         self.open.get()
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.0.add(-1);
     }
 }
 

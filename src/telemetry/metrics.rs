@@ -57,6 +57,24 @@ impl Gauge {
     }
 }
 
+/// One of something that is under way: counts until it is dropped.
+#[derive(Debug)]
+pub struct Tallied(Gauge);
+
+impl Gauge {
+    /// Counts one more until the answer is dropped.
+    pub fn enter(&self) -> Tallied {
+        self.add(1);
+        Tallied(self.clone())
+    }
+}
+
+impl Drop for Tallied {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
+
 /// The calling thread's stripe.
 pub(crate) fn stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
