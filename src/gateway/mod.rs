@@ -3,6 +3,7 @@
 mod admit;
 mod answer;
 pub mod control;
+pub mod declarative;
 mod edit;
 pub mod entities;
 mod forward;

@@ -136,6 +136,9 @@ impl Resource for Plugin {
 
 /// Makes up what is absent or null: id and times.
 pub fn stamp<T: Resource>(record: &mut Map<String, Value>, id: Uuid, now_ms: i64) {
+    if let Some(Value::String(id)) = record.get_mut("id") {
+        id.make_ascii_lowercase();
+    }
     let mut absent = |field: &str, value: Value| {
         let slot = record.entry(field).or_insert(Value::Null);
         if slot.is_null() {

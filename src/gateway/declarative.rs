@@ -1,0 +1,122 @@
+//! Declarative files (`_format_version: "3.0"`): documents to records.
+//!
+//! All files are read together, so that a record of one may refer to a record
+//! of another by name. Whatever is wrong is told with file, line and key path,
+//! all of it at once; a file with a mistake declares nothing.
+
+mod collect;
+mod link;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::control::{ChangeError, DeclaredEntities, DeclaredError};
+use crate::yaml::{Document, DocumentError, PathSegment};
+
+/// Most errors that are told at once.
+const MAX_ERRORS: usize = 50;
+
+/// What a set of files declares, and where.
+#[derive(Debug)]
+pub struct Declared {
+    /// The records, owned by their files.
+    pub entities: DeclaredEntities,
+    documents: Vec<Document>,
+    places: HashMap<(&'static str, Uuid), Place>,
+}
+
+/// Where a record is declared.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Position of its document.
+    document: usize,
+    path: Vec<PathSegment>,
+}
+
+/// Reads files, given as name and text.
+///
+/// `now_ms` becomes the records' times where the files do not give them. Pass
+/// the same value each time in one process: a record that has not changed
+/// then is equal to the one in force and keeps what was built from it.
+///
+/// # Errors
+/// What is wrong, at most 50 findings, in the order of files and lines.
+pub fn load(files: &[(PathBuf, String)], now_ms: i64) -> Result<Declared, Vec<DocumentError>> {
+    let mut documents = Vec::new();
+    let mut errors = Vec::new();
+    for (file, text) in files {
+        match Document::parse(text, file) {
+            Ok(document) => documents.push(document),
+            Err(error) => errors.push(error),
+        }
+    }
+    let mut findings = Vec::new();
+    let mut pending = Vec::new();
+    for (index, document) in documents.iter().enumerate() {
+        collect::records(index, document, &mut pending, &mut findings);
+    }
+    let (entities, places) = link::records(&documents, pending, now_ms, &mut findings);
+    let room = MAX_ERRORS.saturating_sub(errors.len());
+    errors.extend(findings.into_iter().take(room).map(|finding| {
+        let Place { document, path } = finding.place;
+        documents[document].error(&path, finding.message)
+    }));
+    if errors.is_empty() {
+        return Ok(Declared {
+            entities,
+            documents,
+            places,
+        });
+    }
+    errors.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    Err(errors)
+}
+
+impl Declared {
+    /// Where in the files an entity is wrong, `None` if no file declares it.
+    pub fn locate(&self, error: &DeclaredError) -> Option<DocumentError> {
+        let place = self.places.get(&(error.kind, error.id))?;
+        let document = &self.documents[place.document];
+        let (field, message) = match &error.error {
+            ChangeError::Invalid { field, message } => (field.clone(), message.clone()),
+            ChangeError::ForeignKey { field, .. } => ((*field).to_owned(), error.error.to_string()),
+            ChangeError::Unique { detail, .. } if detail.len() == 1 => (
+                detail.keys().next().cloned().unwrap_or_default(),
+                error.error.to_string(),
+            ),
+            ChangeError::Unique { .. }
+            | ChangeError::Referenced { .. }
+            | ChangeError::FileOwned { .. }
+            | ChangeError::Store(_) => (String::new(), error.error.to_string()),
+        };
+        let mut path = place.path.clone();
+        extend(&mut path, document.value(), &field);
+        Some(document.error(&path, message))
+    }
+}
+
+/// Appends a dotted field, in which positions count from one.
+fn extend(path: &mut Vec<PathSegment>, root: &Value, field: &str) {
+    let mut value = path.iter().try_fold(root, |value, segment| match segment {
+        PathSegment::Key(key) => value.get(key),
+        PathSegment::Index(index) => value.get(index),
+    });
+    for part in field.split('.').filter(|part| !part.is_empty()) {
+        let position = part.parse::<usize>().ok().and_then(|p| p.checked_sub(1));
+        let segment = match (value, position) {
+            (Some(Value::Array(_)), Some(index)) => PathSegment::Index(index),
+            _ => part.into(),
+        };
+        value = value.and_then(|value| match &segment {
+            PathSegment::Key(key) => value.get(key),
+            PathSegment::Index(index) => value.get(index),
+        });
+        path.push(segment);
+    }
+}

@@ -1,0 +1,258 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::gateway::entities::Origin;
+
+const NOW: i64 = 1_700_000_000_123;
+
+fn read(text: &str) -> Result<Declared, Vec<DocumentError>> {
+    load(&[(PathBuf::from("r.yaml"), text.to_owned())], NOW)
+}
+
+fn good(text: &str) -> Declared {
+    match read(text) {
+        Ok(declared) => declared,
+        Err(errors) => panic!("{errors:?}"),
+    }
+}
+
+fn bad(text: &str) -> Vec<String> {
+    read(text)
+        .expect_err("is refused")
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+const NESTED: &str = r#"
+_format_version: "3.0"
+_transform: true
+services:
+- name: orders
+  url: http://127.0.0.1:9000/api
+  routes:
+  - name: orders
+    hosts: [orders.localhost]
+    plugins:
+    - name: openid-connect
+      config: {issuer: "http://localhost:8000/oauth2", client_id: orders, scopes: [openid]}
+  plugins:
+  - name: openid-connect
+    enabled: false
+    config:
+      issuer: http://localhost:8000/oauth2
+      leeway: "&{no.such.variable|7}"
+routes:
+- paths: [/x]
+  service: orders
+plugins:
+- name: openid-connect
+  route: orders
+  service: {name: orders}
+  config: {issuer: http://localhost}
+"#;
+
+#[test]
+fn nested_and_flat_records_refer_to_each_other() {
+    let declared = good(NESTED);
+    let entities = &declared.entities;
+    let service = &entities.services[0];
+    assert_eq!(service.value.host, "127.0.0.1");
+    assert_eq!(service.value.port, 9000);
+    assert_eq!(service.doc["path"], "/api");
+    assert_eq!(service.doc["created_at"], json!(1_700_000_000));
+    assert_eq!(service.origin, Origin::File(Arc::from(Path::new("r.yaml"))));
+    for route in &entities.routes {
+        assert_eq!(route.value.service.map(|s| s.id), Some(service.value.id));
+    }
+    let [of_both, of_route, of_service] = entities.plugins.as_slice() else {
+        panic!("three plugins");
+    };
+    let route = entities.routes[1].value.id;
+    assert_eq!(of_route.value.route.map(|r| r.id), Some(route));
+    assert_eq!(of_route.value.service, None);
+    assert_eq!(of_route.value.config["client_id"], json!(["orders"]));
+    assert_eq!(of_route.value.created_at, NOW);
+    assert_eq!(
+        of_service.value.service.map(|s| s.id),
+        Some(service.value.id)
+    );
+    assert_eq!(of_service.value.config["leeway"], json!(7));
+    assert!(!of_service.value.enabled);
+    assert_eq!(of_both.value.route.map(|r| r.id), Some(route));
+    assert_eq!(of_both.value.service.map(|s| s.id), Some(service.value.id));
+}
+
+#[test]
+fn each_load_yields_equal_records() {
+    let one = good(NESTED).entities;
+    let two = good(NESTED).entities;
+    assert_eq!(one.services, two.services);
+    assert_eq!(one.routes, two.routes);
+    assert_eq!(one.plugins, two.plugins);
+}
+
+#[test]
+fn a_record_elsewhere_does_not_change_an_id() {
+    let one = good("_format_version: \"3.0\"\nroutes: [{paths: [/a]}, {paths: [/b]}]\n");
+    let two = good("_format_version: \"3.0\"\nroutes: [{paths: [/c]}, {paths: [/b]}]\n");
+    assert_eq!(one.entities.routes[1], two.entities.routes[1]);
+}
+
+#[test]
+fn twins_without_names_are_two_records() {
+    let declared = good("_format_version: \"3.0\"\nroutes: [{paths: [/a]}, {paths: [/a]}]\n");
+    let [a, b] = declared.entities.routes.as_slice() else {
+        panic!("two routes");
+    };
+    assert_ne!(a.value.id, b.value.id);
+}
+
+#[test]
+fn records_of_one_file_refer_to_those_of_another() {
+    let a = "_format_version: \"3.0\"\nroutes: [{paths: [/a], service: s}]\n";
+    let b = "_format_version: \"3.0\"\nservices: [{name: s, host: h}]\n";
+    let files = [
+        (PathBuf::from("a.yaml"), a.to_owned()),
+        (PathBuf::from("b.yaml"), b.to_owned()),
+    ];
+    let declared = load(&files, NOW).expect("is fine");
+    assert_eq!(
+        declared.entities.routes[0].value.service.map(|s| s.id),
+        Some(declared.entities.services[0].value.id)
+    );
+}
+
+#[test]
+fn every_error_names_file_line_and_key() {
+    assert_eq!(
+        bad("_format_version: \"3.0\"\n\
+             bogus: 1\n\
+             services:\n\
+             - name: a\n\
+             - host: b\n\
+             \x20 port: x\n\
+             \x20 routes:\n\
+             \x20 - paths:\n\
+             \x20   - /ok\n\
+             \x20   - no\n\
+             \x20   plugins: [{name: nope}]\n\
+             \x20 plugins:\n\
+             \x20 - name: openid-connect\n\
+             \x20   config:\n\
+             \x20     issuer: http://a\n\
+             \x20     leeway: -1\n\
+             consumers:\n\
+             - username: u\n"),
+        [
+            "r.yaml:2: bogus: unknown field",
+            "r.yaml:4: services[0].host: required field missing",
+            "r.yaml:6: services[1].port: expected an integer",
+            "r.yaml:10: services[1].routes[0].paths[1]: should start with: / (fixed path) or ~/ (regex path)",
+            "r.yaml:11: services[1].routes[0].plugins[0].name: plugin 'nope' not enabled; add it to the 'plugins' configuration property",
+            "r.yaml:16: services[1].plugins[0].config.leeway: value should be between 0 and 86400",
+            "r.yaml:17: consumers: 'consumers' can't be declared yet",
+        ]
+    );
+}
+
+#[test]
+fn references_to_nothing_are_told() {
+    assert_eq!(
+        bad("_format_version: \"3.0\"\nroutes:\n- paths: [/a]\n  service: nowhere\n"),
+        ["r.yaml:4: routes[0].service: no service named 'nowhere' is declared"]
+    );
+    assert_eq!(
+        bad(
+            "_format_version: \"3.0\"\nservices:\n- host: a\n  routes:\n  - paths: [/a]\n    service: b\n"
+        ),
+        ["r.yaml:6: services[0].routes[0].service: is given already by the service around it"]
+    );
+}
+
+#[test]
+fn names_and_places_are_taken_once() {
+    assert_eq!(
+        bad("_format_version: \"3.0\"\nservices:\n- {name: a, host: a}\n- {name: a, host: b}\n"),
+        ["r.yaml:4: services[1].name: 'a' is taken already at r.yaml:3"]
+    );
+    assert_eq!(
+        bad("_format_version: \"3.0\"\nplugins:\n\
+             - {name: openid-connect, config: {issuer: http://a}}\n\
+             - {name: openid-connect, config: {issuer: http://b}}\n"),
+        ["r.yaml:4: plugins[1]: is declared already at r.yaml:3"]
+    );
+}
+
+#[test]
+fn what_is_no_declarative_file_is_refused() {
+    assert_eq!(
+        bad("services: []\n"),
+        ["r.yaml:1: required field missing: _format_version: \"3.0\""]
+    );
+    assert_eq!(
+        bad("_format_version: 3.0\n"),
+        [
+            "r.yaml:1: _format_version: expected one of: \"1.1\", \"2.1\", \"3.0\" (a text, in quotes)"
+        ]
+    );
+    assert_eq!(
+        bad("name: r\nhandler: x\n"),
+        ["r.yaml:1: route files (name, baseURI, condition, handler) can't be read yet"]
+    );
+    assert_eq!(bad("[1]\n"), ["r.yaml:1: expected a mapping"]);
+    assert_eq!(
+        bad("_format_version: \"3.0\"\nservices: {}\nroutes: [1]\n"),
+        [
+            "r.yaml:2: services: expected an array",
+            "r.yaml:3: routes[0]: expected a record"
+        ]
+    );
+    assert_eq!(
+        bad("_format_version: \"3.0\"\nservices: [{}]\n"),
+        ["r.yaml:2: services[0].host: required field missing"]
+    );
+}
+
+#[test]
+fn older_formats_mark_expressions() {
+    let declared = good("_format_version: \"1.1\"\nroutes:\n- paths: [/plain, '/a/\\d+']\n");
+    assert_eq!(
+        declared.entities.routes[0].doc["paths"],
+        json!(["/plain", "~/a/\\d+"])
+    );
+}
+
+#[test]
+fn many_errors_are_cut_off() {
+    let text = format!(
+        "_format_version: \"3.0\"\nservices:\n{}",
+        "- {}\n".repeat(500)
+    );
+    assert_eq!(bad(&text).len(), MAX_ERRORS);
+}
+
+#[test]
+fn a_later_error_is_told_with_its_place() {
+    let declared = good(NESTED);
+    let error = |kind, id, error| DeclaredError { kind, id, error };
+    let plugin = declared.entities.plugins[2].value.id;
+    let invalid = |field: &str| ChangeError::Invalid {
+        field: field.to_owned(),
+        message: "is odd".to_owned(),
+    };
+    let told = |error| declared.locate(&error).map(|e| e.to_string());
+    assert_eq!(
+        told(error("plugins", plugin, invalid("config.leeway"))).as_deref(),
+        Some("r.yaml:18: services[0].plugins[0].config.leeway: is odd")
+    );
+    let route = declared.entities.routes[1].value.id;
+    assert_eq!(
+        told(error("routes", route, invalid("hosts.1"))).as_deref(),
+        Some("r.yaml:9: services[0].routes[0].hosts[0]: is odd")
+    );
+    assert_eq!(told(error("routes", Uuid::nil(), invalid("hosts.1"))), None);
+}
