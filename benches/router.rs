@@ -1,0 +1,136 @@
+//! Route match and snapshot compile, at growing numbers of routes.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use doorward::gateway::entities::{Entities, Origin, Record};
+use doorward::gateway::router::{Query, Router};
+use doorward::gateway::snapshot::{Snapshot, Workshop};
+use doorward::http::outbound::Outbound;
+use doorward::model::route::{Reference, Route};
+use doorward::model::service::{Protocol, Service};
+use doorward::plugins::Parts;
+use http::{HeaderMap, Method};
+use uuid::Uuid;
+
+/// Every other route has a host of its own, the rest share one host and have
+/// paths of their own.
+fn route(i: usize) -> Route {
+    let own_host = i.is_multiple_of(2);
+    let host = if own_host {
+        format!("svc-{i}.example.com")
+    } else {
+        "api.example.com".to_owned()
+    };
+    Route {
+        id: Uuid::from_u128(i as u128 + 1),
+        name: Some(format!("route-{i}")),
+        protocols: vec!["http".into(), "https".into()],
+        hosts: Some(vec![host]),
+        paths: (!own_host).then(|| vec![format!("/v1/svc-{i}/")]),
+        methods: None,
+        headers: None,
+        snis: None,
+        regex_priority: 0,
+        strip_path: true,
+        preserve_host: false,
+        path_handling: Default::default(),
+        https_redirect_status_code: 426,
+        service: Some(Reference {
+            id: Uuid::from_u128(u128::MAX),
+        }),
+        tags: None,
+        created_at: 0,
+        updated_at: 0,
+    }
+}
+
+fn service() -> Service {
+    Service {
+        id: Uuid::from_u128(u128::MAX),
+        name: Some("all".into()),
+        protocol: Protocol::Http,
+        host: "127.0.0.1".into(),
+        port: 9000,
+        path: None,
+        retries: 5,
+        connect_timeout: 60_000,
+        write_timeout: 60_000,
+        read_timeout: 60_000,
+        enabled: true,
+        tls_verify: None,
+        tags: None,
+        created_at: 0,
+        updated_at: 0,
+    }
+}
+
+fn matching(c: &mut Criterion) {
+    let mut group = c.benchmark_group("route_match");
+    for count in [10, 1_000, 100_000] {
+        let routes: Vec<Route> = (0..count).map(route).collect();
+        let router = Router::build(&routes, None).expect("routes compile");
+        // A fixed stride through all routes: the look-ups are cold.
+        let asked: Vec<(String, String)> = (0..4096)
+            .map(|i| {
+                let i = (i * 7919) % count;
+                let hosts = routes[i].hosts.as_ref().expect("a host");
+                (hosts[0].clone(), format!("/v1/svc-{i}/orders/42"))
+            })
+            .collect();
+        let headers = HeaderMap::new();
+        let mut turn = 0;
+        group.bench_function(BenchmarkId::from_parameter(count), |b| {
+            b.iter(|| {
+                turn = (turn + 1) % asked.len();
+                let (host, path) = &asked[turn];
+                let query = Query {
+                    host,
+                    port: 8000,
+                    path,
+                    method: &Method::GET,
+                    headers: &headers,
+                    sni: None,
+                };
+                router.find(black_box(&query)).expect("a route")
+            });
+        });
+    }
+    group.finish();
+}
+
+fn record<T>(value: T) -> Arc<Record<T>> {
+    Arc::new(Record {
+        value,
+        doc: Default::default(),
+        origin: Origin::Store,
+    })
+}
+
+fn compiling(c: &mut Criterion) {
+    let workshop = Workshop {
+        parts: Parts {
+            clock: doorward::clock::Clock::system(),
+            outbound: Arc::new(Outbound::default()),
+            metrics: Arc::default(),
+        },
+        internals: Default::default(),
+        traffic: Arc::default(),
+    };
+    let mut entities = Entities::default();
+    entities.services.put(record(service()));
+    for i in 0..10_000 {
+        entities.routes.put(record(route(i)));
+    }
+    let first = Snapshot::compile(&entities, &workshop, None).expect("compiles");
+    let mut group = c.benchmark_group("snapshot_compile");
+    group.sample_size(20);
+    group.bench_function("10000_routes", |b| {
+        b.iter(|| Snapshot::compile(&entities, &workshop, Some(&first)).expect("compiles"));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, matching, compiling);
+criterion_main!(benches);
