@@ -1,0 +1,184 @@
+//! OAuth clients.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::secret::Secret;
+use super::user::Owner;
+
+/// A client's metadata: names of RFC 7591 §2, then Doorward's own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientMetadata {
+    /// Its identifier, unique in the realm.
+    pub client_id: String,
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_name: Option<String>,
+    /// The grants it may use; `password` also allows to refresh what it gave.
+    #[serde(default = "authorization_code_only")]
+    pub grant_types: Vec<String>,
+    /// Response types of the authorization endpoint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub response_types: Vec<String>,
+    /// The scopes it may ask for, separated by blanks.
+    #[serde(default)]
+    pub scope: String,
+    /// Where the authorization endpoint may send people back to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redirect_uris: Vec<String>,
+    /// Where a logout may send people to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub post_logout_redirect_uris: Vec<String>,
+    /// How it authenticates; absent: by Basic or by form, as it likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_endpoint_auth_method: Option<AuthMethod>,
+    /// Its home page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_uri: Option<String>,
+    /// Its picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logo_uri: Option<String>,
+    /// Who answers for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contacts: Vec<String>,
+    /// Its terms of service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tos_uri: Option<String>,
+    /// Its privacy policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_uri: Option<String>,
+    /// Its own keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks: Option<Value>,
+    /// Where its own keys are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks_uri: Option<String>,
+    /// Which software it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software_id: Option<String>,
+    /// Which version of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software_version: Option<String>,
+    /// How its ID tokens are signed; default RS256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_token_signed_response_alg: Option<SignAlg>,
+    /// Own: what is granted when it asks for no scope, separated by blanks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_scope: Option<String>,
+    /// Own: the form of its access tokens; default: the realm's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_token_format: Option<TokenFormat>,
+    /// Own: how its JWT access tokens are signed; default: the realm's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_token_signed_response_alg: Option<SignAlg>,
+    /// Own: seconds an access token lives; 0 or absent: the realm's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_token_lifetime: Option<u32>,
+    /// Own: seconds a refresh token lives; 0 or absent: the realm's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token_lifetime: Option<u32>,
+    /// Own: seconds an ID token lives; 0 or absent: the realm's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_token_lifetime: Option<u32>,
+}
+
+fn authorization_code_only() -> Vec<String> {
+    vec!["authorization_code".to_owned()]
+}
+
+/// How a client authenticates at the token endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthMethod {
+    /// HTTP Basic.
+    ClientSecretBasic,
+    /// Form fields.
+    ClientSecretPost,
+    /// Not at all: a public client.
+    None,
+}
+
+/// The form of an access token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenFormat {
+    /// A signed JWT: nothing is stored when it is issued.
+    #[default]
+    Jwt,
+    /// A random handle; its claims are in the store.
+    Opaque,
+}
+
+/// A signature algorithm of tokens (RFC 7518 §3.1, RFC 8037).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SignAlg {
+    /// RSA PKCS#1 v1.5 with SHA-256.
+    RS256,
+    /// ECDSA on P-256 with SHA-256.
+    ES256,
+    /// Ed25519.
+    EdDSA,
+    /// HMAC with SHA-256; the key is the client's secret.
+    HS256,
+}
+
+impl SignAlg {
+    /// Its `alg` name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RS256 => "RS256",
+            Self::ES256 => "ES256",
+            Self::EdDSA => "EdDSA",
+            Self::HS256 => "HS256",
+        }
+    }
+
+    /// The algorithm of this `alg` name, if it is one of ours.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::RS256, Self::ES256, Self::EdDSA, Self::HS256]
+            .into_iter()
+            .find(|alg| alg.as_str() == name)
+    }
+}
+
+/// What is kept of a client's secret.
+#[derive(Clone, Debug)]
+pub enum ClientSecret {
+    /// Nothing: a public client, or one whose secret only the file holds.
+    None,
+    /// SHA-256 of the salt and the secret. Secrets of clients are made by
+    /// machines; a slow hash would cap the rate of `client_credentials`.
+    Digest {
+        /// Random salt.
+        salt: Vec<u8>,
+        /// The digest.
+        digest: Vec<u8>,
+    },
+    /// The secret itself: for clients whose tokens are signed with it.
+    Plain(Secret),
+}
+
+/// A client of a realm.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Path of its realm.
+    pub realm: String,
+    /// Its metadata.
+    pub metadata: ClientMetadata,
+    /// Its secret.
+    pub secret: ClientSecret,
+    /// Who may change it.
+    pub owner: Owner,
+    /// Creation, in milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Last change, in milliseconds since the epoch.
+    pub updated_ms: i64,
+}
+
+impl Client {
+    /// Whether it has no secret to authenticate with.
+    pub fn is_public(&self) -> bool {
+        self.metadata.token_endpoint_auth_method == Some(AuthMethod::None)
+    }
+}

@@ -1,0 +1,86 @@
+//! People who sign in.
+
+pub mod schema;
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::secret::Secret;
+
+/// Who may change a record of the identity provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Made by an interface or the command line: kept in the store alone.
+    Store,
+    /// Declared in the configuration file: changed and removed only there.
+    File,
+}
+
+impl Owner {
+    /// The word that the store keeps.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::File => "file",
+        }
+    }
+
+    /// The owner that `word` names, if any.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "store" => Some(Self::Store),
+            "file" => Some(Self::File),
+            _ => None,
+        }
+    }
+}
+
+/// A user of a realm.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Its identifier: never reused.
+    pub id: Uuid,
+    /// Path of its realm: `/` or `/a/b`.
+    pub realm: String,
+    /// The name to sign in with, unique in the realm whatever its case.
+    pub user_name: String,
+    /// Argon2 hash in PHC form; `None`: no password of its own (none at all,
+    /// or one that only the configuration file holds).
+    pub password_hash: Option<Secret>,
+    /// Whether the user may sign in: `accountStatus` `Active`.
+    pub active: bool,
+    /// Who may change it.
+    pub owner: Owner,
+    /// Grows by one with each change.
+    pub version: i64,
+    /// Creation, in milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Last change, in milliseconds since the epoch.
+    pub updated_ms: i64,
+    /// All other attributes, as [`schema::canonical`] left them.
+    pub profile: Map<String, Value>,
+}
+
+/// `text` with differences of case removed, for unique names and comparisons.
+///
+/// Upper case first, so that letters with several lower-case forms (the Greek
+/// sigma, the German sharp s) meet in one.
+pub fn fold(text: &str) -> String {
+    text.chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fold;
+
+    #[test]
+    fn folding_removes_every_difference_of_case() {
+        assert_eq!(fold("Demo"), fold("dEMO"));
+        assert_eq!(fold("ΟΔΟΣ"), fold("οδος"));
+        assert_eq!(fold("STRASSE"), fold("straße"));
+        assert_ne!(fold("demo"), fold("demo2"));
+    }
+}
