@@ -1,8 +1,28 @@
 //! The durable store behind one trait.
+//!
+//! Its one invariant: each method is one atomic, durable promise. There is no
+//! check-then-act from outside. Start at [`open`].
+
+mod sqlite;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use uuid::Uuid;
+
+use crate::model::client::Client;
+use crate::model::grant::{
+    Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
+};
+use crate::model::query::UserQuery;
+use crate::model::secret::Secret;
+use crate::model::user::User;
+
+pub use sqlite::SqliteStore;
 
 /// Why the store could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +36,15 @@ pub enum StoreError {
     /// What is stored can't be read back.
     #[error("stored record is damaged: {0}")]
     Damaged(String),
+    /// The address of the store can't be used.
+    #[error("store address {0}")]
+    Address(String),
+    /// The record is owned by the configuration file.
+    #[error("{0} is declared in the configuration file; change it there")]
+    FileOwned(String),
+    /// The record changed, or went, since it was read.
+    #[error("{0} was changed by somebody else")]
+    Conflict(String),
 }
 
 /// A gateway entity as the store keeps it: opaque but for its keys.
@@ -40,15 +69,191 @@ pub enum EntityWrite {
     Delete(&'static str, Uuid),
 }
 
+/// One page of users.
+#[derive(Clone, Debug)]
+pub struct UserPage {
+    /// The users, by ascending folded name.
+    pub users: Vec<User>,
+    /// How many satisfy the filter in all.
+    pub total: u64,
+    /// Whether others follow.
+    pub more: bool,
+}
+
+/// What the configuration file declares of the identity provider.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    /// Paths of the realms.
+    pub realms: Vec<String>,
+    /// Users, without password hashes; their ids are used for new ones.
+    pub users: Vec<User>,
+    /// Clients, without secrets.
+    pub clients: Vec<Client>,
+}
+
 /// Everything the process keeps.
 ///
 /// Every method is one atomic, durable promise: when it returns `Ok`, a
-/// `kill -9` loses nothing of it.
+/// `kill -9` loses nothing of it. Times are milliseconds since the epoch, and
+/// always the caller's.
+///
+/// # Errors
+/// Every method fails with [`StoreError::Unavailable`] when the database does
+/// not answer, and with [`StoreError::Damaged`] when a record can't be read.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// All gateway entities.
     async fn entities(&self) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError>;
 
     /// Applies all of `writes` in one transaction, or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when two records of a kind would share a name.
     async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<(), StoreError>;
+
+    /// A number that changes when another process has changed the store.
+    async fn data_version(&self) -> Result<i64, StoreError>;
+
+    /// Paths of all realms.
+    async fn realms(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Makes the store hold exactly these records owned by the file: new ones
+    /// are added, changed ones changed, those no longer declared removed with
+    /// all that hangs on them. Unchanged ones are not touched.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when a name belongs to a record of the store.
+    async fn sync_declared(&self, declared: Declared, now_ms: i64) -> Result<(), StoreError>;
+
+    /// The user of this id.
+    async fn user(&self, realm: &str, id: Uuid) -> Result<Option<User>, StoreError>;
+
+    /// The user of this name, whatever its case.
+    async fn user_by_name(&self, realm: &str, name: &str) -> Result<Option<User>, StoreError>;
+
+    /// The users that satisfy a query.
+    async fn users(&self, realm: &str, query: &UserQuery) -> Result<UserPage, StoreError>;
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the name is another user's.
+    async fn insert_user(&self, user: &User) -> Result<(), StoreError>;
+
+    /// Replaces a user whose version is one less than `user.version`.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when it is not, or the user is gone;
+    /// [`StoreError::Taken`] when the new name is another user's.
+    async fn update_user(&self, user: &User) -> Result<(), StoreError>;
+
+    /// Sets the password hash of a user made in the store; its refresh tokens
+    /// and sessions end.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a user that the file declares;
+    /// [`StoreError::Conflict`] when the user is gone.
+    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError>;
+
+    /// Removes a user with its tokens and sessions; says whether it was there.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a user that the file declares.
+    async fn delete_user(&self, id: Uuid) -> Result<bool, StoreError>;
+
+    /// The client of this identifier (exact).
+    async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError>;
+
+    /// All clients of a realm, by ascending identifier.
+    async fn clients(&self, realm: &str) -> Result<Vec<Client>, StoreError>;
+
+    /// Adds a client.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the identifier is another client's.
+    async fn insert_client(&self, client: &Client) -> Result<(), StoreError>;
+
+    /// Removes a client with its refresh tokens; says whether it was there.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a client that the file declares.
+    async fn delete_client(&self, realm: &str, client_id: &str) -> Result<bool, StoreError>;
+
+    /// All signing keys.
+    async fn signing_keys(&self) -> Result<Vec<StoredKey>, StoreError>;
+
+    /// Adds a signing key, unless there is one of its algorithm that becomes
+    /// active at its time or later; the older ones of its algorithm leave the
+    /// published set at `others_expire_ms`. Says whether it was added.
+    async fn add_signing_key(
+        &self,
+        key: &StoredKey,
+        others_expire_ms: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// Keeps what was issued: a refresh token, an opaque access token, or both.
+    async fn record_tokens(
+        &self,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+    ) -> Result<(), StoreError>;
+
+    /// The refresh token of this hash, spent or not, unless its grant is gone.
+    async fn refresh_token(&self, hash: TokenHash) -> Result<Option<StoredRefresh>, StoreError>;
+
+    /// Exchanges the refresh token `old` for `new` (and `access`): once, and
+    /// never again. A second exchange revokes the grant instead.
+    async fn rotate_refresh_token(
+        &self,
+        old: TokenHash,
+        new: &StoredRefresh,
+        access: Option<&StoredAccess>,
+    ) -> Result<Rotation, StoreError>;
+
+    /// Revokes every token of a grant; `until_ms` is when the last would die.
+    async fn revoke_grant(&self, grant_id: &str, until_ms: i64) -> Result<(), StoreError>;
+
+    /// Whether the grant was revoked.
+    async fn is_revoked(&self, grant_id: &str) -> Result<bool, StoreError>;
+
+    /// The opaque access token of this hash.
+    async fn access_token(&self, hash: TokenHash) -> Result<Option<StoredAccess>, StoreError>;
+
+    /// Keeps a session; the user's oldest ones beyond `quota` end.
+    async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError>;
+
+    /// The session of this token hash.
+    async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError>;
+
+    /// Notes that a session was used.
+    async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError>;
+
+    /// Ends a session; says whether it was there.
+    async fn delete_session(&self, hash: TokenHash) -> Result<bool, StoreError>;
+
+    /// Removes what has expired, at most `limit` records of each kind; says
+    /// how many went.
+    async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError>;
+}
+
+/// Opens the store at `url`: `sqlite:PATH`, created when missing (directory
+/// with mode 0700, file with 0600) and migrated to this version.
+///
+/// # Errors
+/// [`StoreError::Address`] for other addresses; [`StoreError::Unavailable`]
+/// when the file can't be opened or was written by a newer version.
+pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    match url.split_once(':') {
+        Some(("sqlite", path)) => {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            Ok(Arc::new(SqliteStore::open(path.as_ref()).await?))
+        }
+        Some(("postgres" | "postgresql", _)) => Err(StoreError::Address(format!(
+            "{}: PostgreSQL is not supported yet; use sqlite:PATH",
+            url.split(':').next().unwrap_or_default()
+        ))),
+        _ => Err(StoreError::Address(format!(
+            "`{url}` is not of the form sqlite:PATH"
+        ))),
+    }
 }

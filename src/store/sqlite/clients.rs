@@ -1,0 +1,123 @@
+//! OAuth clients.
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, SqlitePool, Transaction};
+
+use super::{damaged, parse_doc, taken, unavailable, write_doc};
+use crate::model::client::{Client, ClientSecret};
+use crate::model::secret::Secret;
+use crate::model::user::Owner;
+use crate::store::StoreError;
+
+fn read(row: &SqliteRow) -> Result<Client, StoreError> {
+    let owner: String = row.try_get("owner").map_err(unavailable)?;
+    let doc: String = row.try_get("doc").map_err(unavailable)?;
+    let plain: Option<String> = row.try_get("secret").map_err(unavailable)?;
+    let salt: Option<Vec<u8>> = row.try_get("salt").map_err(unavailable)?;
+    let digest: Option<Vec<u8>> = row.try_get("digest").map_err(unavailable)?;
+    Ok(Client {
+        realm: row.try_get("realm").map_err(unavailable)?,
+        metadata: parse_doc(&doc)?,
+        secret: match (plain, salt, digest) {
+            (Some(plain), _, _) => ClientSecret::Plain(Secret::new(plain)),
+            (None, Some(salt), Some(digest)) => ClientSecret::Digest { salt, digest },
+            _ => ClientSecret::None,
+        },
+        owner: Owner::parse(&owner).ok_or_else(|| damaged(format!("owner `{owner}`")))?,
+        created_ms: row.try_get("created_ms").map_err(unavailable)?,
+        updated_ms: row.try_get("updated_ms").map_err(unavailable)?,
+    })
+}
+
+pub(super) async fn by_id(
+    readers: &SqlitePool,
+    realm: &str,
+    client_id: &str,
+) -> Result<Option<Client>, StoreError> {
+    let row = sqlx::query("SELECT * FROM clients WHERE realm = ? AND client_id = ?")
+        .bind(realm)
+        .bind(client_id)
+        .fetch_optional(readers)
+        .await
+        .map_err(unavailable)?;
+    row.as_ref().map(read).transpose()
+}
+
+pub(super) async fn all(readers: &SqlitePool, realm: &str) -> Result<Vec<Client>, StoreError> {
+    let rows = sqlx::query("SELECT * FROM clients WHERE realm = ? ORDER BY client_id")
+        .bind(realm)
+        .fetch_all(readers)
+        .await
+        .map_err(unavailable)?;
+    rows.iter().map(read).collect()
+}
+
+pub(super) async fn insert(
+    tx: &mut Transaction<'static, Sqlite>,
+    client: &Client,
+) -> Result<(), StoreError> {
+    let (salt, digest, plain) = match &client.secret {
+        ClientSecret::None => (None, None, None),
+        ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest), None),
+        ClientSecret::Plain(secret) => (None, None, Some(secret.expose())),
+    };
+    sqlx::query(
+        "INSERT INTO clients
+           (realm, client_id, owner, salt, digest, secret, created_ms, updated_ms, doc)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&client.realm)
+    .bind(&client.metadata.client_id)
+    .bind(client.owner.as_str())
+    .bind(salt)
+    .bind(digest)
+    .bind(plain)
+    .bind(client.created_ms)
+    .bind(client.updated_ms)
+    .bind(write_doc(&client.metadata)?)
+    .execute(&mut **tx)
+    .await
+    .map_err(|error| taken(error, &client.metadata.client_id))
+    .map(drop)
+}
+
+/// Removes the client and its refresh tokens, whoever owns it.
+pub(super) async fn remove(
+    tx: &mut Transaction<'static, Sqlite>,
+    realm: &str,
+    client_id: &str,
+) -> Result<bool, StoreError> {
+    sqlx::query("DELETE FROM refresh_tokens WHERE realm = ? AND client_id = ?")
+        .bind(realm)
+        .bind(client_id)
+        .execute(&mut **tx)
+        .await
+        .map_err(unavailable)?;
+    let gone = sqlx::query("DELETE FROM clients WHERE realm = ? AND client_id = ?")
+        .bind(realm)
+        .bind(client_id)
+        .execute(&mut **tx)
+        .await
+        .map_err(unavailable)?;
+    Ok(gone.rows_affected() > 0)
+}
+
+pub(super) async fn delete(
+    mut tx: Transaction<'static, Sqlite>,
+    realm: &str,
+    client_id: &str,
+) -> Result<bool, StoreError> {
+    let owner: Option<String> =
+        sqlx::query_scalar("SELECT owner FROM clients WHERE realm = ? AND client_id = ?")
+            .bind(realm)
+            .bind(client_id)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(unavailable)?;
+    if owner.as_deref() == Some(Owner::File.as_str()) {
+        return Err(StoreError::FileOwned(client_id.to_owned()));
+    }
+    let gone = remove(&mut tx, realm, client_id).await?;
+    tx.commit().await.map_err(unavailable)?;
+    Ok(gone)
+}

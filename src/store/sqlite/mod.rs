@@ -1,0 +1,222 @@
+//! The store in one SQLite file.
+//!
+//! WAL with `synchronous=FULL`: what was acknowledged survives `kill -9` and
+//! power cuts. All writes go through one connection and begin with
+//! `BEGIN IMMEDIATE`; reads go through a few connections that cannot write.
+
+mod clients;
+mod entities;
+mod filter;
+mod keys;
+mod open;
+mod sessions;
+mod sync;
+mod tokens;
+mod users;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use sqlx::{Sqlite, SqlitePool, Transaction};
+use uuid::Uuid;
+
+use super::{Declared, EntityWrite, Store, StoreError, UserPage};
+use crate::model::client::Client;
+use crate::model::grant::{
+    Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
+};
+use crate::model::query::UserQuery;
+use crate::model::secret::Secret;
+use crate::model::user::User;
+
+/// The store in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+impl SqliteStore {
+    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.writer
+            .begin_with("BEGIN IMMEDIATE")
+            .await
+            .map_err(unavailable)
+    }
+}
+
+fn unavailable(error: sqlx::Error) -> StoreError {
+    StoreError::Unavailable(error.to_string())
+}
+
+fn damaged(what: impl std::fmt::Display) -> StoreError {
+    StoreError::Damaged(what.to_string())
+}
+
+/// A failed write: the name `what` is taken, or the database is ill.
+fn taken(error: sqlx::Error, what: &str) -> StoreError {
+    match error.as_database_error() {
+        Some(refused) if refused.is_unique_violation() => StoreError::Taken(what.to_owned()),
+        _ => unavailable(error),
+    }
+}
+
+fn parse_id(text: &str) -> Result<Uuid, StoreError> {
+    text.parse()
+        .map_err(|_| damaged(format!("`{text}` is no UUID")))
+}
+
+fn parse_doc<T: serde::de::DeserializeOwned>(doc: &str) -> Result<T, StoreError> {
+    serde_json::from_str(doc).map_err(damaged)
+}
+
+fn write_doc<T: serde::Serialize>(doc: &T) -> Result<String, StoreError> {
+    serde_json::to_string(doc).map_err(damaged)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn entities(&self) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError> {
+        entities::all(&self.readers).await
+    }
+
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<(), StoreError> {
+        entities::write(self.begin().await?, writes).await
+    }
+
+    async fn data_version(&self) -> Result<i64, StoreError> {
+        sqlx::query_scalar("PRAGMA data_version")
+            .fetch_one(&self.writer)
+            .await
+            .map_err(unavailable)
+    }
+
+    async fn realms(&self) -> Result<Vec<String>, StoreError> {
+        sqlx::query_scalar("SELECT path FROM realms ORDER BY path")
+            .fetch_all(&self.readers)
+            .await
+            .map_err(unavailable)
+    }
+
+    async fn sync_declared(&self, declared: Declared, now_ms: i64) -> Result<(), StoreError> {
+        sync::declared(self.begin().await?, declared, now_ms).await
+    }
+
+    async fn user(&self, realm: &str, id: Uuid) -> Result<Option<User>, StoreError> {
+        users::by_id(&self.readers, realm, id).await
+    }
+
+    async fn user_by_name(&self, realm: &str, name: &str) -> Result<Option<User>, StoreError> {
+        users::by_name(&self.readers, realm, name).await
+    }
+
+    async fn users(&self, realm: &str, query: &UserQuery) -> Result<UserPage, StoreError> {
+        users::page(&self.readers, realm, query).await
+    }
+
+    async fn insert_user(&self, user: &User) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        users::insert(&mut tx, user).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn update_user(&self, user: &User) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        users::update(&mut tx, user).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError> {
+        users::set_password(self.begin().await?, id, hash, now_ms).await
+    }
+
+    async fn delete_user(&self, id: Uuid) -> Result<bool, StoreError> {
+        users::delete(self.begin().await?, id).await
+    }
+
+    async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError> {
+        clients::by_id(&self.readers, realm, client_id).await
+    }
+
+    async fn clients(&self, realm: &str) -> Result<Vec<Client>, StoreError> {
+        clients::all(&self.readers, realm).await
+    }
+
+    async fn insert_client(&self, client: &Client) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        clients::insert(&mut tx, client).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn delete_client(&self, realm: &str, client_id: &str) -> Result<bool, StoreError> {
+        clients::delete(self.begin().await?, realm, client_id).await
+    }
+
+    async fn signing_keys(&self) -> Result<Vec<StoredKey>, StoreError> {
+        keys::all(&self.readers).await
+    }
+
+    async fn add_signing_key(
+        &self,
+        key: &StoredKey,
+        others_expire_ms: i64,
+    ) -> Result<bool, StoreError> {
+        keys::add(self.begin().await?, key, others_expire_ms).await
+    }
+
+    async fn record_tokens(
+        &self,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        tokens::insert(&mut tx, refresh, access).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn refresh_token(&self, hash: TokenHash) -> Result<Option<StoredRefresh>, StoreError> {
+        tokens::refresh(&self.readers, hash).await
+    }
+
+    async fn rotate_refresh_token(
+        &self,
+        old: TokenHash,
+        new: &StoredRefresh,
+        access: Option<&StoredAccess>,
+    ) -> Result<Rotation, StoreError> {
+        tokens::rotate(self.begin().await?, old, new, access).await
+    }
+
+    async fn revoke_grant(&self, grant_id: &str, until_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        tokens::revoke(&mut tx, grant_id, until_ms).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn is_revoked(&self, grant_id: &str) -> Result<bool, StoreError> {
+        tokens::is_revoked(&self.readers, grant_id).await
+    }
+
+    async fn access_token(&self, hash: TokenHash) -> Result<Option<StoredAccess>, StoreError> {
+        tokens::access(&self.readers, hash).await
+    }
+
+    async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError> {
+        sessions::insert(self.begin().await?, session, quota).await
+    }
+
+    async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError> {
+        sessions::by_hash(&self.readers, hash).await
+    }
+
+    async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
+        sessions::touch(&self.writer, hash, now_ms).await
+    }
+
+    async fn delete_session(&self, hash: TokenHash) -> Result<bool, StoreError> {
+        sessions::delete(&self.writer, hash).await
+    }
+
+    async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
+        tokens::sweep(self.begin().await?, now_ms, limit).await
+    }
+}

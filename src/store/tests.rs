@@ -1,0 +1,554 @@
+//! The contract of [`Store`], run against every implementation.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::*;
+use crate::clock::random_uuid;
+use crate::model::client::{ClientSecret, SignAlg};
+use crate::model::grant::Grant;
+use crate::model::query::{Filter, Op, Operand};
+use crate::model::user::{Owner, schema};
+
+/// A store in a directory that goes with it.
+struct Fixture {
+    store: Arc<dyn Store>,
+    directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let store = open(&url(&directory)).await.expect("a new store opens");
+        Self { store, directory }
+    }
+
+    async fn another(&self) -> Arc<dyn Store> {
+        open(&url(&self.directory))
+            .await
+            .expect("the store opens again")
+    }
+}
+
+fn url(directory: &tempfile::TempDir) -> String {
+    format!(
+        "sqlite:{}",
+        directory.path().join("state/doorward.db").display()
+    )
+}
+
+fn user(name: &str, profile: Value) -> User {
+    User {
+        id: random_uuid(),
+        realm: "/".to_owned(),
+        user_name: name.to_owned(),
+        password_hash: None,
+        active: true,
+        owner: Owner::Store,
+        version: 1,
+        created_ms: 1000,
+        updated_ms: 1000,
+        profile: profile.as_object().cloned().expect("an object"),
+    }
+}
+
+fn client(id: &str) -> Client {
+    Client {
+        realm: "/".to_owned(),
+        metadata: serde_json::from_value(json!({"client_id": id})).expect("metadata"),
+        secret: ClientSecret::None,
+        owner: Owner::Store,
+        created_ms: 1000,
+        updated_ms: 1000,
+    }
+}
+
+fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
+    StoredRefresh {
+        hash: TokenHash::of(token),
+        grant: Grant {
+            id: "grant".to_owned(),
+            realm: "/".to_owned(),
+            client_id: "app".to_owned(),
+            user_id,
+            scopes: vec!["openid".to_owned()],
+            grant_type: "password".to_owned(),
+            auth_time: 1,
+            ends_ms: 90_000,
+        },
+        expires_ms: 50_000,
+        used: false,
+    }
+}
+
+fn entity(id: Uuid, key: &str) -> EntityWrite {
+    EntityWrite::Put(StoredEntity {
+        kind: "services",
+        id,
+        key: Some(key.to_owned()),
+        doc: Map::from_iter([("name".to_owned(), json!(key))]),
+    })
+}
+
+async fn names(store: &Arc<dyn Store>, filter: Filter) -> Vec<String> {
+    let query = UserQuery {
+        filter,
+        after: None,
+        skip: 0,
+        limit: 100,
+    };
+    let page = store.users("/", &query).await.expect("a page");
+    page.users.into_iter().map(|user| user.user_name).collect()
+}
+
+fn compare(path: &str, op: Op, text: &str) -> Filter {
+    let attribute = schema::find(path).expect("an attribute");
+    Filter::Compare(attribute, op, Operand::Text(text.to_owned()))
+}
+
+#[tokio::test]
+async fn the_state_is_private_to_its_owner() {
+    let fixture = Fixture::new().await;
+    let state = fixture.directory.path().join("state");
+    let mode = |path: &std::path::Path| {
+        let metadata = std::fs::metadata(path).expect("it exists");
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(mode(&state), 0o700);
+    fixture
+        .store
+        .insert_user(&user("demo", json!({})))
+        .await
+        .expect("inserted");
+    for file in ["doorward.db", "doorward.db-wal"] {
+        assert_eq!(mode(&state.join(file)), 0o600, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn entities_are_written_all_or_none() {
+    let fixture = Fixture::new().await;
+    let (a, b) = (random_uuid(), random_uuid());
+    let write = |writes| fixture.store.write_entities(writes);
+    write(vec![entity(a, "a"), entity(b, "b")])
+        .await
+        .expect("both written");
+    // Two records may trade their names at once.
+    write(vec![entity(a, "b"), entity(b, "a")])
+        .await
+        .expect("names traded");
+    let refused = write(vec![
+        EntityWrite::Delete("services", b),
+        entity(random_uuid(), "b"),
+    ])
+    .await;
+    assert!(matches!(refused, Err(StoreError::Taken(name)) if name == "b"));
+    let reopened = fixture.another().await;
+    assert_eq!(reopened.entities().await.expect("entities").len(), 2);
+}
+
+#[tokio::test]
+async fn a_change_by_another_process_changes_the_data_version() {
+    let fixture = Fixture::new().await;
+    let other = fixture.another().await;
+    let before = fixture.store.data_version().await.expect("a version");
+    fixture
+        .store
+        .insert_client(&client("own"))
+        .await
+        .expect("inserted");
+    assert_eq!(
+        fixture.store.data_version().await.expect("a version"),
+        before
+    );
+    other
+        .insert_client(&client("foreign"))
+        .await
+        .expect("inserted");
+    assert_ne!(
+        fixture.store.data_version().await.expect("a version"),
+        before
+    );
+}
+
+#[tokio::test]
+async fn a_user_name_is_unique_whatever_its_case() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store
+        .insert_user(&user("Demo", json!({})))
+        .await
+        .expect("inserted");
+    let refused = store.insert_user(&user("dEMO", json!({}))).await;
+    assert!(matches!(refused, Err(StoreError::Taken(_))));
+    let found = store.user_by_name("/", "DEMO").await.expect("a lookup");
+    assert_eq!(found.map(|user| user.user_name).as_deref(), Some("Demo"));
+    assert!(
+        store
+            .user_by_name("/other", "demo")
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn an_update_on_a_stale_version_is_refused() {
+    let fixture = Fixture::new().await;
+    let mut demo = user("demo", json!({"title": "Boss"}));
+    fixture.store.insert_user(&demo).await.expect("inserted");
+    demo.version = 2;
+    demo.profile = Map::new();
+    fixture.store.update_user(&demo).await.expect("updated");
+    let again = fixture.store.update_user(&demo).await;
+    assert!(matches!(again, Err(StoreError::Conflict(_))));
+    assert!(
+        names(&fixture.store, compare("title", Op::Equal, "boss"))
+            .await
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn filters_select_users() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    for (name, profile) in [
+        (
+            "ann",
+            json!({"title": "Boss", "emails": [{"value": "ann@x.org", "type": "work"}]}),
+        ),
+        (
+            "bob",
+            json!({"emails": [
+            {"value": "bob@home.org", "type": "home"}, {"value": "bob@x.org", "type": "work"}]}),
+        ),
+        ("cid", json!({"title": "Clerk"})),
+    ] {
+        store
+            .insert_user(&user(name, profile))
+            .await
+            .expect("inserted");
+    }
+    let boss = compare("title", Op::Equal, "boss");
+    assert_eq!(names(store, boss.clone()).await, ["ann"]);
+    assert_eq!(
+        names(store, Filter::Not(Box::new(boss))).await,
+        ["bob", "cid"]
+    );
+    assert_eq!(
+        names(store, compare("title", Op::NotEqual, "boss")).await,
+        ["bob", "cid"]
+    );
+    assert_eq!(
+        names(store, compare("userName", Op::Greater, "ann")).await,
+        ["bob", "cid"]
+    );
+    assert_eq!(
+        names(store, compare("emails.value", Op::EndsWith, "x.org")).await,
+        ["ann", "bob"]
+    );
+    assert_eq!(
+        names(store, compare("emails.value", Op::StartsWith, "bob@")).await,
+        ["bob"]
+    );
+    assert_eq!(
+        names(store, compare("emails.value", Op::Contains, "home")).await,
+        ["bob"]
+    );
+    let emails = schema::find("emails").expect("an attribute");
+    assert_eq!(names(store, Filter::Present(emails)).await, ["ann", "bob"]);
+    let element = |op, text| {
+        Filter::Element(
+            emails,
+            Box::new(Filter::And(vec![
+                compare("emails.type", Op::Equal, "work"),
+                compare("emails.value", op, text),
+            ])),
+        )
+    };
+    assert_eq!(names(store, element(Op::Contains, "bob")).await, ["bob"]);
+    // The home address does not stand in for the one at work.
+    assert!(names(store, element(Op::Contains, "home")).await.is_empty());
+    let hostile = compare("userName", Op::Equal, "x' OR '1'='1");
+    assert!(names(store, hostile).await.is_empty());
+    let active = compare("accountStatus", Op::Equal, "active");
+    assert_eq!(names(store, active).await.len(), 3);
+}
+
+#[tokio::test]
+async fn pages_follow_one_another_and_count_all() {
+    let fixture = Fixture::new().await;
+    for name in ["a", "b", "c"] {
+        fixture
+            .store
+            .insert_user(&user(name, json!({})))
+            .await
+            .expect("inserted");
+    }
+    let mut query = UserQuery {
+        filter: Filter::Always,
+        after: None,
+        skip: 0,
+        limit: 2,
+    };
+    let first = fixture.store.users("/", &query).await.expect("a page");
+    assert_eq!((first.users.len(), first.total, first.more), (2, 3, true));
+    query.after = Some("b".to_owned());
+    let last = fixture.store.users("/", &query).await.expect("a page");
+    assert_eq!((last.users.len(), last.total, last.more), (1, 3, false));
+}
+
+#[tokio::test]
+async fn a_refresh_token_is_exchanged_once_even_by_two_at_once() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    store
+        .record_tokens(Some(&refresh("one", demo.id)), None)
+        .await
+        .expect("recorded");
+    let old = TokenHash::of("one");
+    let (two, three) = (refresh("two", demo.id), refresh("three", demo.id));
+    let (left, right) = tokio::join!(
+        store.rotate_refresh_token(old, &two, None),
+        store.rotate_refresh_token(old, &three, None),
+    );
+    let mut outcomes = [left.expect("an outcome"), right.expect("an outcome")];
+    outcomes.sort_by_key(|outcome| *outcome != Rotation::Done);
+    assert_eq!(outcomes, [Rotation::Done, Rotation::Reused]);
+    assert!(store.is_revoked("grant").await.expect("a lookup"));
+    for token in ["one", "two", "three"] {
+        let found = store
+            .refresh_token(TokenHash::of(token))
+            .await
+            .expect("a lookup");
+        assert!(found.is_none(), "{token} outlived its grant");
+    }
+    let gone = store
+        .rotate_refresh_token(old, &two, None)
+        .await
+        .expect("an outcome");
+    assert_eq!(gone, Rotation::Gone);
+}
+
+#[tokio::test]
+async fn what_a_user_holds_goes_with_the_user() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({"title": "x"}));
+    store.insert_user(&demo).await.expect("inserted");
+    store
+        .record_tokens(Some(&refresh("one", demo.id)), None)
+        .await
+        .expect("recorded");
+    let session = StoredSession {
+        hash: TokenHash::of("session"),
+        realm: "/".to_owned(),
+        user_id: demo.id,
+        created_ms: 1,
+        used_ms: 1,
+        ends_ms: 90_000,
+    };
+    store.insert_session(&session, 5).await.expect("inserted");
+    assert!(store.delete_user(demo.id).await.expect("deleted"));
+    assert!(!store.delete_user(demo.id).await.expect("nothing to delete"));
+    assert!(
+        store
+            .session(session.hash)
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+    assert!(
+        store
+            .refresh_token(TokenHash::of("one"))
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn sessions_beyond_the_quota_end_oldest_first() {
+    let fixture = Fixture::new().await;
+    let demo = user("demo", json!({}));
+    fixture.store.insert_user(&demo).await.expect("inserted");
+    let session = |number: i64| StoredSession {
+        hash: TokenHash::of(&number.to_string()),
+        realm: "/".to_owned(),
+        user_id: demo.id,
+        created_ms: number,
+        used_ms: number,
+        ends_ms: 90_000,
+    };
+    for number in 1..=3 {
+        fixture
+            .store
+            .insert_session(&session(number), 2)
+            .await
+            .expect("inserted");
+    }
+    assert!(
+        fixture
+            .store
+            .session(session(1).hash)
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+    assert_eq!(
+        fixture
+            .store
+            .session(session(3).hash)
+            .await
+            .expect("a lookup"),
+        Some(session(3))
+    );
+}
+
+fn declared(users: Vec<User>, clients: Vec<Client>) -> Declared {
+    let file_owned = |mut user: User| {
+        user.owner = Owner::File;
+        user
+    };
+    Declared {
+        realms: vec!["/".to_owned(), "/alpha".to_owned()],
+        users: users.into_iter().map(file_owned).collect(),
+        clients,
+    }
+}
+
+#[tokio::test]
+async fn what_the_file_declares_is_kept_until_it_no_longer_does() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let sync = |users, clients, now| store.sync_declared(declared(users, clients), now);
+    let ann = || user("ann", json!({"title": "Boss"}));
+    sync(vec![ann(), user("bob", json!({}))], vec![client("app")], 1)
+        .await
+        .expect("synced");
+    let first = store
+        .user_by_name("/", "ann")
+        .await
+        .expect("a lookup")
+        .expect("ann");
+    assert_eq!(store.realms().await.expect("realms"), ["/", "/alpha"]);
+
+    sync(vec![ann()], vec![], 2).await.expect("synced");
+    let again = store
+        .user_by_name("/", "ann")
+        .await
+        .expect("a lookup")
+        .expect("ann");
+    assert_eq!(
+        (again.id, again.version, again.updated_ms),
+        (first.id, 1, 1)
+    );
+    assert!(
+        store
+            .user_by_name("/", "bob")
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+    assert!(store.client("/", "app").await.expect("a lookup").is_none());
+
+    sync(vec![user("Ann", json!({}))], vec![], 3)
+        .await
+        .expect("synced");
+    let changed = store
+        .user_by_name("/", "ann")
+        .await
+        .expect("a lookup")
+        .expect("ann");
+    assert_eq!(
+        (changed.id, changed.version, changed.updated_ms),
+        (first.id, 2, 3)
+    );
+    assert!(matches!(
+        store.delete_user(first.id).await,
+        Err(StoreError::FileOwned(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_declared_name_that_the_store_owns_is_refused() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store
+        .insert_user(&user("demo", json!({})))
+        .await
+        .expect("inserted");
+    let refused = store
+        .sync_declared(declared(vec![user("Demo", json!({}))], vec![]), 1)
+        .await;
+    assert!(matches!(refused, Err(StoreError::Taken(_))));
+    assert_eq!(
+        store.realms().await.expect("realms"),
+        ["/"],
+        "half a sync was kept"
+    );
+}
+
+#[tokio::test]
+async fn two_processes_that_rotate_at_once_agree_on_one_key() {
+    let fixture = Fixture::new().await;
+    let key = |kid: &str, active_from_ms| StoredKey {
+        kid: kid.to_owned(),
+        alg: SignAlg::ES256,
+        pkcs8: Secret::new("x"),
+        created_ms: 1,
+        active_from_ms,
+        expires_ms: None,
+    };
+    let add = async |key: StoredKey, others| {
+        fixture
+            .store
+            .add_signing_key(&key, others)
+            .await
+            .expect("an answer")
+    };
+    assert!(add(key("one", 10), 0).await);
+    assert!(!add(key("rival", 10), 0).await);
+    assert!(add(key("two", 20), 99).await);
+    let keys = fixture.store.signing_keys().await.expect("keys");
+    let expiries: Vec<_> = keys
+        .iter()
+        .map(|key| (key.kid.as_str(), key.expires_ms))
+        .collect();
+    assert_eq!(expiries, [("one", Some(99)), ("two", None)]);
+}
+
+#[tokio::test]
+async fn expired_records_are_swept() {
+    let fixture = Fixture::new().await;
+    let demo = user("demo", json!({}));
+    fixture.store.insert_user(&demo).await.expect("inserted");
+    fixture
+        .store
+        .record_tokens(Some(&refresh("one", demo.id)), None)
+        .await
+        .expect("recorded");
+    fixture
+        .store
+        .revoke_grant("other", 10)
+        .await
+        .expect("revoked");
+    assert_eq!(fixture.store.sweep(10, 100).await.expect("swept"), 1);
+    assert_eq!(fixture.store.sweep(50_000, 100).await.expect("swept"), 1);
+}
+
+#[tokio::test]
+async fn other_addresses_are_refused_with_their_form() {
+    for bad in ["mysql://x", "doorward.db", "postgres://localhost/doorward"] {
+        assert!(
+            matches!(open(bad).await, Err(StoreError::Address(_))),
+            "{bad}"
+        );
+    }
+}
