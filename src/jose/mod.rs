@@ -4,6 +4,8 @@ pub mod algorithm;
 pub mod claims;
 pub mod json;
 pub mod jwks;
+pub mod keys;
+pub mod sign;
 pub mod verify;
 
 #[cfg(test)]

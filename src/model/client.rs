@@ -12,6 +12,9 @@ use super::user::Owner;
 pub struct ClientMetadata {
     /// Its identifier, unique in the realm.
     pub client_id: String,
+    /// Its secret, on input only: records keep it elsewhere.
+    #[serde(default, skip_serializing)]
+    pub client_secret: Option<Secret>,
     /// What it is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
