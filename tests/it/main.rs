@@ -2,4 +2,3 @@
 //! interface.
 
 mod imports;
-// mod support;

@@ -1,0 +1,365 @@
+//! What passes between client and upstream, and how failures are answered.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+use crate::support::ports::Port;
+use crate::support::raw::{Connection, exchange};
+use crate::support::{Door, Reply, Setup, Upstream, http};
+
+/// A door with one service `web` for every host; `fields` are further ones of
+/// its record, in YAML flow style.
+async fn door_to(url: &str, fields: &str) -> Door {
+    let service = format!("- {{name: web, url: '{url}', routes: [{{paths: [/]}}]{fields}}}\n");
+    Setup::new().services(&service).start().await
+}
+
+#[tokio::test]
+async fn a_request_arrives_whole_and_its_answer_returns_whole() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let request = http::client()
+        .put(door.proxy_url("/things/1?a=1&b=%20&c"))
+        .header("x-trace", "t-1")
+        .body("the body");
+    let answer = http::send(request).await.expect(200).json();
+    assert_eq!(answer["method"], "PUT");
+    assert_eq!(answer["target"], "/things/1?a=1&b=%20&c");
+    assert_eq!(answer["body"], "the body");
+    assert_eq!(answer["headers"]["x-trace"], "t-1");
+    let head = http::client().head(door.proxy_url("/"));
+    let head = http::send(head).await.expect(200);
+    assert_eq!(head.body, "");
+}
+
+#[tokio::test]
+async fn statuses_headers_and_cookies_of_the_upstream_pass() {
+    let whole = b"HTTP/1.1 418 Teapot\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nServer: theirs\r\n\
+                  X-Own: yes\r\nContent-Length: 3\r\nConnection: close\r\n\r\ntea";
+    let upstream = Upstream::start(|_| Reply::Raw(whole.to_vec())).await;
+    let door = door_to(&upstream.url(""), "").await;
+    let answer = door.get("a.test", "/").await.expect(418);
+    assert_eq!(answer.body, "tea");
+    assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
+    assert_eq!(answer.header("server"), "theirs");
+    assert_eq!(answer.header("x-own"), "yes");
+}
+
+#[tokio::test]
+async fn forwarded_headers_are_the_gateways_own() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let request = http::client()
+        .get(door.proxy_url("/p"))
+        .header("host", "a.test")
+        .header("x-forwarded-for", "6.6.6.6")
+        .header("x-forwarded-proto", "https")
+        .header("x-forwarded-host", "evil.test")
+        .header("x-forwarded-port", "1")
+        .header("x-real-ip", "6.6.6.6");
+    http::send(request).await.expect(200);
+    let seen = upstream.last();
+    let port = door.proxy().split(':').nth(1).map(str::to_owned);
+    assert_eq!(seen.header("x-forwarded-for"), Some("6.6.6.6, 127.0.0.1"));
+    assert_eq!(seen.all("x-forwarded-proto"), ["http"]);
+    assert_eq!(seen.all("x-forwarded-host"), ["a.test"]);
+    assert_eq!(seen.header("x-forwarded-port").map(str::to_owned), port);
+    assert_eq!(seen.all("x-real-ip"), ["127.0.0.1"]);
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_is_believed() {
+    let upstream = Upstream::echo().await;
+    let service = format!(
+        "- {{name: web, url: '{}', routes: [{{paths: [/]}}]}}\n",
+        upstream.url("")
+    );
+    let proxy = r#"{listen: ["@PROXY@"], trusted_ips: [127.0.0.0/8]}"#;
+    let door = Setup::new().proxy(proxy).services(&service).start().await;
+    let request = http::client()
+        .get(door.proxy_url("/p"))
+        .header("x-forwarded-for", "203.0.113.7")
+        .header("x-forwarded-proto", "https")
+        .header("x-forwarded-host", "shop.test");
+    http::send(request).await.expect(200);
+    let seen = upstream.last();
+    assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
+    assert_eq!(seen.header("x-forwarded-host"), Some("shop.test"));
+    assert_eq!(seen.header("x-real-ip"), Some("203.0.113.7"));
+}
+
+#[tokio::test]
+async fn hop_by_hop_headers_stay_on_their_hop() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close, X-Private\r\nX-Private: 1\r\n\
+                   Keep-Alive: 5\r\nProxy-Authorization: Basic eA==\r\nProxy-Connection: close\r\n\
+                   Upgrade: foo\r\nX-Kept: 1\r\n\r\n";
+    let answer = exchange(&door.proxy(), request.as_bytes())
+        .await
+        .expect("an answer");
+    assert_eq!(answer.status, 200);
+    let seen = upstream.last();
+    for name in [
+        "x-private",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "upgrade",
+    ] {
+        assert_eq!(seen.header(name), None, "{name}");
+    }
+    assert_eq!(seen.header("x-kept"), Some("1"));
+}
+
+#[tokio::test]
+async fn upstream_connections_are_kept_and_used_again() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    for _ in 0..50 {
+        connection
+            .send(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n")
+            .await;
+        assert_eq!(connection.response().await.status, 200);
+    }
+    assert!(upstream.connections() < 10, "{}", upstream.connections());
+}
+
+#[tokio::test]
+async fn a_large_download_passes_in_constant_memory() {
+    const LENGTH: u64 = 1 << 30;
+    let upstream = Upstream::start(|seen| Reply::Stream {
+        length: LENGTH,
+        chunked: seen.target == "/chunked",
+    })
+    .await;
+    let door = door_to(&upstream.url(""), "").await;
+    door.get("a.test", "/nothing-yet").await;
+    let before = door.memory_kib("VmHWM");
+    let mut connection = Connection::open(&door.proxy()).await;
+    connection
+        .send(b"GET /sized HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        .await;
+    let head = connection.head().await;
+    assert_eq!(head.header("content-length"), Some("1073741824"));
+    connection.skip(LENGTH).await;
+    let grown = door.memory_kib("VmHWM") - before;
+    assert!(grown < 32 * 1024, "{grown} KiB more for 1 GiB");
+}
+
+#[tokio::test]
+async fn a_large_upload_passes_in_constant_memory() {
+    const LENGTH: u64 = 1 << 30;
+    let upstream = Upstream::start(|seen| Reply::Json(200, json!({"length": seen.length}))).await;
+    let door = door_to(&upstream.url(""), "").await;
+    door.get("a.test", "/").await.expect(200);
+    let before = door.memory_kib("VmHWM");
+    let mut connection = Connection::open(&door.proxy()).await;
+    let head = format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {LENGTH}\r\n\r\n");
+    connection.send(head.as_bytes()).await;
+    let piece = vec![b'y'; 1 << 18];
+    for _ in 0..LENGTH / (1 << 18) {
+        connection.send(&piece).await;
+    }
+    let answer = connection.response().await;
+    assert_eq!(answer.text(), json!({"length": LENGTH}).to_string());
+    let grown = door.memory_kib("VmHWM") - before;
+    assert!(grown < 32 * 1024, "{grown} KiB more for 1 GiB");
+}
+
+#[tokio::test]
+async fn pieces_pass_as_they_come_in_both_directions() {
+    let upstream = Upstream::start(|_| Reply::WebSocket).await;
+    let door = door_to(&upstream.url(""), "").await;
+    let url = format!("ws://{}/chat", door.proxy());
+    let mut request = url.into_client_request().expect("a request");
+    let origin = "http://a.test".parse().expect("a header value");
+    request.headers_mut().insert("origin", origin);
+    let (mut socket, response) = tokio_tungstenite::connect_async(request)
+        .await
+        .expect("switched");
+    assert_eq!(response.status(), 101);
+    for text in ["one", "two", "three"] {
+        socket.send(Message::text(text)).await.expect("sent");
+        let back = socket.next().await.expect("a message").expect("no error");
+        assert_eq!(back.into_text().expect("text").as_str(), text);
+    }
+    let large = vec![7_u8; 1 << 20];
+    socket
+        .send(Message::binary(large.clone()))
+        .await
+        .expect("sent");
+    let back = socket.next().await.expect("a message").expect("no error");
+    assert_eq!(back.into_data().as_ref(), large);
+    assert_eq!(upstream.last().header("upgrade"), Some("websocket"));
+}
+
+#[tokio::test]
+async fn a_slow_reader_slows_the_upstream_down() {
+    // Far more than all socket buffers hold: were it read ahead, memory would
+    // show it.
+    let upstream = Upstream::start(|_| Reply::Stream {
+        length: 1 << 28,
+        chunked: true,
+    })
+    .await;
+    let door = door_to(&upstream.url(""), "").await;
+    door.get("a.test", "/").await;
+    let before = door.memory_kib("VmRSS");
+    let mut connection = Connection::open(&door.proxy()).await;
+    connection
+        .send(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        .await;
+    connection.head().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let grown = door.memory_kib("VmRSS").saturating_sub(before);
+    assert!(
+        grown < 32 * 1024,
+        "{grown} KiB buffered for a reader that does not read"
+    );
+}
+
+#[tokio::test]
+async fn http2_with_prior_knowledge_is_spoken_in_the_clear() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    http::client();
+    let client = http::builder()
+        .http2_prior_knowledge()
+        .build()
+        .expect("a client");
+    let requests = (0..20).map(|n| {
+        let request = client
+            .post(door.proxy_url(&format!("/{n}")))
+            .body(format!("body {n}"));
+        async move {
+            let response = request.send().await.expect("an answer");
+            assert_eq!(response.version(), reqwest::Version::HTTP_2);
+            response.json::<Value>().await.expect("JSON")
+        }
+    });
+    for (n, answer) in futures_util::future::join_all(requests)
+        .await
+        .iter()
+        .enumerate()
+    {
+        assert_eq!(answer["target"], format!("/{n}"));
+        assert_eq!(answer["body"], format!("body {n}"));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_connections_gives_502() {
+    let nobody = Port::reserve();
+    let door = door_to(&format!("http://{}", nobody.authority()), "").await;
+    let answer = door.get("a.test", "/").await.expect(502);
+    let message = "An invalid response was received from the upstream server";
+    assert_eq!(answer.json()["message"], message);
+}
+
+#[tokio::test]
+async fn an_upstream_that_speaks_nonsense_gives_502() {
+    let upstream = Upstream::start(|_| Reply::Raw(b"SMTP ready\r\n\r\n".to_vec())).await;
+    let door = door_to(&upstream.url(""), ", retries: 0").await;
+    door.get("a.test", "/").await.expect(502);
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_gives_503() {
+    let door = door_to("http://no-such-host.invalid", ", retries: 0").await;
+    let answer = door.get("a.test", "/").await.expect(503);
+    assert_eq!(answer.json()["message"], "name resolution failed");
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_answer_in_time_gives_504() {
+    let upstream = Upstream::start(|_| Reply::Hang).await;
+    let door = door_to(&upstream.url(""), ", read_timeout: 200, retries: 0").await;
+    let answer = door.get("a.test", "/").await.expect(504);
+    assert_eq!(
+        answer.json()["message"],
+        "The upstream server is timing out"
+    );
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn the_read_timeout_is_between_reads_not_in_total() {
+    let upstream = Upstream::start(|_| {
+        let soon = Duration::from_millis(300);
+        Reply::Later(soon, Box::new(Reply::Json(200, json!({}))))
+    })
+    .await;
+    let door = door_to(&upstream.url(""), ", read_timeout: 30000").await;
+    door.get("a.test", "/").await.expect(200);
+}
+
+#[tokio::test]
+async fn failed_tries_are_repeated_as_often_as_the_service_says() {
+    let upstream = Upstream::start(|_| Reply::Close).await;
+    let door = door_to(&upstream.url(""), ", retries: 2").await;
+    door.get("a.test", "/").await.expect(502);
+    assert_eq!(upstream.seen().len(), 3, "one try and two more");
+    let post = http::client().post(door.proxy_url("/")).body("pay");
+    http::send(post).await.expect(502);
+    assert_eq!(
+        upstream.seen().len(),
+        4,
+        "a POST that was sent is never repeated"
+    );
+}
+
+#[tokio::test]
+async fn the_body_of_an_error_is_what_the_client_accepts() {
+    let door = Setup::new().start().await;
+    for (accept, kind) in [
+        ("application/json", "application/json"),
+        ("text/html", "text/html"),
+        ("text/plain", "text/plain"),
+        ("*/*", "application/json"),
+    ] {
+        let request = http::client()
+            .get(door.proxy_url("/"))
+            .header("accept", accept);
+        let answer = http::send(request).await.expect(404);
+        assert!(answer.header("content-type").starts_with(kind), "{accept}");
+        assert!(answer.body.contains("no Route matched with those values"));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_permission_gets_it() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    let head =
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+    connection.send(head.as_bytes()).await;
+    let mut response = connection.head().await;
+    if response.status == 100 {
+        connection.send(b"body").await;
+        response = connection.response().await;
+    }
+    assert_eq!(response.status, 200);
+    assert_eq!(upstream.last().body, b"body");
+}
+
+#[tokio::test]
+async fn the_echo_upstream_answers_inside_the_process() {
+    let service = "- {name: mirror, protocol: internal, host: echo, routes: [{paths: [/mirror], strip_path: false}]}\n";
+    let door = Setup::new().services(service).start().await;
+    let request = http::client()
+        .post(door.proxy_url("/mirror?q=1"))
+        .header("x-a", "b")
+        .body("hello");
+    let answer = http::send(request).await.expect(200).json();
+    assert_eq!(answer["method"], "POST");
+    assert_eq!(answer["path"], "/mirror");
+    assert_eq!(answer["headers"]["x-a"], "b");
+    assert_eq!(answer["body"], "hello");
+}

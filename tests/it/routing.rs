@@ -1,0 +1,188 @@
+//! Which requests reach which service, and as what.
+
+use serde_json::json;
+
+use crate::support::raw::exchange;
+use crate::support::{Door, Setup, Upstream, http};
+
+/// A door with one service `web` to an echo under `/base`, and `routes`.
+async fn door_with(upstream: &Upstream, routes: &str) -> Door {
+    let services = format!(
+        "- name: web\n  url: {}\n  routes: {routes}\n",
+        upstream.url("/base")
+    );
+    Setup::new().services(&services).start().await
+}
+
+/// What the upstream was asked for.
+async fn target(door: &Door, host: &str, path: &str) -> String {
+    let answer = door.get(host, path).await.expect(200).json();
+    answer["target"].as_str().expect("a target").to_owned()
+}
+
+#[tokio::test]
+async fn a_request_that_no_route_matches_gets_404() {
+    let door = Setup::new().start().await;
+    let answer = door.get("nowhere.test", "/x").await.expect(404);
+    assert_eq!(
+        answer.json()["message"],
+        "no Route matched with those values"
+    );
+    assert!(
+        answer
+            .header("content-type")
+            .starts_with("application/json")
+    );
+}
+
+#[tokio::test]
+async fn hosts_match_exactly_or_by_one_wildcard_label() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{name: exact, hosts: [a.test], paths: [/p]}, {name: left, hosts: ['*.a.test'], paths: [/p]},
+                   {name: right, hosts: ['b.*'], paths: [/p]}]";
+    let door = door_with(&upstream, routes).await;
+    for host in [
+        "a.test",
+        "x.a.test",
+        "x.y.a.test",
+        "b.test",
+        "b.example",
+        "A.TEST",
+        "a.test:8000",
+    ] {
+        door.get(host, "/p").await.expect(200);
+    }
+    for host in ["b", "xa.test", "a.test.evil", "c.test"] {
+        door.get(host, "/p").await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn a_plain_host_goes_before_a_wildcard_and_a_longer_path_before_a_shorter() {
+    let upstream = Upstream::start(|seen| {
+        crate::support::Reply::Json(
+            200,
+            json!({"which": seen.header("x-which"), "target": seen.target}),
+        )
+    })
+    .await;
+    let services = format!(
+        "- {{name: one, url: '{0}', path: /one, routes: [{{hosts: ['*.a.test']}}]}}\n\
+         - {{name: two, url: '{0}', path: /two, routes: [{{hosts: [www.a.test]}}]}}\n\
+         - {{name: three, url: '{0}', path: /three, routes: [{{paths: [/long/er]}}]}}\n\
+         - {{name: four, url: '{0}', path: /four, routes: [{{paths: [/long]}}]}}\n",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&services).start().await;
+    assert_eq!(target(&door, "www.a.test", "/").await, "/two/");
+    assert_eq!(target(&door, "w3.a.test", "/").await, "/one/");
+    assert_eq!(target(&door, "c.test", "/long/er/x").await, "/three/x");
+    assert_eq!(target(&door, "c.test", "/long/x").await, "/four/x");
+}
+
+#[tokio::test]
+async fn the_matched_prefix_is_stripped_and_the_service_path_put_in_front() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{paths: [/strip]}, {paths: [/keep], strip_path: false}]";
+    let door = door_with(&upstream, routes).await;
+    assert_eq!(
+        target(&door, "a.test", "/strip/x?q=1&r=a%20b").await,
+        "/base/x?q=1&r=a%20b"
+    );
+    assert_eq!(target(&door, "a.test", "/strip").await, "/base");
+    assert_eq!(target(&door, "a.test", "/keep/x").await, "/base/keep/x");
+}
+
+#[tokio::test]
+async fn regular_expressions_match_paths_from_their_start() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{paths: ['~/v[0-9]+/users$'], strip_path: false}]";
+    let door = door_with(&upstream, routes).await;
+    assert_eq!(
+        target(&door, "a.test", "/v12/users").await,
+        "/base/v12/users"
+    );
+    for path in ["/vx/users", "/v1/users/1", "/x/v1/users"] {
+        door.get("a.test", path).await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn methods_and_headers_restrict_a_route() {
+    let upstream = Upstream::echo().await;
+    let routes =
+        "[{hosts: [m.test], methods: [POST]}, {hosts: [h.test], headers: {X-Version: ['2', '3']}}]";
+    let door = door_with(&upstream, routes).await;
+    door.get("m.test", "/").await.expect(404);
+    let post = http::client()
+        .post(door.proxy_url("/"))
+        .header("host", "m.test");
+    http::send(post).await.expect(200);
+    door.get("h.test", "/").await.expect(404);
+    for (version, status) in [("2", 200), ("3", 200), ("4", 404)] {
+        let get = http::client().get(door.proxy_url("/"));
+        let get = get.header("host", "h.test").header("x-version", version);
+        http::send(get).await.expect(status);
+    }
+}
+
+#[tokio::test]
+async fn the_upstream_sees_its_own_host_unless_the_route_preserves_it() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{hosts: [own.test]}, {hosts: [kept.test], preserve_host: true}]";
+    let door = door_with(&upstream, routes).await;
+    door.get("own.test", "/").await.expect(200);
+    assert_eq!(
+        upstream.last().header("host"),
+        Some(upstream.address().to_string().as_str())
+    );
+    door.get("kept.test", "/").await.expect(200);
+    assert_eq!(upstream.last().header("host"), Some("kept.test"));
+}
+
+#[tokio::test]
+async fn dotted_and_encoded_paths_are_routed_as_what_they_mean() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{paths: [/public]}]";
+    let door = door_with(&upstream, routes).await;
+    for path in [
+        "/public/../secret",
+        "/public/%2e%2e/secret",
+        "/x/..//secret",
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        let answer = exchange(&door.proxy(), request.as_bytes())
+            .await
+            .expect("an answer");
+        assert!(
+            matches!(answer.status, 400 | 404),
+            "{path}: {}",
+            answer.status
+        );
+    }
+    assert!(upstream.seen().is_empty());
+    assert_eq!(target(&door, "a.test", "/%70ublic//x").await, "/base/x");
+}
+
+#[tokio::test]
+async fn a_route_without_service_answers_503() {
+    let door = Setup::new().start().await;
+    door.admin_post("/routes", &json!({"hosts": ["lost.test"]}))
+        .await
+        .expect(201);
+    let answer = door.get("lost.test", "/").await.expect(503);
+    assert_eq!(
+        answer.json()["message"],
+        "no Service found with those values"
+    );
+}
+
+#[tokio::test]
+async fn a_route_for_https_only_asks_for_an_upgrade() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{hosts: [s.test], protocols: [https]}]";
+    let door = door_with(&upstream, routes).await;
+    let answer = door.get("s.test", "/").await.expect(426);
+    assert_eq!(answer.json()["message"], "Please use HTTPS protocol");
+    assert!(answer.header("upgrade").contains("TLS/1.2"));
+}

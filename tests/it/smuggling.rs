@@ -1,0 +1,270 @@
+//! Requests that two parsers may read differently: refused before anything
+//! looks at them, and never passed on.
+
+use crate::support::raw::{Connection, exchange};
+use crate::support::{Door, Setup, Upstream, http};
+
+async fn door_to(upstream: &Upstream) -> Door {
+    let url = upstream.url("");
+    let service = format!("- {{name: web, url: '{url}', routes: [{{paths: [/]}}]}}\n");
+    Setup::new().services(&service).start().await
+}
+
+/// Ambiguous or malformed requests, with what each would smuggle.
+const REFUSED: &[(&str, &str)] = &[
+    ("no Host", "GET / HTTP/1.1\r\n\r\n"),
+    (
+        "two Hosts",
+        "GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n",
+    ),
+    (
+        "a Host list",
+        "GET / HTTP/1.1\r\nHost: a.test, b.test\r\n\r\n",
+    ),
+    (
+        "user information in Host",
+        "GET / HTTP/1.1\r\nHost: a.test@b.test\r\n\r\n",
+    ),
+    ("a space in Host", "GET / HTTP/1.1\r\nHost: a .test\r\n\r\n"),
+    ("a path in Host", "GET / HTTP/1.1\r\nHost: a.test/x\r\n\r\n"),
+    (
+        "a port that is none",
+        "GET / HTTP/1.1\r\nHost: a.test:x\r\n\r\n",
+    ),
+    (
+        "target and Host disagree",
+        "GET http://a.test/ HTTP/1.1\r\nHost: b.test\r\n\r\n",
+    ),
+    (
+        "CL.TE",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ),
+    (
+        "TE.CL",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 44\r\n\r\n2a\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "two lengths",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\nContent-Length: 40\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ),
+    (
+        "a list of lengths",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0, 40\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ),
+    (
+        "a signed length",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: +4\r\n\r\nbody",
+    ),
+    (
+        "a negative length",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: -1\r\n\r\n",
+    ),
+    (
+        "a hexadecimal length",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0x4\r\n\r\nbody",
+    ),
+    (
+        "another transfer coding",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "an unknown transfer coding",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "chunked twice",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "a space before the colon",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "a folded header",
+        "GET / HTTP/1.1\r\nHost: a.test\r\nX-A: 1\r\n 2\r\n\r\n",
+    ),
+    (
+        "a NUL in a value",
+        "GET / HTTP/1.1\r\nHost: a.test\r\nX-A: 1\x002\r\n\r\n",
+    ),
+    (
+        "a bare CR in a value",
+        "GET / HTTP/1.1\r\nHost: a.test\r\nX-A: 1\rX-B: 2\r\n\r\n",
+    ),
+    (
+        "a header without a name",
+        "GET / HTTP/1.1\r\nHost: a.test\r\n: 1\r\n\r\n",
+    ),
+    (
+        "a method that is none",
+        "GE T / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ),
+    (
+        "a control byte in the target",
+        "GET /\x01 HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ),
+    (
+        "a NUL in the path",
+        "GET /a%00b HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ),
+    (
+        "a broken escape in the path",
+        "GET /a%zz HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ),
+    (
+        "CONNECT",
+        "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n",
+    ),
+    (
+        "HTTP/1.0 with chunks",
+        "POST / HTTP/1.0\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+];
+
+#[tokio::test]
+async fn ambiguous_requests_are_refused_and_not_passed_on() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    let mut wrong = Vec::new();
+    for (name, request) in REFUSED {
+        let before = upstream.seen().len();
+        let answer = exchange(&door.proxy(), request.as_bytes()).await;
+        // A connection closed without a word is a refusal as well.
+        match answer.map_or(400, |answer| answer.status) {
+            400 | 405 | 501 => {}
+            status => wrong.push(format!("{name}: {status}")),
+        }
+        for seen in &upstream.seen()[before..] {
+            wrong.push(format!(
+                "{name}: the upstream got {} {}",
+                seen.method, seen.target
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_refused_request_ends_its_connection() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    let request = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    connection.send(request.as_bytes()).await;
+    assert_eq!(connection.response().await.status, 400);
+    assert!(connection.is_closed().await);
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn bytes_after_a_request_are_never_part_of_it() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    let both = "POST /one HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbodyGET /two HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    connection.send(both.as_bytes()).await;
+    let first = connection.response().await;
+    assert_eq!(first.status, 200);
+    // A pipelined request may be answered or dropped, never merged.
+    let _ = connection.rest().await;
+    assert_eq!(upstream.seen()[0].body, b"body");
+    for seen in upstream.seen() {
+        assert!(
+            ["/one", "/two"].contains(&seen.target.as_str()),
+            "{}",
+            seen.target
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_unread_body_is_not_taken_for_the_next_request() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    door.admin_post("/plugins", &throttle_to_nothing())
+        .await
+        .expect(201);
+    door.get("a.test", "/").await.expect(200);
+    let mut connection = Connection::open(&door.proxy()).await;
+    // The refusal comes before the body was read.
+    let inner = "GET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {}\r\n\r\n{inner}",
+        inner.len()
+    );
+    connection.send(request.as_bytes()).await;
+    assert_eq!(connection.response().await.status, 429);
+    assert_eq!(connection.rest().await, b"", "one request, one answer");
+}
+
+fn throttle_to_nothing() -> serde_json::Value {
+    let rate = serde_json::json!({"numberOfRequests": 1, "duration": "1 day"});
+    serde_json::json!({"name": "throttling", "config": {"rate": rate}})
+}
+
+#[tokio::test]
+async fn oversized_heads_are_refused() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    let long = "x".repeat(40 * 1024);
+    let many: String = (0..300).map(|n| format!("X-{n}: 1\r\n")).collect();
+    for (name, request) in [
+        (
+            "one value",
+            format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-A: {long}\r\n\r\n"),
+        ),
+        (
+            "the target",
+            format!("GET /{long} HTTP/1.1\r\nHost: a.test\r\n\r\n"),
+        ),
+        (
+            "many fields",
+            format!("GET / HTTP/1.1\r\nHost: a.test\r\n{many}\r\n"),
+        ),
+    ] {
+        let answer = exchange(&door.proxy(), request.as_bytes()).await;
+        let status = answer.map_or(400, |answer| answer.status);
+        assert!([400, 414, 431].contains(&status), "{name}: {status}");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn two_spellings_of_an_identity_header_do_not_both_arrive() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    let request = http::client()
+        .get(door.proxy_url("/"))
+        .header("x_forwarded_for", "6.6.6.6")
+        .header("X_Real_IP", "6.6.6.6")
+        .header("X_Forwarded_Host", "evil.test");
+    http::send(request).await.expect(200);
+    for (name, _) in &upstream.last().headers {
+        assert!(!name.contains('_'), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_web_socket_handshake_that_is_refused_opens_no_tunnel() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\
+                   GET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    connection.send(request.as_bytes()).await;
+    assert_eq!(connection.response().await.status, 200);
+    let _ = connection.rest().await;
+    let smuggled = upstream
+        .seen()
+        .iter()
+        .filter(|seen| seen.target == "/smuggled")
+        .count();
+    // Pipelining may answer it as a request of its own; a tunnel would not
+    // have added the gateway's headers.
+    for seen in upstream.seen() {
+        assert!(seen.header("x-forwarded-for").is_some(), "{}", seen.target);
+    }
+    assert!(smuggled <= 1);
+}

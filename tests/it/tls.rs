@@ -1,0 +1,135 @@
+//! Upstreams over TLS: verified against the system's roots, with SNI.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::support::{Door, Setup};
+
+/// A TLS server whose certificate for `localhost` a private authority signed.
+struct TlsUpstream {
+    port: u16,
+    authority_pem: String,
+    server_names: Arc<Mutex<Vec<String>>>,
+}
+
+impl TlsUpstream {
+    fn start() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
+            .expect("an authority");
+        let key = KeyPair::generate().expect("a key");
+        let leaf = CertificateParams::new(vec!["localhost".to_owned()])
+            .expect("parameters")
+            .signed_by(&key, &authority)
+            .expect("a certificate");
+        let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf.der().clone()], key)
+            .expect("a configuration");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let server_names = Arc::default();
+        let names = Arc::clone(&server_names);
+        let config = Arc::new(config);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+                let names = Arc::clone(&names);
+                std::thread::spawn(move || serve(StreamOwned::new(connection, stream), &names));
+            }
+        });
+        Self {
+            port,
+            authority_pem: authority.pem(),
+            server_names,
+        }
+    }
+}
+
+fn serve(stream: StreamOwned<ServerConnection, std::net::TcpStream>, names: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
+        line.clear();
+    }
+    if line != "\r\n" {
+        return;
+    }
+    let stream = reader.get_mut();
+    let name = stream.conn.server_name().unwrap_or_default().to_owned();
+    names.lock().expect("not poisoned").push(name);
+    let _ = stream
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret");
+    let _ = stream.flush();
+}
+
+async fn door_to(host: &str, upstream: &TlsUpstream, trusted: bool, fields: &str) -> Door {
+    let service = format!(
+        "- {{name: web, url: 'https://{host}:{}', retries: 0, routes: [{{paths: [/]}}]{fields}}}\n",
+        upstream.port
+    );
+    let mut setup = Setup::new().services(&service);
+    if trusted {
+        setup = setup.env("SSL_CERT_FILE", "authority.pem");
+    }
+    let mut door = setup.lay_out();
+    door.write("authority.pem", &upstream.authority_pem);
+    door.start().await;
+    door
+}
+
+#[tokio::test]
+async fn a_trusted_upstream_is_reached_and_told_the_server_name() {
+    let upstream = TlsUpstream::start();
+    let door = door_to("localhost", &upstream, true, "").await;
+    assert_eq!(door.get("a.test", "/").await.expect(200).body, "secret");
+    assert_eq!(
+        *upstream.server_names.lock().expect("not poisoned"),
+        ["localhost"]
+    );
+}
+
+#[tokio::test]
+async fn an_upstream_with_an_unknown_authority_is_not_spoken_to() {
+    let upstream = TlsUpstream::start();
+    let door = door_to("localhost", &upstream, false, "").await;
+    door.get("a.test", "/").await.expect(502);
+    assert!(
+        upstream
+            .server_names
+            .lock()
+            .expect("not poisoned")
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_is_refused() {
+    let upstream = TlsUpstream::start();
+    // The address is right, the certificate names only `localhost`.
+    let door = door_to("127.0.0.1", &upstream, true, "").await;
+    door.get("a.test", "/").await.expect(502);
+    assert!(
+        upstream
+            .server_names
+            .lock()
+            .expect("not poisoned")
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn verification_can_be_switched_off_for_one_service() {
+    let upstream = TlsUpstream::start();
+    let door = door_to("localhost", &upstream, false, ", tls_verify: false").await;
+    door.get("a.test", "/").await.expect(200);
+}
