@@ -110,11 +110,11 @@ fn record<T>(value: T) -> Arc<Record<T>> {
 
 fn compiling(c: &mut Criterion) {
     let workshop = Workshop {
-        parts: Parts {
-            clock: doorward::clock::Clock::system(),
-            outbound: Arc::new(Outbound::default()),
-            metrics: Arc::default(),
-        },
+        parts: Parts::new(
+            doorward::clock::Clock::system(),
+            Arc::new(Outbound::default()),
+            Arc::default(),
+        ),
         internals: Default::default(),
         traffic: Arc::default(),
     };
