@@ -1,19 +1,49 @@
 //! The `openid-connect` plugin (interface 2.7, 4.7): only requests with a
 //! valid token of the configured issuer reach the upstream.
+//!
+//! Start at [`OpenIdConnect::on_request`]. The invariant: a request passes
+//! only with an [`AccessToken`](crate::model::token::AccessToken) whose
+//! signature, claims and permissions were checked with this plugin's own
+//! settings and with keys that are still in force.
 
+mod answers;
+mod bearer;
+mod cache;
+mod fields;
 mod provider;
+mod refusal;
+mod rules;
 mod schema;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod upstream;
 
 pub use provider::Providers;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use http::header::{CACHE_CONTROL, EXPECT};
+use http::{HeaderName, HeaderValue, Method};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use crate::filter::{Exchange, Filter, Verdict};
-use crate::http::reply::Reply;
+use crate::clock::Clock;
+use crate::filter::{Exchange, Filter, Flow, Verdict};
+use crate::jose::claims::time;
+use crate::jose::verify::{Unverified, VerifyError};
+use crate::model::token::AccessToken;
 use crate::plugins::{ConfigError, Kind, Parts};
+use crate::telemetry::Counter;
+
+use bearer::{Found, body};
+use cache::{TokenCache, Verified};
+use provider::Provider;
+use refusal::Refusal;
+use settings::Settings;
 
 /// The plugin's line in the registry.
 pub const KIND: Kind = Kind {
@@ -24,29 +54,263 @@ pub const KIND: Kind = Kind {
 };
 
 /// Builds the filter of a complete, schema-valid `config`.
-fn build(config: &Map<String, Value>, _parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    if config.get("issuer").is_none_or(Value::is_null) {
-        return Err(ConfigError {
-            field: "issuer".into(),
-            message: "required field missing".into(),
-        });
-    }
-    Ok(Arc::new(OpenIdConnect {}))
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let settings = Settings::new(fields::Fields(config))?;
+    Ok(Arc::new(OpenIdConnect::new(settings, parts)))
 }
 
 /// Lets requests pass that carry a valid token.
-struct OpenIdConnect {}
+struct OpenIdConnect {
+    settings: Settings,
+    provider: Arc<Provider>,
+    cache: TokenCache,
+    clock: Clock,
+    hits: Counter,
+    misses: Counter,
+    passed: Counter,
+    /// By refusal.
+    refused: Vec<Counter>,
+}
+
+/// What is to be done with a token.
+enum Judgement {
+    Pass(Arc<Verified>),
+    Refuse(Refusal),
+    /// Newer keys may tell.
+    NeedsKeys,
+}
+
+impl OpenIdConnect {
+    fn new(settings: Settings, parts: &Parts) -> Self {
+        let config = settings.provider.clone();
+        let decision = |code| parts.metrics.decision(KIND.name, code);
+        Self {
+            provider: parts
+                .providers
+                .provider(config, &parts.outbound, &parts.clock),
+            settings,
+            cache: TokenCache::new(),
+            clock: parts.clock.clone(),
+            hits: parts.metrics.token_cache("hit"),
+            misses: parts.metrics.token_cache("miss"),
+            passed: decision("pass"),
+            refused: Refusal::ALL
+                .iter()
+                .map(|refusal| decision(refusal.describe().0))
+                .collect(),
+        }
+    }
+
+    fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
+        !self.settings.run_on_preflight && request.method == Method::OPTIONS
+    }
+
+    /// Judges a token at `now_ms`: from the cache, or by verifying it.
+    fn judge(&self, token: &str, now_ms: i64) -> Judgement {
+        if let Some(held) = self.cache.get(token) {
+            let over = now_ms >= held.ends_at;
+            if over && held.ends_for_good {
+                return Judgement::Refuse(Refusal::TokenExpired);
+            }
+            if !over && held.generation == self.provider.generation() {
+                self.hits.inc();
+                return Judgement::Pass(held);
+            }
+        }
+        let judgement = match self.verify(token, now_ms) {
+            Ok(Some(verified)) => Judgement::Pass(verified),
+            Ok(None) => return Judgement::NeedsKeys,
+            Err(refusal) => Judgement::Refuse(refusal),
+        };
+        self.misses.inc();
+        judgement
+    }
+
+    /// Verifies a token with the keys at hand; `None`: they do not suffice.
+    fn verify(&self, token: &str, now_ms: i64) -> Result<Option<Arc<Verified>>, Refusal> {
+        let parsed = Unverified::parse(token)?;
+        let settings = &self.settings;
+        let hmac = parsed.algorithm().is_symmetric();
+        if hmac && settings.verify_signature && settings.hs_secret.is_none() {
+            return Err(Refusal::UnsupportedAlg);
+        }
+        let Some(known) = self.provider.known() else {
+            return Ok(None);
+        };
+        let claims = match (&settings.hs_secret, settings.verify_signature) {
+            (_, false) => parsed.claims_of_anyone(),
+            (Some(secret), true) if hmac => parsed.verify_hmac(secret.expose().as_bytes()),
+            _ => parsed.verify(&known.keys),
+        };
+        let claims = match claims {
+            Err(VerifyError::UnknownKey) => return Ok(None),
+            other => other?,
+        };
+        let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
+        let rules = &settings.rules;
+        let end = rules.check(typ.as_deref(), &claims, &known.issuer, now)?;
+        let verified = Arc::new(Verified {
+            ends_at: match end {
+                Some(end) => end.saturating_mul(1000),
+                None => now_ms.saturating_add(settings.cache_ttl_ms),
+            },
+            ends_for_good: end.is_some(),
+            generation: known.generation,
+            token: Arc::new(AccessToken {
+                token: token.to_owned(),
+                scopes: rules.scopes(&claims),
+                expires_at: time(&claims, "exp").ok().flatten(),
+                claims,
+            }),
+        });
+        self.cache.insert(&verified);
+        Ok(Some(verified))
+    }
+
+    /// The refusal of a token that the keys at hand can't verify.
+    fn out_of_keys(&self) -> Refusal {
+        match self.provider.known() {
+            Some(_) => Refusal::UnknownKey,
+            None => Refusal::ProviderUnavailable,
+        }
+    }
+
+    /// Lets the request pass with its token.
+    fn accept(
+        &self,
+        verified: &Verified,
+        request: &RequestHeader,
+        in_query: bool,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let token = &verified.token;
+        if let Some((name, claim)) = &self.settings.session_cookie {
+            let session = token.claims.get(claim).and_then(Value::as_str);
+            if session.is_none() || session != bearer::cookie(&request.headers, name) {
+                return self.refuse(Refusal::WrongSession, exchange);
+            }
+        }
+        exchange.token = Some(Arc::clone(token));
+        exchange.token_in_query = in_query;
+        self.passed.inc();
+        Flow::Continue
+    }
+
+    fn refuse(&self, refusal: Refusal, exchange: &mut Exchange) -> Flow {
+        exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
+        self.refused[refusal as usize].inc();
+        Flow::Respond(self.settings.answers.to(refusal))
+    }
+
+    /// The token of a request whose body may have to be read for it.
+    async fn find_anywhere(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<Found<'static>, Refusal> {
+        let places = &self.settings.places;
+        if let Some(found) = places.find(session.req_header())? {
+            return Ok(found.into_owned());
+        }
+        if exchange.body.is_none() && places.may_be_in_body(session.req_header()) {
+            exchange.body = Some(body::read(session).await?);
+        }
+        places
+            .find_in_read_body(session.req_header(), exchange.body.as_deref())?
+            .ok_or(Refusal::NoToken)
+    }
+
+    /// As [`Self::judge`], waiting for newer keys where they may tell.
+    async fn judge_patiently(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
+        for last in [false, true] {
+            let now_ms = self.clock.now_ms();
+            match self.judge(token, now_ms) {
+                Judgement::Pass(verified) => return Ok(verified),
+                Judgement::Refuse(refusal) => return Err(refusal),
+                Judgement::NeedsKeys if last => break,
+                Judgement::NeedsKeys => self.provider.wait_for_newer(now_ms).await,
+            }
+        }
+        Err(self.out_of_keys())
+    }
+}
 
 #[async_trait]
 impl Filter for OpenIdConnect {
-    fn on_request(
-        &self,
-        _session: &mut pingora::proxy::Session,
-        _exchange: &mut Exchange,
-    ) -> Verdict {
-        Verdict::Now(crate::filter::Flow::Respond(Reply::message(
-            http::StatusCode::UNAUTHORIZED,
-            "Unauthorized",
-        )))
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header();
+        if self.passes_as_preflight(request) {
+            return Verdict::Now(Flow::Continue);
+        }
+        if !self.settings.bearer {
+            return Verdict::Now(self.refuse(Refusal::NoToken, exchange));
+        }
+        let now_ms = self.clock.now_ms();
+        self.provider.refresh_if_old(now_ms);
+        let places = &self.settings.places;
+        let found = match places.find(request) {
+            Ok(Some(found)) => found,
+            Ok(None) if places.may_be_in_body(request) => return Verdict::Wait,
+            Ok(None) => return Verdict::Now(self.refuse(Refusal::NoToken, exchange)),
+            Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
+        };
+        Verdict::Now(match self.judge(&found.token, now_ms) {
+            Judgement::Pass(held) => self.accept(&held, request, found.in_query, exchange),
+            Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
+            Judgement::NeedsKeys if self.provider.may_wait(now_ms) => return Verdict::Wait,
+            Judgement::NeedsKeys => self.refuse(self.out_of_keys(), exchange),
+        })
     }
+
+    async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
+        let found = match self.find_anywhere(session, exchange).await {
+            Ok(found) => found,
+            Err(refusal) => return self.refuse(refusal, exchange),
+        };
+        match self.judge_patiently(&found.token).await {
+            Ok(verified) => self.accept(&verified, session.req_header(), found.in_query, exchange),
+            Err(refusal) => self.refuse(refusal, exchange),
+        }
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        if exchange.body.is_some() {
+            // The body is here: no upstream has to be asked whether to send it.
+            request.remove_header(&EXPECT);
+        }
+        let Some(token) = &exchange.token else {
+            return;
+        };
+        if self.settings.hide_credentials {
+            self.settings.places.hide(request);
+        }
+        self.settings.headers.write_upstream(token, request);
+    }
+
+    fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
+        if exchange.token_in_query && !is_private(response) {
+            let private = HeaderValue::from_static("private");
+            let _ = response.insert_header(CACHE_CONTROL, private);
+        }
+        if let Some(token) = &exchange.token {
+            self.settings.headers.write_downstream(token, response);
+        }
+    }
+
+    fn owned_headers(&self) -> &[HeaderName] {
+        self.settings.headers.owned()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.settings.warnings.clone()
+    }
+}
+
+/// Whether the upstream keeps its answer out of shared caches itself.
+fn is_private(response: &ResponseHeader) -> bool {
+    let directives = response.headers.get_all(CACHE_CONTROL);
+    directives
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("private") || value.contains("no-store"))
 }

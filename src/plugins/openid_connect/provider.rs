@@ -1,5 +1,293 @@
 //! Providers: their metadata and keys, fetched when needed, kept up to date.
+//!
+//! Nothing is fetched before traffic needs it. One fetch is under way at a
+//! time, whoever asks; it runs in a task of its own, so clients that hang up
+//! can't make it start over. What was fetched last stays in force until
+//! something newer is complete.
+
+mod discovery;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use url::Url;
+
+use crate::clock::Clock;
+use crate::http::outbound::{Options, Outbound};
+use crate::jose::jwks::KeySet;
+
+/// Least pause after a failed fetch, in milliseconds.
+const PAUSE_AFTER_FAILURE: i64 = 5_000;
+/// Pause between fetches that tokens with unknown keys may cause, in
+/// milliseconds: a stranger can't make us hammer the provider, and a rotation
+/// is still seen soon. A provider in this process is spared less.
+const PAUSE_AFTER_UNKNOWN: i64 = 30_000;
+const PAUSE_LOCAL: i64 = 1_000;
+/// Least age of keys that are refreshed in the background, in milliseconds.
+const REFRESH_MIN: i64 = 60_000;
+/// Longest time that a request waits for keys.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Every provider in use, shared by the plugins that name it.
 #[derive(Debug, Default)]
-pub struct Providers {}
+pub struct Providers {
+    known: Mutex<HashMap<ProviderConfig, Weak<Provider>>>,
+}
+
+impl Providers {
+    /// The provider of this configuration: an existing one, with its keys, if
+    /// a plugin holds one.
+    pub(super) fn provider(
+        &self,
+        config: ProviderConfig,
+        outbound: &Arc<Outbound>,
+        clock: &Clock,
+    ) -> Arc<Provider> {
+        let mut known = lock(&self.known);
+        if let Some(provider) = known.get(&config).and_then(Weak::upgrade) {
+            return provider;
+        }
+        known.retain(|_, provider| provider.strong_count() > 0);
+        let provider = Arc::new(Provider {
+            config: config.clone(),
+            outbound: Arc::clone(outbound),
+            clock: clock.clone(),
+            known: ArcSwapOption::empty(),
+            generation: AtomicU64::new(0),
+            flight: Mutex::new(None),
+            not_before: AtomicI64::new(i64::MIN),
+            refresh_at: AtomicI64::new(i64::MAX),
+        });
+        known.insert(config, Arc::downgrade(&provider));
+        provider
+    }
+}
+
+/// What makes a provider one of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ProviderConfig {
+    /// Issuer, or the URL of its discovery document.
+    pub(super) issuer: Url,
+    /// Whether `issuer` is only a name: nothing is discovered from it.
+    pub(super) pseudo: bool,
+    /// Key set to use instead of the discovered one.
+    pub(super) jwks_endpoint: Option<Url>,
+    /// Further trusted key sets.
+    pub(super) extra_jwks: Vec<Url>,
+    /// Extra headers of discovery requests.
+    pub(super) discovery_headers: Vec<(String, String)>,
+    /// How it is reached.
+    pub(super) options: Options,
+    /// Least age of a discovery document that is fetched again, in seconds.
+    pub(super) rediscovery_lifetime: i64,
+}
+
+/// A provider.
+#[derive(Debug)]
+pub(super) struct Provider {
+    config: ProviderConfig,
+    outbound: Arc<Outbound>,
+    clock: Clock,
+    known: ArcSwapOption<Known>,
+    /// Of `known`, readable without touching it.
+    generation: AtomicU64,
+    flight: Mutex<Option<watch::Receiver<()>>>,
+    /// No request causes a fetch before this, in milliseconds.
+    not_before: AtomicI64,
+    /// When the next request starts a refresh, in milliseconds.
+    refresh_at: AtomicI64,
+}
+
+/// What is known of a provider.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// The `iss` of its tokens.
+    pub(super) issuer: String,
+    /// The keys of its tokens.
+    pub(super) keys: KeySet,
+    /// Higher than before when a key is gone: what it verified is void.
+    pub(super) generation: u64,
+    /// The discovery document and when it was fetched, in milliseconds.
+    discovered: Option<(Arc<Map<String, Value>>, i64)>,
+    /// Where the keys came from.
+    sets: Vec<(Url, KeySet)>,
+}
+
+impl Known {
+    fn set(&self, url: &Url) -> Option<&KeySet> {
+        self.sets
+            .iter()
+            .find(|(from, _)| from == url)
+            .map(|(_, set)| set)
+    }
+}
+
+/// Why keys are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// There are none.
+    First,
+    /// A token names one that is not there.
+    UnknownKey,
+    /// They are old.
+    Age,
+}
+
+impl Provider {
+    /// What is known now; `None` until the first fetch has succeeded.
+    pub(super) fn known(&self) -> Option<Arc<Known>> {
+        self.known.load_full()
+    }
+
+    /// [`Known::generation`] of what is known now.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether a request may wait for newer keys: a fetch is under way, or one
+    /// may start.
+    pub(super) fn may_wait(&self, now_ms: i64) -> bool {
+        now_ms >= self.not_before.load(Ordering::Relaxed) || lock(&self.flight).is_some()
+    }
+
+    /// Waits for keys newer than the present ones: for the fetch under way,
+    /// or for a new one if none started too recently. Gives up after a while.
+    pub(super) async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) {
+        let reason = match self.known.load().is_some() {
+            true => Reason::UnknownKey,
+            false => Reason::First,
+        };
+        if let Some(mut landed) = self.start(reason, now_ms) {
+            let patience = self.config.options.timeout.min(WAIT_MAX);
+            // Either way the caller looks at what is known then.
+            let _ = tokio::time::timeout(patience, landed.changed()).await;
+        }
+    }
+
+    /// Starts a refresh in the background if it is time for one: one atomic
+    /// load if not.
+    pub(super) fn refresh_if_old(self: &Arc<Self>, now_ms: i64) {
+        let due = self.refresh_at.load(Ordering::Relaxed);
+        if now_ms < due {
+            return;
+        }
+        // One of many requests wins and starts it.
+        let next = now_ms.saturating_add(PAUSE_AFTER_FAILURE);
+        let (set, fail) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self
+            .refresh_at
+            .compare_exchange(due, next, set, fail)
+            .is_ok()
+        {
+            self.start(Reason::Age, now_ms);
+        }
+    }
+
+    /// Joins the fetch under way or starts one; `None`: not now.
+    fn start(self: &Arc<Self>, reason: Reason, now_ms: i64) -> Option<watch::Receiver<()>> {
+        let mut flight = lock(&self.flight);
+        if let Some(under_way) = flight.as_ref() {
+            return Some(under_way.clone());
+        }
+        if now_ms < self.not_before.load(Ordering::Relaxed) {
+            return None;
+        }
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        let (landing, landed) = watch::channel(());
+        *flight = Some(landed.clone());
+        let guard = Landing {
+            provider: Arc::clone(self),
+            _landing: landing,
+        };
+        runtime.spawn(async move {
+            guard.provider.fetch(reason).await;
+            drop(guard);
+        });
+        Some(landed)
+    }
+
+    async fn fetch(&self, reason: Reason) {
+        let previous = self.known();
+        let outcome = discovery::fetch(self, previous.as_deref()).await;
+        let now = self.clock.now_ms();
+        match outcome {
+            Ok(fetched) => {
+                self.install(fetched, previous.as_deref());
+                self.refresh_at
+                    .store(now + self.refresh_after(), Ordering::Relaxed);
+                if reason == Reason::UnknownKey {
+                    let pause = self.pause_after_unknown();
+                    self.not_before.store(now + pause, Ordering::Relaxed);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(
+                    issuer = %self.config.issuer,
+                    error = %error,
+                    keys_held = previous.map_or(0, |known| known.keys.len()),
+                    "can't fetch the provider's keys"
+                );
+                let next = now + PAUSE_AFTER_FAILURE;
+                self.not_before.store(next, Ordering::Relaxed);
+                self.refresh_at.fetch_max(next, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn install(&self, mut fetched: Known, previous: Option<&Known>) {
+        fetched.generation = match previous {
+            Some(old) if fetched.keys.holds_all(&old.keys) && fetched.issuer == old.issuer => {
+                old.generation
+            }
+            Some(old) => old.generation + 1,
+            None => 1,
+        };
+        let generation = fetched.generation;
+        if previous.is_none_or(|old| old.generation != generation) {
+            tracing::info!(
+                issuer = %fetched.issuer,
+                keys = fetched.keys.len(),
+                "provider's keys are in force"
+            );
+        }
+        self.known.store(Some(Arc::new(fetched)));
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    fn refresh_after(&self) -> i64 {
+        (self.config.rediscovery_lifetime.saturating_mul(1000)).max(REFRESH_MIN)
+    }
+
+    fn pause_after_unknown(&self) -> i64 {
+        let most = match self.outbound.is_local(&self.config.issuer) {
+            true => PAUSE_LOCAL,
+            false => PAUSE_AFTER_UNKNOWN,
+        };
+        let lifetime = self.config.rediscovery_lifetime.saturating_mul(1000);
+        lifetime.clamp(PAUSE_LOCAL, most)
+    }
+}
+
+/// Ends the fetch for those who wait, also when its task is cancelled.
+struct Landing {
+    provider: Arc<Provider>,
+    _landing: watch::Sender<()>,
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        *lock(&self.provider.flight) = None;
+    }
+}
+
+/// Nothing here can panic half-way through a change.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,235 @@
+//! The answers to refused requests, made when the filter is built.
+
+use http::header::{CACHE_CONTROL, LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use url::Url;
+
+use super::fields::{Fields, wrong};
+use super::refusal::{Class, Refusal};
+use crate::http::reply::Reply;
+use crate::plugins::ConfigError;
+
+/// The answer to each refusal.
+#[derive(Debug)]
+pub(super) struct Answers(Vec<Reply>);
+
+impl Answers {
+    /// `scope` is what a token that lacks scopes would need.
+    pub(super) fn new(
+        fields: Fields<'_>,
+        issuer: &Url,
+        scope: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        let writer = Writer {
+            unauthorized: fields
+                .text("unauthorized_error_message")?
+                .unwrap_or_default(),
+            forbidden: fields.text("forbidden_error_message")?.unwrap_or_default(),
+            realm: issuer.host_str().unwrap_or_default(),
+            scope: scope.filter(|scope| is_plain(scope)),
+            expose_code: fields.flag("expose_error_code")?,
+            explain: fields.flag("display_errors")?,
+            unauthorized_uri: first(fields, "unauthorized_redirect_uri")?,
+            forbidden_uri: first(fields, "forbidden_redirect_uri")?,
+            unexpected_uri: first(fields, "unexpected_redirect_uri")?,
+        };
+        Refusal::ALL
+            .into_iter()
+            .map(|refusal| writer.answer(refusal))
+            .collect::<Option<Vec<Reply>>>()
+            .map(Self)
+            .ok_or_else(|| wrong("issuer", "its host can't be written into a header"))
+    }
+
+    /// The answer to `refusal`.
+    pub(super) fn to(&self, refusal: Refusal) -> Reply {
+        self.0[refusal as usize].clone()
+    }
+}
+
+struct Writer<'a> {
+    unauthorized: &'a str,
+    forbidden: &'a str,
+    realm: &'a str,
+    scope: Option<&'a str>,
+    expose_code: bool,
+    explain: bool,
+    unauthorized_uri: Option<HeaderValue>,
+    forbidden_uri: Option<HeaderValue>,
+    unexpected_uri: Option<HeaderValue>,
+}
+
+impl Writer<'_> {
+    fn answer(&self, refusal: Refusal) -> Option<Reply> {
+        let class = refusal.class();
+        let no_store = HeaderValue::from_static("no-store");
+        if let Some(location) = self.redirect(class) {
+            return Some(
+                Reply::empty(StatusCode::FOUND)
+                    .header(LOCATION, location.clone())
+                    .header(CACHE_CONTROL, no_store),
+            );
+        }
+        let mut reply = Reply::message(class.status(), self.message(refusal, class))
+            .header(CACHE_CONTROL, no_store);
+        if !matches!(class, Class::Broken | Class::Slow) {
+            let challenge = HeaderValue::from_str(&self.challenge(refusal, class)).ok()?;
+            reply = reply.header(WWW_AUTHENTICATE, challenge);
+        }
+        Some(reply)
+    }
+
+    fn redirect(&self, class: Class) -> Option<&HeaderValue> {
+        match class {
+            Class::NoCredential | Class::BadToken => self.unauthorized_uri.as_ref(),
+            Class::Forbidden => self.forbidden_uri.as_ref(),
+            Class::Broken => self.unexpected_uri.as_ref(),
+            Class::BadRequest | Class::Slow => None,
+        }
+    }
+
+    fn message(&self, refusal: Refusal, class: Class) -> String {
+        let message = match class {
+            Class::NoCredential | Class::BadToken => self.unauthorized,
+            Class::Forbidden => self.forbidden,
+            Class::BadRequest => "Bad request",
+            Class::Slow => "Request timeout",
+            Class::Broken => "An unexpected error occurred",
+        };
+        match self.explain {
+            true => format!("{message} ({})", refusal.describe().1),
+            false => message.to_owned(),
+        }
+    }
+
+    /// RFC 6750 §3: no error code when no token was presented.
+    fn challenge(&self, refusal: Refusal, class: Class) -> String {
+        let mut challenge = format!("Bearer realm=\"{}\"", self.realm);
+        let Some(error) = class.error().filter(|_| self.expose_code) else {
+            return challenge;
+        };
+        challenge.push_str(&format!(", error=\"{error}\""));
+        if self.explain {
+            challenge.push_str(&format!(", error_description=\"{}\"", refusal.describe().1));
+        }
+        if let (Refusal::MissingScope, Some(scope)) = (refusal, self.scope) {
+            challenge.push_str(&format!(", scope=\"{scope}\""));
+        }
+        challenge
+    }
+}
+
+/// Whether a text may stand between quotes as it is.
+fn is_plain(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
+}
+
+fn first(fields: Fields<'_>, name: &str) -> Result<Option<HeaderValue>, ConfigError> {
+    let first = fields.urls(name)?.into_iter().next();
+    first
+        .map(|url| {
+            HeaderValue::from_str(url.as_str())
+                .map_err(|_| wrong(name, "can't be written into a header"))
+        })
+        .transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::http::reply::ReplyBody;
+
+    fn answer(config: Value, refusal: Refusal) -> (u16, String, String) {
+        let config = config.as_object().cloned().expect("an object");
+        let issuer = Url::parse("https://id.example.com:8443/oauth2").expect("a URL");
+        let answers = Answers::new(Fields(&config), &issuer, Some("orders:read profile"));
+        let reply = answers.expect("they can be made").to(refusal);
+        let header = |name| {
+            let found = reply.headers.iter().find(|(key, _)| key == name);
+            found.map_or(String::new(), |(_, value)| {
+                value.to_str().expect("text").to_owned()
+            })
+        };
+        assert_eq!(header(CACHE_CONTROL), "no-store");
+        let text = match &reply.body {
+            ReplyBody::Message(message) => message.to_string(),
+            _ => header(LOCATION),
+        };
+        (reply.status.as_u16(), text, header(WWW_AUTHENTICATE))
+    }
+
+    #[test]
+    fn a_challenge_without_credentials_has_no_error_code() {
+        assert_eq!(
+            answer(json!({}), Refusal::NoToken),
+            (
+                401,
+                "Unauthorized".into(),
+                r#"Bearer realm="id.example.com""#.into()
+            )
+        );
+    }
+
+    #[test]
+    fn challenges_tell_the_error_of_rfc_6750() {
+        for (refusal, status, error) in [
+            (Refusal::TokenExpired, 401, "invalid_token"),
+            (Refusal::RepeatedToken, 400, "invalid_request"),
+            (Refusal::WrongAudience, 403, "insufficient_scope"),
+        ] {
+            let (got, _, challenge) = answer(json!({}), refusal);
+            assert_eq!(got, status);
+            let wanted = format!(r#"Bearer realm="id.example.com", error="{error}""#);
+            assert_eq!(challenge, wanted);
+        }
+        let (_, message, challenge) = answer(json!({}), Refusal::MissingScope);
+        assert_eq!(message, "Forbidden");
+        assert!(challenge.ends_with(r#", scope="orders:read profile""#));
+    }
+
+    #[test]
+    fn messages_and_details_are_configurable() {
+        let config = json!({
+            "unauthorized_error_message": "Who are you?",
+            "forbidden_error_message": "No.",
+            "expose_error_code": false,
+        });
+        let (_, message, challenge) = answer(config.clone(), Refusal::BadSignature);
+        assert_eq!(message, "Who are you?");
+        assert_eq!(challenge, r#"Bearer realm="id.example.com""#);
+        assert_eq!(answer(config, Refusal::MissingRole).1, "No.");
+        let config = json!({"display_errors": true});
+        let (_, message, challenge) = answer(config, Refusal::TokenExpired);
+        assert_eq!(message, "Unauthorized (the access token has expired)");
+        assert!(challenge.contains("error_description=\"the access token has expired\""));
+    }
+
+    #[test]
+    fn redirects_take_the_place_of_refusals() {
+        let config = json!({
+            "unauthorized_redirect_uri": ["https://a/in"],
+            "forbidden_redirect_uri": ["https://a/no"],
+            "unexpected_redirect_uri": ["https://a/oops"],
+        });
+        for (refusal, location) in [
+            (Refusal::NoToken, "https://a/in"),
+            (Refusal::TokenExpired, "https://a/in"),
+            (Refusal::MissingScope, "https://a/no"),
+            (Refusal::ProviderUnavailable, "https://a/oops"),
+        ] {
+            let (status, text, _) = answer(config.clone(), refusal);
+            assert_eq!((status, text.as_str()), (302, location));
+        }
+        assert_eq!(answer(config, Refusal::RepeatedToken).0, 400);
+    }
+
+    #[test]
+    fn a_broken_provider_is_an_unexpected_error() {
+        let (status, message, challenge) = answer(json!({}), Refusal::ProviderUnavailable);
+        assert_eq!((status, challenge.as_str()), (500, ""));
+        assert_eq!(message, "An unexpected error occurred");
+    }
+}

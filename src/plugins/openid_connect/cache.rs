@@ -1,0 +1,137 @@
+//! Verified tokens, so that a token's second use costs one look-up.
+//!
+//! The key is the whole token: found by a hash that is keyed anew in every
+//! process, then compared in full, so no two tokens are ever mixed up.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{Equivalent, Weighter};
+
+use crate::model::token::AccessToken;
+
+/// Most tokens held, about.
+const TOKENS: usize = 16 * 1024;
+/// Most memory held, in bytes, about.
+const BYTES: u64 = 32 * 1024 * 1024;
+
+/// A token that has passed every check.
+#[derive(Debug)]
+pub(super) struct Verified {
+    /// The token.
+    pub(super) token: Arc<AccessToken>,
+    /// It must no longer pass from then on, in milliseconds.
+    pub(super) ends_at: i64,
+    /// Whether that is the token's own end, so that it never passes again.
+    pub(super) ends_for_good: bool,
+    /// Of the keys that verified it.
+    pub(super) generation: u64,
+}
+
+/// A bounded set of verified tokens.
+pub(super) struct TokenCache(Cache<ByToken, Arc<Verified>, Weight, ahash::RandomState>);
+
+impl TokenCache {
+    pub(super) fn new() -> Self {
+        Self(Cache::with(
+            TOKENS,
+            BYTES,
+            Weight,
+            ahash::RandomState::new(),
+            DefaultLifecycle::default(),
+        ))
+    }
+
+    /// What is known of `token`; the caller checks that it is still true.
+    pub(super) fn get(&self, token: &str) -> Option<Arc<Verified>> {
+        self.0.get(token)
+    }
+
+    pub(super) fn insert(&self, verified: &Arc<Verified>) {
+        let key = ByToken(Arc::clone(&verified.token));
+        self.0.insert(key, Arc::clone(verified));
+    }
+}
+
+#[derive(Clone)]
+struct ByToken(Arc<AccessToken>);
+
+impl Hash for ByToken {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.token.as_str().hash(state);
+    }
+}
+
+impl PartialEq for ByToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.token == other.0.token
+    }
+}
+
+impl Eq for ByToken {}
+
+impl Equivalent<ByToken> for str {
+    fn equivalent(&self, key: &ByToken) -> bool {
+        self == key.0.token
+    }
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<ByToken, Arc<Verified>> for Weight {
+    /// The text, and its claims: parsed JSON takes a few times its length.
+    fn weight(&self, key: &ByToken, _: &Arc<Verified>) -> u64 {
+        512 + 5 * key.0.token.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+
+    fn verified(token: String) -> Arc<Verified> {
+        Arc::new(Verified {
+            token: Arc::new(AccessToken {
+                token,
+                claims: Map::new(),
+                scopes: Vec::new(),
+                expires_at: None,
+            }),
+            ends_at: 0,
+            ends_for_good: true,
+            generation: 0,
+        })
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_text_alone() {
+        let cache = TokenCache::new();
+        cache.insert(&verified("abc".into()));
+        assert!(cache.get("abc").is_some());
+        for other in ["ab", "abcd", "ABC", ""] {
+            assert!(cache.get(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_tokens_stays_within_the_bound() {
+        let cache = TokenCache::new();
+        for n in 0..20_000 {
+            cache.insert(&verified(format!("{n:01000}")));
+        }
+        assert!(cache.0.len() <= TOKENS);
+        assert!(cache.0.weight() <= BYTES + BYTES / 8);
+    }
+
+    #[test]
+    fn the_longest_token_is_kept() {
+        let cache = TokenCache::new();
+        let longest = "x".repeat(crate::jose::verify::TOKEN_MAX);
+        cache.insert(&verified(longest.clone()));
+        assert!(cache.get(&longest).is_some());
+    }
+}

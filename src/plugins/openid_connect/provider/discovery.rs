@@ -1,0 +1,243 @@
+//! One fetch of a provider: its discovery document when that is due (OpenID
+//! Connect Discovery §4, RFC 8414 §3), and its key sets.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{Known, Provider, ProviderConfig};
+use crate::http::outbound::{Answer, OutboundError};
+use crate::jose::claims::same_issuer;
+use crate::jose::jwks::{JwksError, KeySet};
+
+const OPENID: &str = "/.well-known/openid-configuration";
+const OAUTH: &str = "/.well-known/oauth-authorization-server";
+
+/// Why a provider's keys could not be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    /// The provider gave no answer, or not the one needed.
+    #[error("{url}: {error}")]
+    Outbound {
+        /// What was asked for.
+        url: Url,
+        /// What went wrong.
+        error: OutboundError,
+    },
+    /// A key set is none.
+    #[error("{url}: {error}")]
+    Jwks {
+        /// Where it came from.
+        url: Url,
+        /// What is wrong.
+        error: JwksError,
+    },
+    /// The provider names no such thing.
+    #[error("no {0}")]
+    Missing(&'static str),
+    /// An https provider names an http key set, which anyone on the way
+    /// could replace.
+    #[error("key set of an https provider is on http")]
+    Downgrade,
+}
+
+type Document = Arc<Map<String, Value>>;
+
+/// Fetches what is due. `previous` is what is known so far.
+pub(super) async fn fetch(
+    provider: &Provider,
+    previous: Option<&Known>,
+) -> Result<Known, FetchError> {
+    let discovered = match discovery_due(provider, previous) {
+        true => discover(provider).await,
+        false => Ok(previous.and_then(|known| known.discovered.clone())),
+    };
+    // A key set of one's own makes up for a lacking discovery document.
+    let discovered = match (discovered, &provider.config.jwks_endpoint) {
+        (Err(_), Some(_)) => previous.and_then(|known| known.discovered.clone()),
+        (outcome, _) => outcome?,
+    };
+    let document = discovered.as_ref().map(|(document, _)| document);
+    let sets = key_sets(provider, document, previous).await?;
+    let mut keys = KeySet::default();
+    for (_, set) in &sets {
+        keys.extend(set.clone());
+    }
+    Ok(Known {
+        issuer: issuer(&provider.config, document),
+        keys,
+        generation: 0,
+        discovered,
+        sets,
+    })
+}
+
+fn discovery_due(provider: &Provider, previous: Option<&Known>) -> bool {
+    let lifetime = provider.config.rediscovery_lifetime.saturating_mul(1000);
+    let fetched = previous.and_then(|known| known.discovered.as_ref());
+    !provider.config.pseudo
+        && fetched.is_none_or(|(_, at)| provider.clock.now_ms() - at >= lifetime)
+}
+
+async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchError> {
+    let mut failure = FetchError::Missing("URL");
+    for url in discovery_urls(&provider.config.issuer) {
+        match document(provider, &url).await {
+            Ok(document) => {
+                let now = provider.clock.now_ms();
+                return Ok(Some((Arc::new(document), now)));
+            }
+            Err(error) => {
+                let lost = !matches!(error, OutboundError::Status(_) | OutboundError::Json(_));
+                failure = FetchError::Outbound { url, error };
+                if lost {
+                    break; // the same host will not answer another path either
+                }
+            }
+        }
+    }
+    Err(failure)
+}
+
+async fn document(provider: &Provider, url: &Url) -> Result<Map<String, Value>, OutboundError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &provider.config.discovery_headers {
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(name.as_bytes()),
+            HeaderValue::from_str(value),
+        ) {
+            headers.append(name, value);
+        }
+    }
+    let outbound = &provider.outbound;
+    let answer = outbound.get(url, headers, provider.config.options).await?;
+    let answer = ok(answer)?;
+    serde_json::from_slice(&answer.body).map_err(OutboundError::Json)
+}
+
+fn ok(answer: Answer) -> Result<Answer, OutboundError> {
+    match answer.status {
+        StatusCode::OK => Ok(answer),
+        status => Err(OutboundError::Status(status)),
+    }
+}
+
+/// Where the discovery document may be, likeliest first.
+pub(super) fn discovery_urls(issuer: &Url) -> Vec<Url> {
+    let mut urls = Vec::new();
+    if issuer.path().contains("/.well-known/") {
+        urls.push(issuer.clone());
+    }
+    let base = base(issuer);
+    let path = base.path().trim_end_matches('/').to_owned();
+    for well_known in [
+        format!("{path}{OPENID}"),
+        format!("{OAUTH}{path}"),
+        format!("{path}{OAUTH}"),
+    ] {
+        let mut url = base.clone();
+        url.set_path(&well_known);
+        if !urls.contains(&url) {
+            urls.push(url);
+        }
+    }
+    urls
+}
+
+/// The issuer without a well-known part, query and fragment.
+pub(super) fn base(issuer: &Url) -> Url {
+    let mut base = issuer.clone();
+    base.set_query(None);
+    base.set_fragment(None);
+    for well_known in [OPENID, OAUTH] {
+        if let Some((before, after)) = issuer.path().split_once(well_known) {
+            base.set_path(&format!("{before}{after}"));
+        }
+    }
+    base
+}
+
+/// The `iss` to expect: what the provider says of itself.
+fn issuer(config: &ProviderConfig, document: Option<&Document>) -> String {
+    let configured = base(&config.issuer);
+    let configured = configured.as_str().trim_end_matches('/');
+    let discovered = document
+        .and_then(|document| document.get("issuer"))
+        .and_then(Value::as_str);
+    match discovered {
+        Some(discovered) => {
+            if !same_issuer(discovered, configured) {
+                tracing::debug!(configured, discovered, "issuer goes by another name");
+            }
+            discovered.to_owned()
+        }
+        None => configured.to_owned(),
+    }
+}
+
+/// The configured key sets by URL, the main one first.
+///
+/// A further set that is out of reach keeps the keys it had. The main set has
+/// to be there, except at the start: the others then do what they can.
+async fn key_sets(
+    provider: &Provider,
+    document: Option<&Document>,
+    previous: Option<&Known>,
+) -> Result<Vec<(Url, KeySet)>, FetchError> {
+    let old = |url: &Url| previous.and_then(|known| known.set(url));
+    let mut sets = Vec::new();
+    let mut failure = None;
+    if let Some(url) = jwks_url(&provider.config, document)? {
+        match key_set(provider, url.clone()).await {
+            Ok(set) if set.is_empty() && old(&url).is_some_and(|old| !old.is_empty()) => {
+                return Err(FetchError::Missing("usable keys"));
+            }
+            Ok(set) => sets.push((url, set)),
+            Err(error) if previous.is_some() => return Err(error),
+            Err(error) => failure = Some(error),
+        }
+    }
+    for url in &provider.config.extra_jwks {
+        match (key_set(provider, url.clone()).await, old(url)) {
+            (Ok(set), _) => sets.push((url.clone(), set)),
+            (Err(_), Some(old)) => sets.push((url.clone(), old.clone())),
+            (Err(error), None) => failure = Some(error),
+        }
+    }
+    match failure {
+        Some(error) if sets.is_empty() => Err(error),
+        _ => Ok(sets),
+    }
+}
+
+fn jwks_url(
+    config: &ProviderConfig,
+    document: Option<&Document>,
+) -> Result<Option<Url>, FetchError> {
+    if config.jwks_endpoint.is_some() {
+        return Ok(config.jwks_endpoint.clone());
+    }
+    let Some(document) = document else {
+        return Ok(None); // pseudo issuer: only the further sets
+    };
+    let url = document
+        .get("jwks_uri")
+        .and_then(Value::as_str)
+        .and_then(|url| Url::parse(url).ok())
+        .ok_or(FetchError::Missing("jwks_uri"))?;
+    if config.issuer.scheme() == "https" && url.scheme() != "https" {
+        return Err(FetchError::Downgrade);
+    }
+    Ok(Some(url))
+}
+
+async fn key_set(provider: &Provider, url: Url) -> Result<KeySet, FetchError> {
+    let options = provider.config.options;
+    let answer = provider.outbound.get(&url, HeaderMap::new(), options).await;
+    match answer.and_then(ok) {
+        Ok(answer) => KeySet::parse(&answer.body).map_err(|error| FetchError::Jwks { url, error }),
+        Err(error) => Err(FetchError::Outbound { url, error }),
+    }
+}

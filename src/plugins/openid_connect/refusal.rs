@@ -1,0 +1,203 @@
+//! Why a request is refused: one code each, for log, metrics and tests.
+
+use http::StatusCode;
+
+use crate::jose::claims::TimeError;
+use crate::jose::verify::VerifyError;
+
+/// Why a request does not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NoToken,
+    RepeatedToken,
+    MalformedRequest,
+    BodyTimeout,
+    MalformedToken,
+    TokenTooLong,
+    EncryptedToken,
+    UnsupportedAlg,
+    UnknownExtension,
+    UnknownKey,
+    BadSignature,
+    TokenExpired,
+    TokenNotYetValid,
+    MalformedTimes,
+    WrongType,
+    WrongIssuer,
+    LoginTooOld,
+    WrongSession,
+    UnprovenToken,
+    WrongDomain,
+    WrongAudience,
+    MissingScope,
+    MissingGroup,
+    MissingRole,
+    ForbiddenClaim,
+    NoConsumer,
+    ProviderUnavailable,
+}
+
+use Refusal::*;
+
+/// The group of answers that a refusal belongs to (RFC 6750 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// 401 without an error code: nothing was presented.
+    NoCredential,
+    /// 400 `invalid_request`.
+    BadRequest,
+    /// 401 `invalid_token`.
+    BadToken,
+    /// 403 `insufficient_scope`.
+    Forbidden,
+    /// 408: the body with the token did not come.
+    Slow,
+    /// 500: the provider's keys can't be had.
+    Broken,
+}
+
+impl Refusal {
+    /// Every refusal, in the order of its discriminant.
+    pub(super) const ALL: [Self; 27] = [
+        NoToken,
+        RepeatedToken,
+        MalformedRequest,
+        BodyTimeout,
+        MalformedToken,
+        TokenTooLong,
+        EncryptedToken,
+        UnsupportedAlg,
+        UnknownExtension,
+        UnknownKey,
+        BadSignature,
+        TokenExpired,
+        TokenNotYetValid,
+        MalformedTimes,
+        WrongType,
+        WrongIssuer,
+        LoginTooOld,
+        WrongSession,
+        UnprovenToken,
+        WrongDomain,
+        WrongAudience,
+        MissingScope,
+        MissingGroup,
+        MissingRole,
+        ForbiddenClaim,
+        NoConsumer,
+        ProviderUnavailable,
+    ];
+
+    /// Its code and a sentence for people, in the characters that a
+    /// `WWW-Authenticate` parameter may hold.
+    pub(super) fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            NoToken => ("no_token", "no access token was sent"),
+            RepeatedToken => ("repeated_token", "more than one access token was sent"),
+            MalformedRequest => ("malformed_request", "the request is malformed"),
+            BodyTimeout => ("body_timeout", "the request body did not come in time"),
+            MalformedToken => ("malformed_token", "the access token is malformed"),
+            TokenTooLong => ("token_too_long", "the access token is too long"),
+            EncryptedToken => ("encrypted_token", "the access token is encrypted"),
+            UnsupportedAlg => ("unsupported_alg", "the signature algorithm is not allowed"),
+            UnknownExtension => ("unknown_extension", "an unknown extension is demanded"),
+            UnknownKey => ("unknown_key", "the signing key is not known"),
+            BadSignature => ("bad_signature", "the signature is wrong"),
+            TokenExpired => ("token_expired", "the access token has expired"),
+            TokenNotYetValid => ("token_not_yet_valid", "the access token is not valid yet"),
+            MalformedTimes => ("malformed_times", "a time is missing or malformed"),
+            WrongType => ("wrong_type", "this is no access token"),
+            WrongIssuer => ("wrong_issuer", "the issuer is not allowed"),
+            LoginTooOld => ("login_too_old", "the login is too long ago"),
+            WrongSession => ("wrong_session", "the session is another one"),
+            UnprovenToken => ("unproven_token", "possession of the token is not proven"),
+            WrongDomain => ("wrong_domain", "the domain is not allowed"),
+            WrongAudience => ("wrong_audience", "the audience is not allowed"),
+            MissingScope => ("missing_scope", "a required scope is missing"),
+            MissingGroup => ("missing_group", "a required group is missing"),
+            MissingRole => ("missing_role", "a required role is missing"),
+            ForbiddenClaim => ("forbidden_claim", "a forbidden claim is present"),
+            NoConsumer => ("no_consumer", "no consumer belongs to the token"),
+            ProviderUnavailable => ("provider_unavailable", "the provider does not answer"),
+        }
+    }
+
+    /// How it is answered.
+    pub(super) fn class(self) -> Class {
+        match self {
+            NoToken => Class::NoCredential,
+            RepeatedToken | MalformedRequest => Class::BadRequest,
+            BodyTimeout => Class::Slow,
+            MalformedToken | TokenTooLong | EncryptedToken | UnsupportedAlg | UnknownExtension
+            | UnknownKey | BadSignature | TokenExpired | TokenNotYetValid | MalformedTimes
+            | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken => {
+                Class::BadToken
+            }
+            WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
+            | ForbiddenClaim | NoConsumer => Class::Forbidden,
+            ProviderUnavailable => Class::Broken,
+        }
+    }
+}
+
+impl Class {
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::NoCredential | Self::BadToken => StatusCode::UNAUTHORIZED,
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The error code of RFC 6750 §3.1.
+    pub(super) fn error(self) -> Option<&'static str> {
+        match self {
+            Self::BadRequest => Some("invalid_request"),
+            Self::BadToken => Some("invalid_token"),
+            Self::Forbidden => Some("insufficient_scope"),
+            Self::NoCredential | Self::Slow | Self::Broken => None,
+        }
+    }
+}
+
+impl From<VerifyError> for Refusal {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::TooLong => TokenTooLong,
+            VerifyError::Malformed => MalformedToken,
+            VerifyError::Encrypted => EncryptedToken,
+            VerifyError::Critical => UnknownExtension,
+            VerifyError::UnsupportedAlgorithm => UnsupportedAlg,
+            VerifyError::UnknownKey => UnknownKey,
+            VerifyError::BadSignature => BadSignature,
+        }
+    }
+}
+
+impl From<TimeError> for Refusal {
+    fn from(error: TimeError) -> Self {
+        match error {
+            TimeError::Expired => TokenExpired,
+            TimeError::NotYet => TokenNotYetValid,
+            TimeError::Malformed => MalformedTimes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_a_code_of_its_own() {
+        let codes: HashSet<_> = Refusal::ALL.iter().map(|r| r.describe().0).collect();
+        assert_eq!(codes.len(), Refusal::ALL.len());
+        for (index, refusal) in Refusal::ALL.iter().enumerate() {
+            assert_eq!(*refusal as usize, index);
+        }
+    }
+}

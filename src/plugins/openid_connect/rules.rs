@@ -1,0 +1,360 @@
+//! What the claims of a verified token have to say.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::fields::Fields;
+use super::refusal::Refusal;
+use crate::jose::claims::{check_times, find, same_issuer, time, words};
+use crate::plugins::ConfigError;
+
+/// Types that an access token may give itself in its header.
+const TYPES: &[&str] = &["jwt", "at+jwt"];
+/// Types that tell in the claim `typ` of a token that it is another token.
+const OTHER_TOKENS: &[&str] = &["ID", "Refresh", "Offline", "Logout"];
+const LOGOUT_EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
+
+/// The rules of one plugin.
+#[derive(Debug)]
+pub(super) struct Rules {
+    verify_claims: bool,
+    leeway: i64,
+    max_age: Option<i64>,
+    issuers: Vec<String>,
+    domains: Vec<String>,
+    audience: Required,
+    scopes: Required,
+    groups: Required,
+    roles: Required,
+    forbidden: Vec<String>,
+    /// Consumers can't be looked up, so a rule that asks for one is not met.
+    needs_consumer: bool,
+    /// Whether a token that is bound to a key may come without a proof.
+    unproven: bool,
+}
+
+/// A claim that has to hold some words: one of `items`, and of that item all.
+#[derive(Debug)]
+struct Required {
+    claim: Vec<String>,
+    items: Vec<Vec<String>>,
+    refusal: Refusal,
+}
+
+impl Rules {
+    pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+        let required = |claim, items, refusal| Required::new(fields, claim, items, refusal);
+        let consumer = fields.is_changed("consumer_claim") || fields.is_changed("consumer_claims");
+        let groups = fields.is_changed("consumer_groups_claim");
+        Ok(Self {
+            verify_claims: fields.flag("verify_claims")?,
+            leeway: fields.integer("leeway")?.unwrap_or(0),
+            max_age: fields.integer("max_age")?,
+            issuers: fields.texts("issuers_allowed")?,
+            domains: fields.texts("domains")?,
+            audience: required(
+                "audience_claim",
+                "audience_required",
+                Refusal::WrongAudience,
+            )?,
+            scopes: required("scopes_claim", "scopes_required", Refusal::MissingScope)?,
+            groups: required("groups_claim", "groups_required", Refusal::MissingGroup)?,
+            roles: required("roles_claim", "roles_required", Refusal::MissingRole)?,
+            forbidden: fields.texts("claims_forbidden")?,
+            needs_consumer: consumer && !fields.flag("consumer_optional")?
+                || groups && !fields.flag("consumer_groups_optional")?,
+            unproven: ["proof_of_possession_mtls", "proof_of_possession_dpop"]
+                .iter()
+                .all(|name| !fields.is_changed(name)),
+        })
+    }
+
+    /// Checks the claims of a token of the provider `issuer` at `now` and
+    /// gives the second from which it must no longer pass, if there is one.
+    ///
+    /// What makes a token invalid comes first, what it may do afterwards.
+    pub(super) fn check(
+        &self,
+        typ: Option<&str>,
+        claims: &Map<String, Value>,
+        issuer: &str,
+        now: i64,
+    ) -> Result<Option<i64>, Refusal> {
+        if !is_access_token(typ, claims) {
+            return Err(Refusal::WrongType);
+        }
+        let mut end = None;
+        if self.verify_claims {
+            self.check_issuer(claims, issuer)?;
+            end = Some(check_times(claims, now, self.leeway)?);
+        }
+        if let Some(max_age) = self.max_age {
+            let too_old = self.too_old_from(claims, max_age)?;
+            if now >= too_old {
+                return Err(Refusal::LoginTooOld);
+            }
+            end = Some(end.map_or(too_old, |end| end.min(too_old)));
+        }
+        if !self.unproven && claims.contains_key("cnf") {
+            return Err(Refusal::UnprovenToken);
+        }
+        self.check_permissions(claims)?;
+        Ok(end)
+    }
+
+    fn check_issuer(&self, claims: &Map<String, Value>, issuer: &str) -> Result<(), Refusal> {
+        let iss = claims.get("iss").and_then(Value::as_str);
+        let iss = iss.ok_or(Refusal::WrongIssuer)?;
+        let allowed = match self.issuers.is_empty() {
+            true => same_issuer(iss, issuer),
+            false => self.issuers.iter().any(|allowed| same_issuer(iss, allowed)),
+        };
+        allowed.then_some(()).ok_or(Refusal::WrongIssuer)
+    }
+
+    fn too_old_from(&self, claims: &Map<String, Value>, max_age: i64) -> Result<i64, Refusal> {
+        let login = time(claims, "auth_time")?.ok_or(Refusal::LoginTooOld)?;
+        let age = max_age.saturating_add(self.leeway).saturating_add(1);
+        Ok(login.saturating_add(age))
+    }
+
+    fn check_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        if !self.domains.is_empty() {
+            let domain = claims.get("hd").and_then(Value::as_str);
+            let known = domain.is_some_and(|domain| {
+                let same = |allowed: &String| allowed.eq_ignore_ascii_case(domain);
+                self.domains.iter().any(same)
+            });
+            if !known {
+                return Err(Refusal::WrongDomain);
+            }
+        }
+        for rule in [&self.audience, &self.scopes, &self.groups, &self.roles] {
+            rule.check(claims)?;
+        }
+        if self.forbidden.iter().any(|name| claims.contains_key(name)) {
+            return Err(Refusal::ForbiddenClaim);
+        }
+        match self.needs_consumer {
+            true => Err(Refusal::NoConsumer),
+            false => Ok(()),
+        }
+    }
+
+    /// Names of the scopes that a token grants.
+    pub(super) fn scopes(&self, claims: &Map<String, Value>) -> Vec<String> {
+        let claim = find(claims, &self.scopes.claim);
+        let names = claim.map(words).unwrap_or_default();
+        names.into_iter().map(Cow::into_owned).collect()
+    }
+
+    /// Scopes that would do, for the `scope` of a challenge.
+    pub(super) fn scopes_wanted(&self) -> Option<String> {
+        self.scopes.items.first().map(|item| item.join(" "))
+    }
+}
+
+impl Required {
+    fn new(
+        fields: Fields<'_>,
+        claim: &str,
+        items: &str,
+        refusal: Refusal,
+    ) -> Result<Self, ConfigError> {
+        let split = |item: &String| item.split_whitespace().map(str::to_owned).collect();
+        Ok(Self {
+            claim: fields.texts(claim)?,
+            items: fields.texts(items)?.iter().map(split).collect(),
+            refusal,
+        })
+    }
+
+    fn check(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        let held = find(claims, &self.claim).map(words).unwrap_or_default();
+        let holds = |word: &String| held.iter().any(|one| one == word);
+        // An empty item would be met by every token: it never is.
+        let met = |item: &Vec<String>| !item.is_empty() && item.iter().all(holds);
+        match self.items.iter().any(met) {
+            true => Ok(()),
+            false => Err(self.refusal),
+        }
+    }
+}
+
+/// Whether nothing says that this is an ID token, refresh token or the like
+/// (RFC 8725 §3.11): each issuer marks them in its own way, or not at all.
+fn is_access_token(typ: Option<&str>, claims: &Map<String, Value>) -> bool {
+    let is = |name: &str, wanted: &str| claims.get(name).is_none_or(|value| value == wanted);
+    let other = |value: &Value| OTHER_TOKENS.iter().any(|typ| value == typ);
+    let logout = |events: &Value| events.get(LOGOUT_EVENT).is_some();
+    typ.is_none_or(|typ| TYPES.contains(&typ))
+        && is("tokenName", "access_token")
+        && !claims.get("typ").is_some_and(other)
+        && !claims.get("events").is_some_and(logout)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ISSUER: &str = "https://id.example.com/oauth2";
+
+    fn check(config: Value, claims: Value) -> Result<Option<i64>, Refusal> {
+        check_typed(config, None, claims)
+    }
+
+    fn check_typed(
+        config: Value,
+        typ: Option<&str>,
+        mut claims: Value,
+    ) -> Result<Option<i64>, Refusal> {
+        for (name, value) in [("iss", json!(ISSUER)), ("exp", json!(1000))] {
+            if claims.get(name).is_none() {
+                claims[name] = value;
+            }
+        }
+        let config = config.as_object().cloned().expect("an object");
+        let rules = Rules::new(Fields(&config)).expect("it is valid");
+        rules.check(typ, claims.as_object().expect("an object"), ISSUER, 500)
+    }
+
+    #[test]
+    fn items_are_alternatives_and_words_of_an_item_all_needed() {
+        let config = json!({"scopes_required": ["a b", "c"]});
+        for (scope, good) in [
+            (json!("a b"), true),
+            (json!(["b", "x", "a"]), true),
+            (json!("c"), true),
+            (json!("a"), false),
+            (json!("b x"), false),
+            (json!(["a b"]), false),
+            (json!(""), false),
+            (json!(null), false),
+            (json!({"a": 1, "b": 1}), false),
+        ] {
+            let outcome = check(config.clone(), json!({ "scope": scope }));
+            assert_eq!(outcome.is_ok(), good, "{scope}");
+        }
+        assert_eq!(check(config, json!({})), Err(Refusal::MissingScope));
+    }
+
+    #[test]
+    fn an_empty_required_item_is_never_met() {
+        for empty in ["", " "] {
+            let outcome = check(json!({"scopes_required": [empty]}), json!({"scope": "a"}));
+            assert_eq!(outcome, Err(Refusal::MissingScope));
+        }
+    }
+
+    #[test]
+    fn audience_is_a_text_or_an_array_at_a_path() {
+        let config = json!({"audience_required": ["api"]});
+        assert!(check(config.clone(), json!({"aud": "api"})).is_ok());
+        assert!(check(config.clone(), json!({"aud": ["x", "api"]})).is_ok());
+        for bad in [json!({"aud": "apis"}), json!({"aud": []}), json!({})] {
+            assert_eq!(check(config.clone(), bad), Err(Refusal::WrongAudience));
+        }
+        let deep = json!({"audience_required": ["api"], "audience_claim": ["x", "aud"]});
+        assert!(check(deep.clone(), json!({"x": {"aud": "api"}})).is_ok());
+        assert_eq!(
+            check(deep, json!({"aud": "api"})),
+            Err(Refusal::WrongAudience)
+        );
+    }
+
+    #[test]
+    fn groups_roles_domains_and_forbidden_claims_are_checked() {
+        let outcome = check(json!({"groups_required": ["a"]}), json!({"groups": ["b"]}));
+        assert_eq!(outcome, Err(Refusal::MissingGroup));
+        let config = json!({"roles_required": ["a"], "roles_claim": ["realm_access", "roles"]});
+        let roles = json!({"realm_access": {"roles": ["a"]}});
+        assert!(check(config.clone(), roles).is_ok());
+        assert_eq!(
+            check(config, json!({"roles": ["a"]})),
+            Err(Refusal::MissingRole)
+        );
+        let config = json!({"domains": ["example.com"]});
+        assert!(check(config.clone(), json!({"hd": "Example.com"})).is_ok());
+        assert_eq!(check(config, json!({})), Err(Refusal::WrongDomain));
+        let config = json!({"claims_forbidden": ["act"]});
+        assert_eq!(
+            check(config, json!({"act": null})),
+            Err(Refusal::ForbiddenClaim)
+        );
+    }
+
+    #[test]
+    fn the_issuer_is_the_discovered_one_or_an_allowed_one() {
+        assert!(check(json!({}), json!({"iss": format!("{ISSUER}/")})).is_ok());
+        for bad in [json!("https://evil.example"), json!(null), json!([ISSUER])] {
+            let outcome = check(json!({}), json!({ "iss": bad }));
+            assert_eq!(outcome, Err(Refusal::WrongIssuer));
+        }
+        let config = json!({"issuers_allowed": ["https://a", "https://b"]});
+        assert!(check(config.clone(), json!({"iss": "https://b"})).is_ok());
+        assert_eq!(check(config, json!({})), Err(Refusal::WrongIssuer));
+    }
+
+    #[test]
+    fn an_id_token_is_no_access_token() {
+        for other in [
+            json!({"tokenName": "id_token"}),
+            json!({"tokenName": "refresh_token"}),
+            json!({"tokenName": 1}),
+            json!({"typ": "ID"}),
+            json!({"typ": "Refresh"}),
+            json!({"events": {LOGOUT_EVENT: {}}}),
+        ] {
+            assert_eq!(check(json!({}), other), Err(Refusal::WrongType));
+        }
+        let fine = json!({"tokenName": "access_token", "typ": "Bearer"});
+        assert!(check(json!({}), fine).is_ok());
+        for (typ, good) in [
+            ("jwt", true),
+            ("at+jwt", true),
+            ("dpop+jwt", false),
+            ("logout+jwt", false),
+            ("", false),
+        ] {
+            let outcome = check_typed(json!({}), Some(typ), json!({}));
+            assert_eq!(outcome.is_ok(), good, "{typ}");
+        }
+    }
+
+    #[test]
+    fn a_login_older_than_max_age_is_refused() {
+        let config = json!({"max_age": 100});
+        let at = |time| check(config.clone(), json!({ "auth_time": time }));
+        assert_eq!(at(450), Ok(Some(551)));
+        assert_eq!(at(400), Ok(Some(501)));
+        assert_eq!(at(399), Err(Refusal::LoginTooOld));
+        assert_eq!(check(config, json!({})), Err(Refusal::LoginTooOld));
+    }
+
+    #[test]
+    fn without_claim_checks_permissions_still_count() {
+        let config = json!({"verify_claims": false, "scopes_required": ["a"]});
+        let token = json!({"iss": "x", "exp": 1, "scope": "a"});
+        assert_eq!(check(config.clone(), token), Ok(None));
+        let outcome = check(config, json!({"exp": 1}));
+        assert_eq!(outcome, Err(Refusal::MissingScope));
+    }
+
+    #[test]
+    fn rules_that_cannot_be_checked_yet_refuse() {
+        let config = json!({"consumer_claim": ["sub"]});
+        assert_eq!(check(config, json!({})), Err(Refusal::NoConsumer));
+        let config = json!({"consumer_claim": ["sub"], "consumer_optional": true});
+        assert!(check(config, json!({})).is_ok());
+        let bound = json!({"cnf": {"jkt": "x"}});
+        let config = json!({"proof_of_possession_dpop": "optional"});
+        assert_eq!(check(config, bound.clone()), Err(Refusal::UnprovenToken));
+        assert!(check(json!({}), bound).is_ok());
+    }
+}

@@ -1,0 +1,206 @@
+//! A plugin's `config`, resolved: what the filter works with.
+
+use std::time::Duration;
+
+use super::answers::Answers;
+use super::bearer::Places;
+use super::fields::{Fields, wrong};
+use super::provider::ProviderConfig;
+use super::rules::Rules;
+use super::upstream::Headers;
+use crate::http::outbound::{Options, Version};
+use crate::model::secret::Secret;
+use crate::plugins::ConfigError;
+
+/// Settings that are taken and returned, but do nothing yet.
+const WITHOUT_EFFECT: &[&str] = &[
+    "anonymous",
+    "cluster_cache_strategy",
+    "downstream_access_token_header",
+    "downstream_access_token_jwk_header",
+    "downstream_id_token_header",
+    "downstream_introspection_header",
+    "downstream_session_id_header",
+    "downstream_user_info_header",
+    "http_proxy",
+    "https_proxy",
+    "introspect_jwt_tokens",
+    "resolve_distributed_claims",
+    "search_user_info",
+    "upstream_access_token_jwk_header",
+    "upstream_id_token_header",
+    "upstream_introspection_header",
+    "upstream_session_id_header",
+    "upstream_user_info_header",
+];
+
+/// What the filter works with.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) provider: ProviderConfig,
+    pub(super) places: Places,
+    pub(super) rules: Rules,
+    pub(super) headers: Headers,
+    pub(super) answers: Answers,
+    /// Whether bearer tokens are accepted.
+    pub(super) bearer: bool,
+    pub(super) verify_signature: bool,
+    /// The key of HMAC signatures, where they are allowed.
+    pub(super) hs_secret: Option<Secret>,
+    /// A cookie, and the claim that must have its value.
+    pub(super) session_cookie: Option<(String, String)>,
+    pub(super) run_on_preflight: bool,
+    pub(super) hide_credentials: bool,
+    /// How long a token without a checked expiry is remembered.
+    pub(super) cache_ttl_ms: i64,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Settings {
+    /// # Errors
+    /// Names the field that can't be.
+    pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+        let issuer = fields
+            .url("issuer")?
+            .ok_or_else(|| wrong("issuer", "required field missing"))?;
+        for name in ["proof_of_possession_mtls", "proof_of_possession_dpop"] {
+            if fields.text(name)? == Some("strict") {
+                // Passing tokens without the proof would be worse than an error.
+                return Err(wrong(name, "strict is not supported yet"));
+            }
+        }
+        let rules = Rules::new(fields)?;
+        let methods = fields.texts("auth_methods")?;
+        let cookie = fields.text("jwt_session_cookie")?;
+        let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
+        Ok(Self {
+            answers: Answers::new(fields, &issuer, rules.scopes_wanted().as_deref())?,
+            provider: provider(fields, issuer)?,
+            places: Places::new(fields)?,
+            headers: Headers::new(fields)?,
+            bearer: methods.iter().any(|method| method == "bearer"),
+            verify_signature: fields.flag("verify_signature")?,
+            hs_secret: hs_secret(fields)?,
+            session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
+            run_on_preflight: fields.flag("run_on_preflight")?,
+            hide_credentials: fields.flag("hide_credentials")?,
+            cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
+            warnings: warnings(fields, &methods)?,
+            rules,
+        })
+    }
+}
+
+fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, ConfigError> {
+    let timeout = fields.integer("timeout")?.unwrap_or(10_000);
+    let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0);
+    let timeout = timeout.ok_or_else(|| wrong("timeout", "expected a positive integer"))?;
+    Ok(ProviderConfig {
+        issuer,
+        pseudo: fields.flag("using_pseudo_issuer")?,
+        jwks_endpoint: fields.url("jwks_endpoint")?,
+        extra_jwks: fields.urls("extra_jwks_uris")?,
+        discovery_headers: fields.pairs("discovery_headers_names", "discovery_headers_values")?,
+        options: Options {
+            verify: fields.flag("ssl_verify")?,
+            version: version(fields)?,
+            keepalive: fields.flag("keepalive")?,
+            timeout: Duration::from_millis(timeout),
+        },
+        rediscovery_lifetime: fields.integer("rediscovery_lifetime")?.unwrap_or(300),
+    })
+}
+
+fn version(fields: Fields<'_>) -> Result<Version, ConfigError> {
+    let number = fields.number("http_version")?.unwrap_or(1.1);
+    let is = |version: f64| (number - version).abs() < 0.001;
+    if is(1.0) || is(1.1) {
+        Ok(Version::Http1)
+    } else if is(2.0) {
+        Ok(Version::Http2)
+    } else {
+        Err(wrong("http_version", "expected 1.0, 1.1 or 2"))
+    }
+}
+
+fn hs_secret(fields: Fields<'_>) -> Result<Option<Secret>, ConfigError> {
+    if !fields.flag("enable_hs_signatures")? {
+        return Ok(None);
+    }
+    let secret = fields.texts("client_secret")?.into_iter().next();
+    match secret.filter(|secret| !secret.is_empty()) {
+        Some(secret) => Ok(Some(Secret::new(secret))),
+        None => Err(wrong(
+            "client_secret",
+            "required when enable_hs_signatures is true",
+        )),
+    }
+}
+
+fn cache_ttl(fields: Fields<'_>) -> Result<i64, ConfigError> {
+    let ttl = fields.integer("cache_ttl")?.unwrap_or(3600);
+    let most = fields.integer("cache_ttl_max")?.filter(|most| *most > 0);
+    Ok(most.map_or(ttl, |most| ttl.min(most)))
+}
+
+fn warnings(fields: Fields<'_>, methods: &[String]) -> Result<Vec<String>, ConfigError> {
+    let mut warnings = Vec::new();
+    let mut warn = |warning: String| warnings.push(warning);
+    let idle: Vec<&str> = methods
+        .iter()
+        .map(String::as_str)
+        .filter(|method| *method != "bearer")
+        .collect();
+    if !idle.is_empty() {
+        warn(format!(
+            "auth_methods without effect yet: {}; only bearer is checked",
+            idle.join(", ")
+        ));
+    }
+    let idle: Vec<&str> = WITHOUT_EFFECT
+        .iter()
+        .copied()
+        .filter(|name| fields.is_changed(name))
+        .collect();
+    if !idle.is_empty() {
+        warn(format!("settings without effect yet: {}", idle.join(", ")));
+    }
+    for name in ["consumer_claim", "consumer_claims", "consumer_groups_claim"] {
+        if fields.is_changed(name) {
+            warn(format!(
+                "{name}: there are no consumers yet, so every token counts as one without"
+            ));
+        }
+    }
+    if fields.flag("hide_credentials")? && holds(fields, "bearer_token_param_type", "body")? {
+        warn("hide_credentials: a token in a request body is not taken out".into());
+    }
+    for (name, risk) in [
+        ("verify_signature", "tokens that anyone wrote pass"),
+        (
+            "verify_claims",
+            "expired tokens and those of other issuers pass",
+        ),
+        (
+            "ssl_verify",
+            "keys may come from an impostor of the provider",
+        ),
+    ] {
+        if !fields.flag(name)? {
+            warn(format!("{name} is false: {risk}"));
+        }
+    }
+    let secret = hs_secret(fields)?;
+    if secret.is_some_and(|secret| secret.expose().len() < 32) {
+        warn("client_secret is shorter than 32 bytes: HS signatures can be forged".into());
+    }
+    let keys = ["jwks_endpoint", "extra_jwks_uris"];
+    if fields.flag("using_pseudo_issuer")? && !keys.iter().any(|name| fields.is_changed(name)) {
+        warn("using_pseudo_issuer without jwks_endpoint: there are no keys".into());
+    }
+    Ok(warnings)
+}
+
+fn holds(fields: Fields<'_>, name: &str, word: &str) -> Result<bool, ConfigError> {
+    Ok(fields.texts(name)?.iter().any(|one| one == word))
+}
