@@ -2,8 +2,6 @@
 //! `bearer_token_param_type`).
 
 pub(super) mod body;
-#[cfg(test)]
-mod tests;
 
 use std::borrow::Cow;
 

@@ -6,8 +6,6 @@
 //! something newer is complete.
 
 mod discovery;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

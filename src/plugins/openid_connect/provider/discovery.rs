@@ -241,3 +241,61 @@ async fn key_set(provider: &Provider, url: Url) -> Result<KeySet, FetchError> {
         Err(error) => Err(FetchError::Outbound { url, error }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn urls(issuer: &str) -> Vec<String> {
+        let issuer = Url::parse(issuer).expect("a URL");
+        discovery_urls(&issuer).iter().map(Url::to_string).collect()
+    }
+
+    #[test]
+    fn documents_are_looked_for_where_the_specifications_say() {
+        let wanted = [
+            "https://h/a/.well-known/openid-configuration",
+            "https://h/.well-known/oauth-authorization-server/a",
+            "https://h/a/.well-known/oauth-authorization-server",
+        ];
+        for issuer in [
+            "https://h/a",
+            "https://h/a/",
+            "https://h/a/.well-known/openid-configuration",
+        ] {
+            assert_eq!(urls(issuer), wanted, "{issuer}");
+        }
+        assert_eq!(urls("https://h").len(), 2);
+    }
+
+    #[test]
+    fn a_full_document_url_is_tried_first_as_it_is() {
+        let exact = "https://h/a/.well-known/openid-configuration?p=policy";
+        assert_eq!(urls(exact)[0], exact);
+        let exact = "https://h/.well-known/oauth-authorization-server/a";
+        assert_eq!(urls(exact)[0], exact);
+        assert_eq!(
+            urls(exact)[1],
+            "https://h/a/.well-known/openid-configuration"
+        );
+    }
+
+    #[test]
+    fn an_https_provider_cannot_be_downgraded_to_http_keys() {
+        let config = |issuer: &str| ProviderConfig {
+            issuer: Url::parse(issuer).expect("a URL"),
+            pseudo: false,
+            jwks_endpoint: None,
+            extra_jwks: Vec::new(),
+            discovery_headers: Vec::new(),
+            options: crate::http::outbound::Options::default(),
+            rediscovery_lifetime: 300,
+        };
+        let document: Map<String, Value> =
+            serde_json::from_str(r#"{"jwks_uri":"http://h/keys"}"#).expect("JSON");
+        let document = Arc::new(document);
+        let outcome = jwks_url(&config("https://h"), Some(&document));
+        assert!(matches!(outcome, Err(FetchError::Downgrade)));
+        assert!(jwks_url(&config("http://h"), Some(&document)).is_ok());
+    }
+}
