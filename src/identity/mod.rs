@@ -1,1 +1,207 @@
 //! The identity provider: every endpoint in one table.
+//!
+//! A request to [`Identity::router`] meets [`ENDPOINTS`]: its path names a
+//! surface, a realm and an endpoint. The realm is resolved, the body read up
+//! to a bound, and the endpoint's function answers.
+
+mod clients;
+pub mod config;
+mod error;
+mod form;
+mod grant;
+mod issue;
+mod keys;
+mod lockout;
+mod login;
+mod maintain;
+mod password;
+mod realm;
+mod respond;
+mod serve;
+mod token;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use bytes::Bytes;
+use http::HeaderMap;
+use uuid::Uuid;
+
+use clients::Clients;
+use config::IdentityConfig;
+use error::Fault;
+use keys::Keys;
+use lockout::Lockout;
+use password::Hasher;
+use realm::{Live, Realm};
+
+use crate::clock::{Clock, random_uuid};
+use crate::store::Store;
+
+pub use clients::{check_metadata, stored_secret};
+pub use error::IdentityError;
+pub use password::hash_blocking;
+pub use realm::new_user;
+
+/// A family of endpoints that share a path prefix and a shape of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Surface {
+    /// `/oauth2[/realms/…]/…`: OAuth 2.0 and OpenID Connect.
+    OAuth2,
+    /// `/json[/realms/…]/…`: authentication.
+    Json,
+}
+
+/// An endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint {
+    AccessToken,
+}
+
+/// Every endpoint below a realm: surface, rest of the path, methods.
+const ENDPOINTS: &[(Surface, &str, &[http::Method], Endpoint)] = &[(
+    Surface::OAuth2,
+    "access_token",
+    &[http::Method::POST],
+    Endpoint::AccessToken,
+)];
+
+/// The identity provider.
+#[derive(Clone)]
+pub struct Identity {
+    state: Arc<State>,
+}
+
+/// What requests share.
+struct State {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    live: ArcSwap<Live>,
+    keys: Keys,
+    clients: Clients,
+    hasher: Hasher,
+    lockout: Lockout,
+    /// First part of every `auditTrackingId`.
+    process: Uuid,
+    issued: AtomicU64,
+}
+
+impl State {
+    fn live(&self) -> arc_swap::Guard<Arc<Live>> {
+        self.live.load()
+    }
+
+    /// A new `auditTrackingId`.
+    fn audit_id(&self) -> String {
+        let number = self.issued.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number}", self.process)
+    }
+}
+
+/// A request that found its endpoint.
+struct Call {
+    state: Arc<State>,
+    realm: Arc<Realm>,
+    parts: http::request::Parts,
+    body: Bytes,
+    now_ms: i64,
+}
+
+impl Call {
+    fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+}
+
+impl Identity {
+    /// Opens the provider on `store`: declared users and clients are brought
+    /// there, missing keys made. The RSA key is made in the background; only a
+    /// request that needs it waits.
+    ///
+    /// Call it inside the runtime that lives as long as the process: it starts
+    /// the provider's background task there, which ends with the provider.
+    ///
+    /// # Errors
+    /// [`IdentityError::Config`] names what is wrong in `config`;
+    /// [`IdentityError::Store`] also when a declared name belongs to a record
+    /// that was not declared.
+    pub async fn open(
+        config: IdentityConfig,
+        store: Arc<dyn Store>,
+        clock: Clock,
+    ) -> Result<Self, IdentityError> {
+        let hasher = Hasher::new(&config.hashing)?;
+        let live = compile(config, &*store, &clock, None).await?;
+        let keys = Keys::open(Arc::clone(&store), clock.clone()).await;
+        let keys = keys.map_err(|fault| match fault {
+            Fault::Store(error) => IdentityError::Store(error),
+            Fault::Key(error) => IdentityError::Key(error),
+            Fault::Busy(_) => IdentityError::Key(crate::jose::keys::KeyError::Generation),
+        })?;
+        let state = Arc::new(State {
+            store,
+            clock,
+            live: ArcSwap::from_pointee(live),
+            keys,
+            clients: Clients::new(),
+            hasher,
+            lockout: Lockout::new(),
+            process: random_uuid(),
+            issued: AtomicU64::new(1),
+        });
+        maintain::start(&state);
+        Ok(Self { state })
+    }
+
+    /// Checks `config` as far as that goes without a store.
+    ///
+    /// # Errors
+    /// [`IdentityError::Config`] names what is wrong.
+    pub fn check(config: IdentityConfig) -> Result<(), IdentityError> {
+        Hasher::new(&config.hashing)?;
+        Live::compile(config).map(drop)
+    }
+
+    /// Puts `config` in the place of the one in force, or changes nothing.
+    /// `hashing` keeps the values that the provider was opened with.
+    ///
+    /// # Errors
+    /// As [`Identity::open`].
+    pub async fn reload(&self, config: IdentityConfig) -> Result<(), IdentityError> {
+        let state = &self.state;
+        let previous = state.live.load_full();
+        let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
+        state.live.store(Arc::new(live));
+        state.clients.forget();
+        maintain::hash_declared(state);
+        Ok(())
+    }
+
+    /// The provider as a `Router`. Requests may carry a
+    /// [`crate::http::ClientInfo`] extension.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .fallback(serve::serve)
+            .with_state(Arc::clone(&self.state))
+    }
+}
+
+/// Validates, then persists; the caller swaps.
+async fn compile(
+    config: IdentityConfig,
+    store: &dyn Store,
+    clock: &Clock,
+    previous: Option<&Live>,
+) -> Result<Live, IdentityError> {
+    let (mut live, declared) = Live::compile(config)?;
+    store.sync_declared(declared, clock.now_ms()).await?;
+    live.complete(store.realms().await?, previous);
+    Ok(live)
+}

@@ -1,0 +1,209 @@
+//! The `identity` section of the configuration file, as written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
+use crate::model::secret::Secret;
+
+/// The identity provider.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IdentityConfig {
+    /// What clients see: issuers and links are made from it. Absolute, http or
+    /// https, without query; a path becomes a prefix of every endpoint.
+    pub base_url: String,
+    /// Realms by path: `/`, `/alpha`, `/alpha/beta`. `/` always exists.
+    pub realms: BTreeMap<String, RealmConfig>,
+    /// What happens after repeated wrong passwords.
+    pub lockout: LockoutConfig,
+    /// How passwords are hashed.
+    pub hashing: HashingConfig,
+    /// How signing keys rotate.
+    pub keys: KeysConfig,
+    /// Sessions of `authenticate`.
+    pub session: SessionConfig,
+}
+
+impl Default for IdentityConfig {
+    fn default() -> Self {
+        Self {
+            base_url: "http://localhost:8000".to_owned(),
+            realms: BTreeMap::new(),
+            lockout: LockoutConfig::default(),
+            hashing: HashingConfig::default(),
+            keys: KeysConfig::default(),
+            session: SessionConfig::default(),
+        }
+    }
+}
+
+/// A realm: its declared users and clients, and its settings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RealmConfig {
+    /// Users by their SCIM record and a `password`.
+    pub users: Vec<DeclaredUser>,
+    /// Clients by RFC 7591 metadata names and `client_secret`.
+    pub clients: Vec<ClientMetadata>,
+    /// Settings.
+    pub settings: RealmSettings,
+}
+
+/// A user as the file declares it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct DeclaredUser {
+    /// The password; it never enters the store.
+    #[serde(default)]
+    pub password: Option<Secret>,
+    /// The record; its names are checked against the user schema.
+    #[serde(flatten)]
+    pub record: Map<String, Value>,
+}
+
+/// Settings of a realm. Lifetimes are in seconds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RealmSettings {
+    /// Life of an access token; at most 30 days.
+    pub access_token_lifetime: u32,
+    /// Life of a refresh token that is not used.
+    pub refresh_token_lifetime: u32,
+    /// Life of a grant, however often it is refreshed.
+    pub grant_lifetime: u32,
+    /// Life of an ID token; at most 30 days.
+    pub id_token_lifetime: u32,
+    /// The form of access tokens, unless the client's record names another.
+    pub access_token_format: TokenFormat,
+    /// How JWT access tokens are signed, unless the client's record says
+    /// otherwise: ES256, EdDSA or RS256.
+    pub access_token_signed_response_alg: SignAlg,
+    /// Whether the `password` grant gives a refresh token.
+    pub issue_refresh_token: bool,
+    /// What is granted when neither request nor client names a scope,
+    /// separated by blanks; empty: such requests are refused.
+    pub default_scope: String,
+    /// The scope that a token needs to query users. Absent: every token of a
+    /// client on its own behalf may, and a user's token sees that user only.
+    pub users_scope: Option<String>,
+    /// `successUrl` of `authenticate`.
+    pub success_url: String,
+    /// Addresses or networks from which `amadmin` may authenticate. Absent:
+    /// from everywhere.
+    pub admin_addresses: Option<Vec<String>>,
+}
+
+impl Default for RealmSettings {
+    fn default() -> Self {
+        Self {
+            access_token_lifetime: 3600,
+            refresh_token_lifetime: 604_800,
+            grant_lifetime: 30 * 24 * 3600,
+            id_token_lifetime: 3600,
+            access_token_format: TokenFormat::Jwt,
+            access_token_signed_response_alg: SignAlg::ES256,
+            issue_refresh_token: true,
+            default_scope: String::new(),
+            users_scope: None,
+            success_url: "/".to_owned(),
+            admin_addresses: None,
+        }
+    }
+}
+
+/// Locking a user name after wrong passwords. Unknown names lock alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LockoutConfig {
+    /// Failures within `window` that lock; 0 switches locking off.
+    pub failures: u32,
+    /// Seconds over which failures count.
+    pub window: u32,
+    /// Seconds of the first lock; each one that follows takes twice as long,
+    /// up to an hour. No lock is for ever: strangers could lock anybody out.
+    pub duration: u32,
+}
+
+impl Default for LockoutConfig {
+    fn default() -> Self {
+        Self {
+            failures: 10,
+            window: 300,
+            duration: 60,
+        }
+    }
+}
+
+/// The cost of Argon2id, for new hashes, and how much of it is done at once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HashingConfig {
+    /// Memory, in KiB.
+    pub memory_kib: u32,
+    /// Passes over the memory.
+    pub passes: u32,
+    /// Lanes.
+    pub lanes: u32,
+    /// Hashes made at once; 0: one a processor core.
+    pub parallel: usize,
+    /// Requests that may wait for each of them; the next get 503.
+    pub queue: usize,
+}
+
+impl Default for HashingConfig {
+    fn default() -> Self {
+        Self {
+            memory_kib: 19 * 1024,
+            passes: 2,
+            lanes: 1,
+            parallel: 0,
+            queue: 32,
+        }
+    }
+}
+
+/// Rotation of signing keys.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KeysConfig {
+    /// Days that a key signs; 0: until `doorward keys rotate`.
+    pub rotate_days: u32,
+    /// Hours that a key is published before it signs.
+    pub publish_ahead_hours: u32,
+}
+
+impl Default for KeysConfig {
+    fn default() -> Self {
+        Self {
+            rotate_days: 90,
+            publish_ahead_hours: 24,
+        }
+    }
+}
+
+/// Sessions of `authenticate`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionConfig {
+    /// Name of the cookie, and of the header that carries the token.
+    pub cookie_name: String,
+    /// Minutes that a session lasts at most.
+    pub max_minutes: u32,
+    /// Minutes without use after which it ends.
+    pub idle_minutes: u32,
+    /// Sessions a user can have; the oldest end first.
+    pub quota: u32,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            cookie_name: "iPlanetDirectoryPro".to_owned(),
+            max_minutes: 120,
+            idle_minutes: 30,
+            quota: 100,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Every error of the identity provider as a response, one shape a surface.
+
+use axum::response::Response;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::password::Busy;
+use super::respond;
+use crate::jose::keys::KeyError;
+use crate::store::StoreError;
+
+/// Seconds that a client is told to wait when passwords queue up.
+const BUSY_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// Why the provider can't open or reload.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The configuration is wrong.
+    #[error("identity.{path}: {message}")]
+    Config {
+        /// Path of the key below `identity`.
+        path: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The store did not answer, or refused a declared record.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no usable signing key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl IdentityError {
+    pub(super) fn config(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Config {
+            path: path.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// What makes every surface fail alike.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("too many passwords are being checked")]
+    Busy(#[from] Busy),
+}
+
+impl Fault {
+    /// The status; logs what an operator must know.
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Store(_) | Self::Key(_) => {
+                tracing::error!(error = %self, "identity request failed");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        }
+    }
+}
+
+/// A failed OAuth request (RFC 6749 §5.2, RFC 6750 §3.1).
+#[derive(Debug)]
+pub(super) struct OAuthError {
+    pub(super) status: StatusCode,
+    pub(super) error: &'static str,
+    pub(super) description: String,
+    /// Headers besides the usual ones.
+    pub(super) header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl OAuthError {
+    /// A 400 with this code and text.
+    pub(super) fn bad(error: &'static str, description: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            error,
+            description: description.into(),
+            header: None,
+        }
+    }
+
+    /// The client did not prove who it is.
+    pub(super) fn invalid_client(realm: &str, description: &str) -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            header: challenge(&format!("Basic realm=\"{realm}\"")),
+            ..Self::bad("invalid_client", description)
+        }
+    }
+
+    /// The grant is not (or no longer) good, and nobody is told why.
+    pub(super) fn invalid_grant() -> Self {
+        Self::bad(
+            "invalid_grant",
+            "The provided access grant is invalid, expired, or revoked.",
+        )
+    }
+
+    /// The access token is not (or no longer) good.
+    pub(super) fn invalid_token() -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            header: challenge("Bearer error=\"invalid_token\""),
+            ..Self::bad(
+                "invalid_token",
+                "The access token provided is expired, revoked, malformed, or invalid for other \
+                 reasons.",
+            )
+        }
+    }
+
+    /// The response.
+    pub(super) fn response(self) -> Response {
+        let mut body = json!({"error": self.error});
+        let description = printable(&self.description);
+        if !description.is_empty() {
+            body["error_description"] = Value::String(description);
+        }
+        let mut response = respond::json(self.status, &body);
+        respond::never_stored(&mut response);
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+impl<F: Into<Fault>> From<F> for OAuthError {
+    fn from(fault: F) -> Self {
+        let fault = fault.into();
+        let (error, header) = match fault {
+            Fault::Busy(_) => ("temporarily_unavailable", Some((RETRY_AFTER, BUSY_SECONDS))),
+            Fault::Store(_) | Fault::Key(_) => ("server_error", None),
+        };
+        Self {
+            status: fault.status(),
+            error,
+            description: String::new(),
+            header,
+        }
+    }
+}
+
+fn challenge(value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let value = HeaderValue::from_str(value).ok()?;
+    Some((WWW_AUTHENTICATE, value))
+}
+
+/// `text` as RFC 6749 §5.2 allows it: printable ASCII without `"` and `\`, and
+/// not endless.
+fn printable(text: &str) -> String {
+    let legal = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    text.chars()
+        .take(400)
+        .map(|c| if legal(c) { c } else { '?' })
+        .collect()
+}
+
+/// A failed request to `/json`.
+#[derive(Debug)]
+pub(super) struct JsonError {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+    pub(super) retry: bool,
+}
+
+impl JsonError {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            retry: false,
+        }
+    }
+
+    /// The response: `code`, `reason` and `message`.
+    pub(super) fn response(self) -> Response {
+        let body = json!({
+            "code": self.status.as_u16(),
+            "reason": self.status.canonical_reason().unwrap_or_default(),
+            "message": self.message,
+        });
+        let mut response = respond::json(self.status, &body);
+        respond::never_stored(&mut response);
+        if self.retry {
+            response.headers_mut().insert(RETRY_AFTER, BUSY_SECONDS);
+        }
+        response
+    }
+}
+
+impl<F: Into<Fault>> From<F> for JsonError {
+    fn from(fault: F) -> Self {
+        let fault = fault.into();
+        let message = match fault {
+            Fault::Busy(_) => "Too many sign-ins at once",
+            Fault::Store(_) | Fault::Key(_) => "Internal Server Error",
+        };
+        Self {
+            status: fault.status(),
+            message: message.to_owned(),
+            retry: matches!(fault, Fault::Busy(_)),
+        }
+    }
+}
+
+/// A failed SCIM request (RFC 7644 §3.12).
+#[derive(Debug)]
+pub(super) struct ScimError {
+    pub(super) status: StatusCode,
+    pub(super) scim_type: Option<&'static str>,
+    pub(super) detail: String,
+    /// Value of `WWW-Authenticate`.
+    pub(super) challenge: Option<String>,
+}
+
+impl ScimError {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            scim_type: None,
+            detail: detail.into(),
+            challenge: None,
+        }
+    }
+
+    /// The response.
+    pub(super) fn response(self) -> Response {
+        let mut body = json!({
+            "schemas": ["urn:ietf:params:scim:api:messages:2.0:Error"],
+            "status": self.status.as_u16().to_string(),
+            "detail": self.detail,
+        });
+        if let Some(scim_type) = self.scim_type {
+            body["scimType"] = Value::from(scim_type);
+        }
+        let mut response = respond::json(self.status, &body);
+        respond::never_stored(&mut response);
+        let scim = HeaderValue::from_static("application/scim+json");
+        response.headers_mut().insert(CONTENT_TYPE, scim);
+        if let Some((name, value)) = self.challenge.as_deref().and_then(challenge) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+impl<F: Into<Fault>> From<F> for ScimError {
+    fn from(fault: F) -> Self {
+        Self::new(fault.into().status(), "The service could not answer.")
+    }
+}
+
+/// 405 in the shape of the OAuth endpoints; `allowed` in the order to print.
+pub(super) fn wrong_method(allowed: &[Method], found: &Method) -> OAuthError {
+    let list = allowed.iter().map(Method::as_str).collect::<Vec<_>>();
+    OAuthError {
+        status: StatusCode::METHOD_NOT_ALLOWED,
+        header: HeaderValue::from_str(&list.join(", "))
+            .ok()
+            .map(|value| (ALLOW, value)),
+        ..OAuthError::bad(
+            "method_not_allowed",
+            format!("Required Method: {} found: {found}", list.join(" or ")),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn header_injection_in_a_description_is_defused() {
+        let hostile = "a\r\nSet-Cookie: x=\"1\"\t\\\u{e4}";
+        assert_eq!(printable(hostile), "a??Set-Cookie: x=?1????");
+        assert_eq!(printable(&"x".repeat(1000)).len(), 400);
+    }
+}

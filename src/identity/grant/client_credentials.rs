@@ -1,0 +1,43 @@
+//! A client on its own behalf (RFC 6749 §4.4).
+//!
+//! With JWT access tokens nothing is read from the store once the client is in
+//! memory, and nothing is ever written.
+
+use crate::identity::Call;
+use crate::identity::error::OAuthError;
+use crate::identity::form::Form;
+use crate::identity::issue::{self, Issue, TokenResponse};
+use crate::identity::token::{client_for, granted};
+
+const GRANT: &str = "client_credentials";
+
+pub(in crate::identity) async fn issue(
+    call: &Call,
+    form: &Form<'_>,
+) -> Result<TokenResponse, OAuthError> {
+    let client = client_for(call, form, GRANT).await?;
+    if client.client.is_public() {
+        let text = "Public clients can't use client credentials grant.";
+        return Err(OAuthError::bad("unauthorized_client", text));
+    }
+    let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
+    let issue = Issue {
+        realm: &call.realm,
+        client: &client,
+        subject: client.id(),
+        for_user: false,
+        scopes: &scopes,
+        grant_type: GRANT,
+        grant_id: &issue::handle(),
+        auth_time: call.now_ms.div_euclid(1000),
+        now_ms: call.now_ms,
+    };
+    let (response, stored) = issue::tokens(&call.state, &issue).await?;
+    if stored.is_some() {
+        call.state
+            .store
+            .record_tokens(None, stored.as_ref())
+            .await?;
+    }
+    Ok(response)
+}

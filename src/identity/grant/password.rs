@@ -1,0 +1,66 @@
+//! A user's name and password, for clients that list the grant (RFC 6749 §4.3).
+
+use crate::identity::Call;
+use crate::identity::error::OAuthError;
+use crate::identity::form::Form;
+use crate::identity::issue::{self, Issue, TokenResponse};
+use crate::identity::login::{LoginError, login};
+use crate::identity::token::{client_for, granted, required};
+use crate::model::grant::Grant;
+
+const GRANT: &str = "password";
+
+pub(in crate::identity) async fn issue(
+    call: &Call,
+    form: &Form<'_>,
+) -> Result<TokenResponse, OAuthError> {
+    let client = client_for(call, form, GRANT).await?;
+    let name = required(form, "username")?;
+    let password = required(form, "password")?;
+    let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
+    let user = login(&call.state, &call.realm, name, password, call.now_ms)
+        .await
+        .map_err(|error| match error {
+            // One answer for all of them: nobody learns who exists.
+            LoginError::Failed | LoginError::Locked | LoginError::Deactivated => {
+                OAuthError::invalid_grant()
+            }
+            LoginError::Fault(fault) => fault.into(),
+        })?;
+    let (realm, now_ms) = (&call.realm, call.now_ms);
+    let grant = Grant {
+        id: issue::handle(),
+        realm: realm.path.clone(),
+        client_id: client.id().to_owned(),
+        user_id: user.id,
+        scopes,
+        grant_type: GRANT.to_owned(),
+        auth_time: now_ms.div_euclid(1000),
+        ends_ms: now_ms + i64::from(realm.settings.grant_lifetime) * 1000,
+    };
+    let issue = Issue {
+        realm,
+        client: &client,
+        subject: &user.user_name,
+        for_user: true,
+        scopes: &grant.scopes,
+        grant_type: GRANT,
+        grant_id: &grant.id,
+        auth_time: grant.auth_time,
+        now_ms,
+    };
+    let (mut response, access) = issue::tokens(&call.state, &issue).await?;
+    let mut refresh = None;
+    if realm.settings.issue_refresh_token {
+        let (token, stored) = issue::refresh_token(realm, &client, grant, now_ms);
+        response.refresh_token = Some(token);
+        refresh = Some(stored);
+    }
+    if refresh.is_some() || access.is_some() {
+        let store = &call.state.store;
+        store
+            .record_tokens(refresh.as_ref(), access.as_ref())
+            .await?;
+    }
+    Ok(response)
+}

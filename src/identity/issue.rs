@@ -1,0 +1,249 @@
+//! Making tokens: their claims, exact to the interface (2.3).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::State;
+use super::clients::LiveClient;
+use super::error::Fault;
+use super::realm::Realm;
+use crate::clock::random_bytes;
+use crate::jose::sign::half_hash;
+use crate::model::client::{SignAlg, TokenFormat};
+use crate::model::grant::{Grant, StoredAccess, StoredRefresh, TokenHash};
+use crate::store::StoreError;
+
+/// What is to be issued.
+#[derive(Debug)]
+pub(super) struct Issue<'a> {
+    pub(super) realm: &'a Realm,
+    pub(super) client: &'a LiveClient,
+    /// The user's name, or the client's identifier when it acts for itself.
+    pub(super) subject: &'a str,
+    /// Whether the subject is a user.
+    pub(super) for_user: bool,
+    pub(super) scopes: &'a [String],
+    pub(super) grant_type: &'a str,
+    pub(super) grant_id: &'a str,
+    /// In seconds since the epoch.
+    pub(super) auth_time: i64,
+    pub(super) now_ms: i64,
+}
+
+/// A token response (interface 2.3).
+#[derive(Debug, Serialize)]
+pub(super) struct TokenResponse {
+    pub(super) access_token: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refresh_token: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) scope: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id_token: Option<String>,
+    pub(super) token_type: &'static str,
+    pub(super) expires_in: i64,
+}
+
+#[derive(Serialize)]
+struct AccessClaims<'a> {
+    sub: &'a str,
+    cts: &'static str,
+    /// Of users only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_level: Option<i32>,
+    #[serde(rename = "auditTrackingId")]
+    audit_tracking_id: String,
+    iss: &'a str,
+    #[serde(rename = "tokenName")]
+    token_name: &'static str,
+    token_type: &'static str,
+    #[serde(rename = "authGrantId")]
+    auth_grant_id: &'a str,
+    /// One string, not an array.
+    aud: &'a str,
+    nbf: i64,
+    grant_type: &'a str,
+    scope: &'a [String],
+    auth_time: i64,
+    realm: &'a str,
+    exp: i64,
+    iat: i64,
+    expires_in: i64,
+    jti: String,
+}
+
+#[derive(Serialize)]
+struct IdClaims<'a> {
+    at_hash: String,
+    sub: &'a str,
+    #[serde(rename = "auditTrackingId")]
+    audit_tracking_id: String,
+    iss: &'a str,
+    #[serde(rename = "tokenName")]
+    token_name: &'static str,
+    aud: &'a str,
+    acr: &'static str,
+    azp: &'a str,
+    auth_time: i64,
+    realm: &'a str,
+    exp: i64,
+    #[serde(rename = "tokenType")]
+    token_type: &'static str,
+    iat: i64,
+}
+
+/// A random handle: 160 bits in 27 characters.
+pub(super) fn handle() -> String {
+    URL_SAFE_NO_PAD.encode(random_bytes::<20>())
+}
+
+/// `override_s` seconds if that is more than 0, else the realm's.
+fn lifetime(override_s: Option<u32>, realm_s: u32) -> i64 {
+    i64::from(override_s.filter(|seconds| *seconds > 0).unwrap_or(realm_s))
+}
+
+/// Makes the access token and, for the scope `openid`, the ID token. An opaque
+/// access token is good once the second value is in the store.
+pub(super) async fn tokens(
+    state: &State,
+    issue: &Issue<'_>,
+) -> Result<(TokenResponse, Option<StoredAccess>), Fault> {
+    let metadata = &issue.client.client.metadata;
+    let settings = &issue.realm.settings;
+    let iat = issue.now_ms.div_euclid(1000);
+    let life = lifetime(
+        metadata.access_token_lifetime,
+        settings.access_token_lifetime,
+    );
+    let claims = access_claims(state, issue, iat, life);
+    let format = metadata
+        .access_token_format
+        .unwrap_or(settings.access_token_format);
+    let (access_token, stored) = match format {
+        TokenFormat::Jwt => {
+            let alg = metadata.access_token_signed_response_alg;
+            let alg = alg.unwrap_or(settings.access_token_signed_response_alg);
+            (state.keys.signer(alg).await?.sign(&claims)?, None)
+        }
+        TokenFormat::Opaque => {
+            let token = handle();
+            let stored = opaque(&token, issue, &claims)?;
+            (token, Some(stored))
+        }
+    };
+    let id_token = if issue.scopes.iter().any(|scope| scope == "openid") {
+        Some(id_token(state, issue, iat, &access_token).await?)
+    } else {
+        None
+    };
+    let response = TokenResponse {
+        access_token,
+        refresh_token: None,
+        scope: issue.scopes.join(" "),
+        id_token,
+        token_type: "Bearer",
+        // What is left, rounded down: a second that has begun is not promised.
+        expires_in: ((iat + life) * 1000 - issue.now_ms).div_euclid(1000),
+    };
+    Ok((response, stored))
+}
+
+fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> AccessClaims<'a> {
+    AccessClaims {
+        sub: issue.subject,
+        cts: "OAUTH2_STATELESS_GRANT",
+        auth_level: issue.for_user.then_some(0),
+        audit_tracking_id: state.audit_id(),
+        iss: &issue.realm.issuer,
+        token_name: "access_token",
+        token_type: "Bearer",
+        auth_grant_id: issue.grant_id,
+        aud: issue.client.id(),
+        nbf: iat,
+        grant_type: issue.grant_type,
+        scope: issue.scopes,
+        auth_time: issue.auth_time,
+        realm: &issue.realm.path,
+        exp: iat + life,
+        iat,
+        expires_in: life,
+        jti: handle(),
+    }
+}
+
+fn opaque(
+    token: &str,
+    issue: &Issue<'_>,
+    claims: &AccessClaims<'_>,
+) -> Result<StoredAccess, StoreError> {
+    let value = serde_json::to_value(claims);
+    let value = value.map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let claims_of: Map<String, Value> = match value {
+        Value::Object(claims) => claims,
+        _ => Map::new(),
+    };
+    Ok(StoredAccess {
+        hash: TokenHash::of(token),
+        grant_id: issue.grant_id.to_owned(),
+        claims: claims_of,
+        expires_ms: claims.exp * 1000,
+    })
+}
+
+async fn id_token(
+    state: &State,
+    issue: &Issue<'_>,
+    iat: i64,
+    access_token: &str,
+) -> Result<String, Fault> {
+    let metadata = &issue.client.client.metadata;
+    let alg = metadata
+        .id_token_signed_response_alg
+        .unwrap_or(SignAlg::RS256);
+    let life = lifetime(
+        metadata.id_token_lifetime,
+        issue.realm.settings.id_token_lifetime,
+    );
+    let claims = IdClaims {
+        at_hash: half_hash(alg, access_token),
+        sub: issue.subject,
+        audit_tracking_id: state.audit_id(),
+        iss: &issue.realm.issuer,
+        token_name: "id_token",
+        aud: issue.client.id(),
+        acr: "0",
+        azp: issue.client.id(),
+        auth_time: issue.auth_time,
+        realm: &issue.realm.path,
+        exp: iat + life,
+        token_type: "JWTToken",
+        iat,
+    };
+    match (alg, &issue.client.hmac) {
+        (SignAlg::HS256, Some(signer)) => Ok(signer.sign(&claims)?),
+        _ => Ok(state.keys.signer(alg).await?.sign(&claims)?),
+    }
+}
+
+/// A new refresh token for `grant`, and what the store keeps of it.
+pub(super) fn refresh_token(
+    realm: &Realm,
+    client: &LiveClient,
+    grant: Grant,
+    now_ms: i64,
+) -> (String, StoredRefresh) {
+    let life = lifetime(
+        client.client.metadata.refresh_token_lifetime,
+        realm.settings.refresh_token_lifetime,
+    );
+    let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
+    let stored = StoredRefresh {
+        hash: TokenHash::of(&token),
+        expires_ms: (now_ms + life * 1000).min(grant.ends_ms),
+        grant,
+        used: false,
+    };
+    (token, stored)
+}

@@ -1,0 +1,155 @@
+//! The provider's keys at run time: made when missing, rotated when due.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Mutex;
+
+use super::config::KeysConfig;
+use super::error::Fault;
+use crate::clock::Clock;
+use crate::jose::jwks::KeySet;
+use crate::jose::keys::{self, KeyError, KeyRing};
+use crate::jose::sign::Signer;
+use crate::model::client::SignAlg;
+use crate::model::grant::MAX_TOKEN_LIFE_MS;
+use crate::store::Store;
+
+/// The keys.
+pub(super) struct Keys {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    current: ArcSwap<Current>,
+    /// Held while a key is made: the others wait for that one.
+    making: Mutex<()>,
+}
+
+/// What was read from the store last.
+#[derive(Default)]
+pub(super) struct Current {
+    pub(super) ring: KeyRing,
+    /// The published keys, to verify with.
+    pub(super) verifiers: KeySet,
+}
+
+impl Keys {
+    /// Reads the keys, and makes the one for access tokens if there is none;
+    /// that takes no noticeable time.
+    pub(super) async fn open(store: Arc<dyn Store>, clock: Clock) -> Result<Self, Fault> {
+        let keys = Self {
+            store,
+            clock,
+            current: ArcSwap::default(),
+            making: Mutex::new(()),
+        };
+        keys.reload().await?;
+        keys.signer(SignAlg::ES256).await?;
+        Ok(keys)
+    }
+
+    /// Reads the keys again.
+    pub(super) async fn reload(&self) -> Result<(), Fault> {
+        let stored = self.store.signing_keys().await?;
+        let ring = KeyRing::parse(&stored, &self.current.load().ring)?;
+        let verifiers = ring.verifiers(self.clock.now_ms());
+        self.current.store(Arc::new(Current { ring, verifiers }));
+        Ok(())
+    }
+
+    /// The keys as last read.
+    pub(super) fn current(&self) -> Arc<Current> {
+        self.current.load_full()
+    }
+
+    /// The key that signs with `alg` now. The first use of an algorithm makes
+    /// its first key and waits for it.
+    pub(super) async fn signer(&self, alg: SignAlg) -> Result<Arc<Signer>, Fault> {
+        let active = || {
+            let now_ms = self.clock.now_ms();
+            self.current.load().ring.signer(alg, now_ms).cloned()
+        };
+        if let Some(signer) = active() {
+            return Ok(signer);
+        }
+        let _making = self.making.lock().await;
+        if active().is_none() {
+            self.add(alg, self.clock.now_ms()).await?;
+        }
+        active().ok_or(Fault::Key(KeyError::Generation))
+    }
+
+    async fn add(&self, alg: SignAlg, active_from_ms: i64) -> Result<(), Fault> {
+        let now_ms = self.clock.now_ms();
+        let made = tokio::task::spawn_blocking(move || keys::generate(alg, now_ms, active_from_ms));
+        let key = made.await.map_err(|_| KeyError::Generation)??;
+        let others_expire_ms = active_from_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+        if self.store.add_signing_key(&key, others_expire_ms).await? {
+            tracing::info!(
+                kid = key.kid,
+                alg = alg.as_str(),
+                active_from_ms,
+                "signing key made"
+            );
+        }
+        self.reload().await
+    }
+
+    /// Makes the successors that are due.
+    pub(super) async fn rotate_due(&self, config: &KeysConfig) -> Result<(), Fault> {
+        if config.rotate_days == 0 {
+            return Ok(());
+        }
+        let period = i64::from(config.rotate_days) * 24 * 3600 * 1000;
+        let ahead = i64::from(config.publish_ahead_hours) * 3600 * 1000;
+        for alg in [SignAlg::RS256, SignAlg::ES256, SignAlg::EdDSA] {
+            let now_ms = self.clock.now_ms();
+            let newest = self.current.load().ring.newest_activation(alg);
+            if let Some(newest) = newest.filter(|newest| newest + period - ahead <= now_ms) {
+                let _making = self.making.lock().await;
+                let from = (newest + period).max(now_ms + ahead);
+                self.add(alg, from).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store;
+
+    #[tokio::test]
+    async fn a_due_successor_is_published_ahead_and_made_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = format!("sqlite:{}", directory.path().join("db").display());
+        let store = store::open(&url).await.expect("a store");
+        let clock = Clock::manual(1_000_000);
+        let keys = Keys::open(store, clock.clone()).await.expect("keys");
+        let config = KeysConfig {
+            rotate_days: 2,
+            publish_ahead_hours: 24,
+        };
+        let published = || {
+            let jwks = keys.current().ring.jwks(clock.now_ms());
+            jwks["keys"].as_array().map_or(0, Vec::len)
+        };
+        let kid = async || {
+            let signer = keys.signer(SignAlg::ES256).await.expect("a key");
+            signer.kid().map(str::to_owned)
+        };
+        let first = kid().await;
+        let day = 24 * 3600 * 1000;
+        keys.rotate_due(&config).await.expect("nothing due");
+        assert_eq!(published(), 1);
+        clock.advance(day);
+        keys.rotate_due(&config).await.expect("rotated");
+        keys.rotate_due(&config).await.expect("nothing due");
+        assert_eq!(published(), 2);
+        assert_eq!(kid().await, first, "the successor signs before its time");
+        clock.advance(day);
+        assert_ne!(kid().await, first);
+        clock.advance(31 * day);
+        assert_eq!(published(), 1, "the old key outlived its last token");
+    }
+}

@@ -1,0 +1,77 @@
+//! Checking a user's name and password: the one way in for every surface.
+
+use super::State;
+use super::error::Fault;
+use super::password::PASSWORD_MAX;
+use super::realm::{Realm, USER_NAME_MAX};
+use crate::model::secret::Secret;
+use crate::model::user::{User, fold};
+
+/// Why nobody is signed in.
+#[derive(Debug)]
+pub(super) enum LoginError {
+    /// Unknown name or wrong password: nobody is told which.
+    Failed,
+    /// Too many wrong passwords; said of unknown names alike.
+    Locked,
+    /// The password is right and the user deactivated.
+    Deactivated,
+    /// It could not be checked.
+    Fault(Fault),
+}
+
+impl<F: Into<Fault>> From<F> for LoginError {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+/// The user with this name and password.
+///
+/// Unknown names cost as much as known ones, and count towards their lock.
+pub(super) async fn login(
+    state: &State,
+    realm: &Realm,
+    name: &str,
+    password: &str,
+    now_ms: i64,
+) -> Result<User, LoginError> {
+    if name.len() > USER_NAME_MAX || password.len() > PASSWORD_MAX {
+        return Err(LoginError::Failed);
+    }
+    let key = fold(name);
+    let config = &state.live().config.lockout;
+    if !state.lockout.attempt(config, &realm.path, &key, now_ms) {
+        return Err(LoginError::Locked);
+    }
+    let user = state.store.user_by_name(&realm.path, name).await?;
+    let hash = match &user {
+        Some(user) => known_hash(state, realm, user, &key).await?,
+        None => None,
+    };
+    let right = state.hasher.verify(Secret::new(password), hash).await?;
+    let user = user.filter(|_| right).ok_or(LoginError::Failed)?;
+    state.lockout.success(&realm.path, &key);
+    if !user.active {
+        return Err(LoginError::Deactivated);
+    }
+    Ok(user)
+}
+
+/// The hash of the user's password: the store's, or that of the declared one,
+/// which is made on first need if the background has not come to it.
+async fn known_hash(
+    state: &State,
+    realm: &Realm,
+    user: &User,
+    key: &str,
+) -> Result<Option<Secret>, LoginError> {
+    let Some(declared) = realm.password(key) else {
+        return Ok(user.password_hash.clone());
+    };
+    let hash = declared
+        .hash
+        .get_or_try_init(|| state.hasher.hash(&declared.secret))
+        .await?;
+    Ok(Some(hash.clone()))
+}

@@ -1,0 +1,201 @@
+//! Hashing passwords, a bounded number at a time.
+//!
+//! Each Argon2id hash takes 19 MiB and tens of milliseconds of a core. Hashes
+//! run on the blocking pool, as many at once as there are permits; a short
+//! queue waits, whoever comes later is told to come back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use tokio::sync::Semaphore;
+
+use super::IdentityError;
+use super::config::HashingConfig;
+use crate::clock::random_bytes;
+use crate::model::secret::Secret;
+
+/// Longest password, in bytes.
+pub(super) const PASSWORD_MAX: usize = 1024;
+
+/// The queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many passwords are being checked")]
+pub(super) struct Busy;
+
+/// The bounded pool.
+#[derive(Debug)]
+pub(super) struct Hasher {
+    permits: Arc<Semaphore>,
+    /// Requests that hash or wait to.
+    inside: AtomicUsize,
+    room: usize,
+    params: Params,
+    /// A hash that no password has, as costly to check as the real ones.
+    dummy: Secret,
+}
+
+/// A place inside, given back on drop, also when the request goes away.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Hasher {
+    /// The pool that `config` describes.
+    pub(super) fn new(config: &HashingConfig) -> Result<Self, IdentityError> {
+        let params = Params::new(config.memory_kib, config.passes, config.lanes, None)
+            .map_err(|error| IdentityError::config("hashing", error.to_string()))?;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let parallel = if config.parallel == 0 {
+            cores()
+        } else {
+            config.parallel
+        };
+        let encode = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
+        let dummy = format!(
+            "$argon2id$v=19$m={},t={},p={}${}${}",
+            config.memory_kib,
+            config.passes,
+            config.lanes,
+            encode(&random_bytes::<16>()),
+            encode(&random_bytes::<32>()),
+        );
+        Ok(Self {
+            permits: Arc::new(Semaphore::new(parallel)),
+            inside: AtomicUsize::new(0),
+            room: parallel.saturating_mul(config.queue.saturating_add(1)),
+            params,
+            dummy: Secret::new(dummy),
+        })
+    }
+
+    /// Hashes a new password, in PHC form.
+    pub(super) async fn hash(&self, password: &Secret) -> Result<Secret, Busy> {
+        let (argon2, password) = (self.argon2(), password.clone());
+        let hash = self.run(move || hash_now(&argon2, &password)).await?;
+        hash.ok_or(Busy)
+    }
+
+    /// Whether `password` has this hash. Without a hash the answer is no, and
+    /// takes as long.
+    pub(super) async fn verify(
+        &self,
+        password: Secret,
+        hash: Option<Secret>,
+    ) -> Result<bool, Busy> {
+        let known = hash.is_some();
+        let hash = hash.unwrap_or_else(|| self.dummy.clone());
+        let argon2 = self.argon2();
+        let fits = self
+            .run(move || {
+                let hash = PasswordHash::new(hash.expose()).ok()?;
+                let fits = argon2.verify_password(password.expose().as_bytes(), &hash);
+                Some(fits.is_ok())
+            })
+            .await?;
+        Ok(known && fits.unwrap_or(false))
+    }
+
+    fn argon2(&self) -> Argon2<'static> {
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone())
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Busy> {
+        let inside = self.inside.fetch_add(1, Ordering::AcqRel);
+        let _place = Place(&self.inside);
+        if inside >= self.room {
+            return Err(Busy);
+        }
+        let permit = Arc::clone(&self.permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| Busy)?;
+        let work = move || {
+            // Held by the work itself: a request that goes away does not make
+            // room for another before its hash is done.
+            let _permit = permit;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| Busy)
+    }
+}
+
+fn hash_now(argon2: &Argon2<'_>, password: &Secret) -> Option<Secret> {
+    let salt = random_bytes::<16>();
+    let hash: PasswordHash = argon2
+        .hash_password_with_salt(password.expose().as_bytes(), &salt)
+        .ok()?;
+    Some(Secret::new(hash.to_string()))
+}
+
+/// Hashes a password here and now, at the default cost: for the command line.
+///
+/// # Errors
+/// When the cost can't be met.
+pub fn hash_blocking(password: &Secret) -> Result<Secret, IdentityError> {
+    let hasher = Hasher::new(&HashingConfig::default())?;
+    let hash = hash_now(&hasher.argon2(), password);
+    hash.ok_or_else(|| IdentityError::config("hashing", "the password could not be hashed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cheap(parallel: usize, queue: usize) -> Hasher {
+        let config = HashingConfig {
+            memory_kib: 8,
+            passes: 1,
+            lanes: 1,
+            parallel,
+            queue,
+        };
+        Hasher::new(&config).expect("a pool")
+    }
+
+    #[tokio::test]
+    async fn only_the_right_password_fits() {
+        let hasher = cheap(1, 4);
+        let hash = hasher.hash(&Secret::new("correct")).await.expect("a hash");
+        assert!(hash.expose().starts_with("$argon2id$v=19$m=8,t=1,p=1$"));
+        let verify = |text: &str, hash| hasher.verify(Secret::new(text), hash);
+        assert_eq!(verify("correct", Some(hash.clone())).await, Ok(true));
+        assert_eq!(verify("wrong", Some(hash)).await, Ok(false));
+        assert_eq!(verify("correct", None).await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_sheds() {
+        let hasher = cheap(1, 1);
+        let permit = hasher.permits.acquire().await.expect("a permit");
+        let verify = || hasher.verify(Secret::new("x"), None);
+        let (mut first, mut second) = (Box::pin(verify()), Box::pin(verify()));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        assert!(futures_util::poll!(&mut second).is_pending());
+        assert_eq!(verify().await, Err(Busy));
+        drop(permit);
+        // A request that went away has given its place back.
+        drop(first);
+        assert_eq!(second.await, Ok(false));
+        assert_eq!(verify().await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn a_damaged_hash_fits_no_password() {
+        let verdict = cheap(1, 1)
+            .verify(Secret::new(""), Some(Secret::new("junk")))
+            .await;
+        assert_eq!(verdict, Ok(false));
+    }
+}

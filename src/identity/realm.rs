@@ -1,0 +1,442 @@
+//! Realms as compiled from the configuration, and how paths name them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use tokio::sync::OnceCell;
+use url::Url;
+use uuid::Uuid;
+
+use super::IdentityError;
+use super::clients::check_metadata;
+use super::config::{DeclaredUser, IdentityConfig, RealmConfig, RealmSettings};
+use crate::clock::random_uuid;
+use crate::model::client::{Client, ClientSecret, SignAlg};
+use crate::model::grant::MAX_TOKEN_LIFE_MS;
+use crate::model::secret::Secret;
+use crate::model::user::{Owner, User, fold, schema};
+use crate::store::Declared;
+
+/// What the configuration file says, compiled.
+#[derive(Debug)]
+pub(super) struct Live {
+    /// Without a slash at its end.
+    pub(super) base_url: String,
+    /// The path of `base_url`: empty, or with a slash only at its start.
+    pub(super) base_path: String,
+    realms: HashMap<String, Arc<Realm>>,
+    pub(super) config: IdentityConfig,
+}
+
+/// A realm.
+#[derive(Debug)]
+pub(super) struct Realm {
+    /// `/` or `/a/b`.
+    pub(super) path: String,
+    /// The one issuer of its tokens, whatever path form a client used.
+    pub(super) issuer: String,
+    pub(super) settings: RealmSettings,
+    pub(super) admin_networks: Option<Vec<IpNet>>,
+    /// Declared passwords, by folded user name.
+    passwords: HashMap<String, Arc<DeclaredPassword>>,
+    /// Declared client secrets, by client identifier.
+    secrets: HashMap<String, Secret>,
+}
+
+/// A password that only the file holds; its hash lives in memory.
+#[derive(Debug)]
+pub(super) struct DeclaredPassword {
+    pub(super) secret: Secret,
+    pub(super) hash: OnceCell<Secret>,
+}
+
+impl Live {
+    /// Compiles `config`; says also what the store must hold.
+    pub(super) fn compile(config: IdentityConfig) -> Result<(Self, Declared), IdentityError> {
+        let (base_url, base_path) = base(&config.base_url)?;
+        let mut declared = Declared::default();
+        let mut realms = HashMap::new();
+        let root = BTreeMap::from([("/".to_owned(), RealmConfig::default())]);
+        let missing_root = root.iter().filter(|_| !config.realms.contains_key("/"));
+        for (path, realm) in config.realms.iter().chain(missing_root) {
+            check_path(path)?;
+            let realm = Realm::compile(&base_url, path, realm, &mut declared)?;
+            declared.realms.push(path.clone());
+            realms.insert(path.clone(), Arc::new(realm));
+        }
+        let live = Self {
+            base_url,
+            base_path,
+            realms,
+            config,
+        };
+        Ok((live, declared))
+    }
+
+    /// Adds realms that only the store knows, with default settings, and takes
+    /// over the hashes of declared passwords that did not change.
+    pub(super) fn complete(&mut self, stored: Vec<String>, previous: Option<&Self>) {
+        for path in stored {
+            if !self.realms.contains_key(&path) && check_path(&path).is_ok() {
+                let realm = Realm::plain(&self.base_url, &path);
+                self.realms.insert(path, Arc::new(realm));
+            }
+        }
+        for (path, realm) in &self.realms {
+            let old = previous.and_then(|previous| previous.realms.get(path));
+            for (name, password) in &realm.passwords {
+                let old = old.and_then(|old| old.passwords.get(name));
+                let same = old.filter(|old| old.secret.matches(password.secret.expose()));
+                if let Some(hash) = same.and_then(|old| old.hash.get()) {
+                    // Fails only if it is set already, to the same end.
+                    let _ = password.hash.set(hash.clone());
+                }
+            }
+        }
+    }
+
+    /// The realm of this path.
+    pub(super) fn realm(&self, path: &str) -> Option<&Arc<Realm>> {
+        self.realms.get(path)
+    }
+
+    /// All realms.
+    pub(super) fn realms(&self) -> impl Iterator<Item = &Arc<Realm>> {
+        self.realms.values()
+    }
+}
+
+/// `base_url` without a slash at its end, and its path.
+fn base(base_url: &str) -> Result<(String, String), IdentityError> {
+    let wrong = |message: &str| IdentityError::config("base_url", message);
+    let url = Url::parse(base_url).map_err(|_| wrong("is no absolute URL"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(wrong("must begin with http:// or https:// and a host"));
+    }
+    if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+        return Err(wrong("must have no query, fragment or user"));
+    }
+    let path = url.path().trim_end_matches('/').to_owned();
+    Ok((base_url.trim_end_matches('/').to_owned(), path))
+}
+
+fn check_path(path: &str) -> Result<(), IdentityError> {
+    let legal = |part: &str| {
+        !part.is_empty()
+            && part.len() <= 64
+            && !matches!(part, "." | ".." | "root" | "realms")
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(&b))
+    };
+    let ok = path == "/"
+        || path
+            .strip_prefix('/')
+            .is_some_and(|rest| rest.split('/').count() <= 8 && rest.split('/').all(legal));
+    if ok {
+        return Ok(());
+    }
+    Err(IdentityError::config(
+        format!("realms.{path}"),
+        "a realm is `/` or `/a/b` of letters, digits and `._~-`, and not `root` or `realms`",
+    ))
+}
+
+/// The issuer of a realm (one fixed string).
+fn issuer(base_url: &str, path: &str) -> String {
+    let mut issuer = format!("{base_url}/oauth2");
+    if path != "/" {
+        issuer.push_str("/realms/root");
+        for part in path.split('/').skip(1) {
+            issuer.push_str("/realms/");
+            issuer.push_str(part);
+        }
+    }
+    issuer
+}
+
+impl Realm {
+    fn plain(base_url: &str, path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            issuer: issuer(base_url, path),
+            settings: RealmSettings::default(),
+            admin_networks: None,
+            passwords: HashMap::new(),
+            secrets: HashMap::new(),
+        }
+    }
+
+    fn compile(
+        base_url: &str,
+        path: &str,
+        config: &RealmConfig,
+        declared: &mut Declared,
+    ) -> Result<Self, IdentityError> {
+        let at = format!("realms.{path}");
+        check_settings(&at, &config.settings)?;
+        let mut realm = Self::plain(base_url, path);
+        realm.settings = config.settings.clone();
+        realm.admin_networks = networks(&at, &config.settings)?;
+        let mut names = HashMap::new();
+        for (index, user) in config.users.iter().enumerate() {
+            let at = format!("{at}.users[{index}]");
+            let record = declared_user(&at, path, user)?;
+            let key = fold(&record.user_name);
+            if names.insert(key.clone(), ()).is_some() {
+                return Err(IdentityError::config(at + ".userName", "is declared twice"));
+            }
+            if let Some(secret) = user.password.clone() {
+                let hash = OnceCell::new();
+                let password = DeclaredPassword { secret, hash };
+                realm.passwords.insert(key, Arc::new(password));
+            }
+            declared.users.push(record);
+        }
+        for (index, metadata) in config.clients.iter().enumerate() {
+            let at = format!("{at}.clients[{index}]");
+            check_metadata(metadata, metadata.client_secret.as_ref()).map_err(|error| {
+                IdentityError::config(format!("{at}.{}", error.path), error.message)
+            })?;
+            let id = &metadata.client_id;
+            let same = |client: &Client| client.realm == path && client.metadata.client_id == *id;
+            if declared.clients.iter().any(same) {
+                return Err(IdentityError::config(
+                    at + ".client_id",
+                    "is declared twice",
+                ));
+            }
+            if let Some(secret) = metadata.client_secret.clone() {
+                realm.secrets.insert(id.clone(), secret);
+            }
+            declared.clients.push(Client {
+                realm: path.to_owned(),
+                metadata: metadata.clone(),
+                secret: ClientSecret::None,
+                owner: Owner::File,
+                created_ms: 0,
+                updated_ms: 0,
+            });
+        }
+        Ok(realm)
+    }
+
+    /// The declared password of a user, by folded name.
+    pub(super) fn password(&self, key: &str) -> Option<&Arc<DeclaredPassword>> {
+        self.passwords.get(key)
+    }
+
+    /// All declared passwords.
+    pub(super) fn passwords(&self) -> impl Iterator<Item = &Arc<DeclaredPassword>> {
+        self.passwords.values()
+    }
+
+    /// The declared secret of a client.
+    pub(super) fn secret(&self, client_id: &str) -> Option<&Secret> {
+        self.secrets.get(client_id)
+    }
+}
+
+fn check_settings(at: &str, settings: &RealmSettings) -> Result<(), IdentityError> {
+    let most = u32::try_from(MAX_TOKEN_LIFE_MS / 1000).unwrap_or(u32::MAX);
+    for (name, value, most) in [
+        (
+            "access_token_lifetime",
+            settings.access_token_lifetime,
+            most,
+        ),
+        ("id_token_lifetime", settings.id_token_lifetime, most),
+        (
+            "refresh_token_lifetime",
+            settings.refresh_token_lifetime,
+            u32::MAX,
+        ),
+        ("grant_lifetime", settings.grant_lifetime, u32::MAX),
+    ] {
+        if value == 0 || value > most {
+            let at = format!("{at}.settings.{name}");
+            return Err(IdentityError::config(
+                at,
+                format!("must be from 1 to {most} seconds"),
+            ));
+        }
+    }
+    if settings.access_token_signed_response_alg == SignAlg::HS256 {
+        let at = format!("{at}.settings.access_token_signed_response_alg");
+        return Err(IdentityError::config(at, "must be ES256, EdDSA or RS256"));
+    }
+    Ok(())
+}
+
+fn networks(at: &str, settings: &RealmSettings) -> Result<Option<Vec<IpNet>>, IdentityError> {
+    let Some(addresses) = &settings.admin_addresses else {
+        return Ok(None);
+    };
+    let parse = |(index, text): (usize, &String)| {
+        let address = text.parse().map(|ip: std::net::IpAddr| IpNet::from(ip));
+        address.or_else(|_| text.parse()).map_err(|_| {
+            let at = format!("{at}.settings.admin_addresses[{index}]");
+            IdentityError::config(at, "is no IP address or network")
+        })
+    };
+    addresses
+        .iter()
+        .enumerate()
+        .map(parse)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+fn declared_user(at: &str, realm: &str, user: &DeclaredUser) -> Result<User, IdentityError> {
+    let record = new_user(realm, &user.record)
+        .map_err(|error| IdentityError::config(format!("{at}.{}", error.path), error.message))?;
+    Ok(User {
+        owner: Owner::File,
+        ..record
+    })
+}
+
+/// A new user of `realm` from a SCIM record. The caller sets owner, password
+/// and times.
+///
+/// # Errors
+/// What in the record is wrong.
+pub fn new_user(
+    realm: &str,
+    record: &serde_json::Map<String, serde_json::Value>,
+) -> Result<User, schema::RecordError> {
+    let wrong = |path: &str, message: &str| schema::RecordError {
+        path: path.to_owned(),
+        message: message.to_owned(),
+    };
+    let mut profile = schema::canonical(record)?;
+    let user_name = match profile.remove("userName") {
+        Some(serde_json::Value::String(name)) => name,
+        _ => return Err(wrong("userName", "is required")),
+    };
+    check_user_name(&user_name).map_err(|message| wrong("userName", message))?;
+    let id = match record.get("id").and_then(serde_json::Value::as_str) {
+        Some(id) => id.parse::<Uuid>().map_err(|_| wrong("id", "is no UUID"))?,
+        None => random_uuid(),
+    };
+    let by_flag = profile.remove("active").and_then(|flag| flag.as_bool());
+    let by_status = match profile.remove("accountStatus") {
+        None => None,
+        Some(status) => match status.as_str().map(fold).as_deref() {
+            Some("active") => Some(true),
+            Some("deactivated") => Some(false),
+            _ => return Err(wrong("accountStatus", "must be Active or Deactivated")),
+        },
+    };
+    Ok(User {
+        id,
+        realm: realm.to_owned(),
+        user_name,
+        password_hash: None,
+        active: by_status.or(by_flag).unwrap_or(true),
+        owner: Owner::Store,
+        version: 1,
+        created_ms: 0,
+        updated_ms: 0,
+        profile,
+    })
+}
+
+/// Longest user name, in bytes.
+pub(super) const USER_NAME_MAX: usize = 255;
+
+fn check_user_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() || name.len() > USER_NAME_MAX {
+        return Err("must have from 1 to 255 bytes");
+    }
+    if name.trim() != name || name.chars().any(char::is_control) {
+        return Err("must have no control characters, and no blanks at its ends");
+    }
+    Ok(())
+}
+
+/// The realm that the part of a path between `/oauth2` or `/json` and the
+/// endpoint names: nothing, `realms/root/realms/a/realms/b`, `realms/a` or
+/// `a/b`. `None`: it can't be a realm.
+pub(super) fn realm_of_path(part: &str) -> Option<String> {
+    if part.is_empty() {
+        return Some("/".to_owned());
+    }
+    let mut names: Vec<&str> = part.split('/').collect();
+    if names[0] == "realms" {
+        let spelt_out =
+            names.len().is_multiple_of(2) && names.iter().step_by(2).all(|w| *w == "realms");
+        if !spelt_out {
+            return None;
+        }
+        names = names.into_iter().skip(1).step_by(2).collect();
+    }
+    if names[0] == "root" {
+        names.remove(0);
+    }
+    if names.iter().any(|name| name.is_empty()) {
+        return None;
+    }
+    Some(format!("/{}", names.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_form_names_its_realm() {
+        for (part, realm) in [
+            ("", "/"),
+            ("realms/root", "/"),
+            ("root", "/"),
+            ("realms/root/realms/a", "/a"),
+            ("realms/root/realms/a/realms/b", "/a/b"),
+            ("realms/a", "/a"),
+            ("a/b", "/a/b"),
+        ] {
+            assert_eq!(realm_of_path(part).as_deref(), Some(realm), "{part}");
+        }
+        for part in ["realms", "realms/root/a", "realms//realms/a", "a//b"] {
+            assert_eq!(realm_of_path(part), None, "{part}");
+        }
+    }
+
+    #[test]
+    fn the_issuer_is_one_string_a_realm() {
+        assert_eq!(issuer("http://h", "/"), "http://h/oauth2");
+        assert_eq!(
+            issuer("http://h", "/a/b"),
+            "http://h/oauth2/realms/root/realms/a/realms/b"
+        );
+    }
+
+    #[test]
+    fn a_wrong_record_is_named_with_its_path() {
+        let config: IdentityConfig = serde_json::from_value(serde_json::json!({
+            "realms": {"/": {"users": [{"userName": "demo", "emails": [{"value": 5}]}]}}
+        }))
+        .expect("it has the right shape");
+        let error = Live::compile(config).expect_err("an address that is a number");
+        assert_eq!(
+            error.to_string(),
+            "identity.realms./.users[0].emails[0].value: expected a string"
+        );
+    }
+
+    #[test]
+    fn a_base_url_that_cannot_be_an_issuer_is_refused() {
+        for bad in [
+            "localhost:8000",
+            "ftp://x",
+            "http://x/?a=b",
+            "http://x/#a",
+            "http://me@x",
+        ] {
+            assert!(base(bad).is_err(), "{bad}");
+        }
+        let good = base("https://x/am/").expect("a good one");
+        assert_eq!(good, ("https://x/am".to_owned(), "/am".to_owned()));
+    }
+}

@@ -1,0 +1,211 @@
+//! From a request to its endpoint.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State as Shared};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::error::{JsonError, OAuthError, wrong_method};
+use super::form::Form;
+use super::realm::{Live, Realm, realm_of_path};
+use super::{Call, ENDPOINTS, Endpoint, State, Surface, token};
+
+/// Longest body, in bytes.
+const BODY_MAX: usize = 64 * 1024;
+
+/// Why a request reached no endpoint.
+enum Lost {
+    /// No such path.
+    Path,
+    /// No such realm, as the path names it.
+    Realm(String),
+    /// The endpoint has other methods.
+    Method(&'static [Method]),
+    /// The body is longer than [`BODY_MAX`].
+    TooLong,
+    /// The body broke off.
+    Body,
+}
+
+/// Answers any request.
+pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    let live = state.live.load_full();
+    let head = request.method() == Method::HEAD;
+    let path = request.uri().path().to_owned();
+    let path = match path.strip_prefix(&live.base_path) {
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => &path,
+    };
+    let response = on_realm(&state, &live, path, request).await;
+    if head {
+        without_body(response).await
+    } else {
+        response
+    }
+}
+
+/// A HEAD request gets the header fields of GET (RFC 9110 §9.3.2).
+async fn without_body(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    if let Ok(body) = body.collect().await {
+        let length = HeaderValue::from(body.to_bytes().len());
+        parts.headers.insert(CONTENT_LENGTH, length);
+    }
+    Response::from_parts(parts, Body::empty())
+}
+
+async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request) -> Response {
+    let Some((surface, rest)) = surface(path) else {
+        return JsonError::new(
+            StatusCode::NOT_FOUND,
+            format!("Resource '{path}' not found"),
+        )
+        .response();
+    };
+    let method = request.method().clone();
+    match call(state, live, surface, rest, request).await {
+        Ok((endpoint, call)) => dispatch(endpoint, &call).await,
+        Err(lost) => match surface {
+            Surface::OAuth2 => lost_oauth(lost, &method).response(),
+            Surface::Json => lost_json(lost, path).response(),
+        },
+    }
+}
+
+fn surface(path: &str) -> Option<(Surface, &str)> {
+    let below = |prefix: &str| {
+        let rest = path.strip_prefix(prefix)?;
+        rest.strip_prefix('/')
+    };
+    below("/oauth2")
+        .map(|rest| (Surface::OAuth2, rest))
+        .or_else(|| below("/json").map(|rest| (Surface::Json, rest)))
+}
+
+async fn call(
+    state: &Arc<State>,
+    live: &Live,
+    surface: Surface,
+    rest: &str,
+    request: Request,
+) -> Result<(Endpoint, Call), Lost> {
+    let (realm_part, methods, endpoint) = endpoint(surface, rest).ok_or(Lost::Path)?;
+    let realm = resolve(live, surface, realm_part, &request)?;
+    let method = match request.method() {
+        &Method::HEAD => &Method::GET,
+        method => method,
+    };
+    if !methods.contains(method) {
+        return Err(Lost::Method(methods));
+    }
+    let (parts, body) = request.into_parts();
+    let call = Call {
+        state: Arc::clone(state),
+        realm,
+        parts,
+        body: read(body).await?,
+        now_ms: state.clock.now_ms(),
+    };
+    Ok((endpoint, call))
+}
+
+/// The endpoint whose path ends `rest`, and the part before it.
+fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], Endpoint)> {
+    ENDPOINTS
+        .iter()
+        .find_map(|(of, suffix, methods, endpoint)| {
+            if *of != surface {
+                return None;
+            }
+            let realm = rest.strip_suffix(suffix)?;
+            let realm = match realm.strip_suffix('/') {
+                Some(realm) if !realm.is_empty() => realm,
+                None if realm.is_empty() => "",
+                _ => return None,
+            };
+            Some((realm, *methods, *endpoint))
+        })
+}
+
+/// The realm: named by the path, or on `/json` by the query.
+fn resolve(
+    live: &Live,
+    surface: Surface,
+    part: &str,
+    request: &Request,
+) -> Result<Arc<Realm>, Lost> {
+    let query = request.uri().query().unwrap_or_default();
+    let by_query = match surface {
+        Surface::Json => Form::parse(query.as_bytes()).ok(),
+        Surface::OAuth2 => None,
+    };
+    if let Some(name) = by_query.as_ref().and_then(|form| form.get("realm")) {
+        let path = format!("/{}", name.trim_matches('/'));
+        return live.realm(&path).cloned().ok_or(Lost::Realm(path));
+    }
+    let path = realm_of_path(part).ok_or_else(|| Lost::Realm(format!("/{part}")))?;
+    live.realm(&path).cloned().ok_or(Lost::Realm(path))
+}
+
+async fn read(body: Body) -> Result<Bytes, Lost> {
+    match Limited::new(body, BODY_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Lost::TooLong),
+        Err(_) => Err(Lost::Body),
+    }
+}
+
+fn lost_oauth(lost: Lost, method: &Method) -> OAuthError {
+    let with = |status, error, text: String| OAuthError {
+        status,
+        ..OAuthError::bad(error, text)
+    };
+    match lost {
+        Lost::Path => with(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "Resource not found".to_owned(),
+        ),
+        Lost::Realm(path) => {
+            let name = path.trim_start_matches('/');
+            with(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                format!("Invalid realm, {name}"),
+            )
+        }
+        Lost::Method(allowed) => wrong_method(allowed, method),
+        Lost::TooLong => {
+            let text = format!("The body is longer than {BODY_MAX} bytes");
+            with(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", text)
+        }
+        Lost::Body => OAuthError::bad("invalid_request", "The body is incomplete"),
+    }
+}
+
+fn lost_json(lost: Lost, path: &str) -> JsonError {
+    match lost {
+        Lost::Path => JsonError::new(
+            StatusCode::NOT_FOUND,
+            format!("Resource '{path}' not found"),
+        ),
+        Lost::Realm(realm) => {
+            JsonError::new(StatusCode::BAD_REQUEST, format!("Invalid realm, {realm}"))
+        }
+        Lost::Method(_) => JsonError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
+        Lost::TooLong => JsonError::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long"),
+        Lost::Body => JsonError::new(StatusCode::BAD_REQUEST, "The body is incomplete"),
+    }
+}
+
+async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
+    let result = match endpoint {
+        Endpoint::AccessToken => token::post(call).await,
+    };
+    result.unwrap_or_else(OAuthError::response)
+}

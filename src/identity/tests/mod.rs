@@ -1,0 +1,4 @@
+//! The router as clients see it, one module an endpoint.
+
+mod access_token;
+mod refresh;

@@ -1,0 +1,124 @@
+//! `POST /oauth2[/realms/…]/access_token` (interface 4.2, RFC 6749 §3.2).
+
+use axum::response::Response;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+
+use super::clients::{self, LiveClient};
+use super::error::OAuthError;
+use super::form::Form;
+use super::issue::TokenResponse;
+use super::{Call, grant, respond};
+
+/// Answers a token request.
+pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
+    if !is_form(call) {
+        return Err(OAuthError::bad("invalid_request", "Invalid Content Type"));
+    }
+    let form = Form::parse(&call.body)
+        .map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
+    let grant_type = form
+        .get("grant_type")
+        .ok_or_else(|| OAuthError::bad("invalid_request", "Grant type is not set"))?;
+    let tokens = match grant_type {
+        "client_credentials" => grant::client_credentials::issue(call, &form).await?,
+        "password" => grant::password::issue(call, &form).await?,
+        "refresh_token" => grant::refresh_token::issue(call, &form).await?,
+        _ => {
+            let text = "Grant type is not supported";
+            return Err(OAuthError::bad("unsupported_grant_type", text));
+        }
+    };
+    Ok(success(&tokens))
+}
+
+fn is_form(call: &Call) -> bool {
+    let kind = call
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default();
+    kind.trim()
+        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+fn success(tokens: &TokenResponse) -> Response {
+    let mut response = respond::json(StatusCode::OK, tokens);
+    respond::never_stored(&mut response);
+    response
+}
+
+/// The client that sent the request, if it may use this grant.
+pub(super) async fn client_for(
+    call: &Call,
+    form: &Form<'_>,
+    grant_type: &str,
+) -> Result<std::sync::Arc<LiveClient>, OAuthError> {
+    let state = &call.state;
+    let client = clients::authenticate(
+        &state.clients,
+        &*state.store,
+        &call.realm,
+        call.headers(),
+        form,
+    )
+    .await?;
+    if !client.may(grant_type) {
+        return Err(OAuthError::bad(
+            "unauthorized_client",
+            "The authenticated client is not authorized to use this authorization grant type.",
+        ));
+    }
+    Ok(client)
+}
+
+/// The parameter, which the grant can't do without.
+pub(super) fn required<'f>(form: &'f Form<'_>, name: &str) -> Result<&'f str, OAuthError> {
+    let missing = || OAuthError::bad("invalid_request", format!("Missing parameter, '{name}'"));
+    form.get(name).ok_or_else(missing)
+}
+
+/// The scopes to grant: those asked for, each once and in their order, or the
+/// defaults. `allowed` are all that may be asked for.
+pub(super) fn granted(
+    asked: Option<&str>,
+    allowed: &[String],
+    defaults: &[String],
+) -> Result<Vec<String>, OAuthError> {
+    let mut scopes: Vec<String> = Vec::new();
+    for scope in asked
+        .unwrap_or_default()
+        .split(' ')
+        .filter(|scope| !scope.is_empty())
+    {
+        if !scopes.iter().any(|known| known == scope) {
+            scopes.push(scope.to_owned());
+        }
+        if scopes.len() > 100 {
+            return Err(OAuthError::bad("invalid_scope", "Too many scopes"));
+        }
+    }
+    let unknown: Vec<_> = scopes
+        .iter()
+        .filter(|scope| !allowed.contains(scope))
+        .collect();
+    if !unknown.is_empty() {
+        let names: Vec<_> = unknown.iter().map(|scope| scope.as_str()).collect();
+        let text = format!("Unknown/invalid scope(s): [{}]", names.join(", "));
+        return Err(OAuthError::bad("invalid_scope", text));
+    }
+    if scopes.is_empty() {
+        scopes = defaults
+            .iter()
+            .filter(|scope| allowed.contains(scope))
+            .cloned()
+            .collect();
+    }
+    if scopes.is_empty() {
+        let text = "No scope requested and no default scope configured";
+        return Err(OAuthError::bad("invalid_scope", text));
+    }
+    Ok(scopes)
+}
