@@ -46,14 +46,19 @@ pub(super) fn prepare(
     set_path(request, route, service, origin)?;
     if !route.preserve_host {
         request.insert_header(header::HOST, service.host.clone())?;
-    } else if !request.headers.contains_key(header::HOST) {
-        // HTTP/2 clients send `:authority` in its place.
-        let authority = request.uri.authority().map(|a| a.as_str().to_owned());
-        if let Some(authority) = authority {
-            request.insert_header(header::HOST, authority)?;
-        }
+    } else if let Some(host) = client_host(request) {
+        request.insert_header(header::HOST, host)?;
     }
     Ok(())
+}
+
+/// The host that the client asked for: HTTP/2 has `:authority` in place of
+/// the Host header.
+fn client_host(request: &RequestHeader) -> Option<HeaderValue> {
+    match request.headers.get(header::HOST) {
+        Some(host) => Some(host.clone()),
+        None => HeaderValue::from_str(request.uri.authority()?.as_str()).ok(),
+    }
 }
 
 /// Removes what only the gateway may say. `_` counts as `-`, since many
@@ -110,7 +115,7 @@ fn forwarded(
         request.insert_header("X-Forwarded-Proto", HeaderValue::from_static(proto))?;
     }
     if !keep(request, "x-forwarded-host") {
-        match request.headers.get(header::HOST).cloned() {
+        match client_host(request) {
             Some(host) => request.insert_header("X-Forwarded-Host", host)?,
             None => {
                 request.remove_header("x-forwarded-host");

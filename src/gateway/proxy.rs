@@ -379,6 +379,12 @@ impl ProxyHttp for Gateway {
         *error.esource() == ErrorSource::Downstream
     }
 
+    /// What the engine logs of a failed request: no query, it may hold a token.
+    fn request_summary(&self, session: &Session, ctx: &Ctx) -> String {
+        let request = session.req_header();
+        format!("{} {}", request.method, ctx.path(request))
+    }
+
     fn persist_connection_context(
         &self,
         _session: &Session,

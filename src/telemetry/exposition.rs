@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::proto::{
     Bucket, Counter as CounterValue, Gauge as GaugeValue, Histogram, LabelPair, Metric,
     MetricFamily, MetricType,
@@ -29,6 +30,8 @@ pub struct Telemetry {
     pub config_current: Gauge,
     /// Access log lines lost to a slow reader.
     pub log_lines_lost: Counter,
+    /// What is wrong with the files as they are now; empty: they are in force.
+    pub config_errors: Arc<Mutex<Vec<String>>>,
 }
 
 impl Telemetry {

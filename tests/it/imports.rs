@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The modules from the top to the bottom; a row may import its own row and
 /// those below.
 const LAYERS: &[&[&str]] = &[
-    &["main", "cli", "server"],
+    &["main", "cli", "boot", "server"],
     &["config"],
     &["gateway", "admin", "identity"],
     &["plugins"],
