@@ -352,3 +352,6 @@ fn same_or_new<T: Entity + PartialEq>(current: &Table<T>, record: Record<T>) -> 
         _ => Arc::new(record),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::*;
+use crate::clock::Clock;
+use crate::gateway::entities::Origin;
+use crate::gateway::internal;
+use crate::http::outbound::Outbound;
+use crate::model::service::Protocol;
+use crate::plugins::Parts;
+use serde_json::json;
+
+fn workshop() -> Workshop {
+    let parts = Parts::new(Clock::system(), Arc::new(Outbound::new()), Arc::default());
+    Workshop {
+        parts,
+        internals: HashMap::from([("echo", internal::echo())]),
+        traffic: Arc::default(),
+    }
+}
+
+async fn open(dir: &Path, declared: DeclaredEntities) -> Arc<Control> {
+    let url = format!("sqlite:{}", dir.join("t.db").display());
+    let store = crate::store::open(&url).await.expect("a store");
+    let control = Control::open(workshop(), store, declared).await;
+    control.map_err(|e| e.to_string()).expect("opens")
+}
+
+fn record<T: serde::Serialize>(value: T) -> Record<T> {
+    let Ok(Value::Object(doc)) = serde_json::to_value(&value) else {
+        panic!("records are objects");
+    };
+    Record {
+        value,
+        doc,
+        origin: Origin::Store,
+    }
+}
+
+fn service(id: u128, name: &str) -> Record<Service> {
+    record(Service {
+        id: Uuid::from_u128(id),
+        name: Some(name.to_owned()),
+        protocol: Protocol::Internal,
+        host: "echo".to_owned(),
+        port: 80,
+        path: None,
+        retries: 5,
+        connect_timeout: 60_000,
+        write_timeout: 60_000,
+        read_timeout: 60_000,
+        enabled: true,
+        tls_verify: None,
+        tags: None,
+        created_at: 1,
+        updated_at: 1,
+    })
+}
+
+fn route(id: u128, service: u128, path: &str) -> Record<Route> {
+    let value = json!({
+        "id": Uuid::from_u128(id), "protocols": ["http"], "paths": [path], "strip_path": true,
+        "preserve_host": false, "service": {"id": Uuid::from_u128(service)},
+        "created_at": 1, "updated_at": 1,
+    });
+    record(serde_json::from_value(value).expect("a route"))
+}
+
+fn throttling(id: u128, service: Option<u128>, duration: &str) -> Record<Plugin> {
+    let value = json!({
+        "id": Uuid::from_u128(id), "name": "throttling", "enabled": true, "created_at": 1,
+        "service": service.map(|id| json!({"id": Uuid::from_u128(id)})),
+        "config": {"rate": {"numberOfRequests": 6, "duration": duration}},
+    });
+    record(serde_json::from_value(value).expect("a plugin"))
+}
+
+async fn make(control: &Arc<Control>, changes: Vec<Change>) -> Result<(), ChangeError> {
+    control.change(|_| Ok((changes, ()))).await
+}
+
+#[tokio::test]
+async fn an_acknowledged_change_is_in_force_and_survives_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    make(
+        &control,
+        vec![
+            Change::PutService(service(1, "a")),
+            Change::PutRoute(route(2, 1, "/a")),
+        ],
+    )
+    .await
+    .expect("made");
+    assert_eq!(control.live().load().routes.len(), 1);
+    let again = open(dir.path(), DeclaredEntities::default()).await;
+    assert_eq!(again.live().load().routes.len(), 1);
+    assert_eq!(
+        again
+            .entities()
+            .services
+            .by_key("a")
+            .expect("the service")
+            .doc,
+        service(1, "a").doc
+    );
+}
+
+#[tokio::test]
+async fn a_change_that_does_not_compile_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    let changes = vec![
+        Change::PutService(service(1, "a")),
+        Change::PutRoute(route(2, 1, "~/((")),
+    ];
+    let error = make(&control, changes).await.expect_err("refused");
+    assert!(matches!(error, ChangeError::Invalid { field, .. } if field == "paths.1"));
+    let plugin = Change::PutPlugin(throttling(3, None, "nonsense"));
+    let error = make(&control, vec![plugin]).await.expect_err("refused");
+    assert!(
+        matches!(&error, ChangeError::Invalid { field, .. } if field == "config.rate.duration"),
+        "{error}"
+    );
+    let again = open(dir.path(), DeclaredEntities::default()).await;
+    for control in [control, again] {
+        assert!(control.entities().services.is_empty());
+        assert!(control.entities().plugins.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn names_places_and_references_are_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    make(&control, vec![Change::PutService(service(1, "a"))])
+        .await
+        .expect("made");
+    let error = make(&control, vec![Change::PutService(service(2, "a"))]).await;
+    assert_eq!(
+        error.expect_err("taken").to_string(),
+        "UNIQUE violation detected on '{name=\"a\"}'"
+    );
+    let error = make(&control, vec![Change::PutRoute(route(3, 9, "/"))]).await;
+    assert!(matches!(
+        error,
+        Err(ChangeError::ForeignKey {
+            field: "service",
+            ..
+        })
+    ));
+    make(&control, vec![Change::PutRoute(route(3, 1, "/"))])
+        .await
+        .expect("made");
+    let error = make(&control, vec![Change::DeleteService(Uuid::from_u128(1))]).await;
+    assert!(matches!(
+        error,
+        Err(ChangeError::Referenced { by: "routes", .. })
+    ));
+    let first = Change::PutPlugin(throttling(4, Some(1), "1 s"));
+    make(&control, vec![first]).await.expect("made");
+    let second = Change::PutPlugin(throttling(5, Some(1), "2 s"));
+    assert!(matches!(
+        make(&control, vec![second]).await,
+        Err(ChangeError::Unique {
+            kind: "plugins",
+            ..
+        })
+    ));
+}
+
+#[tokio::test]
+async fn a_service_takes_its_plugins_along() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    let changes = vec![
+        Change::PutService(service(1, "a")),
+        Change::PutPlugin(throttling(4, Some(1), "1 s")),
+    ];
+    make(&control, changes).await.expect("made");
+    make(&control, vec![Change::DeleteService(Uuid::from_u128(1))])
+        .await
+        .expect("deleted");
+    assert!(control.entities().plugins.is_empty());
+    let again = open(dir.path(), DeclaredEntities::default()).await;
+    assert!(again.entities().plugins.is_empty());
+}
+
+fn declared(service: Record<Service>, routes: Vec<Record<Route>>) -> DeclaredEntities {
+    let origin = Origin::File(Path::new("r.yaml").into());
+    DeclaredEntities {
+        services: vec![Record {
+            origin: origin.clone(),
+            ..service
+        }],
+        routes: routes
+            .into_iter()
+            .map(|route| Record {
+                origin: origin.clone(),
+                ..route
+            })
+            .collect(),
+        plugins: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn what_a_file_declares_is_changed_in_the_file_only() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let files = declared(service(1, "a"), vec![route(2, 1, "/a")]);
+    let control = open(dir.path(), files).await;
+    for change in [
+        Change::PutService(service(1, "b")),
+        Change::DeleteRoute(Uuid::from_u128(2)),
+    ] {
+        let error = make(&control, vec![change]).await.expect_err("refused");
+        assert!(error.to_string().contains("declared in r.yaml"), "{error}");
+    }
+    // A stored route may belong to a declared service, which then can't go.
+    make(&control, vec![Change::PutRoute(route(3, 1, "/b"))])
+        .await
+        .expect("made");
+    let gone = control.replace_declared(DeclaredEntities::default()).await;
+    assert!(
+        gone.expect_err("refused")
+            .to_string()
+            .contains("does not reference")
+    );
+    assert_eq!(
+        control.live().load().routes.len(),
+        2,
+        "the old stays in force"
+    );
+    let fewer = declared(service(1, "a"), Vec::new());
+    control.replace_declared(fewer).await.expect("replaced");
+    assert_eq!(control.live().load().routes.len(), 1);
+}
+
+#[tokio::test]
+async fn an_unchanged_plugin_keeps_its_filter_through_every_other_change() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    let changes = vec![
+        Change::PutService(service(1, "a")),
+        Change::PutRoute(route(2, 1, "/a")),
+        Change::PutPlugin(throttling(4, Some(1), "1 s")),
+    ];
+    make(&control, changes).await.expect("made");
+    let filter = |control: &Control| control.live().load().routes[0].filters[0].clone();
+    let before = filter(&control);
+    make(&control, vec![Change::PutService(service(5, "other"))])
+        .await
+        .expect("made");
+    control
+        .replace_declared(declared(service(6, "file"), Vec::new()))
+        .await
+        .expect("replaced");
+    assert!(Arc::ptr_eq(&before, &filter(&control)));
+    let changed = Change::PutPlugin(throttling(4, Some(1), "2 s"));
+    make(&control, vec![changed]).await.expect("made");
+    assert!(!Arc::ptr_eq(&before, &filter(&control)));
+}
+
+#[tokio::test]
+async fn parallel_changes_lose_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    let tasks: Vec<_> = (1..=50)
+        .map(|i| {
+            let control = control.clone();
+            let change = Change::PutService(service(i, &format!("s{i}")));
+            tokio::spawn(async move { make(&control, vec![change]).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic").expect("made");
+    }
+    assert_eq!(control.entities().services.len(), 50);
+}
