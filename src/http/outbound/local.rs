@@ -1,6 +1,7 @@
 //! A provider in this process, reached by its `Router`.
 
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use tower::ServiceExt;
 use url::Url;
 
 use super::{Answer, BODY_MAX, OutboundError, local_request};
+use crate::http::bridge::ClientInfo;
 
 /// A local provider and the URLs that mean it.
 #[derive(Clone)]
@@ -70,7 +72,11 @@ impl Local {
         if let Ok(host) = HeaderValue::from_str(url.authority()) {
             headers.insert(header::HOST, host);
         }
-        let request = local_request(method, &target, headers, body)?;
+        let mut request = local_request(method, &target, headers, body)?;
+        request.extensions_mut().insert(ClientInfo {
+            addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            secure: self.base.scheme() == "https",
+        });
         let response = match self.router.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},

@@ -254,3 +254,25 @@ fn an_hmac_needs_the_secret_and_only_an_hmac_takes_it() {
         Err(VerifyError::UnsupportedAlgorithm)
     );
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_refused_without_a_panic(text in ".{0,200}") {
+        let keys = KeySet::default();
+        proptest::prop_assert!(verify(&text, &keys).is_err());
+    }
+
+    #[test]
+    fn any_header_and_payload_is_judged_without_a_panic(
+        header in r#"\{("(alg|kid|typ|crit|x5c)":("ES256"|"RS256"|"none"|1|null|\[\]|\{\}),?){0,4}\}"#,
+        payload in proptest::collection::vec(proptest::num::u8::ANY, 0..64),
+    ) {
+        let token = TestKey::ed25519("k").sign(&header, &String::from_utf8_lossy(&payload));
+        proptest::prop_assert!(verify(&token, &KeySet::default()).is_err());
+    }
+
+    #[test]
+    fn any_key_set_is_read_without_a_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..256)) {
+        let _ = KeySet::parse(&bytes);
+    }
+}
