@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
+use crate::identity::config::IdentityConfig;
 use crate::model::secret::Secret;
 use crate::yaml::{Document, DocumentError, PathSegment};
 
@@ -23,6 +24,8 @@ pub struct Config {
     pub store: StoreUrl,
     /// Files and directories with declared entities.
     pub entities: Vec<PathBuf>,
+    /// The identity provider; absent: none.
+    pub identity: Option<IdentityConfig>,
     /// Metrics and logs.
     pub telemetry: TelemetryConfig,
 }

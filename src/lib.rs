@@ -14,12 +14,14 @@
 //!
 //! # Imports point one way
 //!
-//! `main → config → gateway, admin, identity → plugins → filter, session,
-//! store, http, telemetry → model, expr, jose, clock`. `identity` imports
+//! `main → cli, boot, server → config → gateway, admin, identity → plugins →
+//! filter, session, store, http, telemetry → model, expr, jose, yaml, clock`. `identity` imports
 //! neither `gateway` nor `admin`; a plugin imports neither `gateway` nor
 //! `identity`. A test checks this.
 
 pub mod admin;
+pub mod boot;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod expr;

@@ -1,0 +1,178 @@
+//! From a configuration file to running parts, and from an edited file to
+//! changed ones.
+
+mod reload;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::config::{self, Config, ConfigError};
+use crate::gateway::control::{Control, DeclaredError};
+use crate::gateway::declarative::{self, Declared};
+use crate::gateway::internal;
+use crate::gateway::snapshot::Workshop;
+use crate::http::outbound::Outbound;
+use crate::identity::{Identity, IdentityError};
+use crate::plugins::Parts;
+use crate::store::{self, Store, StoreError};
+use crate::telemetry::Telemetry;
+use crate::yaml::DocumentError;
+
+pub use reload::{Reloader, watch};
+
+/// Why nothing could be started.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The configuration file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Declared entities, one finding a line.
+    #[error("{}", lines(.0))]
+    Entities(Vec<DocumentError>),
+    /// An entity that can't be in force.
+    #[error("{0}")]
+    Refused(String),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The identity provider.
+    #[error("identity: {0}")]
+    Identity(#[from] IdentityError),
+    /// The base address of the identity provider.
+    #[error("identity.base_url: {0}")]
+    BaseUrl(#[from] url::ParseError),
+}
+
+fn lines(errors: &[DocumentError]) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// The running parts, before anybody can connect.
+pub struct Opened {
+    /// Owner of the entities.
+    pub control: Arc<Control>,
+    /// The identity provider, if the file asks for one.
+    pub identity: Option<Arc<Identity>>,
+    /// Every counter.
+    pub telemetry: Telemetry,
+    /// The durable store.
+    pub store: Arc<dyn Store>,
+    /// Time of the start: default for times of declared entities.
+    pub started_ms: i64,
+}
+
+/// Opens the store, the identity provider and the gateway.
+///
+/// # Errors
+/// [`BootError`]: what in which file, or which part.
+pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
+    let started_ms = clock.now_ms();
+    let declared = declared(config, started_ms)?;
+    let store = store::open(&config.store.0).await?;
+    let outbound = Arc::new(Outbound::new());
+    let mut internals = HashMap::from([("echo", internal::echo())]);
+    let mut identity = None;
+    if let Some(section) = &config.identity {
+        let open = Identity::open(section.clone(), store.clone(), clock.clone()).await?;
+        let router = open.router();
+        outbound.register_local(&section.base_url.parse()?, router.clone());
+        internals.insert("identity", router);
+        identity = Some(Arc::new(open));
+    }
+    let telemetry = Telemetry::default();
+    telemetry.config_current.set(1);
+    let workshop = workshop(clock, outbound, &telemetry, internals);
+    let control = Control::open(workshop, store.clone(), declared.entities.clone())
+        .await
+        .map_err(|error| refused(&declared, &error))?;
+    Ok(Opened {
+        control,
+        identity,
+        telemetry,
+        store,
+        started_ms,
+    })
+}
+
+/// Whether `config` could be started, without opening anything.
+///
+/// # Errors
+/// What [`open`] would refuse, as far as the files alone tell.
+pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
+    let declared = declared(config, clock.now_ms())?;
+    let mut internals = HashMap::from([("echo", internal::echo())]);
+    if let Some(section) = &config.identity {
+        Identity::check(section.clone())?;
+        internals.insert("identity", axum::Router::new());
+    }
+    let outbound = Arc::new(Outbound::new());
+    let workshop = workshop(clock, outbound, &Telemetry::default(), internals);
+    Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
+}
+
+fn workshop(
+    clock: &Clock,
+    outbound: Arc<Outbound>,
+    telemetry: &Telemetry,
+    internals: HashMap<&'static str, axum::Router>,
+) -> Workshop {
+    Workshop {
+        parts: Parts::new(clock.clone(), outbound, telemetry.metrics.clone()),
+        internals,
+        traffic: telemetry.traffic.clone(),
+    }
+}
+
+fn refused(declared: &Declared, error: &DeclaredError) -> BootError {
+    BootError::Refused(match declared.locate(error) {
+        Some(located) => located.to_string(),
+        None => error.to_string(),
+    })
+}
+
+fn declared(config: &Config, now_ms: i64) -> Result<Declared, BootError> {
+    let mut files = Vec::new();
+    for file in entity_files(&config.entities)? {
+        let text = config::read(&file)?;
+        files.push((file, text));
+    }
+    declarative::load(&files, now_ms).map_err(BootError::Entities)
+}
+
+/// The files that `entities` names: files as they are, of directories what
+/// ends in `.yaml`, `.yml` or `.json`, by name.
+fn entity_files(entities: &[PathBuf]) -> Result<Vec<PathBuf>, ConfigError> {
+    let mut files = Vec::new();
+    for path in entities {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let error = |source| ConfigError::Read {
+            file: path.clone(),
+            source,
+        };
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(error)? {
+            let file = entry.map_err(error)?.path();
+            if is_document(&file) && file.is_file() {
+                found.push(file);
+            }
+        }
+        found.sort();
+        files.append(&mut found);
+    }
+    Ok(files)
+}
+
+/// Whether a directory's file is meant for us: neither hidden nor a backup.
+fn is_document(file: &Path) -> bool {
+    let hidden = file
+        .file_name()
+        .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+    let extension = file.extension().and_then(|e| e.to_str());
+    !hidden && matches!(extension, Some("yaml" | "yml" | "json"))
+}

@@ -1,0 +1,185 @@
+//! Edited files: compiled whole and put in force, or refused whole.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+use super::{BootError, Opened, declared, entity_files, refused};
+use crate::config::{self, Config};
+use crate::identity::Identity;
+
+/// Editors write a file in several steps; this much quiet ends them.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Reads the files again when it is told to.
+pub struct Reloader {
+    file: PathBuf,
+    parts: Arc<Opened>,
+    /// The texts that were last looked at, in force or not.
+    seen: Option<Vec<(PathBuf, String)>>,
+    /// The configuration that the listeners run with.
+    started: String,
+}
+
+impl Reloader {
+    /// Reloads `file` and what it names into `parts`.
+    pub fn new(file: &Path, config: &Config, parts: Arc<Opened>) -> Self {
+        Self {
+            file: file.to_owned(),
+            seen: texts(file, config).ok(),
+            started: fixed(config),
+            parts,
+        }
+    }
+
+    /// Puts the files as they are now in force, or says why not. Files that
+    /// have not changed since the last look are left alone unless `force`.
+    pub async fn reload(&mut self, force: bool) {
+        let loaded = Config::load(&self.file);
+        if let Ok(config) = &loaded
+            && let Ok(now) = texts(&self.file, config)
+        {
+            if !force && self.seen.as_ref() == Some(&now) {
+                return;
+            }
+            self.seen = Some(now);
+        } else {
+            self.seen = None;
+        }
+        let telemetry = &self.parts.telemetry;
+        let outcome = match loaded {
+            Ok(config) => self.apply(&config).await,
+            Err(error) => Err(error.into()),
+        };
+        match outcome {
+            Ok(()) => {
+                telemetry.reloads_done.inc();
+                telemetry.config_current.set(1);
+                telemetry.config_errors.lock().clear();
+                tracing::info!(file = %self.file.display(), "configuration reloaded");
+            }
+            Err(error) => {
+                telemetry.reloads_failed.inc();
+                telemetry.config_current.set(0);
+                let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+                for line in &lines {
+                    tracing::error!("configuration not reloaded: {line}");
+                }
+                *telemetry.config_errors.lock() = lines;
+            }
+        }
+    }
+
+    async fn apply(&self, config: &Config) -> Result<(), BootError> {
+        let declared = declared(config, self.parts.started_ms)?;
+        if let Some(section) = &config.identity {
+            Identity::check(section.clone())?;
+        }
+        let entities = declared.entities.clone();
+        let replaced = self.parts.control.replace_declared(entities).await;
+        replaced.map_err(|error| refused(&declared, &error))?;
+        if let (Some(identity), Some(section)) = (&self.parts.identity, &config.identity) {
+            identity.reload(section.clone()).await?;
+        }
+        if fixed(config) != self.started {
+            tracing::warn!("proxy, admin, store and telemetry change with the next start only");
+        }
+        Ok(())
+    }
+}
+
+/// What listeners and store were started with, to see whether it changed.
+fn fixed(config: &Config) -> String {
+    format!(
+        "{:?} {:?} {:?} {:?} {:?}",
+        config.proxy,
+        config.admin.listen,
+        config.store,
+        config.telemetry,
+        config.identity.as_ref().map(|identity| &identity.base_url)
+    )
+}
+
+fn texts(file: &Path, config: &Config) -> Result<Vec<(PathBuf, String)>, config::ConfigError> {
+    let mut files = vec![file.to_owned()];
+    files.extend(entity_files(&config.entities)?);
+    files
+        .into_iter()
+        .map(|file| Ok((file.clone(), config::read(&file)?)))
+        .collect()
+}
+
+/// Reloads when a watched file changes or a message arrives (SIGHUP), until
+/// the sender is gone.
+///
+/// Directories are watched rather than files: editors and mounted
+/// configuration replace files by renaming.
+pub async fn watch(mut reloader: Reloader, mut force: mpsc::Receiver<()>) {
+    let (changed, mut changes) = mpsc::channel::<()>(1);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let relevant = event.is_ok_and(|event| !event.kind.is_access());
+        if relevant {
+            // A full channel already says that something changed.
+            let _ = changed.try_send(());
+        }
+    })
+    .inspect_err(|error| tracing::warn!(%error, "files are not watched; SIGHUP reloads them"))
+    .ok();
+    let mut watched = BTreeSet::new();
+    loop {
+        if let Some(watcher) = &mut watcher {
+            follow(watcher, &mut watched, &reloader.file);
+        }
+        tokio::select! {
+            message = force.recv() => match message {
+                Some(()) => reloader.reload(true).await,
+                None => return,
+            },
+            change = changes.recv(), if watcher.is_some() => {
+                if change.is_none() {
+                    watcher = None;
+                    continue;
+                }
+                while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {}
+                reloader.reload(false).await;
+            }
+        }
+    }
+}
+
+/// Watches the directories of the configuration file and of what it names.
+fn follow(watcher: &mut impl Watcher, watched: &mut BTreeSet<PathBuf>, file: &Path) {
+    let mut wanted = BTreeSet::from([directory(file)]);
+    if let Ok(config) = Config::load(file) {
+        for path in &config.entities {
+            let is_directory = path.is_dir();
+            wanted.insert(if is_directory {
+                path.clone()
+            } else {
+                directory(path)
+            });
+        }
+    }
+    for path in wanted {
+        if watched.contains(&path) {
+            continue;
+        }
+        match watcher.watch(&path, RecursiveMode::NonRecursive) {
+            Ok(()) => {
+                watched.insert(path);
+            }
+            Err(error) => tracing::warn!(path = %path.display(), %error, "not watched"),
+        }
+    }
+}
+
+fn directory(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

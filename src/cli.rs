@@ -1,0 +1,159 @@
+//! The command line.
+
+mod run;
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::boot;
+use crate::clock::Clock;
+use crate::config::Config;
+
+/// One front door: reverse proxy, API gateway and identity provider.
+#[derive(Debug, Parser)]
+#[command(name = "doorward", version, about, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts what the configuration file asks for
+    Run(FileArg),
+    /// Checks every file without running anything; exit status 1 if one is wrong
+    Check(FileArg),
+    /// Asks a running instance whether it is ready; exit status 1 if not
+    Health(FileArg),
+    /// Prints a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct FileArg {
+    /// The configuration file
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "DOORWARD_CONFIG",
+        default_value = "conf/doorward.yaml"
+    )]
+    config: PathBuf,
+}
+
+/// Exit status for a wrong flag or file.
+const USAGE: u8 = 2;
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    install_crypto();
+    match cli.command {
+        Command::Run(file) => run::run(&file.config),
+        Command::Check(file) => check(&file.config),
+        Command::Health(file) => health(&file.config),
+        Command::Completions { shell } => {
+            let mut command = Cli::command();
+            clap_complete::generate(shell, &mut command, "doorward", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// One provider for every use of TLS and JOSE, installed before anything can
+/// choose another.
+fn install_crypto() {
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .expect("nothing has chosen a TLS provider before main");
+}
+
+/// Says `error` on standard error, a line for each finding.
+fn complain(error: &dyn std::fmt::Display) {
+    for line in error.to_string().lines() {
+        eprintln!("doorward: {line}");
+    }
+}
+
+fn check(file: &Path) -> ExitCode {
+    init_log();
+    let checked = Config::load(file)
+        .map_err(boot::BootError::from)
+        .and_then(|config| boot::check(&config, &Clock::system()));
+    match checked {
+        Ok(()) => {
+            println!("{}: ok", file.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Logs to standard error; `DOORWARD_LOG` chooses what, as `RUST_LOG` does.
+fn init_log() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env("DOORWARD_LOG")
+        .or_else(|_| EnvFilter::try_from_default_env())
+        .unwrap_or_else(|_| EnvFilter::new("info,pingora_core=warn,pingora_proxy=warn,sqlx=warn"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_writer(std::io::stderr);
+    if std::env::var("DOORWARD_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        log.json().init();
+    } else {
+        log.with_target(false).init();
+    }
+}
+
+fn health(file: &Path) -> ExitCode {
+    let config = match Config::load(file) {
+        Ok(config) => config,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    match ask_status(&config) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            complain(&"not ready");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether `/status` of the admin listener answers 200.
+fn ask_status(config: &Config) -> std::io::Result<bool> {
+    use std::io::Read;
+    let address: SocketAddr = config.admin.listen.parse().map_err(std::io::Error::other)?;
+    let limit = Duration::from_secs(2);
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    let token = config.admin.token.as_ref();
+    let token = token.map_or(String::new(), |token| {
+        format!("Kong-Admin-Token: {}\r\n", token.expose())
+    });
+    let request =
+        format!("GET /status HTTP/1.1\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut head = [0_u8; 12];
+    stream.read_exact(&mut head)?;
+    Ok(&head == b"HTTP/1.1 200")
+}
