@@ -4,8 +4,10 @@
 //! surface, a realm and an endpoint. The realm is resolved, the body read up
 //! to a bound, and the endpoint's function answers.
 
+mod bearer;
 mod clients;
 pub mod config;
+mod discovery;
 mod error;
 mod form;
 mod grant;
@@ -19,6 +21,7 @@ mod realm;
 mod respond;
 mod serve;
 mod token;
+mod tokeninfo;
 
 #[cfg(test)]
 mod testing;
@@ -31,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use axum::Router;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use uuid::Uuid;
 
 use clients::Clients;
@@ -63,15 +66,24 @@ enum Surface {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
     AccessToken,
+    TokenInfo,
+    Authorize,
+    Metadata,
+    Keys,
 }
 
+const GET: &[Method] = &[Method::GET];
+const POST: &[Method] = &[Method::POST];
+
 /// Every endpoint below a realm: surface, rest of the path, methods.
-const ENDPOINTS: &[(Surface, &str, &[http::Method], Endpoint)] = &[(
-    Surface::OAuth2,
-    "access_token",
-    &[http::Method::POST],
-    Endpoint::AccessToken,
-)];
+#[rustfmt::skip]
+const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
+    (Surface::OAuth2, "access_token", POST, Endpoint::AccessToken),
+    (Surface::OAuth2, "tokeninfo", GET, Endpoint::TokenInfo),
+    (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
+    (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
+    (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
+];
 
 /// The identity provider.
 #[derive(Clone)]

@@ -1,5 +1,6 @@
 //! From a request to its endpoint.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -13,7 +14,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use super::error::{JsonError, OAuthError, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
-use super::{Call, ENDPOINTS, Endpoint, State, Surface, token};
+use super::{Call, ENDPOINTS, Endpoint, State, Surface, discovery, token, tokeninfo};
 
 /// Longest body, in bytes.
 const BODY_MAX: usize = 64 * 1024;
@@ -36,16 +37,29 @@ enum Lost {
 pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let live = state.live.load_full();
     let head = request.method() == Method::HEAD;
-    let path = request.uri().path().to_owned();
-    let path = match path.strip_prefix(&live.base_path) {
-        Some(rest) if rest.starts_with('/') => rest,
-        _ => &path,
-    };
-    let response = on_realm(&state, &live, path, request).await;
+    let uri = request.uri().clone();
+    let path = below_base(&live.base_path, uri.path());
+    let response = on_realm(&state, &live, &path, request).await;
     if head {
         without_body(response).await
     } else {
         response
+    }
+}
+
+/// The path without that of the base URL. Metadata addresses that RFC 8414 §3
+/// makes, with the well-known part in front, become those of OpenID Connect.
+fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
+    for name in ["oauth-authorization-server", "openid-configuration"] {
+        let issuer = path.strip_prefix("/.well-known/");
+        let issuer = issuer.and_then(|rest| rest.strip_prefix(name));
+        if let Some(issuer) = issuer.and_then(|rest| rest.strip_prefix(base)) {
+            return Cow::Owned(format!("{issuer}/.well-known/openid-configuration"));
+        }
+    }
+    match path.strip_prefix(base) {
+        Some(rest) if rest.starts_with('/') => Cow::Borrowed(rest),
+        _ => Cow::Borrowed(path),
     }
 }
 
@@ -206,6 +220,10 @@ fn lost_json(lost: Lost, path: &str) -> JsonError {
 async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
     let result = match endpoint {
         Endpoint::AccessToken => token::post(call).await,
+        Endpoint::TokenInfo => tokeninfo::get(call).await,
+        Endpoint::Authorize => Err(discovery::authorize()),
+        Endpoint::Metadata => Ok(discovery::metadata(call)),
+        Endpoint::Keys => discovery::keys(call).await,
     };
     result.unwrap_or_else(OAuthError::response)
 }

@@ -1,4 +1,6 @@
 //! The router as clients see it, one module an endpoint.
 
 mod access_token;
+mod discovery;
 mod refresh;
+mod tokeninfo;

@@ -1,0 +1,66 @@
+//! What the provider says of itself: metadata and keys.
+
+use axum::response::Response;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use super::error::OAuthError;
+use super::{Call, respond};
+use crate::model::client::SignAlg;
+
+/// How long caches may keep metadata and keys: much less than a new key is
+/// published ahead of its first use.
+const CACHED: HeaderValue = HeaderValue::from_static("public, max-age=900");
+
+/// The provider metadata of the realm (OpenID Connect Discovery §3, RFC 8414
+/// §2). Links are made from the configured base URL, never from the request.
+pub(super) fn metadata(call: &Call) -> Response {
+    let issuer = &call.realm.issuer;
+    let body = json!({
+        "issuer": issuer,
+        // Required of every provider. It answers; it grants nothing yet, as
+        // the empty list of response types says.
+        "authorization_endpoint": format!("{issuer}/authorize"),
+        "token_endpoint": format!("{issuer}/access_token"),
+        "jwks_uri": format!("{issuer}/connect/jwk_uri"),
+        "response_types_supported": [],
+        "grant_types_supported": ["client_credentials", "password", "refresh_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256", "ES256", "EdDSA", "HS256"],
+        "token_endpoint_auth_methods_supported":
+            ["client_secret_basic", "client_secret_post", "none"],
+        "scopes_supported": ["openid"],
+        "claims_supported":
+            ["aud", "auth_time", "azp", "acr", "exp", "iat", "iss", "sub", "at_hash"],
+        "claims_parameter_supported": false,
+        "request_parameter_supported": false,
+        "request_uri_parameter_supported": false,
+        "version": "3.0",
+    });
+    cached(respond::json(StatusCode::OK, &body))
+}
+
+/// The published keys (RFC 7517 §5). The key for ID tokens is among them, also
+/// if it is being made just now.
+pub(super) async fn keys(call: &Call) -> Result<Response, OAuthError> {
+    call.state.keys.signer(SignAlg::RS256).await?;
+    let jwks = call.state.keys.current().ring.jwks(call.now_ms);
+    Ok(cached(respond::json(StatusCode::OK, &jwks)))
+}
+
+fn cached(mut response: Response) -> Response {
+    response.headers_mut().insert(CACHE_CONTROL, CACHED);
+    // Plain, as registered: some clients compare it exactly.
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+/// The authorization endpoint, which knows no response type yet.
+pub(super) fn authorize() -> OAuthError {
+    OAuthError::bad(
+        "unsupported_response_type",
+        "Response type is not supported.",
+    )
+}
