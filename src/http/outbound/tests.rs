@@ -183,3 +183,54 @@ fn every_transport_has_a_client_of_its_own() {
     }
     assert_eq!(seen.len(), Transport::COUNT);
 }
+
+/// An https server whose certificate nobody has vouched for.
+fn unvouched_server() -> Url {
+    use std::io::{Read, Write};
+
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((socket, _)) = listener.accept() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, socket);
+            let _ = stream.read(&mut [0; 2048]);
+            let _ = stream.write_all(&http("200 OK", b"{}"));
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+    });
+    url(&format!("https://localhost:{port}/"))
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_refused_unless_unchecked() {
+    let url = unvouched_server();
+    let outbound = Outbound::new();
+    let outcome = outbound
+        .get(&url, HeaderMap::new(), Options::default())
+        .await;
+    assert!(
+        matches!(
+            outcome,
+            Err(OutboundError::Unreachable(_) | OutboundError::Client(_))
+        ),
+        "{outcome:?}"
+    );
+    let options = Options {
+        verify: false,
+        ..Options::default()
+    };
+    let answer = outbound.get(&url, HeaderMap::new(), options).await.unwrap();
+    assert_eq!(answer.body, "{}");
+}

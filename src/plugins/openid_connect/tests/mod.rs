@@ -3,6 +3,7 @@
 
 mod attacks;
 mod keys;
+mod proxied;
 mod requests;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
