@@ -1,1 +1,352 @@
-//! The Admin API (`gateway-admin-api`): every endpoint in one table.
+//! The Admin API: the gateway's entities over REST, in both dialects of the
+//! imitated gateway (gateway-admin-api §1 to §7).
+//!
+//! Every endpoint is in [`ENDPOINTS`]. A request passes [`access`], is matched
+//! to its endpoint, and its handler either reads the entities in force or
+//! changes them through [`Control::change`].
+
+mod access;
+mod body;
+mod call;
+mod draft;
+mod entity;
+mod error;
+mod form;
+mod info;
+mod list;
+mod plugins;
+mod reply;
+mod schemas;
+mod tags;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+
+use access::Access;
+use call::Call;
+use entity::{Answer, child, children, collection, item, parent};
+use error::ApiError;
+
+use crate::clock::{self, Clock};
+use crate::gateway::control::Control;
+use crate::model::plugin::Plugin;
+use crate::model::route::Route;
+use crate::model::secret::Secret;
+use crate::model::service::Service;
+use crate::store::Store;
+use crate::telemetry::Telemetry;
+
+/// Largest request body, in bytes.
+pub const MAX_BODY: usize = 1 << 20;
+
+/// The one workspace there is.
+const WORKSPACE: &str = "default";
+
+/// What the Admin API works on.
+pub struct AdminState {
+    /// The owner of the entities.
+    pub control: Arc<Control>,
+    /// The durable store, asked whether it is well.
+    pub store: Arc<dyn Store>,
+    /// Every number of the process.
+    pub telemetry: Telemetry,
+    /// Wall time.
+    pub clock: Clock,
+    /// What requests must carry in `Kong-Admin-Token`; `None`: nothing, and
+    /// the listener must be on loopback.
+    pub token: Option<Secret>,
+    /// Host names, besides addresses and `localhost`, under which the listener
+    /// is reached.
+    pub hosts: Vec<String>,
+    /// Whether `/metrics` is served.
+    pub metrics: bool,
+}
+
+struct State {
+    control: Arc<Control>,
+    store: Arc<dyn Store>,
+    telemetry: Telemetry,
+    clock: Clock,
+    access: Access,
+    metrics: bool,
+    node: info::Node,
+}
+
+/// The Admin API as a `Router`.
+pub fn router(state: AdminState) -> Router {
+    let state = Arc::new(State {
+        control: state.control,
+        store: state.store,
+        telemetry: state.telemetry,
+        clock: state.clock,
+        access: Access {
+            token: state.token,
+            hosts: state.hosts,
+        },
+        metrics: state.metrics,
+        node: info::Node::of_this_process(),
+    });
+    Router::new().fallback(move |request: Request| answer(state.clone(), request))
+}
+
+/// One path of the Admin API.
+struct Endpoint {
+    /// Parts in braces are open.
+    path: &'static str,
+    /// Besides `OPTIONS`, and `HEAD` where there is `GET`.
+    methods: &'static [&'static str],
+    handler: fn(Call) -> Answer,
+}
+
+const READ: &[&str] = &["GET"];
+const LIST: &[&str] = &["GET", "POST"];
+const ITEM: &[&str] = &["DELETE", "GET", "PATCH", "PUT"];
+const PARENT: &[&str] = &["GET", "PATCH", "PUT"];
+
+const fn endpoint(
+    path: &'static str,
+    methods: &'static [&'static str],
+    handler: fn(Call) -> Answer,
+) -> Endpoint {
+    Endpoint {
+        path,
+        methods,
+        handler,
+    }
+}
+
+/// Every endpoint. Of two that match, the first one counts.
+static ENDPOINTS: &[Endpoint] = &[
+    endpoint("/", READ, info::root),
+    endpoint("/status", READ, info::status),
+    endpoint("/metrics", READ, info::metrics),
+    endpoint("/endpoints", READ, info::endpoints),
+    endpoint("/workspaces", READ, info::workspaces),
+    endpoint("/workspaces/{workspaces}", READ, info::workspace),
+    endpoint("/services", LIST, collection::<Service>),
+    endpoint("/services/{services}", ITEM, item::<Service>),
+    endpoint(
+        "/services/{services}/routes",
+        LIST,
+        children::<Service, Route>,
+    ),
+    endpoint(
+        "/services/{services}/routes/{routes}",
+        ITEM,
+        child::<Service, Route>,
+    ),
+    endpoint(
+        "/services/{services}/plugins",
+        LIST,
+        children::<Service, Plugin>,
+    ),
+    endpoint(
+        "/services/{services}/plugins/{plugins}",
+        ITEM,
+        child::<Service, Plugin>,
+    ),
+    endpoint("/routes", LIST, collection::<Route>),
+    endpoint("/routes/{routes}", ITEM, item::<Route>),
+    endpoint("/routes/{routes}/service", PARENT, parent::<Route, Service>),
+    endpoint("/routes/{routes}/plugins", LIST, children::<Route, Plugin>),
+    endpoint(
+        "/routes/{routes}/plugins/{plugins}",
+        ITEM,
+        child::<Route, Plugin>,
+    ),
+    endpoint("/plugins", &["GET", "POST", "PUT"], plugins::all),
+    endpoint("/plugins/enabled", READ, plugins::enabled),
+    endpoint("/plugins/schema/{name}", READ, schemas::legacy),
+    endpoint("/plugins/{plugins}", ITEM, item::<Plugin>),
+    endpoint(
+        "/plugins/{plugins}/service",
+        PARENT,
+        parent::<Plugin, Service>,
+    ),
+    endpoint("/plugins/{plugins}/route", PARENT, parent::<Plugin, Route>),
+    endpoint(
+        "/schemas/plugins/validate",
+        &["POST"],
+        schemas::validate_plugin,
+    ),
+    endpoint("/schemas/plugins/{name}", READ, schemas::plugin),
+    endpoint("/schemas/{entity}", READ, schemas::entity),
+    endpoint("/schemas/{entity}/validate", &["POST"], schemas::validate),
+    endpoint("/tags", READ, tags::all),
+    endpoint("/tags/{tags}", READ, tags::one),
+    // Kinds that there are none of: tools that read the whole state ask.
+    endpoint("/consumers", READ, info::none),
+    endpoint("/upstreams", READ, info::none),
+    endpoint("/certificates", READ, info::none),
+    endpoint("/snis", READ, info::none),
+];
+
+impl Endpoint {
+    /// The open parts of `segments`, if they are of this endpoint.
+    fn matches(&self, segments: &[String]) -> Option<Vec<String>> {
+        let mut own = self.path.split('/').filter(|part| !part.is_empty());
+        let mut params = Vec::new();
+        for segment in segments {
+            let part = own.next()?;
+            if part.starts_with('{') {
+                params.push(segment.clone());
+            } else if part != segment {
+                return None;
+            }
+        }
+        own.next().is_none().then_some(params)
+    }
+
+    /// The methods as `Allow` lists them.
+    fn allow(&self) -> String {
+        let mut methods = self.methods.to_vec();
+        methods.push("OPTIONS");
+        if methods.contains(&"GET") {
+            methods.push("HEAD");
+        }
+        methods.sort_unstable();
+        methods.join(", ")
+    }
+}
+
+async fn answer(state: Arc<State>, request: Request) -> Response {
+    let started = clock::monotonic_ns();
+    let (head, body) = request.into_parts();
+    let origin = head.headers.get(header::ORIGIN).cloned();
+    let access = state.access.check(&head.method, &head.uri, &head.headers);
+    let is_head = head.method == Method::HEAD;
+    let mut response = match access {
+        Err(error) => error.into_response(),
+        Ok(()) => {
+            let mut response = dispatch(state, head, body)
+                .await
+                .unwrap_or_else(ApiError::into_response);
+            allow_origin(response.headers_mut(), origin);
+            response
+        }
+    };
+    if is_head {
+        let length = http_body::Body::size_hint(response.body()).exact();
+        *response.body_mut() = axum::body::Body::empty();
+        if let Some(length) = length {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+    }
+    let millis = (clock::monotonic_ns() - started) / 1_000_000;
+    let headers = response.headers_mut();
+    headers.insert(LATENCY, HeaderValue::from(millis));
+    headers.insert(header::SERVER, HeaderValue::from_static(info::SERVER));
+    response
+}
+
+const LATENCY: HeaderName = HeaderName::from_static("x-kong-admin-latency");
+
+/// An origin that got this far is the listener's own.
+fn allow_origin(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    let origin = origin.unwrap_or(HeaderValue::from_static("*"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+        HeaderValue::from_static("true"),
+    );
+}
+
+async fn dispatch(
+    state: Arc<State>,
+    head: http::request::Parts,
+    body: axum::body::Body,
+) -> Result<Response, ApiError> {
+    let segments = segments(head.uri.path())?;
+    let (endpoint, params) = ENDPOINTS
+        .iter()
+        .find_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
+        .ok_or(ApiError::NotFound)?;
+    if head.method == Method::OPTIONS {
+        return Ok(options(endpoint, &head.headers));
+    }
+    let method = match head.method {
+        Method::HEAD => Method::GET,
+        method => method,
+    };
+    if !endpoint.methods.contains(&method.as_str()) {
+        let mut response = ApiError::Method.into_response();
+        insert(response.headers_mut(), header::ALLOW, &endpoint.allow());
+        return Ok(response);
+    }
+    let query = body::pairs(head.uri.query().unwrap_or_default())?;
+    let body = axum::body::to_bytes(body, MAX_BODY)
+        .await
+        .map_err(|_| ApiError::TooLarge)?;
+    let call = Call {
+        state,
+        method,
+        path: format!("/{}", segments.join("/")),
+        params,
+        query,
+        headers: head.headers,
+        body,
+    };
+    (endpoint.handler)(call).await
+}
+
+/// The parts of a path, decoded, without the workspace and trailing slashes.
+fn segments(path: &str) -> Result<Vec<String>, ApiError> {
+    let mut segments = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| form::decoded(segment, false))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| ApiError::NotFound)?;
+    let first = segments.first().map_or("", String::as_str);
+    if first.is_empty() || is_top_level(first) {
+        return Ok(segments);
+    }
+    if first == WORKSPACE {
+        segments.remove(0);
+        if segments == ["kong"] {
+            segments.clear();
+        }
+        return Ok(segments);
+    }
+    match segments.get(1) {
+        Some(second) if second == "kong" || is_top_level(second) => {
+            Err(ApiError::Workspace(first.to_owned()))
+        }
+        _ => Err(ApiError::NotFound),
+    }
+}
+
+fn is_top_level(segment: &str) -> bool {
+    ENDPOINTS
+        .iter()
+        .any(|endpoint| endpoint.path.split('/').nth(1) == Some(segment))
+}
+
+fn options(endpoint: &Endpoint, request: &HeaderMap) -> Response {
+    let mut response = reply::empty(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    let allow = endpoint.allow();
+    insert(headers, header::ALLOW, &allow);
+    insert(headers, header::ACCESS_CONTROL_ALLOW_METHODS, &allow);
+    let wanted = request
+        .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
+        .cloned()
+        .unwrap_or(HeaderValue::from_static("Content-Type"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+    response
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}

@@ -22,6 +22,10 @@ pub trait Resource: Entity + PartialEq + DeserializeOwned {
     /// The references it holds: the field, and the plural of the kind.
     const REFERENCES: &'static [(&'static str, &'static str)];
 
+    /// Whether lists of it also follow the older dialect: a `total`, and query
+    /// parameters as equality filters.
+    const LEGACY_LIST: bool = false;
+
     /// The schema of this record.
     ///
     /// # Errors
@@ -101,6 +105,7 @@ impl Resource for Plugin {
         ("route", "routes"),
         ("consumer", "consumers"),
     ];
+    const LEGACY_LIST: bool = true;
 
     fn schema(record: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         schemas::plugin(record.get("name"))

@@ -1,0 +1,223 @@
+//! Who may use the Admin API: the operator, and no web page.
+//!
+//! A page that the operator has open can send requests to loopback. It can't
+//! do so without an `Origin` of its own or, after rebinding a name of its own
+//! to this address, without that name in `Host`: both are refused, reads too,
+//! since records hold secrets.
+
+use std::net::IpAddr;
+
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+
+use super::error::ApiError;
+use crate::model::secret::Secret;
+
+/// The header that carries the token.
+const TOKEN: HeaderName = HeaderName::from_static("kong-admin-token");
+/// What a browser says about where a request comes from (Fetch Metadata).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The rules of one Admin listener.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    pub(super) token: Option<Secret>,
+    /// Host names that may stand in `Host`, besides those of this machine.
+    pub(super) hosts: Vec<String>,
+}
+
+impl Access {
+    /// Lets a request pass or says why not.
+    pub(super) fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), ApiError> {
+        let host = host(uri, headers)?;
+        // With a token there is nothing to gain from a rebound name: no
+        // browser adds the token by itself.
+        if self.token.is_none()
+            && let Some(host) = &host
+            && !self.knows(host)
+        {
+            return Err(ApiError::Forbidden("Host not allowed"));
+        }
+        same_origin(method, host.as_ref(), headers)?;
+        match &self.token {
+            None => Ok(()),
+            Some(token) => {
+                let given = headers.get(TOKEN).and_then(|value| value.to_str().ok());
+                match given {
+                    Some(given) if token.matches(given) => Ok(()),
+                    _ => Err(ApiError::Token),
+                }
+            }
+        }
+    }
+
+    /// Whether no stranger can make `host` lead here: an address leads where
+    /// it leads, and `localhost` is never asked of a name server.
+    fn knows(&self, host: &Authority) -> bool {
+        let name = host.host();
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let lower = name.to_ascii_lowercase();
+        bare.parse::<IpAddr>().is_ok()
+            || lower == "localhost"
+            || lower.ends_with(".localhost")
+            || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+}
+
+/// The host that the request is for; `None` only in HTTP/1.0.
+fn host(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, ApiError> {
+    const BAD: ApiError = ApiError::Forbidden("Host not allowed");
+    let mut values = headers.get_all(header::HOST).iter();
+    let named = match (values.next(), values.next()) {
+        (None, _) => None,
+        (Some(value), None) => {
+            let text = value.to_str().map_err(|_| BAD)?;
+            Some(text.parse::<Authority>().map_err(|_| BAD)?)
+        }
+        (Some(_), Some(_)) => return Err(BAD),
+    };
+    let authority = uri.authority().cloned();
+    match (authority, named) {
+        (Some(target), Some(named)) if target.host() != named.host() => Err(BAD),
+        (Some(target), _) => Ok(Some(target)),
+        (None, named) => Ok(named),
+    }
+}
+
+/// Refuses what a page of another origin sent.
+fn same_origin(
+    method: &Method,
+    host: Option<&Authority>,
+    headers: &HeaderMap,
+) -> Result<(), ApiError> {
+    const FOREIGN: ApiError = ApiError::Forbidden("Cross-origin requests are not allowed");
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    if let Some(origin) = origins.next() {
+        let same = host.is_some_and(|host| is_origin_of(origin, host));
+        return if same && origins.next().is_none() {
+            Ok(())
+        } else {
+            Err(FOREIGN)
+        };
+    }
+    // A navigation or an image has no Origin; it must not change anything.
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
+    let foreign = matches!(site, Some(site) if site != b"same-origin" && site != b"none");
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    if foreign && !reads {
+        return Err(FOREIGN);
+    }
+    Ok(())
+}
+
+fn is_origin_of(origin: &HeaderValue, host: &Authority) -> bool {
+    let Ok(origin) = origin.to_str() else {
+        return false;
+    };
+    let authority = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"));
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(access: &Access, method: Method, headers: &[(&str, &str)]) -> Result<(), String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+            map.append(name, HeaderValue::from_str(value).expect("a value"));
+        }
+        let uri = Uri::from_static("/services");
+        access
+            .check(&method, &uri, &map)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn names_and_addresses_of_this_machine_are_known() {
+        let access = Access {
+            hosts: vec!["gate.example".to_owned()],
+            ..Access::default()
+        };
+        for host in [
+            "localhost:8001",
+            "127.0.0.1:8001",
+            "[::1]:8001",
+            "10.1.2.3",
+            "GATE.example",
+        ] {
+            check(&access, Method::POST, &[("host", host)]).expect(host);
+        }
+    }
+
+    #[test]
+    fn dns_rebinding_is_refused() {
+        let access = Access::default();
+        for host in ["evil.example:8001", "localhost.evil.example", "a b", ""] {
+            check(&access, Method::GET, &[("host", host)]).expect_err(host);
+        }
+        check(
+            &access,
+            Method::GET,
+            &[("host", "localhost"), ("host", "localhost")],
+        )
+        .expect_err("two hosts");
+    }
+
+    #[test]
+    fn a_web_page_can_neither_write_nor_read() {
+        let access = Access::default();
+        for origin in [
+            "http://evil.example",
+            "null",
+            "http://localhost:3000",
+            "http://localhost",
+        ] {
+            for method in [Method::GET, Method::POST, Method::DELETE, Method::OPTIONS] {
+                let headers = [("host", "localhost:8001"), ("origin", origin)];
+                check(&access, method, &headers).expect_err(origin);
+            }
+        }
+        let own = [
+            ("host", "localhost:8001"),
+            ("origin", "http://localhost:8001"),
+        ];
+        check(&access, Method::POST, &own).expect("own console");
+    }
+
+    #[test]
+    fn a_form_posted_without_origin_is_known_by_its_site() {
+        let access = Access::default();
+        for site in ["cross-site", "same-site"] {
+            let headers = [("host", "localhost"), ("sec-fetch-site", site)];
+            check(&access, Method::POST, &headers).expect_err(site);
+        }
+        let typed = [("host", "localhost"), ("sec-fetch-site", "none")];
+        check(&access, Method::GET, &typed).expect("typed into the address bar");
+    }
+
+    #[test]
+    fn with_a_token_nothing_goes_without_it() {
+        let access = Access {
+            token: Some(Secret::new("s3cret")),
+            ..Access::default()
+        };
+        let host = ("host", "gate.example");
+        check(&access, Method::GET, &[host]).expect_err("no token");
+        check(&access, Method::GET, &[host, ("kong-admin-token", "s3cre")]).expect_err("wrong");
+        check(
+            &access,
+            Method::GET,
+            &[host, ("kong-admin-token", "s3cret")],
+        )
+        .expect("right");
+    }
+}

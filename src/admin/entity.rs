@@ -1,0 +1,244 @@
+//! What is the same for all entities: create, read, list, update, delete;
+//! flat, nested under a parent, and from a child to its parent.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use futures_util::future::BoxFuture;
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::call::Call;
+use super::draft::{self, Draft, Key};
+use super::error::ApiError;
+use super::list::Page;
+use super::reply;
+use crate::gateway::control::Change;
+use crate::gateway::entities::{Entities, Record};
+use crate::gateway::records::Resource;
+
+/// The future that every handler returns.
+pub(super) type Answer = BoxFuture<'static, Result<Response, ApiError>>;
+
+/// `/things`.
+pub(super) fn collection<T: Resource>(call: Call) -> Answer {
+    Box::pin(async move { collection_of::<T>(call, None).await })
+}
+
+/// `/things/{thing}`.
+pub(super) fn item<T: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let key = call.key(0);
+        item_of::<T>(call, None, key).await
+    })
+}
+
+/// `/parents/{parent}/things`.
+pub(super) fn children<P: Resource, T: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let owner = Owner::of::<P>(call.key(0));
+        collection_of::<T>(call, Some(owner)).await
+    })
+}
+
+/// `/parents/{parent}/things/{thing}`.
+pub(super) fn child<P: Resource, T: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let owner = Owner::of::<P>(call.key(0));
+        let key = call.key(1);
+        item_of::<T>(call, Some(owner), key).await
+    })
+}
+
+/// `/things/{thing}/parent`: the parent, reached from its child.
+pub(super) fn parent<T: Resource, P: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let key = call.key(0);
+        match call.method {
+            Method::GET => {
+                let entities = call.state.control.entities();
+                let child = found::<T>(&entities, &key)?;
+                let id = referenced::<P, T>(child).ok_or(ApiError::NotFound)?;
+                shown(StatusCode::OK, found::<P>(&entities, &Key::Id(id))?)
+            }
+            _ => write_parent::<T, P>(call, key).await,
+        }
+    })
+}
+
+/// Whose children a nested path is about.
+pub(super) struct Owner {
+    field: &'static str,
+    key: Key,
+    find: fn(&Entities, &Key) -> Option<Uuid>,
+}
+
+impl Owner {
+    fn of<P: Resource>(key: Key) -> Self {
+        Self {
+            field: P::SINGULAR,
+            key,
+            find: |entities, key| draft::find::<P>(entities, key).map(|r| r.value.id()),
+        }
+    }
+}
+
+/// The field and id that the children of `owner` carry.
+fn owned(
+    entities: &Entities,
+    owner: Option<&Owner>,
+) -> Result<Option<(&'static str, Uuid)>, ApiError> {
+    let Some(owner) = owner else {
+        return Ok(None);
+    };
+    let id = (owner.find)(entities, &owner.key).ok_or(ApiError::NotFound)?;
+    Ok(Some((owner.field, id)))
+}
+
+fn belongs(doc: &Map<String, Value>, owner: Option<(&'static str, Uuid)>) -> bool {
+    owner.is_none_or(|(field, id)| draft::reference(doc, field) == Some(id))
+}
+
+async fn collection_of<T: Resource>(
+    call: Call,
+    owner: Option<Owner>,
+) -> Result<Response, ApiError> {
+    if call.method == Method::GET {
+        let entities = call.state.control.entities();
+        let owner = owned(&entities, owner.as_ref())?;
+        let page = Page::of(call.query)?;
+        return Ok(
+            page.answer::<T>(&entities, &call.path, owner.is_some(), |record| {
+                belongs(&record.doc, owner)
+            }),
+        );
+    }
+    create::<T>(call, owner).await
+}
+
+/// Makes a record of the arguments.
+pub(super) async fn create<T: Resource>(
+    call: Call,
+    owner: Option<Owner>,
+) -> Result<Response, ApiError> {
+    let new = Draft::of(&call)?;
+    let doc = call
+        .state
+        .control
+        .change(|entities| {
+            let owner = owned(entities, owner.as_ref())?;
+            written(draft::create::<T>(entities, new, owner)?)
+        })
+        .await?;
+    Ok(reply::json(StatusCode::CREATED, &doc))
+}
+
+/// Makes the record in the place of `key` anew.
+pub(super) async fn replace<T: Resource>(call: Call, key: Key) -> Result<Response, ApiError> {
+    item_of::<T>(call, None, key).await
+}
+
+async fn item_of<T: Resource>(
+    call: Call,
+    owner: Option<Owner>,
+    key: Key,
+) -> Result<Response, ApiError> {
+    let owner = owner.as_ref();
+    match call.method {
+        Method::GET => {
+            let entities = call.state.control.entities();
+            let owner = owned(&entities, owner)?;
+            let record = found::<T>(&entities, &key)?;
+            if !belongs(&record.doc, owner) {
+                return Err(ApiError::NotFound);
+            }
+            shown(StatusCode::OK, record)
+        }
+        Method::DELETE => {
+            let delete = |entities: &Entities| {
+                let owner = owned(entities, owner)?;
+                match draft::find::<T>(entities, &key) {
+                    Some(record) if !belongs(&record.doc, owner) => Err(ApiError::NotFound),
+                    Some(record) => Ok((vec![T::delete(record.value.id())], ())),
+                    None => Ok((Vec::new(), ())),
+                }
+            };
+            call.state.control.change(delete).await?;
+            Ok(reply::empty(StatusCode::NO_CONTENT))
+        }
+        _ => {
+            let new = Draft::of(&call)?;
+            let patch = call.method == Method::PATCH;
+            let write = |entities: &Entities| {
+                let owner = owned(entities, owner)?;
+                let old = draft::find::<T>(entities, &key);
+                if old.is_some_and(|old| !belongs(&old.doc, owner)) {
+                    return Err(ApiError::NotFound);
+                }
+                written(match old {
+                    Some(old) if patch => draft::update::<T>(entities, old, new, owner)?,
+                    None if patch => return Err(key.absent::<T>()),
+                    _ => draft::replace::<T>(entities, &key, new, owner)?,
+                })
+            };
+            let doc = call.state.control.change(write).await?;
+            Ok(reply::json(StatusCode::OK, &doc))
+        }
+    }
+}
+
+/// PATCH and PUT of a parent through its child; a PUT where there is none
+/// makes one.
+async fn write_parent<T: Resource, P: Resource>(
+    call: Call,
+    key: Key,
+) -> Result<Response, ApiError> {
+    let new = Draft::of(&call)?;
+    let now_ms = new.now_ms;
+    let patch = call.method == Method::PATCH;
+    let write = |entities: &Entities| {
+        let child = found::<T>(entities, &key)?;
+        let old = referenced::<P, T>(child);
+        let old = old.and_then(|id| P::table(entities).get(id));
+        match old {
+            Some(old) if patch => written(draft::update::<P>(entities, old, new, None)?),
+            Some(old) => {
+                let key = Key::Id(old.value.id());
+                written(draft::replace::<P>(entities, &key, new, None)?)
+            }
+            None if patch => Err(ApiError::NotFound),
+            None => {
+                let parent = draft::create::<P>(entities, new, None)?;
+                let link =
+                    Map::from_iter([(P::SINGULAR.to_owned(), json!({"id": parent.value.id()}))]);
+                let link = Draft::internal(link, now_ms);
+                let child = draft::relink::<T>(child, link)?;
+                let doc = Value::Object(P::show(&parent.doc));
+                Ok((vec![P::put(parent), T::put(child)], doc))
+            }
+        }
+    };
+    let doc = call.state.control.change(write).await?;
+    Ok(reply::json(StatusCode::OK, &doc))
+}
+
+fn found<'a, T: Resource>(
+    entities: &'a Entities,
+    key: &Key,
+) -> Result<&'a Arc<Record<T>>, ApiError> {
+    draft::find::<T>(entities, key).ok_or(ApiError::NotFound)
+}
+
+fn referenced<P: Resource, T: Resource>(child: &Record<T>) -> Option<Uuid> {
+    draft::reference(&child.doc, P::SINGULAR)
+}
+
+fn written<T: Resource>(record: Record<T>) -> Result<(Vec<Change>, Value), ApiError> {
+    let doc = Value::Object(T::show(&record.doc));
+    Ok((vec![T::put(record)], doc))
+}
+
+fn shown<T: Resource>(status: StatusCode, record: &Record<T>) -> Result<Response, ApiError> {
+    Ok(reply::json(status, &Value::Object(T::show(&record.doc))))
+}

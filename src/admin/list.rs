@@ -1,0 +1,196 @@
+//! Lists: paging and filters (gateway-admin-api §3).
+
+use std::fmt::Write as _;
+
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::error::ApiError;
+use super::reply;
+use crate::gateway::entities::{Entities, Record};
+use crate::gateway::records::Resource;
+
+const DEFAULT_SIZE: usize = 100;
+const MAX_SIZE: usize = 1000;
+const MAX_TAGS: usize = 5;
+
+/// What a list was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    size: Option<usize>,
+    after: Option<Uuid>,
+    tags: Option<Tags>,
+    /// Query parameters as sent, decoded.
+    query: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Tags {
+    all: bool,
+    tags: Vec<String>,
+    text: String,
+}
+
+impl Page {
+    /// Reads the query parameters.
+    ///
+    /// # Errors
+    /// For a size, an offset or tags that make no sense.
+    pub(super) fn of(query: Vec<(String, String)>) -> Result<Self, ApiError> {
+        let find = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, v)| v);
+        Ok(Self {
+            size: find("size").map(|text| size(text)).transpose()?,
+            after: find("offset").map(|text| offset(text)).transpose()?,
+            tags: find("tags").map(|text| tags(text)).transpose()?,
+            query,
+        })
+    }
+
+    /// One page of the records that `belongs` admits. `path` is that of the
+    /// list; a nested list's `next` repeats no filters.
+    pub(super) fn answer<T: Resource>(
+        &self,
+        entities: &Entities,
+        path: &str,
+        nested: bool,
+        belongs: impl Fn(&Record<T>) -> bool,
+    ) -> Response {
+        let size = self.size.unwrap_or(DEFAULT_SIZE);
+        let fields = self.field_filters::<T>();
+        let admitted = |doc: &Map<String, Value>| {
+            self.tags.as_ref().is_none_or(|tags| tags.admit(doc))
+                && fields
+                    .iter()
+                    .all(|(key, wanted)| shown_as(doc, key, wanted))
+        };
+        let mut found = T::table(entities)
+            .after(self.after)
+            .filter(|record| belongs(record) && admitted(&T::show(&record.doc)));
+        let mut last = None;
+        let data: Vec<Value> = found
+            .by_ref()
+            .take(size)
+            .map(|record| {
+                last = Some(record.value.id());
+                Value::Object(T::show(&record.doc))
+            })
+            .collect();
+        let more = last.filter(|_| found.next().is_some());
+        let mut body = json!({"data": data, "next": null});
+        if let Some(last) = more {
+            let offset = STANDARD.encode(format!("[\"{last}\"]"));
+            body["next"] = self.next(path, &offset, nested).into();
+            body["offset"] = offset.into();
+        }
+        if T::LEGACY_LIST {
+            let total = T::table(entities)
+                .iter()
+                .filter(|record| belongs(record) && admitted(&T::show(&record.doc)))
+                .count();
+            body["total"] = total.into();
+        }
+        reply::json(StatusCode::OK, &body)
+    }
+
+    /// In the older dialect any other parameter is an equality filter.
+    fn field_filters<T: Resource>(&self) -> Vec<(&str, &str)> {
+        let own = ["size", "offset", "tags"];
+        self.query
+            .iter()
+            .filter(|(key, _)| T::LEGACY_LIST && !own.contains(&key.as_str()))
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect()
+    }
+
+    fn next(&self, path: &str, offset: &str, nested: bool) -> String {
+        let encode = |text: &str| -> String {
+            url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+        };
+        let mut next = format!("{path}?offset={}", encode(offset));
+        if !nested {
+            if let Some(tags) = &self.tags {
+                let _ = write!(next, "&tags={}", encode(&tags.text));
+            }
+            if let Some(size) = self.size {
+                let _ = write!(next, "&size={size}");
+            }
+        }
+        next
+    }
+}
+
+impl Tags {
+    fn admit(&self, doc: &Map<String, Value>) -> bool {
+        let own = doc.get("tags").and_then(Value::as_array);
+        let has = |tag: &String| own.is_some_and(|own| own.iter().any(|t| t == tag.as_str()));
+        if self.all {
+            self.tags.iter().all(has)
+        } else {
+            self.tags.iter().any(has)
+        }
+    }
+}
+
+/// Whether a field is shown as this text; unknown fields filter nothing out.
+fn shown_as(doc: &Map<String, Value>, key: &str, wanted: &str) -> bool {
+    match doc.get(key) {
+        Some(Value::String(text)) => text == wanted,
+        Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string() == wanted,
+        Some(_) => true,
+        // An unset reference has no flat form.
+        None => !matches!(key, "service_id" | "route_id" | "consumer_id"),
+    }
+}
+
+fn size(text: &str) -> Result<usize, ApiError> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| ApiError::Size("size must be a number"))?;
+    let whole = text.parse::<usize>().ok();
+    match whole {
+        Some(size) if (1..=MAX_SIZE).contains(&size) && number.is_finite() => Ok(size),
+        _ => Err(ApiError::Size("size must be an integer between 1 and 1000")),
+    }
+}
+
+fn offset(text: &str) -> Result<Uuid, ApiError> {
+    STANDARD
+        .decode(text)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<[Uuid; 1]>(&bytes).ok())
+        .map(|[id]| id)
+        .ok_or_else(|| ApiError::Offset(text.to_owned()))
+}
+
+fn tags(text: &str) -> Result<Tags, ApiError> {
+    let wrong = |message| ApiError::Option {
+        option: "tags",
+        message,
+    };
+    if text.is_empty() {
+        return Err(wrong("cannot be null"));
+    }
+    let any = text.contains('/');
+    if any && text.contains(',') {
+        return Err(wrong("invalid filter syntax"));
+    }
+    let tags: Vec<String> = text
+        .split(if any { '/' } else { ',' })
+        .map(str::to_owned)
+        .collect();
+    if tags.iter().any(String::is_empty) {
+        return Err(wrong("invalid filter syntax"));
+    }
+    if tags.len() > MAX_TAGS {
+        return Err(wrong("cannot query more than 5 tags"));
+    }
+    Ok(Tags {
+        all: !any,
+        tags,
+        text: text.to_owned(),
+    })
+}

@@ -1,0 +1,115 @@
+//! `/schemas`: what records may hold, and whether one would be accepted.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::body;
+use super::call::Call;
+use super::entity::Answer;
+use super::error::ApiError;
+use super::reply;
+use crate::clock;
+use crate::gateway::entities::{Entity, Origin};
+use crate::gateway::records::{self, Resource};
+use crate::gateway::schemas;
+use crate::model::plugin::Plugin;
+use crate::model::route::Route;
+use crate::model::schema::Schema;
+use crate::model::service::Service;
+use crate::plugins::kind;
+
+/// `GET /schemas/{entity}`.
+pub(super) fn entity(call: Call) -> Answer {
+    Box::pin(async move {
+        let any = Schema::default();
+        let plugins;
+        let schema = match call.param(0) {
+            Service::KIND => schemas::service(),
+            Route::KIND => schemas::route(),
+            Plugin::KIND => {
+                plugins = schemas::plugin_of(&any);
+                &plugins
+            }
+            other => return Err(no_entity(other)),
+        };
+        Ok(shown(schema))
+    })
+}
+
+/// `GET /schemas/plugins/{name}`.
+pub(super) fn plugin(call: Call) -> Answer {
+    Box::pin(async move {
+        let name = call.param(0);
+        let schema = schemas::plugin(Some(&name.into())).map_err(|_| no_plugin(name))?;
+        let own = ["config", "consumer", "protocols", "route", "service"];
+        let fields = schema.fields.iter().filter(|f| own.contains(&f.name));
+        let fields = fields.cloned().collect();
+        Ok(shown(&Schema::new(fields)))
+    })
+}
+
+/// `GET /plugins/schema/{name}`: the older dialect, fields by their names.
+pub(super) fn legacy(call: Call) -> Answer {
+    Box::pin(async move {
+        let name = call.param(0);
+        let kind = kind(name).ok_or_else(|| no_plugin(name))?;
+        let mut fields = Map::new();
+        if let Value::Array(list) = (kind.schema)().to_json() {
+            for field in list {
+                if let Value::Object(field) = field {
+                    fields.extend(field);
+                }
+            }
+        }
+        Ok(reply::json(StatusCode::OK, &json!({"fields": fields})))
+    })
+}
+
+/// `POST /schemas/{entity}/validate`.
+pub(super) fn validate(call: Call) -> Answer {
+    Box::pin(async move {
+        match call.param(0) {
+            Service::KIND => validated::<Service>(&call),
+            Route::KIND => validated::<Route>(&call),
+            Plugin::KIND => validated::<Plugin>(&call),
+            other => Err(no_entity(other)),
+        }
+    })
+}
+
+/// `POST /schemas/plugins/validate`.
+pub(super) fn validate_plugin(call: Call) -> Answer {
+    Box::pin(async move { validated::<Plugin>(&call) })
+}
+
+/// References are not followed: what they name may come into being later.
+fn validated<T: Resource>(call: &Call) -> Result<Response, ApiError> {
+    let (input, source) = body::arguments(&call.headers, &call.body)?;
+    let mut record = T::schema(&input)?.read(input, source)?;
+    for (field, _) in T::REFERENCES {
+        let by_name = record.get(*field).is_some_and(|r| r.get("name").is_some());
+        if by_name {
+            record.insert((*field).to_owned(), Value::Null);
+        }
+    }
+    records::stamp::<T>(&mut record, clock::random_uuid(), call.state.clock.now_ms());
+    records::finish::<T>(record, Origin::Store)?;
+    Ok(reply::message(
+        StatusCode::OK,
+        "schema validation successful",
+    ))
+}
+
+fn shown(schema: &Schema) -> Response {
+    let body = json!({"fields": schema.to_json(), "entity_checks": []});
+    reply::json(StatusCode::OK, &body)
+}
+
+fn no_entity(name: &str) -> ApiError {
+    ApiError::Missing(format!("No entity named '{name}'"))
+}
+
+fn no_plugin(name: &str) -> ApiError {
+    ApiError::Missing(format!("No plugin named '{name}'"))
+}
