@@ -187,7 +187,17 @@ impl JsonError {
             "reason": self.status.canonical_reason().unwrap_or_default(),
             "message": self.message,
         });
-        let mut response = respond::json(self.status, &body);
+        self.with(&body)
+    }
+
+    /// The response of `authenticate` in its versions 1.x.
+    pub(super) fn response_of_version_1(self) -> Response {
+        let body = json!({"errorMessage": self.message});
+        self.with(&body)
+    }
+
+    fn with(self, body: &Value) -> Response {
+        let mut response = respond::json(self.status, body);
         respond::never_stored(&mut response);
         if self.retry {
             response.headers_mut().insert(RETRY_AFTER, BUSY_SECONDS);

@@ -1,11 +1,32 @@
 //! Checking a user's name and password: the one way in for every surface.
 
-use super::State;
 use super::error::Fault;
 use super::password::PASSWORD_MAX;
 use super::realm::{Realm, USER_NAME_MAX};
+use super::{Call, State};
+use crate::http::ClientInfo;
 use crate::model::secret::Secret;
 use crate::model::user::{User, fold};
+
+/// The user whom an address rule may confine (interface 5.5).
+const ADMIN: &str = "amadmin";
+
+/// Whether this name is the administrator's and the request comes from an
+/// address that the administrator may not use.
+pub(super) fn is_confined(call: &Call, name: &str) -> bool {
+    let Some(networks) = &call.realm.admin_networks else {
+        return false;
+    };
+    let allowed = call
+        .parts
+        .extensions
+        .get::<ClientInfo>()
+        .is_some_and(|client| {
+            let address = client.addr.ip().to_canonical();
+            networks.iter().any(|network| network.contains(&address))
+        });
+    !allowed && fold(name) == ADMIN
+}
 
 /// Why nobody is signed in.
 #[derive(Debug)]

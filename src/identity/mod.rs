@@ -4,10 +4,14 @@
 //! surface, a realm and an endpoint. The realm is resolved, the body read up
 //! to a bound, and the endpoint's function answers.
 
+mod api_version;
+mod authenticate;
 mod bearer;
+mod callback;
 mod clients;
 pub mod config;
 mod discovery;
+mod encoded_word;
 mod error;
 mod form;
 mod grant;
@@ -70,6 +74,7 @@ enum Endpoint {
     Authorize,
     Metadata,
     Keys,
+    Authenticate,
 }
 
 const GET: &[Method] = &[Method::GET];
@@ -83,6 +88,7 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
+    (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
 ];
 
 /// The identity provider.

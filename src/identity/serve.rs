@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use super::error::{JsonError, OAuthError, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
-use super::{Call, ENDPOINTS, Endpoint, State, Surface, discovery, token, tokeninfo};
+use super::{Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, token, tokeninfo};
 
 /// Longest body, in bytes.
 const BODY_MAX: usize = 64 * 1024;
@@ -224,6 +224,7 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Authorize => Err(discovery::authorize()),
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,
+        Endpoint::Authenticate => Ok(authenticate::post(call).await),
     };
     result.unwrap_or_else(OAuthError::response)
 }

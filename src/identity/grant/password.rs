@@ -4,7 +4,7 @@ use crate::identity::Call;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Issue, TokenResponse};
-use crate::identity::login::{LoginError, login};
+use crate::identity::login::{LoginError, is_confined, login};
 use crate::identity::token::{client_for, granted, required};
 use crate::model::grant::Grant;
 
@@ -18,6 +18,9 @@ pub(in crate::identity) async fn issue(
     let name = required(form, "username")?;
     let password = required(form, "password")?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
+    if is_confined(call, name) {
+        return Err(OAuthError::invalid_grant());
+    }
     let user = login(&call.state, &call.realm, name, password, call.now_ms)
         .await
         .map_err(|error| match error {

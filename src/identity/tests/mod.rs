@@ -1,6 +1,7 @@
 //! The router as clients see it, one module an endpoint.
 
 mod access_token;
+mod authenticate;
 mod discovery;
 mod refresh;
 mod tokeninfo;

@@ -1,0 +1,186 @@
+//! `Accept-API-Version`: which version of an endpoint answers.
+
+use http::HeaderMap;
+
+/// A version as requested or offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) major: u32,
+    pub(super) minor: u32,
+}
+
+/// The versions that answer a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) protocol: Version,
+    pub(super) resource: Version,
+    /// Whether the request named a resource version; if not, the newest one
+    /// answers, with a warning.
+    pub(super) named: bool,
+}
+
+/// Why no version answers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum VersionError {
+    #[error("Version string is in an invalid format: {0}")]
+    Format(String),
+    #[error("Unsupported major version: {0}")]
+    Major(u32),
+    #[error("Unsupported minor version: {}.{}", .0.major, .0.minor)]
+    Minor(Version),
+    #[error("Accept-API-Version: Requested version \"{}.{}\" does not match any routes.", .0.major, .0.minor)]
+    Resource(Version),
+}
+
+/// Newest minor of each protocol major.
+const PROTOCOLS: &[Version] = &[version(1, 0), version(2, 1)];
+
+/// A version from its parts.
+pub(super) const fn version(major: u32, minor: u32) -> Version {
+    Version { major, minor }
+}
+
+/// The versions for a request to an endpoint that offers `offered`: the newest
+/// minor of each major, oldest major first.
+///
+/// # Errors
+/// When the header is malformed, or no version fits it.
+pub(super) fn choose(headers: &HeaderMap, offered: &[Version]) -> Result<Chosen, VersionError> {
+    let header = headers.get("accept-api-version");
+    let text = match header.map(|value| value.to_str()) {
+        None => "",
+        Some(Ok(text)) => text,
+        Some(Err(_)) => return Err(VersionError::Format(String::new())),
+    };
+    let (protocol, resource) = parse(text).ok_or_else(|| VersionError::Format(text.to_owned()))?;
+    let protocol = match protocol {
+        None => PROTOCOLS[0],
+        Some(asked) => {
+            let same = PROTOCOLS.iter().find(|known| known.major == asked.major);
+            let known = same.ok_or(VersionError::Major(asked.major))?;
+            if known.minor < asked.minor {
+                return Err(VersionError::Minor(asked));
+            }
+            *known
+        }
+    };
+    let newest = offered.last().copied().unwrap_or(version(1, 0));
+    let fits = |asked: Version| {
+        let fitting = |known: &&Version| known.major == asked.major && known.minor >= asked.minor;
+        offered
+            .iter()
+            .find(fitting)
+            .copied()
+            .ok_or(VersionError::Resource(asked))
+    };
+    Ok(Chosen {
+        protocol,
+        resource: resource.map_or(Ok(newest), fits)?,
+        named: resource.is_some(),
+    })
+}
+
+/// Protocol and resource version; `None` for any other text. Nothing at all
+/// is as good as no header.
+fn parse(text: &str) -> Option<(Option<Version>, Option<Version>)> {
+    let (mut protocol, mut resource) = (None, None);
+    if text.trim().is_empty() {
+        return Some((None, None));
+    }
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=')?;
+        let slot = match name.trim() {
+            "protocol" => &mut protocol,
+            "resource" => &mut resource,
+            _ => return None,
+        };
+        if slot.replace(number(value.trim())?).is_some() {
+            return None;
+        }
+    }
+    Some((protocol, resource))
+}
+
+fn number(text: &str) -> Option<Version> {
+    let digits = |text: &str| {
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| text.parse().ok()).flatten()
+    };
+    match text.split_once('.') {
+        Some((major, minor)) => Some(version(digits(major)?, digits(minor)?)),
+        None => Some(version(digits(text)?, 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFERED: &[Version] = &[version(1, 2), version(2, 1)];
+
+    fn ask(text: &'static str) -> Result<Chosen, VersionError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("accept-api-version", http::HeaderValue::from_static(text));
+        choose(&headers, OFFERED)
+    }
+
+    #[test]
+    fn the_same_major_with_no_greater_minor_answers() {
+        let resource = |text| ask(text).map(|chosen| chosen.resource);
+        for text in [
+            "resource=2.1",
+            "resource=2.0",
+            "resource=2",
+            "protocol=1.0,resource=2.1",
+            "resource=2.1 , protocol=1.0",
+        ] {
+            assert_eq!(resource(text), Ok(version(2, 1)), "{text}");
+        }
+        assert_eq!(resource("resource=1.1"), Ok(version(1, 2)));
+        assert_eq!(resource("protocol=1.0"), Ok(version(2, 1)));
+        assert_eq!(
+            resource("resource=2.2"),
+            Err(VersionError::Resource(version(2, 2)))
+        );
+        assert_eq!(
+            ask("resource=999.0")
+                .expect_err("no such version")
+                .to_string(),
+            "Accept-API-Version: Requested version \"999.0\" does not match any routes."
+        );
+        assert_eq!(
+            choose(&HeaderMap::new(), OFFERED).map(|chosen| chosen.named),
+            Ok(false)
+        );
+    }
+
+    #[test]
+    fn any_other_text_is_refused() {
+        for text in [
+            "2.1",
+            "resource=",
+            "resource=2.",
+            "resource=2.1.0",
+            "resource=-1",
+            "version=1",
+            "resource=2.1;protocol=1.0",
+            "resource=2.1,resource=2.1",
+            "resource=99999999999",
+        ] {
+            let error = ask(text).expect_err(text);
+            assert_eq!(
+                error.to_string(),
+                format!("Version string is in an invalid format: {text}")
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_protocols_are_refused() {
+        assert_eq!(ask("protocol=9").map(drop), Err(VersionError::Major(9)));
+        assert_eq!(
+            ask("protocol=1.5").map(drop),
+            Err(VersionError::Minor(version(1, 5)))
+        );
+    }
+}

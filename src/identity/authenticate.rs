@@ -1,0 +1,250 @@
+//! `POST /json[/realms/…]/authenticate` (interface 4.4): a session for a user.
+
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, SET_COOKIE};
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::api_version::{self, Chosen, Version, version};
+use super::callback::{self, Credentials};
+use super::error::JsonError;
+use super::form::Form;
+use super::login::{LoginError, is_confined, login};
+use super::{Call, encoded_word, respond};
+use crate::clock::random_bytes;
+use crate::model::grant::{StoredSession, TokenHash};
+use crate::model::user::User;
+
+/// Versions of the endpoint. 1.x differs in the shape of errors.
+const VERSIONS: &[Version] = &[version(1, 2), version(2, 1)];
+
+/// Header names of the credentials: the neutral ones, then the imitated ones.
+const PAIRS: [(&str, &str); 2] = [
+    ("x-service-username", "x-service-password"),
+    ("x-openam-username", "x-openam-password"),
+];
+
+/// Answers an authentication request.
+pub(super) async fn post(call: &Call) -> Response {
+    let chosen = match api_version::choose(call.headers(), VERSIONS) {
+        Ok(chosen) => chosen,
+        Err(error) => {
+            let status = match error {
+                api_version::VersionError::Resource(_) => StatusCode::NOT_FOUND,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            return JsonError::new(status, error.to_string()).response();
+        }
+    };
+    let mut response = match answer(call).await {
+        Ok(response) => response,
+        Err(error) if chosen.resource.major == 1 => error.response_of_version_1(),
+        Err(error) => error.response(),
+    };
+    stamp(&mut response, chosen);
+    response
+}
+
+fn stamp(response: &mut Response, chosen: Chosen) {
+    let (protocol, resource) = (chosen.protocol, chosen.resource);
+    let text = format!(
+        "protocol={}.{},resource={}.{}",
+        protocol.major, protocol.minor, resource.major, resource.minor
+    );
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        headers.insert(HeaderName::from_static("content-api-version"), value);
+    }
+    if !chosen.named {
+        let text = "100 chf \"Accept-API-Version should be included in the request.\"";
+        headers.insert(
+            HeaderName::from_static("warning"),
+            HeaderValue::from_static(text),
+        );
+    }
+    headers.insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-store, must-revalidate"),
+    );
+    headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+    headers.insert(EXPIRES, HeaderValue::from_static("0"));
+}
+
+async fn answer(call: &Call) -> Result<Response, JsonError> {
+    let bad = |text: &str| JsonError::new(StatusCode::BAD_REQUEST, text);
+    let query = call.parts.uri.query().unwrap_or_default();
+    let query = Form::parse(query.as_bytes()).map_err(|error| bad(&error.to_string()))?;
+    check_index(&query)?;
+    let given = match body(call)? {
+        Some(body) => callback::submitted(call, &body)?,
+        None => from_headers(call)?,
+    };
+    if given.names().any(|name| is_confined(call, name)) {
+        return Ok(forbidden_page());
+    }
+    let (Some(name), Some(password)) = (&given.name, &given.password) else {
+        return callback::ask(call, &given).await;
+    };
+    let user = login(&call.state, &call.realm, name, password, call.now_ms)
+        .await
+        .map_err(refused)?;
+    let success_url = goto(query.get("goto"), &call.realm.settings.success_url);
+    if query.get("noSession") == Some("true") {
+        let body = json!({
+            "message": "Authentication Successful",
+            "successUrl": success_url,
+            "realm": call.realm.path,
+        });
+        return Ok(respond::json(StatusCode::OK, &body));
+    }
+    begin_session(call, &user, success_url).await
+}
+
+fn refused(error: LoginError) -> JsonError {
+    let message = match error {
+        LoginError::Failed => "Authentication Failed",
+        LoginError::Locked => "Your account has been locked.",
+        LoginError::Deactivated => "User not Active",
+        LoginError::Fault(fault) => return fault.into(),
+    };
+    JsonError::new(StatusCode::UNAUTHORIZED, message)
+}
+
+/// Only the built-in chain exists, under its usual names.
+fn check_index(query: &Form<'_>) -> Result<(), JsonError> {
+    let fail = |status, text: &str| Err(JsonError::new(status, text));
+    let value = query.get("authIndexValue");
+    match query.get("authIndexType") {
+        None => Ok(()),
+        Some("service") if matches!(value, Some("ldapService" | "Login")) => Ok(()),
+        Some("module") if value == Some("DataStore") => Ok(()),
+        Some("module") => fail(StatusCode::NOT_FOUND, "Authentication Module Not Found."),
+        Some("service" | "user" | "role" | "level" | "resource" | "composite") => {
+            fail(StatusCode::BAD_REQUEST, "No Configuration found")
+        }
+        Some(_) => fail(StatusCode::BAD_REQUEST, "Unknown Authentication Index Type"),
+    }
+}
+
+/// The body, if it is an object with members.
+fn body(call: &Call) -> Result<Option<Map<String, Value>>, JsonError> {
+    if call.body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let kind = call
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
+        let text = "Unsupported Media Type";
+        return Err(JsonError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    match serde_json::from_slice(&call.body) {
+        Ok(Value::Object(body)) => Ok(Some(body).filter(|body| !body.is_empty())),
+        _ => Err(JsonError::new(
+            StatusCode::BAD_REQUEST,
+            "The body is no JSON object",
+        )),
+    }
+}
+
+/// The credentials in the headers. All user names that were sent are kept: the
+/// rule for the administrator looks at each.
+fn from_headers(call: &Call) -> Result<Credentials, JsonError> {
+    let mut given = Credentials::default();
+    for (name_header, password_header) in PAIRS {
+        let read = |header: &str| {
+            let values = call.headers().get_all(header).iter();
+            values
+                .map(|value| encoded_word::text(value.as_bytes()))
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| {
+                    let text = format!("{header} is neither UTF-8 nor an encoded word");
+                    JsonError::new(StatusCode::BAD_REQUEST, text)
+                })
+        };
+        let (names, passwords) = (read(name_header)?, read(password_header)?);
+        if names.len() > 1 || passwords.len() > 1 {
+            let text = format!("{name_header} and {password_header} can be sent once");
+            return Err(JsonError::new(StatusCode::BAD_REQUEST, text));
+        }
+        let name = names.into_iter().next().filter(|name| !name.is_empty());
+        if given.name.is_none() {
+            given.name = name;
+            given.password = passwords.into_iter().next();
+        } else {
+            given.other_name = name;
+        }
+    }
+    Ok(given)
+}
+
+fn forbidden_page() -> Response {
+    let page = "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">\n<html><head>\n\
+        <title>403 Forbidden</title>\n</head><body>\n<h1>Forbidden</h1>\n\
+        <p>You don't have permission to access this resource.</p>\n</body></html>\n";
+    let mut response = Response::new(axum::body::Body::from(page));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    let html = HeaderValue::from_static("text/html; charset=iso-8859-1");
+    response.headers_mut().insert(CONTENT_TYPE, html);
+    response
+}
+
+/// Where the client goes next: a path of this origin, never another origin.
+fn goto<'a>(asked: Option<&'a str>, default: &'a str) -> &'a str {
+    let local = |path: &&str| {
+        path.starts_with('/')
+            && !path.starts_with("//")
+            && path.len() <= 2000
+            && path
+                .bytes()
+                .all(|byte| matches!(byte, 0x21..=0x7e) && byte != b'\\')
+    };
+    asked.filter(local).unwrap_or(default)
+}
+
+async fn begin_session(call: &Call, user: &User, success_url: &str) -> Result<Response, JsonError> {
+    let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
+    let live = call.state.live.load_full();
+    let settings = &live.config.session;
+    let session = StoredSession {
+        hash: TokenHash::of(&token),
+        realm: call.realm.path.clone(),
+        user_id: user.id,
+        created_ms: call.now_ms,
+        used_ms: call.now_ms,
+        ends_ms: call.now_ms + i64::from(settings.max_minutes) * 60_000,
+    };
+    call.state
+        .store
+        .insert_session(&session, settings.quota)
+        .await?;
+    let body = json!({
+        "tokenId": token,
+        "successUrl": success_url,
+        "realm": call.realm.path,
+    });
+    let mut response = respond::json(StatusCode::OK, &body);
+    let secure = if live.base_url.starts_with("https://") {
+        "; Secure"
+    } else {
+        ""
+    };
+    for cookie in [
+        format!(
+            "{}={token}; Path=/; HttpOnly; SameSite=Lax{secure}",
+            settings.cookie_name
+        ),
+        format!("amlbcookie=01; Path=/; HttpOnly; SameSite=Lax{secure}"),
+    ] {
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+    }
+    Ok(response)
+}
