@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn malformed_forms_are_refused() {
-        let refused = |body: &str| read("application/x-www-form-urlencoded", body).unwrap_err();
+        let refused =
+            |body: &str| read("application/x-www-form-urlencoded", body).expect_err("is refused");
         assert!(refused("a=%zz").contains("percent"));
         assert!(refused("a=%ff").contains("UTF-8"));
         assert!(refused("a=1&a.b=2").contains("'a.b'"));

@@ -6,7 +6,7 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 use uuid::Uuid;
 
 use super::error::ApiError;
@@ -63,13 +63,15 @@ impl Page {
         let fields = self.field_filters::<T>();
         let admitted = |doc: &Map<String, Value>| {
             self.tags.as_ref().is_none_or(|tags| tags.admit(doc))
-                && fields
-                    .iter()
-                    .all(|(key, wanted)| shown_as(doc, key, wanted))
+                && (fields.is_empty() || {
+                    let shown = T::show(doc);
+                    let fits = |(key, wanted): &(&str, &str)| shown_as(&shown, key, wanted);
+                    fields.iter().all(fits)
+                })
         };
         let mut found = T::table(entities)
             .after(self.after)
-            .filter(|record| belongs(record) && admitted(&T::show(&record.doc)));
+            .filter(|record| belongs(record) && admitted(&record.doc));
         let mut last = None;
         let data: Vec<Value> = found
             .by_ref()
@@ -89,7 +91,7 @@ impl Page {
         if T::LEGACY_LIST {
             let total = T::table(entities)
                 .iter()
-                .filter(|record| belongs(record) && admitted(&T::show(&record.doc)))
+                .filter(|record| belongs(record) && admitted(&record.doc))
                 .count();
             body["total"] = total.into();
         }
@@ -139,7 +141,8 @@ impl Tags {
 fn shown_as(doc: &Map<String, Value>, key: &str, wanted: &str) -> bool {
     match doc.get(key) {
         Some(Value::String(text)) => text == wanted,
-        Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string() == wanted,
+        Some(Value::Bool(value)) => wanted.parse() == Ok(*value),
+        Some(Value::Number(value)) => wanted.parse().is_ok_and(|wanted: Number| wanted == *value),
         Some(_) => true,
         // An unset reference has no flat form.
         None => !matches!(key, "service_id" | "route_id" | "consumer_id"),
