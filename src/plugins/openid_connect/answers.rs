@@ -23,8 +23,10 @@ impl Answers {
         let writer = Writer {
             unauthorized: fields
                 .text("unauthorized_error_message")?
-                .unwrap_or_default(),
-            forbidden: fields.text("forbidden_error_message")?.unwrap_or_default(),
+                .unwrap_or("Unauthorized"),
+            forbidden: fields
+                .text("forbidden_error_message")?
+                .unwrap_or("Forbidden"),
             realm: issuer.host_str().unwrap_or_default(),
             scope: scope.filter(|scope| is_plain(scope)),
             expose_code: fields.flag("expose_error_code")?,

@@ -21,8 +21,11 @@ impl<'a> Fields<'a> {
             .filter(|value| !value.is_null())
     }
 
+    /// A null flag has its default: null must not switch a check off.
     pub(super) fn flag(self, name: &str) -> Result<bool, ConfigError> {
+        let default = || schema().field(name)?.default.as_ref();
         self.value(name)
+            .or_else(default)
             .map(|value| {
                 value
                     .as_bool()

@@ -314,3 +314,40 @@ fn nonsense_is_refused_with_the_field() {
         }
     }
 }
+
+#[tokio::test]
+async fn null_switches_no_check_off() {
+    let mut config = json!({"issuer": ISSUER, "upstream_headers": null});
+    for field in &(KIND.schema)().fields {
+        let keep = matches!(
+            field.name,
+            "issuer" | "bearer_token_param_type" | "auth_methods"
+        );
+        if !keep {
+            config[field.name] = Value::Null;
+        }
+    }
+    let world = World::new(config);
+    let forger = TestKey::es256("key-1");
+    let outcome = world.ask_bearer(&forger.token(&claims(json!({})))).await;
+    assert_eq!(outcome.code(), (401, "bad_signature"));
+    let expired = world.token(json!({"exp": NOW}));
+    assert_eq!(
+        world.ask_bearer(&expired).await.code(),
+        (401, "token_expired")
+    );
+    assert_eq!(
+        world.ask_bearer(&world.token(json!({}))).await.code().0,
+        200
+    );
+}
+
+#[test]
+fn the_least_configuration_is_completed_and_built() {
+    let world = World::new(json!({}));
+    let least = json!({"issuer": ISSUER, "client_id": ["a"], "client_secret": ["b"]});
+    let complete = (KIND.schema)().complete(least.as_object().unwrap().clone());
+    let complete = complete.unwrap();
+    assert_eq!(complete.len(), (KIND.schema)().fields.len());
+    assert!((KIND.build)(&complete, &world.parts).is_ok());
+}
