@@ -1,0 +1,141 @@
+//! The real program, configured for the benchmark.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::http;
+use crate::process::{Port, Process, limited};
+
+/// A directory with configuration and state, and the program running on it.
+pub(crate) struct Door {
+    binary: PathBuf,
+    dir: TempDir,
+    port: Port,
+    process: Option<Process>,
+}
+
+impl Door {
+    /// Writes the configuration.
+    pub(crate) fn prepare(binary: &Path, upstream: &Port, workers: usize) -> Result<Self> {
+        let (dir, port, admin) = (TempDir::new()?, Port::free()?, Port::free()?);
+        let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text);
+        write(
+            "doorward.yaml",
+            main_file(dir.path(), &port, &admin, workers),
+        )?;
+        write("routes.yaml", routes_file(&port, upstream))?;
+        Ok(Self {
+            binary: binary.to_owned(),
+            dir,
+            port,
+            process: None,
+        })
+    }
+
+    /// Starts the program; returns after how long it answered.
+    pub(crate) fn start(&mut self) -> Result<Duration> {
+        let log = std::fs::File::create(self.dir.path().join("log"))?;
+        let mut command = limited(&self.binary);
+        command
+            .args(["run", "-c", "doorward.yaml"])
+            .current_dir(self.dir.path())
+            .stdout(Stdio::from(log.try_clone()?))
+            .stderr(Stdio::from(log));
+        let process = self.process.insert(Process::start("doorward", command)?);
+        let answered = http::await_answer(&self.port, "/nowhere", Duration::from_secs(20));
+        if answered.is_err() || process.has_ended() {
+            let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            bail!("the program did not come up:\n{log}");
+        }
+        answered
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.process = None;
+    }
+
+    /// A token of the program's own identity provider.
+    pub(crate) fn token(&self) -> Result<String> {
+        let form =
+            "grant_type=client_credentials&client_id=bench&client_secret=bench-secret&scope=read";
+        let (status, body) = http::post_form(&self.port, "/oauth2/access_token", form)?;
+        // The body may be chunked: the object is what stands between braces.
+        let (from, to) = (body.find('{'), body.rfind('}'));
+        let object = from.zip(to).and_then(|(from, to)| body.get(from..=to));
+        let object: serde_json::Value = serde_json::from_str(object.unwrap_or_default())
+            .with_context(|| format!("the token endpoint answered {status}: {body}"))?;
+        match object["access_token"].as_str() {
+            Some(token) => Ok(token.to_owned()),
+            None => bail!("the token endpoint answered {status}: {body}"),
+        }
+    }
+
+    pub(crate) fn port(&self) -> &Port {
+        &self.port
+    }
+
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.process.as_ref().context("not running")?.cpu()
+    }
+
+    pub(crate) fn resident(&self) -> Result<u64> {
+        self.process.as_ref().context("not running")?.resident()
+    }
+}
+
+fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
+    let (dir, port, admin) = (dir.display(), port.address(), admin.address());
+    format!(
+        "proxy: {{listen: [\"{port}\"], workers: {workers}}}\n\
+         admin: {{listen: \"{admin}\"}}\n\
+         store: \"sqlite:{dir}/data/doorward.db\"\n\
+         entities: [\"{dir}/routes.yaml\"]\n\
+         identity:\n  base_url: http://{port}\n  realms:\n    /:\n      clients:\n      \
+         - {{client_id: bench, client_secret: bench-secret, \
+         grant_types: [client_credentials], scope: \"read\"}}\n\
+         telemetry: {{access_log: \"off\", metrics: true}}\n"
+    )
+}
+
+fn routes_file(port: &Port, upstream: &Port) -> String {
+    let mut file =
+        "_format_version: \"3.0\"\nservices:\n- name: identity\n  protocol: internal\n  \
+                    host: identity\n  routes: [{name: identity, paths: [/oauth2, /.well-known], \
+                    strip_path: false}]\n"
+            .to_owned();
+    let bearer = format!(
+        "  - name: openid-connect\n    config: {{issuer: \"http://{}/oauth2\", client_id: [bench], \
+         client_secret: [bench-secret], auth_methods: [bearer]}}\n",
+        port.address()
+    );
+    let throttling = |policy: &str, requests: u64, duration: &str| {
+        format!(
+            "  - name: throttling\n    config: {{requestGroupingPolicy: \"{policy}\", \
+             rate: {{numberOfRequests: {requests}, duration: {duration}}}}}\n"
+        )
+    };
+    let by_client = "${contexts.client.remoteAddress}";
+    let by_subject = "${contexts.oauth2.accessToken.info.sub}";
+    let plenty = 1_000_000_000;
+    for (name, plugins) in [
+        ("plain", String::new()),
+        ("bearer", bearer.clone()),
+        ("throttle", throttling(by_client, plenty, "1 s")),
+        ("both", bearer + &throttling(by_subject, plenty, "1 s")),
+        ("limited", throttling(by_client, 1, "1 day")),
+    ] {
+        file += &format!(
+            "- name: {name}\n  url: http://{}\n  routes: [{{name: {name}, paths: [/{name}], \
+             strip_path: false}}]\n",
+            upstream.address()
+        );
+        if !plugins.is_empty() {
+            file += &format!("  plugins:\n{plugins}");
+        }
+    }
+    file
+}

@@ -1,0 +1,117 @@
+//! The floor: the least that a proxy on Pingora can do, built as the program
+//! is and with the same workers, buffers, pools and allocator.
+
+use std::net::SocketAddr;
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pingora::listeners::{ListenerConfig, TcpSocketOptions};
+use pingora::prelude::{HttpPeer, ProxyHttp, Session};
+use pingora::protocols::l4::stream::L4BufferSettings;
+use pingora::proxy::ProxyServiceBuilder;
+use pingora::server::Fds;
+use pingora::server::configuration::ServerConf;
+use pingora::services::Service as _;
+use tokio::net::TcpSocket;
+
+use crate::http;
+use crate::process::{Port, Process};
+
+/// The running floor.
+pub(crate) struct Floor {
+    process: Process,
+    port: Port,
+}
+
+impl Floor {
+    pub(crate) fn start(upstream: &Port, workers: usize) -> Result<Self> {
+        let port = Port::free()?;
+        let arguments = [
+            "floor",
+            &port.address(),
+            &upstream.address(),
+            &workers.to_string(),
+        ];
+        let process = Process::own("floor", &arguments)?;
+        http::await_answer(&port, "/", Duration::from_secs(5))?;
+        Ok(Self { process, port })
+    }
+
+    pub(crate) fn port(&self) -> &Port {
+        &self.port
+    }
+
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.process.cpu()
+    }
+}
+
+struct PassThrough {
+    upstream: SocketAddr,
+}
+
+#[async_trait]
+impl ProxyHttp for PassThrough {
+    type CTX = ();
+
+    fn new_ctx(&self) -> Self::CTX {}
+
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        (): &mut Self::CTX,
+    ) -> pingora::Result<Box<HttpPeer>> {
+        Ok(Box::new(HttpPeer::new(self.upstream, false, String::new())))
+    }
+}
+
+/// A part of this program: the floor's process.
+pub(crate) fn serve(address: SocketAddr, upstream: SocketAddr, workers: usize) -> Result<()> {
+    let mut threads = Vec::new();
+    let (_keep, shutdown) = tokio::sync::watch::channel(false);
+    for _ in 0..workers {
+        let shutdown = shutdown.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let mut fds = Fds::new();
+        {
+            let _in_runtime = runtime.enter();
+            let socket = TcpSocket::new_v4()?;
+            socket.set_reuseaddr(true)?;
+            socket.set_reuseport(true)?;
+            socket.bind(address)?;
+            let listener = socket.listen(65_535)?.into_std()?;
+            fds.add(address.to_string(), listener.into_raw_fd());
+        }
+        let conf = ServerConf {
+            threads: 1,
+            work_stealing: false,
+            upstream_keepalive_pool_size: 1024,
+            ..ServerConf::default()
+        };
+        let mut service =
+            ProxyServiceBuilder::new(&Arc::new(conf), PassThrough { upstream }).build();
+        service.add_listener(listener(address));
+        threads.push(std::thread::spawn(move || {
+            let fds = Some(Arc::new(Mutex::new(fds)));
+            runtime.block_on(service.start_service(fds, shutdown, 1));
+        }));
+    }
+    for thread in threads {
+        thread.join().ok().context("a worker panicked")?;
+    }
+    Ok(())
+}
+
+fn listener(address: SocketAddr) -> ListenerConfig {
+    let mut options = TcpSocketOptions::default();
+    options.so_reuseport = Some(true);
+    ListenerConfig::tcp(address.to_string())
+        .tcp_socket_options(options)
+        .l4_buffer(L4BufferSettings::new(4 << 10, 16 << 10))
+}

@@ -1,0 +1,164 @@
+//! The end-to-end load benchmark: `cargo bench --bench load [-- --quick]`.
+//!
+//! Starts a small upstream, a bare Pingora pass-through (the floor), nginx as
+//! a plain proxy where it is installed, and the real program, all on loopback;
+//! drives each case with wrk in short interleaved rounds; prints requests per
+//! second, latency and the proxy's own CPU time per request, with medians of
+//! the ratios that have a bar. Timings are never a test: it exits 0 whatever
+//! they are. Everything it starts ends with it.
+
+mod cases;
+mod door;
+mod floor;
+mod http;
+mod nginx;
+mod process;
+mod report;
+mod upstream;
+mod wrk;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use cases::{Case, Field};
+use door::Door;
+use process::{Port, Process};
+use report::Report;
+
+// The program's allocator, so that floor and program differ in nothing else.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Connections that wrk keeps busy.
+const CONNECTIONS: u32 = 64;
+
+const USAGE: &str = "\
+usage: cargo bench --bench load -- [--quick] [--rounds N] [--cores 1|2] [--binary PATH]
+  --quick   few rounds, under a minute
+  --rounds  rounds for each number of cores (7, with --quick 2)
+  --cores   only this number of proxy workers
+  --binary  another doorward program";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("upstream") => upstream::serve(argument(&arguments, 1)?),
+        Some("floor") => floor::serve(
+            argument(&arguments, 1)?,
+            argument(&arguments, 2)?,
+            argument(&arguments, 3)?,
+        ),
+        Some("idle") => http::hold_idle(
+            argument(&arguments, 1)?,
+            argument(&arguments, 2)?,
+            argument(&arguments, 3)?,
+        ),
+        _ => run(&Options::read(&arguments)?),
+    }
+}
+
+fn argument<T: std::str::FromStr>(arguments: &[String], n: usize) -> Result<T> {
+    let text = arguments
+        .get(n)
+        .with_context(|| format!("argument {n} is missing"))?;
+    match text.parse() {
+        Ok(value) => Ok(value),
+        Err(_) => bail!("argument {n}, {text:?}, is not what is expected"),
+    }
+}
+
+/// What the command line asks for.
+struct Options {
+    rounds: u32,
+    cores: Vec<usize>,
+    binary: PathBuf,
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Result<Self> {
+        let mut options = Self {
+            rounds: 7,
+            cores: vec![1, 2],
+            binary: env!("CARGO_BIN_EXE_doorward").into(),
+        };
+        let mut arguments = arguments.iter();
+        while let Some(flag) = arguments.next() {
+            let mut value = || {
+                arguments
+                    .next()
+                    .with_context(|| format!("{flag} needs a value"))
+            };
+            match flag.as_str() {
+                "--quick" => options.rounds = 2,
+                "--rounds" => options.rounds = value()?.parse()?,
+                "--cores" => options.cores = vec![value()?.parse()?],
+                "--binary" => options.binary = value()?.into(),
+                // What `cargo bench` passes by itself.
+                "--bench" => {}
+                _ => bail!("{flag} is not an option\n{USAGE}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    if process::find("wrk").is_none() {
+        println!("wrk is not installed: no load benchmark (Debian: apt-get install wrk)");
+        return Ok(());
+    }
+    let started = Instant::now();
+    let upstream_port = Port::free()?;
+    let upstream = Process::own("upstream", &["upstream", &upstream_port.address()])?;
+    http::await_answer(&upstream_port, "/", Duration::from_secs(5))?;
+    let mut report = Report::default();
+    for cores in &options.cores {
+        Field::open(*cores, &upstream_port, &options.binary)?
+            .measure(options.rounds, &mut report)?;
+    }
+    footprint(&options.binary, &upstream_port)?;
+    report.print();
+    println!("took {:.0?} in all", started.elapsed());
+    drop(upstream);
+    Ok(())
+}
+
+/// Start, idle memory, and the memory of idle connections.
+fn footprint(binary: &std::path::Path, upstream: &Port) -> Result<()> {
+    let mut door = Door::prepare(binary, upstream, 1)?;
+    let first = door.start()?;
+    door.stop();
+    let again = door.start()?;
+    // What starts late (keys, watchers) has settled by then.
+    std::thread::sleep(Duration::from_millis(1500));
+    let idle = door.resident()?;
+    let count = 1000_u64;
+    let address = door.port().address();
+    let idlers = Process::own(
+        "idle",
+        &["idle", &address, Case::Plain.path(), &count.to_string()],
+    )?;
+    let held = http::await_ready(&idlers, Duration::from_secs(20))?;
+    std::thread::sleep(Duration::from_millis(300));
+    let loaded = door.resident()?;
+    let each = loaded.saturating_sub(idle) / held.max(1);
+    println!("\nfootprint");
+    println!("  ready after the first start   {first:>8.0?}   (bar: 300 ms)");
+    println!("  ready after a restart         {again:>8.0?}   (bar: 300 ms)");
+    println!(
+        "  resident, idle                {:>5.1} MB   (bar: 30 MB)",
+        mega(idle)
+    );
+    println!(
+        "  resident, {held} idle connections {:>5.1} MB, {:.1} KB each   (bar: 36 KB)",
+        mega(loaded),
+        each as f64 / 1024.0
+    );
+    Ok(())
+}
+
+fn mega(bytes: u64) -> f64 {
+    bytes as f64 / (1024.0 * 1024.0)
+}
