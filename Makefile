@@ -34,9 +34,8 @@ test: deps ## Run every test; the servers that tests talk to are started by the 
 	$(CARGO) test --locked --lib --bins --tests
 	$(CARGO) test --locked --doc
 
-bench: deps-bench release ## Measure: micro benches, then the release binary under load.
-	$(CARGO) bench --locked
-	@if [ -x benches/load/run ]; then benches/load/run; fi
+bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
+	$(CARGO) bench --locked $(BENCH)
 
 check: deps ## Formatting, lints, documentation and dependency policy; warnings are errors.
 	$(CARGO) fmt --check

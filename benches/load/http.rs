@@ -37,9 +37,15 @@ pub(crate) fn post_form(port: &Port, path: &str, form: &str) -> Result<(u16, Str
 fn exchange(port: &Port, request: &str, limit: Duration) -> Result<(u16, String)> {
     let mut stream = connect(&port.address(), limit)?;
     stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    while !is_whole(&bytes) {
+        match stream.read(&mut piece)? {
+            0 => break,
+            read => bytes.extend_from_slice(&piece[..read]),
+        }
+    }
+    let answer = String::from_utf8_lossy(&bytes).into_owned();
     let status = answer
         .split(' ')
         .nth(1)
@@ -47,6 +53,23 @@ fn exchange(port: &Port, request: &str, limit: Duration) -> Result<(u16, String)
         .context("no status line")?;
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     Ok((status, body.to_owned()))
+}
+
+/// Whether an answer has come to its end, as far as its head tells: without a
+/// length it ends with the connection.
+fn is_whole(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+    if let Some(length) = field("content-length:") {
+        return length
+            .trim()
+            .parse()
+            .is_ok_and(|length: usize| body.len() >= length);
+    }
+    field("transfer-encoding:").is_some() && body.ends_with("0\r\n\r\n")
 }
 
 fn connect(address: &str, limit: Duration) -> Result<TcpStream> {

@@ -94,7 +94,7 @@ impl Options {
                 "--quick" => options.rounds = 2,
                 "--rounds" => options.rounds = value()?.parse()?,
                 "--cores" => options.cores = vec![value()?.parse()?],
-                "--binary" => options.binary = value()?.into(),
+                "--binary" => options.binary = std::path::absolute(value()?)?,
                 // What `cargo bench` passes by itself.
                 "--bench" => {}
                 _ => bail!("{flag} is not an option\n{USAGE}"),
