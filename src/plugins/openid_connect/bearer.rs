@@ -103,8 +103,10 @@ impl Places {
         found: &mut Option<Found<'a>>,
     ) -> Result<(), Refusal> {
         for value in headers.get_all(AUTHORIZATION) {
-            if let Some(token) = bearer(value)? {
-                put(found, Cow::Borrowed(token), false)?;
+            match bearer(value)? {
+                Some("") => return Err(Refusal::MalformedToken),
+                Some(token) => put(found, Cow::Borrowed(token), false)?,
+                None => {}
             }
         }
         for name in &self.headers {
@@ -143,16 +145,19 @@ impl Places {
     }
 }
 
-/// Notes a token, and that there must be no other.
+/// Notes a token, and that there must be no other. An empty place is none.
 fn put<'a>(
     found: &mut Option<Found<'a>>,
     token: Cow<'a, str>,
     in_query: bool,
 ) -> Result<(), Refusal> {
+    if token.is_empty() {
+        return Ok(());
+    }
     if found.is_some() {
         return Err(Refusal::RepeatedToken);
     }
-    if token.is_empty() || token.bytes().any(|byte| !byte.is_ascii_graphic()) {
+    if token.bytes().any(|byte| !byte.is_ascii_graphic()) {
         return Err(Refusal::MalformedToken);
     }
     *found = Some(Found { token, in_query });

@@ -1,6 +1,5 @@
 //! The filter under a real Pingora proxy, with a real upstream.
 
-use pingora::apps::HttpServerApp;
 use pingora::apps::ServerApp;
 use pingora::proxy::{ProxyHttp, http_proxy};
 use pingora::server::configuration::ServerConf;
