@@ -14,8 +14,8 @@ use super::draft::{self, Draft, Key};
 use super::error::ApiError;
 use super::list::Page;
 use super::reply;
-use crate::gateway::control::Change;
-use crate::gateway::entities::{Entities, Record};
+use crate::gateway::control::{Change, ChangeError};
+use crate::gateway::entities::{Entities, Origin, Record};
 use crate::gateway::records::Resource;
 
 /// The future that every handler returns.
@@ -160,7 +160,13 @@ async fn item_of<T: Resource>(
                 let owner = owned(entities, owner)?;
                 match draft::find::<T>(entities, &key) {
                     Some(record) if !belongs(&record.doc, owner) => Err(ApiError::NotFound),
-                    Some(record) => Ok((vec![T::delete(record.value.id())], ())),
+                    // Before anything else that could be said against it.
+                    Some(record) => match &record.origin {
+                        Origin::File(file) => Err(ApiError::Change(ChangeError::FileOwned {
+                            file: file.to_path_buf(),
+                        })),
+                        Origin::Store => Ok((vec![T::delete(record.value.id())], ())),
+                    },
                     None => Ok((Vec::new(), ())),
                 }
             };

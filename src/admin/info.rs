@@ -107,6 +107,7 @@ pub(super) fn status(call: Call) -> Answer {
                 "current": telemetry.config_current.get() == 1,
                 "reloads_done": telemetry.reloads_done.get(),
                 "reloads_failed": telemetry.reloads_failed.get(),
+                "errors": *telemetry.config_errors.lock(),
             },
         });
         Ok(reply::json(StatusCode::OK, &body))

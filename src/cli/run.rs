@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use super::{USAGE, complain, init_log};
+use crate::admin::{self, AdminState};
 use crate::boot::{self, Opened, Reloader};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -69,7 +70,7 @@ async fn serve(
         settings: Arc::new(settings(config, clock, &parts, log.clone())),
     };
     let started = Server::start_proxy(&config.proxy, &shared, &stopped)
-        .and_then(|proxy| Ok((proxy, start_admin(config, &parts, &stopped)?)));
+        .and_then(|proxy| Ok((proxy, start_admin(config, clock, &parts, &stopped)?)));
     let (proxy, admin) = match started {
         Ok(servers) => servers,
         Err(error) => {
@@ -132,19 +133,19 @@ async fn until_stopped(force: &mpsc::Sender<()>) -> std::io::Result<()> {
 
 fn start_admin(
     config: &Config,
+    clock: &Clock,
     parts: &Opened,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Server, ServerError> {
-    let telemetry = parts.telemetry.clone();
-    let router = axum::Router::new()
-        .route("/status", axum::routing::get(|| async {}))
-        .route(
-            "/metrics",
-            axum::routing::get(move || {
-                let text = telemetry.render();
-                async move { text }
-            }),
-        );
+    let router = admin::router(AdminState {
+        control: parts.control.clone(),
+        store: parts.store.clone(),
+        telemetry: parts.telemetry.clone(),
+        clock: clock.clone(),
+        token: config.admin.token.clone(),
+        hosts: config.admin.hosts.clone(),
+        metrics: config.telemetry.metrics,
+    });
     let bounds = Bounds {
         body: ADMIN_BODY,
         time: Duration::from_secs(60),

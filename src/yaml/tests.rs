@@ -253,3 +253,13 @@ fn a_resolved_secret_is_never_quoted_in_an_error() {
     let text = sample("port: '&{orders.secret}'");
     assert_eq!(text, "conf/x.yaml:1: port: invalid value, expected u16");
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "([ -~]|\n|\t|: |- |&\\{|\\}|é){0,120}") {
+        if let Ok(document) = parse(&text) {
+            let _ = document.line_of(&["a".into(), 1.into(), "b".into()]);
+        }
+        let _ = Document::parse_with(&text, Path::new("x.json"), &environment);
+    }
+}

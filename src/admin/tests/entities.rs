@@ -517,6 +517,7 @@ async fn what_files_declare_is_shown_and_not_written() {
     for (method, path) in [
         ("PATCH", "/services/s"),
         ("PUT", "/services/s"),
+        ("DELETE", "/services/s"),
         ("DELETE", "/services/s/routes/r"),
         ("DELETE", "/routes/r"),
         ("PATCH", "/routes/r/service"),

@@ -364,3 +364,44 @@ async fn an_empty_form_value_clears() {
     assert_eq!(reply["path"], Value::Null);
     assert_eq!(reply["tags"], Value::Null);
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_body_makes_the_reader_panic(
+        body in "[ -~\r\n]{0,200}|(--b\r\n[a-zA-Z:;=\" \r\n-]{0,80}){0,3}",
+        content_type in proptest::sample::select(vec![
+            "application/json",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=b",
+        ]),
+    ) {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", HeaderValue::from_static(content_type));
+        let _ = body::arguments(&headers, &bytes::Bytes::from(body));
+    }
+
+    #[test]
+    fn no_form_makes_a_schema_panic(
+        pairs in proptest::collection::vec(("[a-z._\\[\\]0-9]{1,24}", ".{0,12}"), 0..8),
+    ) {
+        let mut root = form::Node::default();
+        for (key, value) in pairs {
+            let _ = form::insert(&mut root, &key, form::Node::Text(value));
+        }
+        let input = root.into_map();
+        for schema in [
+            crate::gateway::schemas::service(),
+            crate::gateway::schemas::route(),
+            crate::gateway::schemas::plugin(Some(&json!("openid-connect"))).expect("a kind"),
+        ] {
+            for source in [crate::model::schema::Source::Form, crate::model::schema::Source::Json] {
+                if let Ok(read) = schema.read(input.clone(), source)
+                    && let Err(violations) = schema.complete(read)
+                {
+                    proptest::prop_assert!(!violations.message().is_empty());
+                    let _ = violations.to_json();
+                }
+            }
+        }
+    }
+}
