@@ -23,6 +23,7 @@ mod maintain;
 mod password;
 mod realm;
 mod respond;
+mod scim;
 mod serve;
 mod token;
 mod tokeninfo;
@@ -64,6 +65,8 @@ enum Surface {
     OAuth2,
     /// `/json[/realms/…]/…`: authentication.
     Json,
+    /// `/v1/…`: users; the realm is the access token's.
+    V1,
 }
 
 /// An endpoint.
@@ -75,12 +78,14 @@ enum Endpoint {
     Metadata,
     Keys,
     Authenticate,
+    Users,
+    User,
 }
 
 const GET: &[Method] = &[Method::GET];
 const POST: &[Method] = &[Method::POST];
 
-/// Every endpoint below a realm: surface, rest of the path, methods.
+/// Every endpoint: surface, the rest of the path after the realm, methods.
 #[rustfmt::skip]
 const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "access_token", POST, Endpoint::AccessToken),
@@ -89,6 +94,8 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
+    (Surface::V1, "users", GET, Endpoint::Users),
+    (Surface::V1, "users/{id}", GET, Endpoint::User),
 ];
 
 /// The identity provider.

@@ -7,14 +7,16 @@ use axum::body::Body;
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{ALLOW, CONTENT_LENGTH};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::error::{JsonError, OAuthError, wrong_method};
+use super::error::{JsonError, OAuthError, ScimError, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
-use super::{Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, token, tokeninfo};
+use super::{
+    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, scim, token, tokeninfo,
+};
 
 /// Longest body, in bytes.
 const BODY_MAX: usize = 64 * 1024;
@@ -87,6 +89,7 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
         Err(lost) => match surface {
             Surface::OAuth2 => lost_oauth(lost, &method).response(),
             Surface::Json => lost_json(lost, path).response(),
+            Surface::V1 => lost_scim(lost),
         },
     }
 }
@@ -99,6 +102,7 @@ fn surface(path: &str) -> Option<(Surface, &str)> {
     below("/oauth2")
         .map(|rest| (Surface::OAuth2, rest))
         .or_else(|| below("/json").map(|rest| (Surface::Json, rest)))
+        .or_else(|| below("/v1").map(|rest| (Surface::V1, rest)))
 }
 
 async fn call(
@@ -128,13 +132,19 @@ async fn call(
     Ok((endpoint, call))
 }
 
-/// The endpoint whose path ends `rest`, and the part before it.
+/// The endpoint whose path ends `rest`, and the part before it, which names the
+/// realm.
 fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], Endpoint)> {
     ENDPOINTS
         .iter()
         .find_map(|(of, suffix, methods, endpoint)| {
             if *of != surface {
                 return None;
+            }
+            if let Some(before) = suffix.strip_suffix("{id}") {
+                let id = rest.strip_prefix(before)?;
+                let one = !id.is_empty() && !id.contains('/');
+                return one.then_some(("", *methods, *endpoint));
             }
             let realm = rest.strip_suffix(suffix)?;
             let realm = match realm.strip_suffix('/') {
@@ -156,7 +166,7 @@ fn resolve(
     let query = request.uri().query().unwrap_or_default();
     let by_query = match surface {
         Surface::Json => Form::parse(query.as_bytes()).ok(),
-        Surface::OAuth2 => None,
+        Surface::OAuth2 | Surface::V1 => None,
     };
     if let Some(name) = by_query.as_ref().and_then(|form| form.get("realm")) {
         let path = format!("/{}", name.trim_matches('/'));
@@ -217,6 +227,26 @@ fn lost_json(lost: Lost, path: &str) -> JsonError {
     }
 }
 
+fn lost_scim(lost: Lost) -> Response {
+    let error = |status, text: &str| ScimError::new(status, text);
+    match lost {
+        Lost::Path | Lost::Realm(_) => {
+            error(StatusCode::NOT_FOUND, "There is no such resource.").response()
+        }
+        Lost::Method(allowed) => {
+            let text = "The resource does not have this method.";
+            let mut response = error(StatusCode::METHOD_NOT_ALLOWED, text).response();
+            let allow = allowed.first().map(Method::as_str).unwrap_or_default();
+            if let Ok(allow) = HeaderValue::from_str(allow) {
+                response.headers_mut().insert(ALLOW, allow);
+            }
+            response
+        }
+        Lost::TooLong => error(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long.").response(),
+        Lost::Body => error(StatusCode::BAD_REQUEST, "The body is incomplete.").response(),
+    }
+}
+
 async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
     let result = match endpoint {
         Endpoint::AccessToken => token::post(call).await,
@@ -225,6 +255,15 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,
         Endpoint::Authenticate => Ok(authenticate::post(call).await),
+        Endpoint::Users => Ok(or_scim(scim::users::list(call).await)),
+        Endpoint::User => {
+            let id = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
+            Ok(or_scim(scim::users::one(call, id).await))
+        }
     };
     result.unwrap_or_else(OAuthError::response)
+}
+
+fn or_scim(result: Result<Response, ScimError>) -> Response {
+    result.unwrap_or_else(ScimError::response)
 }

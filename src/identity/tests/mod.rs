@@ -5,3 +5,4 @@ mod authenticate;
 mod discovery;
 mod refresh;
 mod tokeninfo;
+mod users;

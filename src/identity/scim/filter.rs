@@ -1,0 +1,627 @@
+//! The filter language (RFC 7644 §3.4.2.2), read by recursive descent.
+//!
+//! `and` binds tighter than `or`; names and operators have no case. Also read:
+//! `!` for `not`, the literals `true` and `false`, and JSON pointers for paths.
+
+use chrono::DateTime;
+use serde_json::Value;
+
+use crate::model::query::{Filter, Op, Operand};
+use crate::model::user::schema::{self, Attribute, Type, USER_URN};
+
+/// Longest filter, in bytes.
+const LENGTH_MAX: usize = 4096;
+
+/// Deepest nesting of parentheses and brackets.
+const DEPTH_MAX: usize = 32;
+
+/// What is wrong with a filter, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} at character {position} of the filter")]
+pub(super) struct FilterError {
+    /// Counted in characters, from 1.
+    position: usize,
+    message: String,
+}
+
+/// Reads a filter.
+pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
+    if text.len() > LENGTH_MAX {
+        return Err(FilterError {
+            position: LENGTH_MAX + 1,
+            message: format!("more than {LENGTH_MAX} bytes"),
+        });
+    }
+    let mut parser = Parser {
+        text,
+        at: 0,
+        depth: 0,
+        element: None,
+    };
+    let filter = parser.any_of()?;
+    parser.blanks();
+    if parser.at < text.len() {
+        return Err(parser.wrong("expected `and`, `or` or the end"));
+    }
+    Ok(filter)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    /// Byte offset of what is read next.
+    at: usize,
+    depth: usize,
+    /// Inside `[ ]`: the multi-valued attribute before it.
+    element: Option<&'static Attribute>,
+}
+
+/// What a path in a filter names.
+enum Target {
+    Known(&'static Attribute),
+    /// Not an attribute of users: it has no value (RFC 7644 §3.4.2.2).
+    Unknown,
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn wrong(&self, message: impl Into<String>) -> FilterError {
+        self.wrong_at(self.at, message)
+    }
+
+    fn wrong_at(&self, at: usize, message: impl Into<String>) -> FilterError {
+        FilterError {
+            position: self.text[..at].chars().count() + 1,
+            message: message.into(),
+        }
+    }
+
+    fn blanks(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start_matches(' ').len();
+    }
+
+    /// Takes `symbol` if it comes next, after blanks.
+    fn takes(&mut self, symbol: char) -> bool {
+        self.blanks();
+        let found = self.rest().starts_with(symbol);
+        if found {
+            self.at += symbol.len_utf8();
+        }
+        found
+    }
+
+    /// The word that comes next, after blanks; not taken yet.
+    fn word(&mut self) -> &'a str {
+        self.blanks();
+        let rest = self.rest();
+        let part = |c: char| {
+            c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '$' | '/' | '+')
+        };
+        let end = rest.find(|c| !part(c)).unwrap_or(rest.len());
+        &rest[..end]
+    }
+
+    /// Takes the word `keyword` if it comes next.
+    fn takes_word(&mut self, keyword: &str) -> bool {
+        let found = self.word().eq_ignore_ascii_case(keyword);
+        if found {
+            self.at += keyword.len();
+        }
+        found
+    }
+
+    fn any_of(&mut self) -> Result<Filter, FilterError> {
+        let mut parts = vec![self.all_of()?];
+        while self.takes_word("or") {
+            parts.push(self.all_of()?);
+        }
+        Ok(one_or(parts, Filter::Or))
+    }
+
+    fn all_of(&mut self) -> Result<Filter, FilterError> {
+        let mut parts = vec![self.one()?];
+        while self.takes_word("and") {
+            parts.push(self.one()?);
+        }
+        Ok(one_or(parts, Filter::And))
+    }
+
+    fn one(&mut self) -> Result<Filter, FilterError> {
+        if self.takes('(') {
+            return self.nested(')', Self::any_of);
+        }
+        if self.takes('!') {
+            let inner = self.deeper(Self::one)?;
+            return Ok(Filter::Not(Box::new(inner)));
+        }
+        let start = self.at;
+        if self.takes_word("not") {
+            if self.takes('(') {
+                let inner = self.nested(')', Self::any_of)?;
+                return Ok(Filter::Not(Box::new(inner)));
+            }
+            self.at = start;
+        }
+        self.test()
+    }
+
+    fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, FilterError>,
+    ) -> Result<T, FilterError> {
+        if self.depth == DEPTH_MAX {
+            return Err(self.wrong(format!("nested deeper than {DEPTH_MAX} levels")));
+        }
+        self.depth += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn nested<T>(
+        &mut self,
+        close: char,
+        read: impl FnOnce(&mut Self) -> Result<T, FilterError>,
+    ) -> Result<T, FilterError> {
+        let value = self.deeper(read)?;
+        if !self.takes(close) {
+            return Err(self.wrong(format!("expected `{close}`")));
+        }
+        Ok(value)
+    }
+
+    /// `attribute op value`, `attribute pr`, `attribute[…]`, or a literal.
+    fn test(&mut self) -> Result<Filter, FilterError> {
+        let path = self.word();
+        let start = self.at;
+        if path.is_empty() {
+            return Err(self.wrong("expected an attribute"));
+        }
+        self.at += path.len();
+        if self.rest().starts_with('[') {
+            self.at += 1;
+            return self.element(path, start);
+        }
+        let operator = self.word();
+        match path {
+            "true" if !is_operator(operator) => return Ok(Filter::Always),
+            "false" if !is_operator(operator) => return Ok(Filter::Never),
+            _ => {}
+        }
+        let target = self.resolve(path, start)?;
+        let operator_at = self.at;
+        self.at += operator.len();
+        if operator.eq_ignore_ascii_case("pr") {
+            return Ok(match target {
+                Target::Known(attribute) => Filter::Present(attribute),
+                Target::Unknown => Filter::Never,
+            });
+        }
+        let op = op(operator).ok_or_else(|| {
+            self.wrong_at(
+                operator_at,
+                "expected an operator (eq ne co sw ew gt ge lt le pr)",
+            )
+        })?;
+        self.blanks();
+        let value_at = self.at;
+        let value = self.value()?;
+        compare(target, op, &value).map_err(|message| {
+            let at = if message.0 { operator_at } else { value_at };
+            self.wrong_at(at, message.1)
+        })
+    }
+
+    fn element(&mut self, path: &str, start: usize) -> Result<Filter, FilterError> {
+        if self.element.is_some() {
+            return Err(self.wrong_at(start, "brackets can't stand in brackets"));
+        }
+        let target = self.resolve(path, start)?;
+        let many = match target {
+            Target::Known(attribute) if attribute.kind == Type::ComplexMany => Some(attribute),
+            Target::Known(_) => {
+                return Err(
+                    self.wrong_at(start, "the attribute has no sub-attributes to choose by")
+                );
+            }
+            Target::Unknown => None,
+        };
+        // An unknown attribute has no sub-attributes either; what stands in
+        // its brackets must still be a filter.
+        self.element = many.or_else(|| schema::find("emails"));
+        let inner = self.nested(']', Self::any_of);
+        self.element = None;
+        let inner = inner?;
+        Ok(many.map_or(Filter::Never, |many| Filter::Element(many, Box::new(inner))))
+    }
+
+    fn resolve(&self, path: &str, start: usize) -> Result<Target, FilterError> {
+        let (urn, name) = match path.rsplit_once(':') {
+            Some((urn, name)) => (Some(urn), name),
+            None => (None, path),
+        };
+        let name = name
+            .strip_prefix('/')
+            .map_or_else(|| name.to_owned(), |pointer| pointer.replace('/', "."));
+        let legal = |part: &str| {
+            let part = part.strip_prefix('$').unwrap_or(part);
+            part.starts_with(|c: char| c.is_ascii_alphabetic())
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+        };
+        let parts = name.split('.').count();
+        if parts > 2 || (parts > 1 && self.element.is_some()) || !name.split('.').all(legal) {
+            return Err(self.wrong_at(start, "expected an attribute"));
+        }
+        if urn.is_some_and(|urn| !urn.eq_ignore_ascii_case(USER_URN)) {
+            return Ok(Target::Unknown);
+        }
+        let name = match self.element {
+            Some(parent) => format!("{}.{name}", parent.path),
+            None => name,
+        };
+        Ok(schema::find(&name).map_or(Target::Unknown, Target::Known))
+    }
+
+    /// A JSON literal.
+    fn value(&mut self) -> Result<Value, FilterError> {
+        let rest = self.rest();
+        let end = if rest.starts_with('"') {
+            string_end(rest).ok_or_else(|| self.wrong("the string does not end"))?
+        } else {
+            self.word().len()
+        };
+        let value = serde_json::from_str(&rest[..end]);
+        let value = value.map_err(|_| {
+            self.wrong("expected a value: a string in double quotes, a number, true, false or null")
+        })?;
+        self.at += end;
+        Ok(value)
+    }
+}
+
+fn one_or(mut parts: Vec<Filter>, many: fn(Vec<Filter>) -> Filter) -> Filter {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => many(parts),
+    }
+}
+
+/// Where the JSON string at the start of `text` ends.
+fn string_end(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn op(word: &str) -> Option<Op> {
+    let ops = [
+        ("eq", Op::Equal),
+        ("ne", Op::NotEqual),
+        ("co", Op::Contains),
+        ("sw", Op::StartsWith),
+        ("ew", Op::EndsWith),
+        ("gt", Op::Greater),
+        ("ge", Op::GreaterOrEqual),
+        ("lt", Op::Less),
+        ("le", Op::LessOrEqual),
+    ];
+    let found = ops.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
+    found.map(|(_, op)| *op)
+}
+
+fn is_operator(word: &str) -> bool {
+    word.eq_ignore_ascii_case("pr") || op(word).is_some()
+}
+
+/// Why a comparison makes no sense; `true`: the operator is at fault, else the
+/// value.
+struct Senseless(bool, &'static str);
+
+fn compare(target: Target, op: Op, value: &Value) -> Result<Filter, Senseless> {
+    let attribute = match target {
+        Target::Known(attribute) => attribute,
+        // Without a value nothing is true of it but being different.
+        Target::Unknown => {
+            let differs = (op == Op::NotEqual) != value.is_null();
+            let equal_to_none = op == Op::Equal && value.is_null();
+            return Ok(if (op == Op::NotEqual && differs) || equal_to_none {
+                Filter::Always
+            } else {
+                Filter::Never
+            });
+        }
+    };
+    if value.is_null() {
+        let present = Filter::Present(attribute);
+        return match op {
+            Op::Equal => Ok(Filter::Not(Box::new(present))),
+            Op::NotEqual => Ok(present),
+            _ => Err(Senseless(true, "null can only be compared by eq and ne")),
+        };
+    }
+    let attribute = match attribute.kind {
+        Type::ComplexMany => schema::find(&format!("{}.value", attribute.path))
+            .ok_or(Senseless(true, "name a sub-attribute to compare"))?,
+        Type::Complex | Type::Free => {
+            return Err(Senseless(true, "name a sub-attribute to compare"));
+        }
+        _ => attribute,
+    };
+    let operand = operand(attribute, op, value)?;
+    Ok(Filter::Compare(attribute, op, operand))
+}
+
+fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, Senseless> {
+    let by_text = matches!(op, Op::Contains | Op::StartsWith | Op::EndsWith);
+    match attribute.kind {
+        Type::Boolean => {
+            if !matches!(op, Op::Equal | Op::NotEqual) {
+                return Err(Senseless(
+                    true,
+                    "true and false can only be compared by eq and ne",
+                ));
+            }
+            let flag = match value {
+                Value::Bool(flag) => Some(*flag),
+                Value::String(text) => text.to_ascii_lowercase().parse().ok(),
+                _ => None,
+            };
+            let flag = flag.ok_or(Senseless(false, "expected true or false"))?;
+            Ok(Operand::Text(flag.to_string()))
+        }
+        Type::Instant => {
+            if by_text {
+                return Err(Senseless(
+                    true,
+                    "instants can't be compared by co, sw and ew",
+                ));
+            }
+            let instant = value
+                .as_str()
+                .and_then(|text| DateTime::parse_from_rfc3339(text).ok());
+            let instant = instant.ok_or(Senseless(
+                false,
+                "expected an instant like \"2026-01-31T12:00:00Z\"",
+            ))?;
+            Ok(Operand::Instant(instant.timestamp_millis()))
+        }
+        _ => schema::comparable(attribute, value)
+            .map(Operand::Text)
+            .ok_or(Senseless(false, "expected a string in double quotes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(path: &str) -> &'static Attribute {
+        schema::find(path).expect("an attribute")
+    }
+
+    fn test(path: &str, op: Op, text: &str) -> Filter {
+        Filter::Compare(attribute(path), op, Operand::Text(text.to_owned()))
+    }
+
+    fn error(text: &str) -> String {
+        parse(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn names_and_operators_have_no_case_and_texts_are_folded() {
+        let expected = test("userName", Op::Equal, "demo");
+        for text in [
+            "userName eq \"demo\"",
+            "USERNAME EQ \"Demo\"",
+            "  username   eq   \"d\\u0065mo\"  ",
+            "urn:ietf:params:scim:schemas:core:2.0:User:userName eq \"demo\"",
+            "/userName eq \"demo\"",
+        ] {
+            assert_eq!(parse(text).as_ref(), Ok(&expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn and_binds_tighter_than_or_and_not_tightest() {
+        let (a, b, c) = (
+            test("title", Op::Equal, "a"),
+            test("title", Op::Equal, "b"),
+            test("title", Op::Equal, "c"),
+        );
+        let all = |parts| Filter::And(parts);
+        let any = |parts| Filter::Or(parts);
+        let not = |filter| Filter::Not(Box::new(filter));
+        let (ta, tb, tc) = ("title eq \"a\"", "title eq \"b\"", "title eq \"c\"");
+        for (text, expected) in [
+            (
+                format!("{ta} or {tb} and {tc}"),
+                any(vec![a.clone(), all(vec![b.clone(), c.clone()])]),
+            ),
+            (
+                format!("({ta} or {tb}) and {tc}"),
+                all(vec![any(vec![a.clone(), b.clone()]), c.clone()]),
+            ),
+            (
+                format!("not ({ta}) and {tb}"),
+                all(vec![not(a.clone()), b.clone()]),
+            ),
+            (
+                format!("NOT({ta} Or {tb})"),
+                not(any(vec![a.clone(), b.clone()])),
+            ),
+            (format!("!({ta})"), not(a.clone())),
+            (
+                "true or false".to_owned(),
+                any(vec![Filter::Always, Filter::Never]),
+            ),
+        ] {
+            assert_eq!(parse(&text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn value_paths_speak_of_one_element() {
+        let inner = Filter::And(vec![
+            test("emails.type", Op::Equal, "work"),
+            test("emails.value", Op::Contains, "@x"),
+        ]);
+        assert_eq!(
+            parse("emails[type eq \"work\" and value co \"@X\"]"),
+            Ok(Filter::Element(attribute("emails"), Box::new(inner)))
+        );
+        assert_eq!(
+            parse("emails co \"x\""),
+            Ok(test("emails.value", Op::Contains, "x"))
+        );
+        assert!(error("emails[emails[type eq \"a\"]]").starts_with("brackets"));
+        assert!(error("title[type eq \"a\"]").contains("no sub-attributes"));
+    }
+
+    #[test]
+    fn dates_are_instants_whatever_their_zone() {
+        let expected = Operand::Instant(1_767_225_600_000);
+        for text in [
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T01:00:00+01:00",
+            "2026-01-01T00:00:00.000Z",
+        ] {
+            let filter = parse(&format!("meta.lastModifed gt \"{text}\""));
+            let wanted = Filter::Compare(
+                attribute("meta.lastModified"),
+                Op::Greater,
+                expected.clone(),
+            );
+            assert_eq!(filter, Ok(wanted), "{text}");
+        }
+        assert!(error("meta.created gt \"yesterday\"").starts_with("expected an instant"));
+        assert!(error("meta.created co \"2026\"").contains("co, sw and ew at character 14"));
+    }
+
+    #[test]
+    fn null_means_no_value_and_unknown_attributes_have_none() {
+        let present = Filter::Present(attribute("title"));
+        assert_eq!(
+            parse("title eq null"),
+            Ok(Filter::Not(Box::new(present.clone())))
+        );
+        assert_eq!(parse("title ne null"), Ok(present));
+        for (text, expected) in [
+            ("shoeSize eq 43", Filter::Never),
+            ("shoeSize ne 43", Filter::Always),
+            ("shoeSize eq null", Filter::Always),
+            ("shoeSize ne null", Filter::Never),
+            ("shoeSize pr", Filter::Never),
+            ("shoes[size gt 43]", Filter::Never),
+            ("password sw \"a\"", Filter::Never),
+            (
+                "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:userName pr",
+                Filter::Never,
+            ),
+        ] {
+            assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn booleans_are_compared_by_eq_and_ne_only() {
+        assert_eq!(
+            parse("emails.primary eq True"),
+            Err(FilterError {
+                position: 19,
+                message:
+                    "expected a value: a string in double quotes, a number, true, false or null"
+                        .to_owned(),
+            })
+        );
+        assert_eq!(
+            parse("emails.primary eq true"),
+            Ok(test("emails.primary", Op::Equal, "true"))
+        );
+        assert!(error("active gt true").contains("eq and ne"));
+    }
+
+    #[test]
+    fn errors_say_where() {
+        for (text, message) in [
+            ("", "expected an attribute at character 1 of the filter"),
+            (
+                "userName",
+                "expected an operator (eq ne co sw ew gt ge lt le pr) at character 9 of the filter",
+            ),
+            (
+                "userName is \"x\"",
+                "expected an operator (eq ne co sw ew gt ge lt le pr) at character 10 of the filter",
+            ),
+            (
+                "userName eq demo",
+                "expected a value: a string in double quotes, a number, true, false or null at character 13 of the filter",
+            ),
+            (
+                "userName eq \"demo",
+                "the string does not end at character 13 of the filter",
+            ),
+            (
+                "userName eq 5",
+                "expected a string in double quotes at character 13 of the filter",
+            ),
+            ("(userName pr", "expected `)` at character 13 of the filter"),
+            (
+                "userName pr userName pr",
+                "expected `and`, `or` or the end at character 13 of the filter",
+            ),
+            (
+                "userName pr and",
+                "expected an attribute at character 16 of the filter",
+            ),
+            (
+                "a.b.c pr",
+                "expected an attribute at character 1 of the filter",
+            ),
+            (
+                "name eq \"x\"",
+                "name a sub-attribute to compare at character 6 of the filter",
+            ),
+            (
+                "title eq \"\u{e4}\" x",
+                "expected `and`, `or` or the end at character 14 of the filter",
+            ),
+        ] {
+            assert_eq!(error(text), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_depth_bomb_is_refused_without_harm() {
+        assert!(error(&"(".repeat(4000)).starts_with("nested deeper than 32 levels"));
+        assert!(error(&"!".repeat(4000)).starts_with("nested deeper than 32 levels"));
+        assert!(error(&"not (".repeat(800)).starts_with("nested deeper than 32 levels"));
+        let deep = format!("{}userName pr{}", "(".repeat(32), ")".repeat(32));
+        assert!(parse(&deep).is_ok());
+        assert!(error(&"x".repeat(5000)).starts_with("more than 4096 bytes"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,80}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn no_near_filter_makes_the_parser_panic(
+            text in "(userName|emails|\\(|\\)|\\[|\\]| |eq|not|and|\"a\"|\"|\\\\|1|null|!|ä){0,20}"
+        ) {
+            let _ = parse(&text);
+        }
+    }
+}
