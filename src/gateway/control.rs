@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::edit;
 use super::entities::{Entities, Entity, Origin, Record, Table};
+use super::records::{self, Resource};
 use super::snapshot::{CompileError, Snapshot, Workshop};
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
@@ -238,17 +238,8 @@ impl From<CompileError> for ChangeError {
 }
 
 async fn stored_entities(store: &dyn Store) -> Result<Entities, StoreError> {
-    fn record<T: DeserializeOwned>(
-        id: Uuid,
-        doc: Map<String, Value>,
-    ) -> Result<Record<T>, StoreError> {
-        let value = serde_json::from_value(Value::Object(doc.clone()))
-            .map_err(|error| StoreError::Damaged(format!("{id}: {error}")))?;
-        Ok(Record {
-            value,
-            doc,
-            origin: Origin::Store,
-        })
+    fn record<T: Resource>(id: Uuid, doc: Map<String, Value>) -> Result<Record<T>, StoreError> {
+        records::stored(doc).map_err(|error| StoreError::Damaged(format!("{id}: {error}")))
     }
     let mut entities = Entities::default();
     for (kind, id, doc) in store.entities().await? {
@@ -284,7 +275,7 @@ fn with_declared(
             id,
             error,
         };
-        edit::put(
+        edit::declare(
             &mut candidate.services,
             same_or_new(&current.services, record),
         )
@@ -297,7 +288,7 @@ fn with_declared(
             id,
             error,
         };
-        edit::put(&mut candidate.routes, same_or_new(&current.routes, record)).map_err(at)?;
+        edit::declare(&mut candidate.routes, same_or_new(&current.routes, record)).map_err(at)?;
     }
     for record in declared.plugins {
         let id = record.value.id;
@@ -306,7 +297,7 @@ fn with_declared(
             id,
             error,
         };
-        edit::put(
+        edit::declare(
             &mut candidate.plugins,
             same_or_new(&current.plugins, record),
         )

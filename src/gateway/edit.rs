@@ -68,10 +68,23 @@ fn put_stored<T: Entity + PartialEq>(
     put(table, Arc::new(record))
 }
 
-pub(super) fn put<T: Entity>(
+/// Puts a declared record beside the stored ones; it must not hide one.
+pub(super) fn declare<T: Entity>(
     table: &mut Table<T>,
     record: Arc<Record<T>>,
 ) -> Result<(), ChangeError> {
+    let id = record.value.id();
+    if table.get(id).is_some() {
+        return Err(ChangeError::Unique {
+            kind: T::KIND,
+            fields: format!("id=\"{id}\""),
+            detail: Map::from_iter([("id".to_owned(), Value::from(id.to_string()))]),
+        });
+    }
+    put(table, record)
+}
+
+fn put<T: Entity>(table: &mut Table<T>, record: Arc<Record<T>>) -> Result<(), ChangeError> {
     if let Some(key) = record.value.key()
         && let Some(other) = table.by_key(key)
         && other.value.id() != record.value.id()

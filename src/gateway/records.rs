@@ -171,6 +171,23 @@ pub fn finish<T: Resource>(
     Ok(Record { value, doc, origin })
 }
 
+/// The record that was stored as `doc`. Fields that its schema has gained since
+/// take their defaults.
+///
+/// # Errors
+/// If the document is no such record.
+pub fn stored<T: Resource>(mut doc: Map<String, Value>) -> Result<Record<T>, serde_json::Error> {
+    if let Ok(schema) = T::schema(&doc) {
+        schema.fill(&mut doc);
+    }
+    let value = serde_json::from_value(Value::Object(doc.clone()))?;
+    Ok(Record {
+        value,
+        doc,
+        origin: Origin::Store,
+    })
+}
+
 /// Replaces references by name with references by id; `find` knows the names
 /// of a kind (its plural). What it does not know is returned: field, kind and
 /// name.
@@ -196,4 +213,27 @@ pub fn resolve_names<T: Resource>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_record_gains_the_fields_that_its_schema_gained() {
+        let doc = json!({
+            "id": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "name": "s", "protocol": "http",
+            "host": "h", "port": 80, "path": null, "retries": 5, "connect_timeout": 1,
+            "write_timeout": 1, "read_timeout": 1, "created_at": 1, "updated_at": 1
+        });
+        let Value::Object(doc) = doc else {
+            return;
+        };
+        let record = stored::<Service>(doc).expect("is a service");
+        assert_eq!(record.doc["enabled"], true);
+        assert_eq!(record.doc["tls_verify"], Value::Null);
+        assert!(record.value.enabled);
+    }
 }

@@ -101,8 +101,8 @@ async fn an_acknowledged_change_is_in_force_and_survives_a_restart() {
             .services
             .by_key("a")
             .expect("the service")
-            .doc,
-        service(1, "a").doc
+            .value,
+        service(1, "a").value
     );
 }
 
@@ -276,4 +276,23 @@ async fn parallel_changes_lose_nothing() {
         task.await.expect("no panic").expect("made");
     }
     assert_eq!(control.entities().services.len(), 50);
+}
+
+#[tokio::test]
+async fn a_declared_record_does_not_hide_a_stored_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    make(&control, vec![Change::PutService(service(1, "a"))])
+        .await
+        .expect("made");
+    let declared = DeclaredEntities {
+        services: vec![service(1, "b")],
+        ..DeclaredEntities::default()
+    };
+    let refused = control.replace_declared(declared).await;
+    assert!(matches!(
+        refused.expect_err("is refused").error,
+        ChangeError::Unique { .. }
+    ));
+    assert!(control.entities().services.by_key("a").is_some());
 }
