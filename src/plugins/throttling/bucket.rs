@@ -36,6 +36,11 @@ pub fn take(word: &AtomicU64, rate: &Rate, now: u64) -> Decision {
     }
 }
 
+/// The word of a bucket whose first request passes at `now`; never zero.
+pub fn first(rate: &Rate, now: u64) -> u64 {
+    now + rate.step()
+}
+
 /// Whether the bucket decides at `now` as one that was never used would.
 pub fn is_idle(full_at: u64, rate: &Rate, now: u64) -> bool {
     full_at == 0 || now.saturating_sub(full_at) >= rate.step()
@@ -44,7 +49,7 @@ pub fn is_idle(full_at: u64, rate: &Rate, now: u64) -> bool {
 /// The word after a request at `now`, or the wait for the next token.
 fn after(full_at: u64, rate: &Rate, now: u64) -> Result<u64, u64> {
     if is_idle(full_at, rate, now) {
-        return Ok(now + rate.step());
+        return Ok(first(rate, now));
     }
     let next = full_at + rate.step();
     let to_fill = next - now;

@@ -14,6 +14,7 @@ pub mod partitions;
 mod policy;
 pub mod rate;
 mod sweep;
+mod table;
 #[cfg(test)]
 mod tests;
 

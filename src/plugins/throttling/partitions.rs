@@ -1,60 +1,30 @@
 //! The buckets of a rate, one per partition, bounded.
 //!
 //! A partition is known by a 128-bit keyed hash of its text, so no request can
-//! choose to meet another's bucket, and its bucket is one word. A map of 256
-//! shards holds them: every lock is on one shard. Cleaning visits one shard
-//! after the other, never more than a 256th of the partitions under one lock.
+//! choose to meet another's bucket, and its bucket is one word. Every lock is
+//! on one of 256 shards: cleaning visits one after the other, never more than a
+//! 256th of the partitions under one lock.
 //!
 //! A limit bounds the memory that strangers can claim by inventing partitions.
 //! While a filter is full, new partitions share a fixed set of buckets: they
 //! are throttled together, never let through unthrottled and never refused
 //! outright, and those already known are not touched.
 
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::Hash;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ahash::RandomState;
-use dashmap::DashMap;
 
 use super::bucket::{self, Decision};
 use super::rate::Rate;
+pub use super::table::Key;
+use super::table::Table;
 use crate::clock;
 use crate::telemetry::metrics::Gauge;
 
-const SHARDS: usize = 256;
 /// Buckets that partitions beyond the limit share.
 const OVERFLOW: usize = 1024;
-
-/// A partition: two hashes of its text under keys of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key(u64, u64);
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0);
-    }
-}
-
-/// The hash of what is a hash already.
-#[derive(Debug, Default)]
-pub struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
 
 /// Makes [`Key`]s; every filter has secrets of its own.
 pub struct Keys(RandomState, RandomState);
@@ -79,15 +49,13 @@ impl Keys {
     }
 }
 
-type Words = DashMap<Key, AtomicU64, BuildHasherDefault<AsIs>>;
-
 /// The buckets of one rate.
 pub struct Partitions {
     rate: Rate,
     /// The bucket of the partition that needs no key.
     shared: AtomicU64,
     /// Made when first needed: an idle filter holds none.
-    words: OnceLock<Words>,
+    table: OnceLock<Table>,
     /// How many words there are, those being inserted included.
     count: AtomicUsize,
     limit: usize,
@@ -102,7 +70,7 @@ impl Partitions {
         Self {
             rate,
             shared: AtomicU64::new(0),
-            words: OnceLock::new(),
+            table: OnceLock::new(),
             count: AtomicUsize::new(0),
             limit,
             overflow: OnceLock::new(),
@@ -132,38 +100,28 @@ impl Partitions {
 
     /// Takes a token of a partition at `now` (monotonic nanoseconds).
     pub fn take(&self, key: Key, now: u64) -> Decision {
-        let words = self.words.get_or_init(|| {
-            Words::with_capacity_and_hasher_and_shard_amount(
-                0,
-                BuildHasherDefault::default(),
-                SHARDS,
-            )
-        });
-        if let Some(word) = words.get(&key) {
-            return bucket::take(&word, &self.rate, now);
+        let table = self.table.get_or_init(Table::new);
+        match table.with(key, |word| bucket::take(word, &self.rate, now)) {
+            Some(decision) => decision,
+            None => self.take_new(table, key, now),
         }
-        self.take_new(words, key, now)
     }
 
     #[cold]
-    fn take_new(&self, words: &Words, key: Key, now: u64) -> Decision {
+    fn take_new(&self, table: &Table, key: Key, now: u64) -> Decision {
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return self.take_overflow(key, now);
         }
-        let mut inserted = false;
-        let word = words.entry(key).or_insert_with(|| {
-            inserted = true;
-            AtomicU64::new(0)
-        });
-        let decision = bucket::take(&word, &self.rate, now);
-        drop(word);
-        if inserted {
-            self.gauge.add(1);
-        } else {
+        let first = bucket::first(&self.rate, now);
+        let taken = table.insert(key, first, |word| bucket::take(word, &self.rate, now));
+        if taken.is_some() {
+            // Another thread was faster.
             self.count.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.gauge.add(1);
         }
-        decision
+        taken.unwrap_or(Decision::Pass)
     }
 
     fn take_overflow(&self, key: Key, now: u64) -> Decision {
@@ -180,25 +138,12 @@ impl Partitions {
     /// Forgets the partitions whose buckets were full for a whole step: they
     /// decide as new ones would, so nobody notices.
     pub fn clean(&self, now: u64) {
-        let Some(words) = self.words.get() else {
+        let Some(table) = self.table.get() else {
             return;
         };
-        let mut removed = 0_usize;
-        words.retain(|_, full_at| {
-            let keep = !bucket::is_idle(*full_at.get_mut(), &self.rate, now);
-            removed += usize::from(!keep);
-            keep
-        });
-        if removed == 0 {
-            return;
-        }
-        let left = self.count.fetch_sub(removed, Ordering::Relaxed) - removed;
+        let removed = table.retain(|full_at| !bucket::is_idle(full_at, &self.rate, now));
+        self.count.fetch_sub(removed, Ordering::Relaxed);
         self.gauge.add(-signed(removed));
-        // A map that a flood has blown up gives its memory back; one that
-        // breathes keeps it.
-        if words.capacity() > 4 * left.max(SHARDS * 4) {
-            words.shrink_to_fit();
-        }
     }
 }
 
@@ -270,7 +215,7 @@ mod tests {
         partitions.clean(11 * SECOND);
         assert_eq!(partitions.len(), 1);
         assert_eq!(gauge.get(), 1);
-        assert!(partitions.words.get().unwrap().capacity() < 5_000);
+        assert!(partitions.table.get().unwrap().capacity() < 5_000);
         assert_eq!(
             partitions.take(keys.key("late"), 11 * SECOND),
             Decision::Pass
@@ -296,7 +241,7 @@ mod tests {
                 partitions.clean(n * 100 * SECOND);
             }
         });
-        let held = partitions.words.get().unwrap().len();
+        let held = partitions.table.get().unwrap().len();
         assert_eq!(partitions.len(), held);
         assert_eq!(gauge.get(), i64::try_from(held).unwrap());
     }
