@@ -48,6 +48,10 @@ impl Floor {
     pub(crate) fn cpu(&self) -> Result<Duration> {
         self.process.cpu()
     }
+
+    pub(crate) fn resident(&self) -> Result<u64> {
+        self.process.resident()
+    }
 }
 
 struct PassThrough {

@@ -24,6 +24,7 @@ use anyhow::{Context, Result, bail};
 
 use cases::{Case, Field};
 use door::Door;
+use floor::Floor;
 use process::{Port, Process};
 use report::Report;
 
@@ -131,32 +132,34 @@ fn footprint(binary: &std::path::Path, upstream: &Port) -> Result<()> {
     let first = door.start()?;
     door.stop();
     let again = door.start()?;
+    let floor = Floor::start(upstream, 1)?;
     // What starts late (keys, watchers) has settled by then.
     std::thread::sleep(Duration::from_millis(1500));
-    let idle = door.resident()?;
-    let count = 1000_u64;
-    let address = door.port().address();
-    let idlers = Process::own(
-        "idle",
-        &["idle", &address, Case::Plain.path(), &count.to_string()],
-    )?;
-    let held = http::await_ready(&idlers, Duration::from_secs(20))?;
-    std::thread::sleep(Duration::from_millis(300));
-    let loaded = door.resident()?;
-    let each = loaded.saturating_sub(idle) / held.max(1);
     println!("\nfootprint");
     println!("  ready after the first start   {first:>8.0?}   (bar: 300 ms)");
     println!("  ready after a restart         {again:>8.0?}   (bar: 300 ms)");
     println!(
-        "  resident, idle                {:>5.1} MB   (bar: 30 MB)",
-        mega(idle)
+        "  resident, idle                {:>5.1} MB   (bar: 30 MB; floor {:.1} MB)",
+        mega(door.resident()?),
+        mega(floor.resident()?)
     );
+    let (held, each) = idle_connections(door.port(), || door.resident())?;
+    let (_, floor_each) = idle_connections(floor.port(), || floor.resident())?;
     println!(
-        "  resident, {held} idle connections {:>5.1} MB, {:.1} KB each   (bar: 36 KB)",
-        mega(loaded),
-        each as f64 / 1024.0
+        "  each of {held} idle connections {each:>5.1} KB   (bar: 36 KB; floor {floor_each:.1} KB)"
     );
     Ok(())
+}
+
+/// How many connections could be held, and what each adds in kilobytes.
+fn idle_connections(port: &Port, resident: impl Fn() -> Result<u64>) -> Result<(u64, f64)> {
+    let before = resident()?;
+    let arguments = ["idle", &port.address(), Case::Plain.path(), "1000"];
+    let idlers = Process::own("idle", &arguments)?;
+    let held = http::await_ready(&idlers, Duration::from_secs(20))?.max(1);
+    std::thread::sleep(Duration::from_millis(300));
+    let grown = resident()?.saturating_sub(before);
+    Ok((held, grown as f64 / 1024.0 / held as f64))
 }
 
 fn mega(bytes: u64) -> f64 {
