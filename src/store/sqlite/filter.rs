@@ -29,6 +29,18 @@ fn place(attribute: &Attribute) -> Place {
     }
 }
 
+/// Whether the rows of `user_attr`, or the id, lead to few users: then the
+/// realm's index must not be preferred to them.
+pub(super) fn leads(filter: &Filter) -> bool {
+    match filter {
+        Filter::And(all) => all.iter().any(leads),
+        Filter::Compare(attribute, Op::Equal, _) => {
+            attribute.path == "id" || matches!(place(attribute), Place::Rows)
+        }
+        _ => false,
+    }
+}
+
 /// Appends the condition.
 pub(super) fn push(sql: &mut QueryBuilder<Sqlite>, realm: &str, filter: &Filter) {
     Writer {
