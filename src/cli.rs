@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod identity;
 mod run;
 
 use std::io::Write;
@@ -30,6 +31,8 @@ enum Command {
     Check(FileArg),
     /// Asks a running instance whether it is ready; exit status 1 if not
     Health(FileArg),
+    #[command(flatten)]
+    Identity(identity::Command),
     /// Prints a completion script for a shell
     Completions {
         /// The shell
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check(&file.config),
         Command::Health(file) => health(&file.config),
+        Command::Identity(command) => identity::run(command),
         Command::Completions { shell } => {
             let mut command = Cli::command();
             clap_complete::generate(shell, &mut command, "doorward", &mut std::io::stdout());

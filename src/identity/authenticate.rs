@@ -5,7 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, SET_COOKIE};
 use http::{HeaderName, HeaderValue, StatusCode};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::api_version::{self, Chosen, Version, version};
 use super::callback::{self, Credentials};
@@ -25,6 +26,18 @@ const PAIRS: [(&str, &str); 2] = [
     ("x-service-username", "x-service-password"),
     ("x-openam-username", "x-openam-password"),
 ];
+
+/// The response to right credentials (interface 2.4).
+#[derive(Serialize)]
+struct Success<'a> {
+    #[serde(rename = "tokenId", skip_serializing_if = "Option::is_none")]
+    token_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'static str>,
+    #[serde(rename = "successUrl")]
+    success_url: &'a str,
+    realm: &'a str,
+}
 
 /// Answers an authentication request.
 pub(super) async fn post(call: &Call) -> Response {
@@ -92,11 +105,12 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         .map_err(refused)?;
     let success_url = goto(query.get("goto"), &call.realm.settings.success_url);
     if query.get("noSession") == Some("true") {
-        let body = json!({
-            "message": "Authentication Successful",
-            "successUrl": success_url,
-            "realm": call.realm.path,
-        });
+        let body = Success {
+            token_id: None,
+            message: Some("Authentication Successful"),
+            success_url,
+            realm: &call.realm.path,
+        };
         return Ok(respond::json(StatusCode::OK, &body));
     }
     begin_session(call, &user, success_url).await
@@ -224,11 +238,12 @@ async fn begin_session(call: &Call, user: &User, success_url: &str) -> Result<Re
         .store
         .insert_session(&session, settings.quota)
         .await?;
-    let body = json!({
-        "tokenId": token,
-        "successUrl": success_url,
-        "realm": call.realm.path,
-    });
+    let body = Success {
+        token_id: Some(&token),
+        message: None,
+        success_url,
+        realm: &call.realm.path,
+    };
     let mut response = respond::json(StatusCode::OK, &body);
     let secure = if live.base_url.starts_with("https://") {
         "; Secure"

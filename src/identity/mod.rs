@@ -57,6 +57,7 @@ pub use clients::{check_metadata, stored_secret};
 pub use error::IdentityError;
 pub use password::hash_blocking;
 pub use realm::new_user;
+pub use scim::{parse_filter, user_record};
 
 /// A family of endpoints that share a path prefix and a shape of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

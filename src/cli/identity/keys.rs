@@ -1,0 +1,147 @@
+//! `doorward keys …`
+
+use chrono::{DateTime, SecondsFormat};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::Desk;
+use super::clients::alg;
+use crate::jose::keys;
+use crate::model::client::SignAlg;
+use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
+
+/// How long a successor is published before it signs, in milliseconds: four
+/// times what caches may keep the key set for.
+const AHEAD_MS: i64 = 3600 * 1000;
+
+/// What to do with signing keys.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Lists signing keys
+    List,
+    /// Makes a successor: published at once, signing in an hour
+    Rotate {
+        /// The algorithm: RS256, ES256 or EdDSA; by default each that has a key
+        #[arg(long, value_parser = alg)]
+        alg: Option<SignAlg>,
+        /// Signs with the successor at once
+        #[arg(long)]
+        now: bool,
+        /// Withdraws the older keys at once: every token they signed dies
+        #[arg(long, requires = "now")]
+        drop_old: bool,
+    },
+}
+
+pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    match action {
+        Action::List => list(desk).await,
+        Action::Rotate { alg, now, drop_old } => {
+            let known = desk.store.signing_keys().await?;
+            let all = [SignAlg::RS256, SignAlg::ES256, SignAlg::EdDSA].into_iter();
+            let wanted: Vec<_> = match alg {
+                Some(alg) => vec![alg],
+                None => all
+                    .filter(|alg| known.iter().any(|key| key.alg == *alg))
+                    .collect(),
+            };
+            anyhow::ensure!(
+                !wanted.is_empty(),
+                "the store has no key yet; name one with --alg"
+            );
+            for alg in wanted {
+                rotate(alg, now, drop_old, desk).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn rotate(
+    alg: SignAlg,
+    now: bool,
+    drop_old: bool,
+    desk: &mut Desk<'_>,
+) -> anyhow::Result<()> {
+    let now_ms = desk.clock.now_ms();
+    let from_ms = if now { now_ms } else { now_ms + AHEAD_MS };
+    let key = keys::generate(alg, now_ms, from_ms)?;
+    let others_expire_ms = if drop_old {
+        now_ms
+    } else {
+        from_ms + MAX_TOKEN_LIFE_MS
+    };
+    let added = desk.store.add_signing_key(&key, others_expire_ms).await?;
+    anyhow::ensure!(
+        added,
+        "there is a successor for {} already; see `doorward keys list`",
+        alg.as_str()
+    );
+    let line = format!(
+        "{} key {} signs from {}",
+        alg.as_str(),
+        key.kid,
+        instant(from_ms)
+    );
+    desk.print(&record(&key, now_ms, "next"), &line)
+}
+
+fn instant(ms: i64) -> String {
+    let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
+    time.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+fn record(key: &StoredKey, now_ms: i64, state: &str) -> Value {
+    json!({
+        "kid": key.kid,
+        "alg": key.alg.as_str(),
+        "state": if key.active_from_ms <= now_ms && state == "next" { "active" } else { state },
+        "created": instant(key.created_ms),
+        "active_from": instant(key.active_from_ms),
+        "expires": key.expires_ms.map(instant),
+    })
+}
+
+/// `next` before it signs, `active` while it does, `old` afterwards.
+fn state(key: &StoredKey, all: &[StoredKey], now_ms: i64) -> &'static str {
+    let later = |other: &&StoredKey| {
+        other.alg == key.alg
+            && other.active_from_ms > key.active_from_ms
+            && other.active_from_ms <= now_ms
+    };
+    if key.active_from_ms > now_ms {
+        "next"
+    } else if all.iter().any(|other| later(&other))
+        || key.expires_ms.is_some_and(|end| end <= now_ms)
+    {
+        "old"
+    } else {
+        "active"
+    }
+}
+
+async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let keys = desk.store.signing_keys().await?;
+    let now_ms = desk.clock.now_ms();
+    let records = keys
+        .iter()
+        .map(|key| record(key, now_ms, state(key, &keys, now_ms)));
+    let records: Vec<_> = records.collect();
+    if desk.json {
+        writeln!(desk.out, "{:#}", Value::from(records))?;
+        return Ok(());
+    }
+    for record in records {
+        let text = |name: &str| record[name].as_str().unwrap_or("-").to_owned();
+        writeln!(
+            desk.out,
+            "{}\t{}\t{}\t{}\t{}",
+            text("kid"),
+            text("alg"),
+            text("state"),
+            text("active_from"),
+            text("expires")
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! `doorward users …`
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+use super::{Desk, SecretArgs};
+use crate::identity;
+use crate::model::query::{Filter, UserQuery};
+use crate::model::user::User;
+
+/// What to do with users.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Adds a user
+    Add {
+        /// The name to sign in with
+        name: String,
+        /// An e-mail address; the first is the primary one
+        #[arg(long)]
+        email: Vec<String>,
+        /// The name to show
+        #[arg(long)]
+        display_name: Option<String>,
+        /// The given name
+        #[arg(long)]
+        given_name: Option<String>,
+        /// The family name
+        #[arg(long)]
+        family_name: Option<String>,
+        /// Other attributes: a JSON object as in SCIM
+        #[arg(long, value_name = "JSON")]
+        record: Option<String>,
+        /// Adds the user without the right to sign in
+        #[arg(long)]
+        deactivated: bool,
+        /// Adds the user without a password
+        #[arg(long, conflicts_with_all = ["stdin", "text"])]
+        no_password: bool,
+        #[command(flatten)]
+        password: SecretArgs,
+    },
+    /// Lists users
+    List {
+        /// A SCIM filter, like 'emails co "example.com"'
+        #[arg(long)]
+        filter: Option<String>,
+    },
+    /// Shows a user
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Sets a user's password; sessions and refresh tokens end
+    SetPassword {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        password: SecretArgs,
+    },
+    /// Deletes a user with sessions and tokens
+    Delete {
+        /// Its name
+        name: String,
+    },
+}
+
+pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    match action {
+        Action::Add { .. } => add(action, desk).await,
+        Action::List { filter } => list(filter, desk).await,
+        Action::Show { name } => {
+            let user = find(&name, desk).await?;
+            let record = identity::user_record(&user, "");
+            desk.print(&record, &format!("{record:#}"))
+        }
+        Action::SetPassword { name, password } => {
+            let user = find(&name, desk).await?;
+            let secret = password.read("password", desk.input)?;
+            let secret = secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin"))?;
+            let hash = identity::hash_blocking(&secret)?;
+            desk.store
+                .set_password(user.id, &hash, desk.clock.now_ms())
+                .await?;
+            desk.print(
+                &json!({"id": user.id}),
+                &format!("password of {} set", user.user_name),
+            )
+        }
+        Action::Delete { name } => {
+            let user = find(&name, desk).await?;
+            desk.store.delete_user(user.id).await?;
+            desk.print(
+                &json!({"id": user.id}),
+                &format!("user {} deleted", user.user_name),
+            )
+        }
+    }
+}
+
+async fn find(name: &str, desk: &Desk<'_>) -> anyhow::Result<User> {
+    let user = desk.store.user_by_name(&desk.realm, name).await?;
+    user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {}", desk.realm))
+}
+
+async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let Action::Add {
+        name,
+        email,
+        display_name,
+        given_name,
+        family_name,
+        record,
+        deactivated,
+        no_password,
+        password,
+    } = action
+    else {
+        return Ok(());
+    };
+    let mut attributes: Map<String, Value> = match record {
+        Some(text) => serde_json::from_str(&text)?,
+        None => Map::new(),
+    };
+    let mut set = |name: &str, value: Value| attributes.insert(name.to_owned(), value);
+    set("userName", json!(name));
+    if !email.is_empty() {
+        let emails = email.iter().enumerate();
+        let emails = emails.map(|(at, email)| json!({"value": email, "primary": at == 0}));
+        set("emails", emails.collect());
+    }
+    if let Some(name) = display_name {
+        set("displayName", json!(name));
+    }
+    if given_name.is_some() || family_name.is_some() {
+        set(
+            "name",
+            json!({"givenName": given_name, "familyName": family_name}),
+        );
+    }
+    if deactivated {
+        set("accountStatus", json!("Deactivated"));
+    }
+    let mut user = identity::new_user(&desk.realm, &attributes)?;
+    if !no_password {
+        let secret = password.read("password", desk.input)?;
+        let secret =
+            secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin or --no-password"))?;
+        user.password_hash = Some(identity::hash_blocking(&secret)?);
+    }
+    let now_ms = desk.clock.now_ms();
+    (user.created_ms, user.updated_ms) = (now_ms, now_ms);
+    desk.store.insert_user(&user).await?;
+    let line = format!(
+        "user {} added to realm {} ({})",
+        user.user_name, user.realm, user.id
+    );
+    desk.print(&identity::user_record(&user, ""), &line)
+}
+
+async fn list(filter: Option<String>, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let filter = match filter {
+        Some(text) => identity::parse_filter(&text).map_err(anyhow::Error::msg)?,
+        None => Filter::Always,
+    };
+    let mut query = UserQuery {
+        filter,
+        after: None,
+        skip: 0,
+        limit: 500,
+    };
+    let mut records = Vec::new();
+    loop {
+        let page = desk.store.users(&desk.realm, &query).await?;
+        for user in &page.users {
+            if desk.json {
+                records.push(identity::user_record(user, ""));
+            } else {
+                let status = if user.active { "Active" } else { "Deactivated" };
+                writeln!(
+                    desk.out,
+                    "{}\t{}\t{status}\t{}",
+                    user.id,
+                    user.user_name,
+                    user.owner.as_str()
+                )?;
+            }
+        }
+        query.after = page
+            .users
+            .last()
+            .map(|user| crate::model::user::fold(&user.user_name));
+        if !page.more {
+            break;
+        }
+    }
+    if desk.json {
+        writeln!(desk.out, "{:#}", Value::from(records))?;
+    }
+    Ok(())
+}
