@@ -32,7 +32,7 @@ enum Command {
     /// Asks a running instance whether it is ready; exit status 1 if not
     Health(FileArg),
     #[command(flatten)]
-    Identity(identity::Command),
+    Identity(Box<identity::Command>),
     /// Prints a completion script for a shell
     Completions {
         /// The shell
@@ -64,7 +64,7 @@ pub fn main() -> ExitCode {
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check(&file.config),
         Command::Health(file) => health(&file.config),
-        Command::Identity(command) => identity::run(command),
+        Command::Identity(command) => identity::run(*command),
         Command::Completions { shell } => {
             let mut command = Cli::command();
             clap_complete::generate(shell, &mut command, "doorward", &mut std::io::stdout());

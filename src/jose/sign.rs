@@ -32,7 +32,7 @@ enum Key {
     Rsa(RsaKeyPair),
     Ec(EcdsaKeyPair),
     Ed(Ed25519KeyPair),
-    Hmac(hmac::Key),
+    Hmac(Box<hmac::Key>),
 }
 
 impl Signer {
@@ -62,7 +62,7 @@ impl Signer {
     /// §10.1). Its tokens name no key.
     pub fn from_secret(secret: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        Self::with(SignAlg::HS256, None, Key::Hmac(key))
+        Self::with(SignAlg::HS256, None, Key::Hmac(Box::new(key)))
     }
 
     fn with(alg: SignAlg, kid: Option<String>, key: Key) -> Self {
