@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
 use crate::identity::config::IdentityConfig;
+use crate::identity::{Identity, IdentityError};
 use crate::model::secret::Secret;
 use crate::yaml::{Document, DocumentError, PathSegment};
 
@@ -187,6 +188,11 @@ impl Config {
         if !self.store.0.starts_with("sqlite:") {
             return at("store", "expected sqlite:PATH".to_owned());
         }
+        if let Some(identity) = &self.identity
+            && let Err(IdentityError::Config { path, message }) = Identity::check(identity.clone())
+        {
+            return Err(document.error(&path, message));
+        }
         if self.proxy.workers > 256 {
             return at(
                 "proxy.workers",
@@ -257,6 +263,15 @@ mod tests {
             refused("proxy:\n  lisen: []\n").starts_with("d.yaml:2: proxy.lisen: unknown field")
         );
         assert!(refused("proxy:\n  trusted_ips: [x]\n").contains("'x' is not an address"));
+    }
+
+    #[test]
+    fn a_wrong_user_is_named_with_its_line() {
+        let text = "identity:\n  realms:\n    /:\n      users:\n        - userName: demo\n          emails: [{value: 5}]\n";
+        assert_eq!(
+            refused(text),
+            "d.yaml:6: identity.realms./.users[0].emails[0].value: expected a string"
+        );
     }
 
     #[test]

@@ -10,7 +10,6 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use quick_cache::sync::Cache;
 use subtle::ConstantTimeEq;
-use url::Url;
 
 use super::error::OAuthError;
 use super::form::{self, Form};
@@ -19,7 +18,6 @@ use crate::clock::random_bytes;
 use crate::jose::sign::Signer;
 use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, SignAlg};
 use crate::model::secret::Secret;
-use crate::model::user::schema::RecordError;
 use crate::store::{Store, StoreError};
 
 /// Clients kept in memory.
@@ -108,93 +106,6 @@ pub fn stored_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Clie
     let salt = random_bytes::<16>().to_vec();
     let digest = digest_of(&salt, secret.expose()).as_ref().to_vec();
     ClientSecret::Digest { salt, digest }
-}
-
-/// Checks what the types of the metadata can't.
-///
-/// # Errors
-/// The first member that can't be.
-pub fn check_metadata(
-    metadata: &ClientMetadata,
-    secret: Option<&Secret>,
-) -> Result<(), RecordError> {
-    let wrong = |path: &str, message: &str| {
-        Err(RecordError {
-            path: path.to_owned(),
-            message: message.to_owned(),
-        })
-    };
-    let visible = |text: &str| text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
-    let id = &metadata.client_id;
-    if id.is_empty() || id.len() > 255 || !visible(id) {
-        return wrong("client_id", "must be 1 to 255 printable ASCII characters");
-    }
-    let public = metadata.token_endpoint_auth_method == Some(AuthMethod::None);
-    match secret {
-        Some(_) if public => return wrong("client_secret", "a public client has none"),
-        None if !public => {
-            return wrong(
-                "client_secret",
-                "is required unless token_endpoint_auth_method is none",
-            );
-        }
-        Some(secret) if secret.expose().is_empty() || secret.expose().len() > 1024 => {
-            return wrong("client_secret", "must have from 1 to 1024 bytes");
-        }
-        _ => {}
-    }
-    let token = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-    let scopes = |text: &str| {
-        text.split_ascii_whitespace()
-            .all(|scope| scope.bytes().all(token))
-    };
-    if !scopes(&metadata.scope) {
-        return wrong(
-            "scope",
-            "has a character that no scope can have (RFC 6749 §3.3)",
-        );
-    }
-    let defaults = metadata.default_scope.as_deref().unwrap_or_default();
-    let registered: Vec<_> = metadata.scope.split_ascii_whitespace().collect();
-    if !defaults
-        .split_ascii_whitespace()
-        .all(|scope| registered.contains(&scope))
-    {
-        return wrong("default_scope", "must be scopes of `scope`");
-    }
-    for uri in metadata
-        .redirect_uris
-        .iter()
-        .chain(&metadata.post_logout_redirect_uris)
-    {
-        let usable = Url::parse(uri).is_ok_and(|url| {
-            url.fragment().is_none() && !matches!(url.scheme(), "javascript" | "data" | "vbscript")
-        });
-        if !usable {
-            return wrong("redirect_uris", "must be absolute URIs without fragment");
-        }
-    }
-    if metadata.access_token_signed_response_alg == Some(SignAlg::HS256) {
-        return wrong(
-            "access_token_signed_response_alg",
-            "must be ES256, EdDSA or RS256",
-        );
-    }
-    if public && metadata.id_token_signed_response_alg == Some(SignAlg::HS256) {
-        return wrong(
-            "id_token_signed_response_alg",
-            "HS256 needs a client secret",
-        );
-    }
-    let most = 30 * 24 * 3600;
-    if metadata
-        .access_token_lifetime
-        .max(metadata.id_token_lifetime)
-        > Some(most)
-    {
-        return wrong("access_token_lifetime", "must be at most 30 days");
-    }
-    Ok(())
 }
 
 /// A client, and what it was compiled from.

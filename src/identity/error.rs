@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::password::Busy;
 use super::respond;
 use crate::jose::keys::KeyError;
+use crate::model::key_path::{PathSegment, render};
+use crate::model::user::schema::RecordError;
 use crate::store::StoreError;
 
 /// Seconds that a client is told to wait when passwords queue up.
@@ -17,10 +19,10 @@ const BUSY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The configuration is wrong.
-    #[error("identity.{path}: {message}")]
+    #[error("{}: {message}", render(path))]
     Config {
-        /// Path of the key below `identity`.
-        path: String,
+        /// Path of the key, from `identity` on.
+        path: Vec<PathSegment>,
         /// What is wrong.
         message: String,
     },
@@ -33,12 +35,32 @@ pub enum IdentityError {
 }
 
 impl IdentityError {
-    pub(super) fn config(path: impl Into<String>, message: impl Into<String>) -> Self {
+    /// About the key `name` of the section.
+    pub(super) fn config(name: &str, message: impl Into<String>) -> Self {
         Self::Config {
-            path: path.into(),
+            path: vec!["identity".into(), name.into()],
             message: message.into(),
         }
     }
+
+    /// About something in the realm `realm`.
+    pub(super) fn in_realm(realm: &str, error: RecordError) -> Self {
+        let mut path: Vec<PathSegment> = vec!["identity".into(), "realms".into(), realm.into()];
+        path.extend(segments(&error.path));
+        Self::Config {
+            path,
+            message: error.message,
+        }
+    }
+}
+
+/// `users[0].emails[1].value`, taken apart.
+fn segments(path: &str) -> impl Iterator<Item = PathSegment> {
+    let parts = path.split(['.', '[']).filter(|part| !part.is_empty());
+    parts.map(|part| match part.strip_suffix(']').map(str::parse) {
+        Some(Ok(index)) => PathSegment::Index(index),
+        _ => part.into(),
+    })
 }
 
 /// What makes every surface fail alike.

@@ -110,8 +110,8 @@ mod tests {
     fn each_lock_takes_twice_as_long() {
         let lockout = Lockout::new();
         let attempt = |now| lockout.attempt(&CONFIG, "/", "demo", now);
-        assert!((1..=3).all(|now| attempt(now)));
-        assert!((100_001..=100_003).all(|now| attempt(now)));
+        assert!((1..=3).all(attempt));
+        assert!((100_001..=100_003).all(attempt));
         assert!(!attempt(100_003 + 119_999));
         assert!(attempt(100_003 + 120_000));
     }

@@ -2,7 +2,8 @@
 
 use super::error::Fault;
 use super::password::PASSWORD_MAX;
-use super::realm::{Realm, USER_NAME_MAX};
+use super::realm::Realm;
+use super::records::USER_NAME_MAX;
 use super::{Call, State};
 use crate::http::ClientInfo;
 use crate::model::secret::Secret;
@@ -90,9 +91,9 @@ async fn known_hash(
     let Some(declared) = realm.password(key) else {
         return Ok(user.password_hash.clone());
     };
-    let hash = declared
-        .hash
-        .get_or_try_init(|| state.hasher.hash(&declared.secret))
-        .await?;
-    Ok(Some(hash.clone()))
+    let Some(secret) = &declared.secret else {
+        return Ok(None);
+    };
+    let made = declared.hash.get_or_try_init(|| state.hasher.hash(secret));
+    Ok(Some(made.await?.clone()))
 }

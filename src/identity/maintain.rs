@@ -38,9 +38,10 @@ pub(super) fn hash_declared(state: &Arc<State>) {
     tokio::spawn(async move {
         let live = state.live.load_full();
         for password in live.realms().flat_map(|realm| realm.passwords()) {
-            let made = password
-                .hash
-                .get_or_try_init(|| state.hasher.hash(&password.secret));
+            let Some(secret) = &password.secret else {
+                continue;
+            };
+            let made = password.hash.get_or_try_init(|| state.hasher.hash(secret));
             if made.await.is_err() {
                 // The pool is busy with people; first use will hash it.
                 return;

@@ -22,9 +22,11 @@ mod login;
 mod maintain;
 mod password;
 mod realm;
+mod records;
 mod respond;
 mod scim;
 mod serve;
+mod settings;
 mod token;
 mod tokeninfo;
 
@@ -53,10 +55,10 @@ use realm::{Live, Realm};
 use crate::clock::{Clock, random_uuid};
 use crate::store::Store;
 
-pub use clients::{check_metadata, stored_secret};
+pub use clients::stored_secret;
 pub use error::IdentityError;
 pub use password::hash_blocking;
-pub use realm::new_user;
+pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
 
 /// A family of endpoints that share a path prefix and a shape of errors.
@@ -196,13 +198,15 @@ impl Identity {
     }
 
     /// Puts `config` in the place of the one in force, or changes nothing.
-    /// `hashing` keeps the values that the provider was opened with.
+    /// `base_url` and `hashing` keep the values that the provider was opened
+    /// with: issuers must not change under running clients.
     ///
     /// # Errors
     /// As [`Identity::open`].
-    pub async fn reload(&self, config: IdentityConfig) -> Result<(), IdentityError> {
+    pub async fn reload(&self, mut config: IdentityConfig) -> Result<(), IdentityError> {
         let state = &self.state;
         let previous = state.live.load_full();
+        config.base_url.clone_from(&previous.config.base_url);
         let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
         state.live.store(Arc::new(live));
         state.clients.forget();

@@ -6,16 +6,12 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use tokio::sync::OnceCell;
 use url::Url;
-use uuid::Uuid;
 
-use super::IdentityError;
-use super::clients::check_metadata;
-use super::config::{DeclaredUser, IdentityConfig, RealmConfig, RealmSettings};
-use crate::clock::random_uuid;
-use crate::model::client::{Client, ClientSecret, SignAlg};
-use crate::model::grant::MAX_TOKEN_LIFE_MS;
+use super::config::{IdentityConfig, RealmConfig, RealmSettings};
+use super::{IdentityError, records, settings};
 use crate::model::secret::Secret;
-use crate::model::user::{Owner, User, fold, schema};
+use crate::model::user::fold;
+use crate::model::user::schema::RecordError;
 use crate::store::Declared;
 
 /// What the configuration file says, compiled.
@@ -38,16 +34,17 @@ pub(super) struct Realm {
     pub(super) issuer: String,
     pub(super) settings: RealmSettings,
     pub(super) admin_networks: Option<Vec<IpNet>>,
-    /// Declared passwords, by folded user name.
+    /// Declared users' passwords, by folded user name.
     passwords: HashMap<String, Arc<DeclaredPassword>>,
-    /// Declared client secrets, by client identifier.
-    secrets: HashMap<String, Secret>,
+    /// Declared clients' secrets, by client identifier.
+    secrets: HashMap<String, Option<Secret>>,
 }
 
 /// A password that only the file holds; its hash lives in memory.
 #[derive(Debug)]
 pub(super) struct DeclaredPassword {
-    pub(super) secret: Secret,
+    /// `None`: the user has none, and can't sign in.
+    pub(super) secret: Option<Secret>,
     pub(super) hash: OnceCell<Secret>,
 }
 
@@ -61,7 +58,8 @@ impl Live {
         let missing_root = root.iter().filter(|_| !config.realms.contains_key("/"));
         for (path, realm) in config.realms.iter().chain(missing_root) {
             check_path(path)?;
-            let realm = Realm::compile(&base_url, path, realm, &mut declared)?;
+            let realm = Realm::compile(&base_url, path, realm, &mut declared)
+                .map_err(|error| IdentityError::in_realm(path, error))?;
             declared.realms.push(path.clone());
             realms.insert(path.clone(), Arc::new(realm));
         }
@@ -87,7 +85,10 @@ impl Live {
             let old = previous.and_then(|previous| previous.realms.get(path));
             for (name, password) in &realm.passwords {
                 let old = old.and_then(|old| old.passwords.get(name));
-                let same = old.filter(|old| old.secret.matches(password.secret.expose()));
+                let same = old.filter(|old| match (&old.secret, &password.secret) {
+                    (Some(old), Some(new)) => old.matches(new.expose()),
+                    _ => false,
+                });
                 if let Some(hash) = same.and_then(|old| old.hash.get()) {
                     // Fails only if it is set already, to the same end.
                     let _ = password.hash.set(hash.clone());
@@ -137,10 +138,12 @@ fn check_path(path: &str) -> Result<(), IdentityError> {
     if ok {
         return Ok(());
     }
-    Err(IdentityError::config(
-        format!("realms.{path}"),
-        "a realm is `/` or `/a/b` of letters, digits and `._~-`, and not `root` or `realms`",
-    ))
+    let text = "a realm is `/` or `/a/b` of letters, digits and `._~-`, and not `root` or `realms`";
+    Err(IdentityError::in_realm(path, RecordError::new("", text)))
+}
+
+fn twice(name: &str) -> RecordError {
+    RecordError::new(name, "is declared twice")
 }
 
 /// The issuer of a realm (one fixed string).
@@ -168,56 +171,47 @@ impl Realm {
         }
     }
 
+    /// Compiles the realm and adds to `declared` what the store must hold.
+    /// Paths of errors are relative to the realm.
     fn compile(
         base_url: &str,
         path: &str,
         config: &RealmConfig,
         declared: &mut Declared,
-    ) -> Result<Self, IdentityError> {
-        let at = format!("realms.{path}");
-        check_settings(&at, &config.settings)?;
+    ) -> Result<Self, RecordError> {
+        settings::check(&config.settings).map_err(|error| error.below("settings"))?;
         let mut realm = Self::plain(base_url, path);
         realm.settings = config.settings.clone();
-        realm.admin_networks = networks(&at, &config.settings)?;
-        let mut names = HashMap::new();
+        realm.admin_networks =
+            settings::networks(&config.settings).map_err(|error| error.below("settings"))?;
         for (index, user) in config.users.iter().enumerate() {
-            let at = format!("{at}.users[{index}]");
-            let record = declared_user(&at, path, user)?;
+            let at = format!("users[{index}]");
+            let record = records::declared_user(path, user).map_err(|error| error.below(&at))?;
             let key = fold(&record.user_name);
-            if names.insert(key.clone(), ()).is_some() {
-                return Err(IdentityError::config(at + ".userName", "is declared twice"));
+            if realm.passwords.contains_key(&key) {
+                return Err(twice("userName").below(&at));
             }
-            if let Some(secret) = user.password.clone() {
-                let hash = OnceCell::new();
-                let password = DeclaredPassword { secret, hash };
-                realm.passwords.insert(key, Arc::new(password));
-            }
+            let password = DeclaredPassword {
+                secret: user.password.clone(),
+                hash: OnceCell::new(),
+            };
+            realm.passwords.insert(key, Arc::new(password));
             declared.users.push(record);
         }
         for (index, metadata) in config.clients.iter().enumerate() {
-            let at = format!("{at}.clients[{index}]");
-            check_metadata(metadata, metadata.client_secret.as_ref()).map_err(|error| {
-                IdentityError::config(format!("{at}.{}", error.path), error.message)
-            })?;
-            let id = &metadata.client_id;
-            let same = |client: &Client| client.realm == path && client.metadata.client_id == *id;
-            if declared.clients.iter().any(same) {
-                return Err(IdentityError::config(
-                    at + ".client_id",
-                    "is declared twice",
-                ));
+            let at = format!("clients[{index}]");
+            let client = records::declared_client(path, metadata);
+            declared
+                .clients
+                .push(client.map_err(|error| error.below(&at))?);
+            let secret = metadata.client_secret.clone();
+            if realm
+                .secrets
+                .insert(metadata.client_id.clone(), secret)
+                .is_some()
+            {
+                return Err(twice("client_id").below(&at));
             }
-            if let Some(secret) = metadata.client_secret.clone() {
-                realm.secrets.insert(id.clone(), secret);
-            }
-            declared.clients.push(Client {
-                realm: path.to_owned(),
-                metadata: metadata.clone(),
-                secret: ClientSecret::None,
-                owner: Owner::File,
-                created_ms: 0,
-                updated_ms: 0,
-            });
         }
         Ok(realm)
     }
@@ -234,126 +228,8 @@ impl Realm {
 
     /// The declared secret of a client.
     pub(super) fn secret(&self, client_id: &str) -> Option<&Secret> {
-        self.secrets.get(client_id)
+        self.secrets.get(client_id)?.as_ref()
     }
-}
-
-fn check_settings(at: &str, settings: &RealmSettings) -> Result<(), IdentityError> {
-    let most = u32::try_from(MAX_TOKEN_LIFE_MS / 1000).unwrap_or(u32::MAX);
-    for (name, value, most) in [
-        (
-            "access_token_lifetime",
-            settings.access_token_lifetime,
-            most,
-        ),
-        ("id_token_lifetime", settings.id_token_lifetime, most),
-        (
-            "refresh_token_lifetime",
-            settings.refresh_token_lifetime,
-            u32::MAX,
-        ),
-        ("grant_lifetime", settings.grant_lifetime, u32::MAX),
-    ] {
-        if value == 0 || value > most {
-            let at = format!("{at}.settings.{name}");
-            return Err(IdentityError::config(
-                at,
-                format!("must be from 1 to {most} seconds"),
-            ));
-        }
-    }
-    if settings.access_token_signed_response_alg == SignAlg::HS256 {
-        let at = format!("{at}.settings.access_token_signed_response_alg");
-        return Err(IdentityError::config(at, "must be ES256, EdDSA or RS256"));
-    }
-    Ok(())
-}
-
-fn networks(at: &str, settings: &RealmSettings) -> Result<Option<Vec<IpNet>>, IdentityError> {
-    let Some(addresses) = &settings.admin_addresses else {
-        return Ok(None);
-    };
-    let parse = |(index, text): (usize, &String)| {
-        let address = text.parse().map(|ip: std::net::IpAddr| IpNet::from(ip));
-        address.or_else(|_| text.parse()).map_err(|_| {
-            let at = format!("{at}.settings.admin_addresses[{index}]");
-            IdentityError::config(at, "is no IP address or network")
-        })
-    };
-    addresses
-        .iter()
-        .enumerate()
-        .map(parse)
-        .collect::<Result<_, _>>()
-        .map(Some)
-}
-
-fn declared_user(at: &str, realm: &str, user: &DeclaredUser) -> Result<User, IdentityError> {
-    let record = new_user(realm, &user.record)
-        .map_err(|error| IdentityError::config(format!("{at}.{}", error.path), error.message))?;
-    Ok(User {
-        owner: Owner::File,
-        ..record
-    })
-}
-
-/// A new user of `realm` from a SCIM record. The caller sets owner, password
-/// and times.
-///
-/// # Errors
-/// What in the record is wrong.
-pub fn new_user(
-    realm: &str,
-    record: &serde_json::Map<String, serde_json::Value>,
-) -> Result<User, schema::RecordError> {
-    let wrong = |path: &str, message: &str| schema::RecordError {
-        path: path.to_owned(),
-        message: message.to_owned(),
-    };
-    let mut profile = schema::canonical(record)?;
-    let user_name = match profile.remove("userName") {
-        Some(serde_json::Value::String(name)) => name,
-        _ => return Err(wrong("userName", "is required")),
-    };
-    check_user_name(&user_name).map_err(|message| wrong("userName", message))?;
-    let id = match record.get("id").and_then(serde_json::Value::as_str) {
-        Some(id) => id.parse::<Uuid>().map_err(|_| wrong("id", "is no UUID"))?,
-        None => random_uuid(),
-    };
-    let by_flag = profile.remove("active").and_then(|flag| flag.as_bool());
-    let by_status = match profile.remove("accountStatus") {
-        None => None,
-        Some(status) => match status.as_str().map(fold).as_deref() {
-            Some("active") => Some(true),
-            Some("deactivated") => Some(false),
-            _ => return Err(wrong("accountStatus", "must be Active or Deactivated")),
-        },
-    };
-    Ok(User {
-        id,
-        realm: realm.to_owned(),
-        user_name,
-        password_hash: None,
-        active: by_status.or(by_flag).unwrap_or(true),
-        owner: Owner::Store,
-        version: 1,
-        created_ms: 0,
-        updated_ms: 0,
-        profile,
-    })
-}
-
-/// Longest user name, in bytes.
-pub(super) const USER_NAME_MAX: usize = 255;
-
-fn check_user_name(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() || name.len() > USER_NAME_MAX {
-        return Err("must have from 1 to 255 bytes");
-    }
-    if name.trim() != name || name.chars().any(char::is_control) {
-        return Err("must have no control characters, and no blanks at its ends");
-    }
-    Ok(())
 }
 
 /// The realm that the part of a path between `/oauth2` or `/json` and the

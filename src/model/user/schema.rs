@@ -165,10 +165,22 @@ pub struct RecordError {
     pub message: String,
 }
 
-fn wrong(path: impl Into<String>, message: impl Into<String>) -> RecordError {
-    RecordError {
-        path: path.into(),
-        message: message.into(),
+impl RecordError {
+    /// The error `message` about the value at `path`.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            message: message.into(),
+        }
+    }
+
+    /// The same error, of a record that is itself at `parent`.
+    #[must_use]
+    pub fn below(self, parent: &str) -> Self {
+        Self {
+            path: format!("{parent}.{}", self.path),
+            ..self
+        }
     }
 }
 
@@ -181,7 +193,7 @@ pub fn canonical(record: &Map<String, Value>) -> Result<Map<String, Value>, Reco
     let mut clean = Map::new();
     for (name, value) in record {
         let attribute = (!name.contains('.')).then(|| find(name)).flatten();
-        let attribute = attribute.ok_or_else(|| wrong(name, "no such attribute"))?;
+        let attribute = attribute.ok_or_else(|| RecordError::new(name, "no such attribute"))?;
         if attribute.read_only || value.is_null() {
             continue;
         }
@@ -191,7 +203,7 @@ pub fn canonical(record: &Map<String, Value>) -> Result<Map<String, Value>, Reco
             _ => simple(attribute, name, value)?,
         };
         if clean.insert(attribute.path.to_owned(), value).is_some() {
-            return Err(wrong(name, "given twice"));
+            return Err(RecordError::new(name, "given twice"));
         }
     }
     Ok(clean)
@@ -209,10 +221,10 @@ fn simple(attribute: &Attribute, at: &str, value: &Value) -> Result<Value, Recor
             Type::Free => "an object",
             _ => "a string",
         };
-        return Err(wrong(at, format!("expected {expected}")));
+        return Err(RecordError::new(at, format!("expected {expected}")));
     }
     if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) {
-        return Err(wrong(at, "too long"));
+        return Err(RecordError::new(at, "too long"));
     }
     Ok(value.clone())
 }
@@ -220,12 +232,12 @@ fn simple(attribute: &Attribute, at: &str, value: &Value) -> Result<Value, Recor
 fn object(parent: &Attribute, at: &str, value: &Value) -> Result<Value, RecordError> {
     let members = value
         .as_object()
-        .ok_or_else(|| wrong(at, "expected an object"))?;
+        .ok_or_else(|| RecordError::new(at, "expected an object"))?;
     let mut clean = Map::new();
     for (name, value) in members {
         let at = format!("{at}.{name}");
         let attribute = find(&format!("{}.{name}", parent.path))
-            .ok_or_else(|| wrong(&at, "no such attribute"))?;
+            .ok_or_else(|| RecordError::new(&at, "no such attribute"))?;
         if attribute.read_only || value.is_null() {
             continue;
         }
@@ -237,9 +249,12 @@ fn object(parent: &Attribute, at: &str, value: &Value) -> Result<Value, RecordEr
 fn array(parent: &Attribute, at: &str, value: &Value) -> Result<Value, RecordError> {
     let values = value
         .as_array()
-        .ok_or_else(|| wrong(at, "expected an array"))?;
+        .ok_or_else(|| RecordError::new(at, "expected an array"))?;
     if values.len() > MAX_VALUES {
-        return Err(wrong(at, format!("more than {MAX_VALUES} values")));
+        return Err(RecordError::new(
+            at,
+            format!("more than {MAX_VALUES} values"),
+        ));
     }
     let mut clean = Vec::with_capacity(values.len());
     let mut primaries = 0;
@@ -253,7 +268,7 @@ fn array(parent: &Attribute, at: &str, value: &Value) -> Result<Value, RecordErr
         clean.push(value);
     }
     if primaries > 1 {
-        return Err(wrong(at, "more than one value is primary"));
+        return Err(RecordError::new(at, "more than one value is primary"));
     }
     Ok(Value::Array(clean))
 }

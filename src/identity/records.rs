@@ -1,0 +1,191 @@
+//! Users and clients as people declare them: checked and brought into the form
+//! of the store.
+
+use serde_json::{Map, Value};
+use url::Url;
+use uuid::Uuid;
+
+use super::config::DeclaredUser;
+use crate::clock::random_uuid;
+use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, SignAlg};
+use crate::model::grant::MAX_TOKEN_LIFE_MS;
+use crate::model::secret::Secret;
+use crate::model::user::schema::{self, RecordError};
+use crate::model::user::{Owner, User, fold};
+
+/// The user that the file declares.
+pub(super) fn declared_user(realm: &str, user: &DeclaredUser) -> Result<User, RecordError> {
+    Ok(User {
+        owner: Owner::File,
+        ..new_user(realm, &user.record)?
+    })
+}
+
+/// The client that the file declares; its secret stays with the realm.
+pub(super) fn declared_client(
+    realm: &str,
+    metadata: &ClientMetadata,
+) -> Result<Client, RecordError> {
+    check_metadata(metadata, metadata.client_secret.as_ref())?;
+    let mut metadata = metadata.clone();
+    metadata.client_secret = None;
+    Ok(Client {
+        realm: realm.to_owned(),
+        metadata,
+        secret: ClientSecret::None,
+        owner: Owner::File,
+        created_ms: 0,
+        updated_ms: 0,
+    })
+}
+
+/// A new user of `realm` from a SCIM record. The caller sets owner, password
+/// and times.
+///
+/// # Errors
+/// What in the record is wrong.
+pub fn new_user(realm: &str, record: &Map<String, Value>) -> Result<User, RecordError> {
+    let wrong = RecordError::new;
+    let mut profile = schema::canonical(record)?;
+    let user_name = match profile.remove("userName") {
+        Some(Value::String(name)) => name,
+        _ => return Err(wrong("userName", "is required")),
+    };
+    check_user_name(&user_name).map_err(|message| wrong("userName", message))?;
+    let id = match record.get("id").and_then(Value::as_str) {
+        Some(id) => id.parse::<Uuid>().map_err(|_| wrong("id", "is no UUID"))?,
+        None => random_uuid(),
+    };
+    let by_flag = profile.remove("active").and_then(|flag| flag.as_bool());
+    let by_status = match profile.remove("accountStatus") {
+        None => None,
+        Some(status) => match status.as_str().map(fold).as_deref() {
+            Some("active") => Some(true),
+            Some("deactivated") => Some(false),
+            _ => return Err(wrong("accountStatus", "must be Active or Deactivated")),
+        },
+    };
+    Ok(User {
+        id,
+        realm: realm.to_owned(),
+        user_name,
+        password_hash: None,
+        active: by_status.or(by_flag).unwrap_or(true),
+        owner: Owner::Store,
+        version: 1,
+        created_ms: 0,
+        updated_ms: 0,
+        profile,
+    })
+}
+
+/// Longest user name, in bytes.
+pub(super) const USER_NAME_MAX: usize = 255;
+
+fn check_user_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() || name.len() > USER_NAME_MAX {
+        return Err("must have from 1 to 255 bytes");
+    }
+    if name.trim() != name || name.chars().any(char::is_control) {
+        return Err("must have no control characters, and no blanks at its ends");
+    }
+    Ok(())
+}
+
+/// Checks what the types of the metadata can't.
+///
+/// # Errors
+/// The first member that can't be.
+pub fn check_metadata(
+    metadata: &ClientMetadata,
+    secret: Option<&Secret>,
+) -> Result<(), RecordError> {
+    check_identity(metadata, secret)?;
+    check_scopes(metadata)?;
+    check_uris(metadata)?;
+    check_tokens(metadata)
+}
+
+fn check_identity(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<(), RecordError> {
+    let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
+    let visible = |text: &str| text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+    let id = &metadata.client_id;
+    if id.is_empty() || id.len() > 255 || !visible(id) {
+        return wrong("client_id", "must be 1 to 255 printable ASCII characters");
+    }
+    let public = metadata.token_endpoint_auth_method == Some(AuthMethod::None);
+    match secret {
+        Some(_) if public => wrong("client_secret", "a public client has none"),
+        None if !public => wrong(
+            "client_secret",
+            "is required unless token_endpoint_auth_method is none",
+        ),
+        Some(secret) if secret.expose().is_empty() || secret.expose().len() > 1024 => {
+            wrong("client_secret", "must have from 1 to 1024 bytes")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_scopes(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let legal = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    let registered: Vec<_> = metadata.scope.split_ascii_whitespace().collect();
+    if !registered.iter().all(|scope| scope.bytes().all(legal)) {
+        let text = "has a character that no scope can have (RFC 6749 §3.3)";
+        return Err(RecordError::new("scope", text));
+    }
+    let defaults = metadata.default_scope.as_deref().unwrap_or_default();
+    let known = |scope| registered.contains(&scope);
+    if !defaults.split_ascii_whitespace().all(known) {
+        return Err(RecordError::new(
+            "default_scope",
+            "must be scopes of `scope`",
+        ));
+    }
+    Ok(())
+}
+
+fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let usable = |uri: &String| {
+        Url::parse(uri).is_ok_and(|url| {
+            url.fragment().is_none() && !matches!(url.scheme(), "javascript" | "data" | "vbscript")
+        })
+    };
+    for (name, uris) in [
+        ("redirect_uris", &metadata.redirect_uris),
+        (
+            "post_logout_redirect_uris",
+            &metadata.post_logout_redirect_uris,
+        ),
+    ] {
+        if let Some(index) = uris.iter().position(|uri| !usable(uri)) {
+            let text = "must be an absolute URI without fragment";
+            return Err(RecordError::new(format!("{name}[{index}]"), text));
+        }
+    }
+    Ok(())
+}
+
+fn check_tokens(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
+    if metadata.access_token_signed_response_alg == Some(SignAlg::HS256) {
+        let text = "must be ES256, EdDSA or RS256";
+        return wrong("access_token_signed_response_alg", text);
+    }
+    let public = metadata.token_endpoint_auth_method == Some(AuthMethod::None);
+    if public && metadata.id_token_signed_response_alg == Some(SignAlg::HS256) {
+        return wrong(
+            "id_token_signed_response_alg",
+            "HS256 needs a client secret",
+        );
+    }
+    let too_long =
+        |life: Option<u32>| life.is_some_and(|s| i64::from(s) * 1000 > MAX_TOKEN_LIFE_MS);
+    if too_long(metadata.access_token_lifetime) {
+        return wrong("access_token_lifetime", "must be at most 30 days");
+    }
+    if too_long(metadata.id_token_lifetime) {
+        return wrong("id_token_lifetime", "must be at most 30 days");
+    }
+    Ok(())
+}
