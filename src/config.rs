@@ -257,7 +257,7 @@ mod tests {
     fn an_error_names_file_line_and_key() {
         assert_eq!(
             refused("proxy:\n  listen: [\"nowhere\"]\n"),
-            "d.yaml:2: proxy.listen.0: 'nowhere' is not ADDRESS:PORT"
+            "d.yaml:2: proxy.listen[0]: 'nowhere' is not ADDRESS:PORT"
         );
         assert!(
             refused("proxy:\n  lisen: []\n").starts_with("d.yaml:2: proxy.lisen: unknown field")
