@@ -2,12 +2,23 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderName, HeaderValue, header};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request};
 use pingora::http::RequestHeader;
+use pingora::prelude::{ErrorType, OrErr};
 
 use super::answer::VIA;
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const X_FORWARDED_PATH: HeaderName = HeaderName::from_static("x-forwarded-path");
+const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
 
 /// What of a request the forwarding needs.
 pub(super) struct Origin<'a> {
@@ -32,29 +43,43 @@ pub(super) struct Origin<'a> {
 /// Turns the client's request into the upstream's.
 ///
 /// Hop-by-hop headers have been removed; filters have their turn afterwards.
+/// The spelling of header names is not kept: names are compared without case
+/// (RFC 9110 §5.1), and keeping a second map of them in step with the first
+/// would cost more than all the rest of the forwarding.
 ///
 /// # Errors
-/// When a header can't be represented, which the strict parse rules out.
+/// When the path can't be represented, which the strict parse rules out.
 pub(super) fn prepare(
     request: &mut RequestHeader,
     route: &LiveRoute,
     service: &LiveService,
     origin: &Origin<'_>,
 ) -> pingora::Result<()> {
-    strip_owned(request, &route.owned_headers);
-    forwarded(request, route, origin)?;
-    set_path(request, route, service, origin)?;
-    if !route.preserve_host {
-        request.insert_header(header::HOST, service.host.clone())?;
-    } else if let Some(host) = client_host(request) {
-        request.insert_header(header::HOST, host)?;
+    let send_end_stream = request.send_end_stream();
+    let nothing = RequestHeader::build_no_case(request.method.clone(), b"/", Some(0))?;
+    let mut parts = request::Parts::from(std::mem::replace(request, nothing));
+    strip_owned(&mut parts.headers, &route.owned_headers);
+    let host = client_host(&parts);
+    forwarded(&mut parts.headers, route, origin, host.as_ref());
+    set_path(&mut parts, route, service, origin)?;
+    let host = if route.preserve_host {
+        host
+    } else {
+        Some(service.host.clone())
+    };
+    if let Some(host) = host {
+        parts.headers.insert(header::HOST, host);
+    }
+    *request = RequestHeader::from(parts);
+    if let Some(send_end_stream) = send_end_stream {
+        request.set_send_end_stream(send_end_stream);
     }
     Ok(())
 }
 
 /// The host that the client asked for: HTTP/2 has `:authority` in place of
 /// the Host header.
-fn client_host(request: &RequestHeader) -> Option<HeaderValue> {
+fn client_host(request: &request::Parts) -> Option<HeaderValue> {
     match request.headers.get(header::HOST) {
         Some(host) => Some(host.clone()),
         None => HeaderValue::from_str(request.uri.authority()?.as_str()).ok(),
@@ -63,16 +88,15 @@ fn client_host(request: &RequestHeader) -> Option<HeaderValue> {
 
 /// Removes what only the gateway may say. `_` counts as `-`, since many
 /// upstreams read both as one.
-fn strip_owned(request: &mut RequestHeader, owned: &[HeaderName]) {
+fn strip_owned(headers: &mut HeaderMap, owned: &[HeaderName]) {
     for name in owned {
-        request.remove_header(name);
+        headers.remove(name);
     }
-    let twin = |name: &HeaderName| name.as_str().contains('_');
-    if !request.headers.keys().any(twin) {
+    let twin = |name: &HeaderName| name.as_str().as_bytes().contains(&b'_');
+    if !headers.keys().any(twin) {
         return;
     }
-    let doomed: Vec<HeaderName> = request
-        .headers
+    let doomed: Vec<HeaderName> = headers
         .keys()
         .filter(|name| twin(name))
         .filter(|name| {
@@ -82,7 +106,7 @@ fn strip_owned(request: &mut RequestHeader, owned: &[HeaderName]) {
         .cloned()
         .collect();
     for name in doomed {
-        request.remove_header(&name);
+        headers.remove(&name);
     }
 }
 
@@ -92,58 +116,48 @@ fn is_gateways(name: &str) -> bool {
 }
 
 fn forwarded(
-    request: &mut RequestHeader,
+    headers: &mut HeaderMap,
     route: &LiveRoute,
     origin: &Origin<'_>,
-) -> pingora::Result<()> {
+    host: Option<&HeaderValue>,
+) {
     let peer = address(origin.peer);
-    let chain = match request.headers.get("x-forwarded-for") {
+    let chain = match headers.get(X_FORWARDED_FOR) {
         None => peer.clone(),
-        Some(_) => appended(request, &peer),
+        Some(_) => appended(headers, &peer),
     };
     let client = if origin.client == origin.peer {
         peer
     } else {
         address(origin.client)
     };
-    request.insert_header("X-Forwarded-For", chain)?;
-    request.insert_header("X-Real-IP", client)?;
-    let keep =
-        |request: &RequestHeader, name: &str| origin.trusted && request.headers.contains_key(name);
-    if !keep(request, "x-forwarded-proto") {
-        let proto = if origin.secure { "https" } else { "http" };
-        request.insert_header("X-Forwarded-Proto", HeaderValue::from_static(proto))?;
-    }
-    if !keep(request, "x-forwarded-host") {
-        match client_host(request) {
-            Some(host) => request.insert_header("X-Forwarded-Host", host)?,
-            None => {
-                request.remove_header("x-forwarded-host");
-            }
+    headers.insert(X_FORWARDED_FOR, chain);
+    headers.insert(X_REAL_IP, client);
+    let proto = if origin.secure { "https" } else { "http" };
+    let prefix = origin.path.get(..origin.matched).unwrap_or("");
+    let prefix = (route.strip_path && prefix.len() > 1).then_some(prefix);
+    let mut say = |name: HeaderName, value: Option<HeaderValue>| {
+        if origin.trusted && headers.contains_key(&name) {
+            return;
         }
-    }
-    if !keep(request, "x-forwarded-port") {
-        request.insert_header("X-Forwarded-Port", HeaderValue::from(origin.port))?;
-    }
-    if !keep(request, "x-forwarded-path") {
-        request.insert_header("X-Forwarded-Path", origin.path)?;
-    }
-    if !keep(request, "x-forwarded-prefix") {
-        let prefix = origin.path.get(..origin.matched).unwrap_or("");
-        if route.strip_path && prefix.len() > 1 {
-            request.insert_header("X-Forwarded-Prefix", prefix)?;
-        } else {
-            request.remove_header("x-forwarded-prefix");
-        }
-    }
-    request.append_header("Via", HeaderValue::from_static(VIA))?;
+        match value {
+            Some(value) => headers.insert(name, value),
+            None => headers.remove(name),
+        };
+    };
+    say(X_FORWARDED_PROTO, Some(HeaderValue::from_static(proto)));
+    say(X_FORWARDED_HOST, host.cloned());
+    say(X_FORWARDED_PORT, Some(HeaderValue::from(origin.port)));
+    say(X_FORWARDED_PATH, HeaderValue::from_str(origin.path).ok());
+    say(
+        X_FORWARDED_PREFIX,
+        prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok()),
+    );
+    headers.append(header::VIA, HeaderValue::from_static(VIA));
     match origin.request_id {
-        Some(id) => request.insert_header("X-Kong-Request-Id", id.clone())?,
-        None => {
-            request.remove_header("x-kong-request-id");
-        }
-    }
-    Ok(())
+        Some(id) => headers.insert(X_KONG_REQUEST_ID, id.clone()),
+        None => headers.remove(X_KONG_REQUEST_ID),
+    };
 }
 
 fn address(ip: IpAddr) -> HeaderValue {
@@ -155,9 +169,9 @@ fn address(ip: IpAddr) -> HeaderValue {
 }
 
 /// All `X-Forwarded-For` values and the peer, as one.
-fn appended(request: &RequestHeader, peer: &HeaderValue) -> HeaderValue {
+fn appended(headers: &HeaderMap, peer: &HeaderValue) -> HeaderValue {
     let mut chain = Vec::with_capacity(64);
-    for value in request.headers.get_all("x-forwarded-for") {
+    for value in headers.get_all(X_FORWARDED_FOR) {
         chain.extend_from_slice(value.as_bytes());
         chain.extend_from_slice(b", ");
     }
@@ -165,8 +179,9 @@ fn appended(request: &RequestHeader, peer: &HeaderValue) -> HeaderValue {
     HeaderValue::from_bytes(&chain).unwrap_or_else(|_| peer.clone())
 }
 
+/// Sets the target in origin form: path and query, nothing else.
 fn set_path(
-    request: &mut RequestHeader,
+    parts: &mut request::Parts,
     route: &LiveRoute,
     service: &LiveService,
     origin: &Origin<'_>,
@@ -178,14 +193,15 @@ fn set_path(
         route.strip_path,
         route.v1_paths,
     );
-    let sent = request.raw_path();
-    let query = sent.iter().position(|&b| b == b'?');
-    if &sent[..query.unwrap_or(sent.len())] == path.as_bytes() {
+    if parts.uri.path() == path && parts.uri.authority().is_none() {
         return Ok(());
     }
-    let mut target = path.into_owned().into_bytes();
-    if let Some(query) = query {
-        target.extend_from_slice(&sent[query..]);
-    }
-    request.set_raw_path(&target)
+    let target = match parts.uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.into_owned(),
+    };
+    let target = PathAndQuery::try_from(target)
+        .or_err(ErrorType::InvalidHTTPHeader, "path for the upstream")?;
+    parts.uri = Uri::from(target);
+    Ok(())
 }
