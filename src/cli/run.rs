@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::HeaderValue;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -163,11 +164,16 @@ fn settings(
         let first = addresses.first().and_then(|a| a.rsplit(':').next());
         first.and_then(|port| port.parse().ok()).unwrap_or(0)
     };
+    let (plain, tls) = (
+        port(&config.proxy.listen),
+        config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
+    );
     Settings {
         clock: clock.clone(),
         trusted: config.proxy.trusted_ips.clone().into(),
-        port: port(&config.proxy.listen),
-        tls_port: config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
+        port: plain,
+        tls_port: tls,
+        port_texts: [plain, tls].map(HeaderValue::from),
         request_ids: config.proxy.request_ids,
         access_log,
         unrouted: parts.telemetry.traffic.route("", ""),

@@ -2,12 +2,11 @@
 //! filter sees it, and everything later works on what was read here.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use http::{StatusCode, header};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
 use super::router::path;
 use crate::http::listener::malformed;
@@ -94,20 +93,16 @@ fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
     (good && host.len() <= 255).then_some((host, port))
 }
 
-/// The client: the TCP peer, or who a trusted peer says it speaks for.
+/// The client: `peer`, or who a trusted peer says it speaks for.
 ///
 /// `X-Forwarded-For` is read from the right, past trusted addresses: what is
 /// left of the first stranger may be made up.
-pub(super) fn client(session: &Session, trusted: &[IpNet]) -> SocketAddr {
-    let peer = session
-        .client_addr()
-        .and_then(|addr| addr.as_inet().copied())
-        .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+pub(super) fn client(request: &RequestHeader, peer: SocketAddr, trusted: &[IpNet]) -> SocketAddr {
     if !is_trusted(peer.ip(), trusted) {
         return peer;
     }
     let mut client = peer;
-    let values = session.req_header().headers.get_all("x-forwarded-for");
+    let values = request.headers.get_all("x-forwarded-for");
     let values: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).collect();
     for hop in values.iter().rev().flat_map(|value| value.rsplit(',')) {
         let Ok(ip) = hop.trim().parse::<IpAddr>() else {

@@ -8,6 +8,7 @@ use pingora::http::RequestHeader;
 use pingora::prelude::{ErrorType, OrErr};
 
 use super::answer::VIA;
+use super::head;
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
 
@@ -26,16 +27,18 @@ pub(super) struct Origin<'a> {
     pub(super) path: &'a str,
     /// Length of the matched prefix.
     pub(super) matched: usize,
-    /// The TCP peer.
-    pub(super) peer: IpAddr,
+    /// The TCP peer, as text.
+    pub(super) peer: &'a HeaderValue,
+    /// Whether the peer is the client itself.
+    pub(super) direct: bool,
     /// The client: the peer, or who a trusted peer speaks for.
     pub(super) client: IpAddr,
     /// Whether the peer's own `X-Forwarded-*` are believed.
     pub(super) trusted: bool,
     /// Whether the client used TLS.
     pub(super) secure: bool,
-    /// Port of the listener.
-    pub(super) port: u16,
+    /// Port of the listener, as text.
+    pub(super) port: &'a HeaderValue,
     /// Identifier of the request, if it is to be shown.
     pub(super) request_id: Option<&'a HeaderValue>,
 }
@@ -43,9 +46,6 @@ pub(super) struct Origin<'a> {
 /// Turns the client's request into the upstream's.
 ///
 /// Hop-by-hop headers have been removed; filters have their turn afterwards.
-/// The spelling of header names is not kept: names are compared without case
-/// (RFC 9110 §5.1), and keeping a second map of them in step with the first
-/// would cost more than all the rest of the forwarding.
 ///
 /// # Errors
 /// When the path can't be represented, which the strict parse rules out.
@@ -56,8 +56,7 @@ pub(super) fn prepare(
     origin: &Origin<'_>,
 ) -> pingora::Result<()> {
     let send_end_stream = request.send_end_stream();
-    let nothing = RequestHeader::build_no_case(request.method.clone(), b"/", Some(0))?;
-    let mut parts = request::Parts::from(std::mem::replace(request, nothing));
+    let mut parts = head::take_request(request);
     strip_owned(&mut parts.headers, &route.owned_headers);
     let host = client_host(&parts);
     forwarded(&mut parts.headers, route, origin, host.as_ref());
@@ -70,10 +69,7 @@ pub(super) fn prepare(
     if let Some(host) = host {
         parts.headers.insert(header::HOST, host);
     }
-    *request = RequestHeader::from(parts);
-    if let Some(send_end_stream) = send_end_stream {
-        request.set_send_end_stream(send_end_stream);
-    }
+    head::put_request(request, parts, send_end_stream);
     Ok(())
 }
 
@@ -121,13 +117,14 @@ fn forwarded(
     origin: &Origin<'_>,
     host: Option<&HeaderValue>,
 ) {
-    let peer = address(origin.peer);
+    // One growth of the map in place of several.
+    headers.reserve(12);
     let chain = match headers.get(X_FORWARDED_FOR) {
-        None => peer.clone(),
-        Some(_) => appended(headers, &peer),
+        None => origin.peer.clone(),
+        Some(_) => appended(headers, origin.peer),
     };
-    let client = if origin.client == origin.peer {
-        peer
+    let client = if origin.direct {
+        origin.peer.clone()
     } else {
         address(origin.client)
     };
@@ -147,7 +144,7 @@ fn forwarded(
     };
     say(X_FORWARDED_PROTO, Some(HeaderValue::from_static(proto)));
     say(X_FORWARDED_HOST, host.cloned());
-    say(X_FORWARDED_PORT, Some(HeaderValue::from(origin.port)));
+    say(X_FORWARDED_PORT, Some(origin.port.clone()));
     say(X_FORWARDED_PATH, HeaderValue::from_str(origin.path).ok());
     say(
         X_FORWARDED_PREFIX,
@@ -160,7 +157,8 @@ fn forwarded(
     };
 }
 
-fn address(ip: IpAddr) -> HeaderValue {
+/// An address as a header's value.
+pub(super) fn address(ip: IpAddr) -> HeaderValue {
     use std::fmt::Write;
     let mut text = compact_str::CompactString::const_new("");
     // Writing to a string can't fail.

@@ -7,6 +7,7 @@ pub mod declarative;
 mod edit;
 pub mod entities;
 mod forward;
+mod head;
 pub mod internal;
 mod observe;
 pub mod proxy;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, Version, header};
 use pingora::http::RequestHeader;
@@ -14,6 +15,8 @@ use crate::clock;
 use crate::http::reply::Reply;
 use crate::telemetry::access_log::Entry;
 use crate::telemetry::traffic::Observation;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// An identifier for a request: 32 hexadecimal digits, unlikely to repeat,
 /// not a secret.
@@ -36,11 +39,22 @@ pub(super) fn request_id() -> HeaderValue {
         (u128::from(x.wrapping_add(y)) << 64) | u128::from(x)
     });
     let mut text = [0_u8; 32];
-    for (i, digit) in text.iter_mut().enumerate() {
-        let nibble = (id >> (124 - 4 * i)) & 15;
-        *digit = b"0123456789abcdef"[nibble as usize];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(id.to_be_bytes()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
     HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// A time in whole milliseconds, as a header's value. Nearly all are short.
+pub(super) fn millis(time: Duration) -> HeaderValue {
+    const SHORT: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let short = usize::try_from(millis).ok().and_then(|i| SHORT.get(i));
+    short.map_or_else(
+        || HeaderValue::from(millis),
+        |s| HeaderValue::from_static(s),
+    )
 }
 
 /// Status and message for a request that could not be proxied; `None` if
@@ -175,7 +189,7 @@ fn entry<'a>(
     }
 }
 
-fn micros(time: std::time::Duration) -> u64 {
+fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 

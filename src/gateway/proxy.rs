@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use ipnet::IpNet;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType, HttpPeer};
@@ -18,7 +18,7 @@ use super::answer::{self, VIA};
 use super::forward::{self, Origin};
 use super::router::Query;
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
-use super::{admit, internal, observe};
+use super::{admit, head, internal, observe};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
 use crate::http::reply::Reply;
@@ -52,6 +52,8 @@ pub struct Settings {
     pub port: u16,
     /// Port of the TLS listener.
     pub tls_port: u16,
+    /// Both ports, plain and TLS, as text.
+    pub port_texts: [HeaderValue; 2],
     /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
     pub request_ids: bool,
     /// Where requests are logged, if they are.
@@ -70,11 +72,11 @@ pub struct Ctx {
     /// The normalised path, where it is not the one that was sent.
     path: Option<Box<str>>,
     pub(super) exchange: Exchange,
-    peer: IpAddr,
     pub(super) request_id: Option<HeaderValue>,
     tries: usize,
     upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
+    /// The client's connection; set when the request begins.
     connection: Option<Arc<Connection>>,
     /// Counts this request until it is dropped.
     in_flight: Option<Tallied>,
@@ -96,20 +98,24 @@ impl Ctx {
         self.route.as_ref().and_then(|route| route.service.as_ref())
     }
 
-    fn origin<'a>(&'a self, path: &'a str, settings: &Settings) -> Origin<'a> {
+    fn origin<'a>(
+        &'a self,
+        connection: &'a Connection,
+        path: &'a str,
+        settings: &'a Settings,
+    ) -> Origin<'a> {
+        let (peer, client) = (connection.peer, self.exchange.client);
         let secure = self.exchange.secure;
+        let [plain, tls] = &settings.port_texts;
         Origin {
             path,
             matched: self.matched,
-            peer: self.peer,
-            client: self.exchange.client.ip(),
-            trusted: admit::is_trusted(self.peer, &settings.trusted),
+            peer: &connection.peer_text,
+            direct: peer == client,
+            client: client.ip(),
+            trusted: admit::is_trusted(peer.ip(), &settings.trusted),
             secure,
-            port: if secure {
-                settings.tls_port
-            } else {
-                settings.port
-            },
+            port: if secure { tls } else { plain },
             request_id: self.request_id.as_ref(),
         }
     }
@@ -152,9 +158,12 @@ impl Gateway {
         let tls = session
             .digest()
             .and_then(|digest| digest.ssl_digest.as_ref());
-        ctx.exchange.client = admit::client(session, &settings.trusted);
-        ctx.peer = peer(session).ip();
-        ctx.exchange.secure = tls.is_some() || forwarded_tls(request, ctx.peer, settings);
+        let peer = ctx
+            .connection
+            .as_ref()
+            .map_or_else(|| peer(session), |c| c.peer);
+        ctx.exchange.client = admit::client(request, peer, &settings.trusted);
+        ctx.exchange.secure = tls.is_some() || forwarded_tls(request, peer.ip(), settings);
         let admitted = admit::admit(request)?;
         let port = if tls.is_some() {
             settings.tls_port
@@ -231,36 +240,42 @@ fn https_required(code: u16, request: &RequestHeader, ctx: &Ctx) -> Reply {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    type CTX = Ctx;
+    // Boxed: the engine moves its futures, and the context in them, many times.
+    type CTX = Box<Ctx>;
 
-    fn new_ctx(&self) -> Ctx {
-        Ctx {
+    fn new_ctx(&self) -> Box<Ctx> {
+        Box::new(Ctx {
             started: Instant::now(),
             route: None,
             matched: 0,
             path: None,
             exchange: Exchange::default(),
-            peer: IpAddr::from([0, 0, 0, 0]),
             request_id: None,
             tries: 0,
             upstream_started: None,
             upstream_time: None,
             connection: None,
             in_flight: None,
-        }
+        })
     }
 
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
 
     /// 1. Find the route, run its filters in order, answer what ends here.
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
         ctx.started = Instant::now();
         ctx.in_flight = Some(self.in_flight.enter());
         // Without this, a connection waits for its next request for ever.
         session.set_keepalive(Some(KEEPALIVE_SECONDS));
         session.set_total_drain_timeout(Some(DRAIN));
-        if ctx.connection.is_none() && !session.is_http2() {
-            ctx.connection = Some(self.settings.connections.opened());
+        head::plain_request(session.req_header_mut());
+        if ctx.connection.is_none() {
+            let peer = peer(session);
+            let text = forward::address(peer.ip());
+            // Streams of one HTTP/2 connection share no context.
+            let counted = !session.is_http2();
+            let connection = self.settings.connections.opened(peer, text, counted);
+            ctx.connection = Some(connection);
         }
         if self.settings.request_ids {
             ctx.request_id = Some(observe::request_id());
@@ -284,7 +299,11 @@ impl ProxyHttp for Gateway {
     }
 
     /// 2. Choose the peer; called again for every try.
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<Box<HttpPeer>> {
         ctx.tries += 1;
         ctx.upstream_started.get_or_insert_with(Instant::now);
         let service = ctx.service();
@@ -302,7 +321,7 @@ impl ProxyHttp for Gateway {
         &self,
         _session: &mut Session,
         request: &mut RequestHeader,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> Result<()> {
         match ctx.service().cloned() {
             Some(service) => self.forward_head(request, ctx, &service),
@@ -315,7 +334,7 @@ impl ProxyHttp for Gateway {
         &self,
         _session: &mut Session,
         response: &mut ResponseHeader,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> Result<()> {
         let waited = ctx.upstream_started.map(|started| started.elapsed());
         ctx.upstream_time = waited;
@@ -327,7 +346,7 @@ impl ProxyHttp for Gateway {
         peer: &HttpPeer,
         session: &mut Session,
         error: Box<Error>,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
         _client_reused: bool,
     ) -> Box<Error> {
         let mut error = error.more_context(format!("Peer: {peer}"));
@@ -343,7 +362,7 @@ impl ProxyHttp for Gateway {
         &self,
         _session: &mut Session,
         _peer: &HttpPeer,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
         mut error: Box<Error>,
     ) -> Box<Error> {
         error.set_retry(tries_left(ctx));
@@ -354,7 +373,7 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         error: &Error,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> FailToProxy {
         let given_up = |code| FailToProxy {
             error_code: code,
@@ -374,13 +393,13 @@ impl ProxyHttp for Gateway {
         given_up(status.as_u16())
     }
 
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, error: &Error) -> bool {
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Box<Ctx>, error: &Error) -> bool {
         // Clients leave all the time; the access log shows that they did.
         *error.esource() == ErrorSource::Downstream
     }
 
     /// What the engine logs of a failed request: no query, it may hold a token.
-    fn request_summary(&self, session: &Session, ctx: &Ctx) -> String {
+    fn request_summary(&self, session: &Session, ctx: &Box<Ctx>) -> String {
         let request = session.req_header();
         format!("{} {}", request.method, ctx.path(request))
     }
@@ -388,7 +407,7 @@ impl ProxyHttp for Gateway {
     fn persist_connection_context(
         &self,
         _session: &Session,
-        ctx: &Ctx,
+        ctx: &Box<Ctx>,
     ) -> Option<Box<dyn Any + Send + Sync>> {
         let connection = ctx.connection.clone()?;
         Some(Box::new(connection))
@@ -397,14 +416,14 @@ impl ProxyHttp for Gateway {
     fn on_connection_reuse(
         &self,
         _session: &mut Session,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
         previous: Box<dyn Any + Send + Sync>,
     ) {
         ctx.connection = previous.downcast::<Arc<Connection>>().ok().map(|c| *c);
     }
 
     /// 5. Count and log, whatever the outcome.
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
         observe::finished(&self.settings, session, error, ctx);
     }
 }
@@ -416,14 +435,13 @@ impl Gateway {
         ctx: &Ctx,
         service: &LiveService,
     ) -> Result<()> {
-        let Some(route) = &ctx.route else {
+        let (Some(route), Some(connection)) = (&ctx.route, &ctx.connection) else {
             return Ok(());
         };
-        let path = match &ctx.path {
-            Some(path) => path.clone(),
-            None => request.uri.path().into(),
-        };
-        forward::prepare(request, route, service, &ctx.origin(&path, &self.settings))?;
+        let uri = request.uri.clone();
+        let path = ctx.path.as_deref().unwrap_or(uri.path());
+        let origin = ctx.origin(connection, path, &self.settings);
+        forward::prepare(request, route, service, &origin)?;
         for filter in &route.filters {
             filter.on_upstream_request(&ctx.exchange, request);
         }
@@ -431,20 +449,30 @@ impl Gateway {
     }
 }
 
+const X_KONG_UPSTREAM_LATENCY: HeaderName = HeaderName::from_static("x-kong-upstream-latency");
+const X_KONG_PROXY_LATENCY: HeaderName = HeaderName::from_static("x-kong-proxy-latency");
+const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
+
 /// Adds the gateway's and the filters' headers to a response.
 pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx) -> Result<()> {
     let total = ctx.started.elapsed();
     let upstream = ctx.upstream_time.unwrap_or_default();
-    let millis = |time: Duration| HeaderValue::from(u64::try_from(time.as_millis()).unwrap_or(0));
-    response.append_header("Via", HeaderValue::from_static(VIA))?;
-    response.insert_header("X-Kong-Upstream-Latency", millis(upstream))?;
     let own = total.saturating_sub(upstream);
-    response.insert_header("X-Kong-Proxy-Latency", millis(own))?;
+    let (mut parts, reason) = head::take_response(response);
+    let headers = &mut parts.headers;
+    headers.reserve(4);
+    headers.append(header::VIA, HeaderValue::from_static(VIA));
+    headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));
+    headers.insert(X_KONG_PROXY_LATENCY, observe::millis(own));
     if let Some(id) = &ctx.request_id {
-        response.insert_header("X-Kong-Request-Id", id.clone())?;
+        headers.insert(X_KONG_REQUEST_ID, id.clone());
     }
     for (name, value) in &ctx.exchange.response_headers {
-        response.append_header(name.clone(), value.clone())?;
+        headers.append(name.clone(), value.clone());
+    }
+    *response = ResponseHeader::from(parts);
+    if let Some(reason) = reason {
+        response.set_reason_phrase(Some(&reason))?;
     }
     if let Some(route) = &ctx.route {
         for filter in &route.filters {

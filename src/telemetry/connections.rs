@@ -1,6 +1,9 @@
 //! Client connections that have sent at least one request.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+use http::HeaderValue;
 
 use super::metrics::{Counter, Gauge, Tallied};
 
@@ -11,14 +14,33 @@ pub struct Connections {
     open: Gauge,
 }
 
-/// One open connection; it counts until it is dropped.
-pub type Connection = Tallied;
+/// One open connection, and what is the same for all of its requests. It
+/// counts until it is dropped.
+#[derive(Debug)]
+pub struct Connection {
+    /// The TCP peer.
+    pub peer: SocketAddr,
+    /// The peer's address as text.
+    pub peer_text: HeaderValue,
+    _open: Option<Tallied>,
+}
 
 impl Connections {
-    /// Notes a new connection.
-    pub fn opened(&self) -> Arc<Connection> {
-        self.opened.inc();
-        Arc::new(self.open.enter())
+    /// A new connection from `peer`, and whether it counts.
+    pub fn opened(
+        &self,
+        peer: SocketAddr,
+        peer_text: HeaderValue,
+        counted: bool,
+    ) -> Arc<Connection> {
+        if counted {
+            self.opened.inc();
+        }
+        Arc::new(Connection {
+            peer,
+            peer_text,
+            _open: counted.then(|| self.open.enter()),
+        })
     }
 
     /// Connections so far.
@@ -39,7 +61,8 @@ mod tests {
     #[test]
     fn a_connection_counts_until_its_last_owner_is_gone() {
         let connections = Connections::default();
-        let first = connections.opened();
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let first = connections.opened(peer, HeaderValue::from_static("127.0.0.1"), true);
         let kept = first.clone();
         drop(first);
         assert_eq!((connections.total(), connections.open()), (1, 1));

@@ -1,0 +1,48 @@
+//! Message heads without the spelling of their header names.
+//!
+//! The engine keeps a second map with the spelling of every name, and copies,
+//! sorts out and writes both in step. Names are compared without case (RFC
+//! 9110 §5.1), so nothing is lost without it, and a proxied request becomes
+//! cheaper than the engine's own bare one.
+
+use http::{Request, Response, Version, request, response};
+use pingora::http::{RequestHeader, ResponseHeader};
+
+/// The parts of `head`, which is left empty.
+pub(super) fn take_request(head: &mut RequestHeader) -> request::Parts {
+    let nothing = RequestHeader::from(Request::new(()).into_parts().0);
+    request::Parts::from(std::mem::replace(head, nothing))
+}
+
+/// Puts `parts` back; `send_end_stream` is what the head said before.
+pub(super) fn put_request(
+    head: &mut RequestHeader,
+    parts: request::Parts,
+    send_end_stream: Option<bool>,
+) {
+    *head = RequestHeader::from(parts);
+    if let Some(send_end_stream) = send_end_stream {
+        head.set_send_end_stream(send_end_stream);
+    }
+}
+
+/// Forgets the spelling of a request's header names, and any form of the
+/// target but path and query (RFC 9112 §3.2.2).
+pub(super) fn plain_request(head: &mut RequestHeader) {
+    if head.version == Version::HTTP_2 {
+        return; // has no spelling
+    }
+    let parts = take_request(head);
+    put_request(head, parts, None);
+}
+
+/// The parts of `head`, which is left empty, and its reason phrase where it
+/// is not the usual one.
+pub(super) fn take_response(head: &mut ResponseHeader) -> (response::Parts, Option<String>) {
+    let usual = head.status.canonical_reason();
+    let reason = head.get_reason_phrase();
+    let reason = (reason != usual).then(|| reason.unwrap_or("").to_owned());
+    let nothing = ResponseHeader::from(Response::new(()).into_parts().0);
+    let parts = response::Parts::from(std::mem::replace(head, nothing));
+    (parts, reason)
+}
