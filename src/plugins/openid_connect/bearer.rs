@@ -146,6 +146,9 @@ impl Places {
 }
 
 /// Notes a token, and that there must be no other. An empty place is none.
+///
+/// Its characters are left to the verifier: most tokens are met again, and
+/// those in the cache have been looked at.
 fn put<'a>(
     found: &mut Option<Found<'a>>,
     token: Cow<'a, str>,
@@ -156,9 +159,6 @@ fn put<'a>(
     }
     if found.is_some() {
         return Err(Refusal::RepeatedToken);
-    }
-    if token.bytes().any(|byte| !byte.is_ascii_graphic()) {
-        return Err(Refusal::MalformedToken);
     }
     *found = Some(Found { token, in_query });
     Ok(())

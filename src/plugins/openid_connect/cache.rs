@@ -1,7 +1,9 @@
 //! Verified tokens, so that a token's second use costs one look-up.
 //!
-//! The key is the whole token: found by a hash that is keyed anew in every
-//! process, then compared in full, so no two tokens are ever mixed up.
+//! The key is the whole token: found by a hash of its end, which is its
+//! signature, then compared in full, so no two tokens are ever mixed up. Only
+//! tokens whose signature was checked come in, so nobody can choose ends that
+//! collide.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -45,7 +47,7 @@ impl TokenCache {
 
     /// What is known of `token`; the caller checks that it is still true.
     pub(super) fn get(&self, token: &str) -> Option<Arc<Verified>> {
-        self.0.get(token)
+        self.0.get(&Sought(token))
     }
 
     pub(super) fn insert(&self, verified: &Arc<Verified>) {
@@ -57,9 +59,26 @@ impl TokenCache {
 #[derive(Clone)]
 struct ByToken(Arc<AccessToken>);
 
+/// A token that is looked for.
+struct Sought<'a>(&'a str);
+
+impl Sought<'_> {
+    /// 64 characters of a signature are 384 bits that look random.
+    fn end(&self) -> &[u8] {
+        let bytes = self.0.as_bytes();
+        bytes.last_chunk::<64>().map_or(bytes, |end| end)
+    }
+}
+
+impl Hash for Sought<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.end().hash(state);
+    }
+}
+
 impl Hash for ByToken {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.token.as_str().hash(state);
+        Sought(&self.0.token).hash(state);
     }
 }
 
@@ -71,9 +90,9 @@ impl PartialEq for ByToken {
 
 impl Eq for ByToken {}
 
-impl Equivalent<ByToken> for str {
+impl Equivalent<ByToken> for Sought<'_> {
     fn equivalent(&self, key: &ByToken) -> bool {
-        self == key.0.token
+        self.0 == key.0.token
     }
 }
 
@@ -112,7 +131,11 @@ mod tests {
         let cache = TokenCache::new();
         cache.insert(&verified("abc".into()));
         assert!(cache.get("abc").is_some());
-        for other in ["ab", "abcd", "ABC", ""] {
+        let long = format!("{}{}", "x".repeat(200), "y".repeat(64));
+        cache.insert(&verified(long.clone()));
+        assert!(cache.get(&long).is_some());
+        let twin = long.replacen('x', "z", 1);
+        for other in ["ab", "abcd", "ABC", "", &twin, &long[1..]] {
             assert!(cache.get(other).is_none(), "{other}");
         }
     }

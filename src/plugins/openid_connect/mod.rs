@@ -163,7 +163,9 @@ impl OpenIdConnect {
                 claims,
             }),
         });
-        self.cache.insert(&verified);
+        if settings.verify_signature {
+            self.cache.insert(&verified);
+        }
         Ok(Some(verified))
     }
 

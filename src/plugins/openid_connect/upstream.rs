@@ -14,13 +14,14 @@ use crate::jose::claims::{find, words};
 use crate::model::token::AccessToken;
 use crate::plugins::ConfigError;
 
-const CREDENTIAL: HeaderName = HeaderName::from_static("x-credential-identifier");
+/// As a text, which Pingora takes without a copy.
+const CREDENTIAL: &str = "X-Credential-Identifier";
 const GROUPS: HeaderName = HeaderName::from_static("x-authenticated-groups");
 
 /// Headers that upstreams take for the gateway's word on who is calling: a
 /// client's own are never passed on, whether or not the filter sets them.
 const IDENTITY: [HeaderName; 6] = [
-    CREDENTIAL,
+    HeaderName::from_static("x-credential-identifier"),
     GROUPS,
     HeaderName::from_static("x-consumer-id"),
     HeaderName::from_static("x-consumer-custom-id"),
@@ -81,12 +82,14 @@ impl Headers {
         if let Some(header) = &self.token {
             header.write(&token.token, request);
         }
+        if let Some(value) = claim(&token.claims, &self.credential_claim) {
+            let _ = request.insert_header(CREDENTIAL, value);
+        }
         let mut set = |name: &HeaderName, value: Option<HeaderValue>| {
             if let Some(value) = value {
                 let _ = request.insert_header(name.clone(), value);
             }
         };
-        set(&CREDENTIAL, claim(&token.claims, &self.credential_claim));
         for (name, path) in &self.upstream {
             set(name, claim(&token.claims, path));
         }
