@@ -1,6 +1,9 @@
 //! `Accept-API-Version`: which version of an endpoint answers.
 
-use http::HeaderMap;
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::error::JsonError;
 
 /// A version as requested or offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,40 @@ pub(super) enum VersionError {
     Minor(Version),
     #[error("Accept-API-Version: Requested version \"{}.{}\" does not match any routes.", .0.major, .0.minor)]
     Resource(Version),
+}
+
+impl Chosen {
+    /// Names the versions in the response; `agent` signs the warning.
+    pub(super) fn stamp(self, response: &mut Response, agent: &str) {
+        let (protocol, resource) = (self.protocol, self.resource);
+        let versions = format!(
+            "protocol={}.{},resource={}.{}",
+            protocol.major, protocol.minor, resource.major, resource.minor
+        );
+        let mut set = |name, text: &str| {
+            if let Ok(value) = HeaderValue::from_str(text) {
+                response
+                    .headers_mut()
+                    .insert(HeaderName::from_static(name), value);
+            }
+        };
+        set("content-api-version", &versions);
+        if !self.named {
+            let text = "Accept-API-Version should be included in the request.";
+            set("warning", &format!("100 {agent} \"{text}\""));
+        }
+    }
+}
+
+impl VersionError {
+    /// The response.
+    pub(super) fn response(self) -> Response {
+        let status = match self {
+            Self::Resource(_) => StatusCode::NOT_FOUND,
+            Self::Format(_) | Self::Major(_) | Self::Minor(_) => StatusCode::BAD_REQUEST,
+        };
+        JsonError::new(status, self.to_string()).response()
+    }
 }
 
 /// Newest minor of each protocol major.

@@ -4,11 +4,11 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, SET_COOKIE};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::api_version::{self, Chosen, Version, version};
+use super::api_version::{self, Version, version};
 use super::callback::{self, Credentials};
 use super::error::JsonError;
 use super::form::Form;
@@ -43,46 +43,22 @@ struct Success<'a> {
 pub(super) async fn post(call: &Call) -> Response {
     let chosen = match api_version::choose(call.headers(), VERSIONS) {
         Ok(chosen) => chosen,
-        Err(error) => {
-            let status = match error {
-                api_version::VersionError::Resource(_) => StatusCode::NOT_FOUND,
-                _ => StatusCode::BAD_REQUEST,
-            };
-            return JsonError::new(status, error.to_string()).response();
-        }
+        Err(error) => return error.response(),
     };
     let mut response = match answer(call).await {
         Ok(response) => response,
         Err(error) if chosen.resource.major == 1 => error.response_of_version_1(),
         Err(error) => error.response(),
     };
-    stamp(&mut response, chosen);
-    response
-}
-
-fn stamp(response: &mut Response, chosen: Chosen) {
-    let (protocol, resource) = (chosen.protocol, chosen.resource);
-    let text = format!(
-        "protocol={}.{},resource={}.{}",
-        protocol.major, protocol.minor, resource.major, resource.minor
-    );
     let headers = response.headers_mut();
-    if let Ok(value) = HeaderValue::from_str(&text) {
-        headers.insert(HeaderName::from_static("content-api-version"), value);
-    }
-    if !chosen.named {
-        let text = "100 chf \"Accept-API-Version should be included in the request.\"";
-        headers.insert(
-            HeaderName::from_static("warning"),
-            HeaderValue::from_static(text),
-        );
-    }
     headers.insert(
         CACHE_CONTROL,
         HeaderValue::from_static("no-cache, no-store, must-revalidate"),
     );
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
     headers.insert(EXPIRES, HeaderValue::from_static("0"));
+    chosen.stamp(&mut response, "chf");
+    response
 }
 
 async fn answer(call: &Call) -> Result<Response, JsonError> {

@@ -62,8 +62,12 @@ pub(super) async fn login(
         return Err(LoginError::Failed);
     }
     let key = fold(name);
-    let config = &state.live().config.lockout;
-    if !state.lockout.attempt(config, &realm.path, &key, now_ms) {
+    let open = {
+        let live = state.live();
+        let config = &live.config.lockout;
+        state.lockout.attempt(config, &realm.path, &key, now_ms)
+    };
+    if !open {
         return Err(LoginError::Locked);
     }
     let user = state.store.user_by_name(&realm.path, name).await?;

@@ -26,6 +26,7 @@ mod records;
 mod respond;
 mod scim;
 mod serve;
+mod sessions;
 mod settings;
 mod token;
 mod tokeninfo;
@@ -81,6 +82,8 @@ enum Endpoint {
     Metadata,
     Keys,
     Authenticate,
+    Sessions,
+    ServerInfo,
     Users,
     User,
 }
@@ -97,6 +100,8 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
+    (Surface::Json, "sessions", POST, Endpoint::Sessions),
+    (Surface::Json, "serverinfo/*", GET, Endpoint::ServerInfo),
     (Surface::V1, "users", GET, Endpoint::Users),
     (Surface::V1, "users/{id}", GET, Endpoint::User),
 ];

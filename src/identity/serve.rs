@@ -15,7 +15,8 @@ use super::error::{JsonError, OAuthError, ScimError, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, scim, token, tokeninfo,
+    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, scim, sessions, token,
+    tokeninfo,
 };
 
 /// Longest body, in bytes.
@@ -255,6 +256,8 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,
         Endpoint::Authenticate => Ok(authenticate::post(call).await),
+        Endpoint::Sessions => Ok(sessions::post(call).await),
+        Endpoint::ServerInfo => Ok(sessions::server_info(call)),
         Endpoint::Users => Ok(or_scim(scim::users::list(call).await)),
         Endpoint::User => {
             let id = call.parts.uri.path().rsplit('/').next().unwrap_or_default();

@@ -4,5 +4,6 @@ mod access_token;
 mod authenticate;
 mod discovery;
 mod refresh;
+mod sessions;
 mod tokeninfo;
 mod users;

@@ -1,0 +1,120 @@
+use serde_json::json;
+
+use crate::identity::testing::{Answer, Provider, request};
+
+const PATH: &str = "/json/realms/root/sessions";
+
+async fn session(provider: &Provider, name: &str) -> String {
+    let headers = [
+        ("x-service-username", name),
+        ("x-service-password", "correct horse"),
+    ];
+    let answer = provider
+        .send(request("POST", "/json/authenticate", &headers, ""))
+        .await;
+    answer.json()["tokenId"]
+        .as_str()
+        .expect("a token")
+        .to_owned()
+}
+
+async fn act(provider: &Provider, action: &str, token: &str) -> Answer {
+    let path = format!("{PATH}?_action={action}");
+    let headers = [
+        ("iplanetdirectorypro", token),
+        ("accept-api-version", "resource=2.1"),
+    ];
+    provider.send(request("POST", &path, &headers, "")).await
+}
+
+#[tokio::test]
+async fn a_session_is_valid_until_logout() {
+    let provider = Provider::new().await;
+    let token = session(&provider, "demo").await;
+    let valid = act(&provider, "validate", &token).await;
+    assert_eq!(
+        valid.json(),
+        json!({"valid": true, "uid": "demo", "realm": "/"})
+    );
+    let by_cookie = provider
+        .send(request(
+            "POST",
+            &format!("{PATH}?_action=getSessionInfo"),
+            &[("cookie", &format!("a=b; iPlanetDirectoryPro={token}"))],
+            "",
+        ))
+        .await;
+    assert_eq!(by_cookie.json()["username"], "demo");
+    assert_eq!(
+        by_cookie.json()["maxSessionExpirationTime"],
+        "2027-01-15T10:00:00Z"
+    );
+    assert!(by_cookie.header("warning").starts_with("100 CREST"));
+
+    let out = act(&provider, "logout", &token).await;
+    assert_eq!(out.json(), json!({"result": "Successfully logged out"}));
+    assert!(out.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(
+        act(&provider, "validate", &token).await.json(),
+        json!({"valid": false})
+    );
+    assert_eq!(
+        act(&provider, "logout", &token).await.json()["message"],
+        "Access Denied"
+    );
+    assert_eq!(act(&provider, "logout", "junk").await.status, 401);
+}
+
+#[tokio::test]
+async fn sessions_end_when_idle_and_at_the_latest_when_old() {
+    let provider = Provider::new().await;
+    let token = session(&provider, "demo").await;
+    let minute = 60_000;
+    for _ in 0..5 {
+        provider.clock.advance(20 * minute);
+        assert_eq!(
+            act(&provider, "validate", &token).await.json()["valid"],
+            true
+        );
+    }
+    provider.clock.advance(20 * minute);
+    assert_eq!(
+        act(&provider, "validate", &token).await.json()["valid"],
+        false
+    );
+    let idle = session(&provider, "demo").await;
+    provider.clock.advance(30 * minute);
+    assert_eq!(
+        act(&provider, "validate", &idle).await.json()["valid"],
+        false
+    );
+}
+
+#[tokio::test]
+async fn nobody_ends_the_session_of_another_user() {
+    let provider = Provider::new().await;
+    let (own, foreign) = (
+        session(&provider, "demo").await,
+        session(&provider, "other").await,
+    );
+    let path = format!("{PATH}?_action=logout");
+    let headers = [
+        ("iplanetdirectorypro", own.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let body = json!({"tokenId": foreign}).to_string();
+    let answer = provider.send(request("POST", &path, &headers, &body)).await;
+    assert_eq!(answer.status, 403);
+    assert_eq!(
+        act(&provider, "validate", &foreign).await.json()["valid"],
+        true
+    );
+}
+
+#[tokio::test]
+async fn the_server_says_which_cookie_it_uses() {
+    let provider = Provider::new().await;
+    let info = provider.get("/json/serverinfo/*").await.json();
+    assert_eq!(info["cookieName"], "iPlanetDirectoryPro");
+    assert_eq!(info["FQDN"], "localhost");
+}
