@@ -26,7 +26,10 @@ pub enum IdentityError {
         /// What is wrong.
         message: String,
     },
-    /// The store did not answer, or refused a declared record.
+    /// A declared name belongs to a record that was made otherwise.
+    #[error("{0} is declared, but exists in the store already: delete it there or here")]
+    Owned(String),
+    /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is no usable signing key.

@@ -1,6 +1,6 @@
 //! The identity provider: every endpoint in one table.
 //!
-//! A request to [`Identity::router`] meets [`ENDPOINTS`]: its path names a
+//! A request to [`Identity::router`] meets `ENDPOINTS`: its path names a
 //! surface, a realm and an endpoint. The realm is resolved, the body read up
 //! to a bound, and the endpoint's function answers.
 
@@ -54,7 +54,7 @@ use password::Hasher;
 use realm::{Live, Realm};
 
 use crate::clock::{Clock, random_uuid};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 pub use clients::stored_secret;
 pub use error::IdentityError;
@@ -163,8 +163,8 @@ impl Identity {
     ///
     /// # Errors
     /// [`IdentityError::Config`] names what is wrong in `config`;
-    /// [`IdentityError::Store`] also when a declared name belongs to a record
-    /// that was not declared.
+    /// [`IdentityError::Owned`] when a declared name belongs to a record that
+    /// was not declared.
     pub async fn open(
         config: IdentityConfig,
         store: Arc<dyn Store>,
@@ -236,7 +236,11 @@ async fn compile(
     previous: Option<&Live>,
 ) -> Result<Live, IdentityError> {
     let (mut live, declared) = Live::compile(config)?;
-    store.sync_declared(declared, clock.now_ms()).await?;
+    let synced = store.sync_declared(declared, clock.now_ms()).await;
+    synced.map_err(|error| match error {
+        StoreError::Taken(name) => IdentityError::Owned(name),
+        error => IdentityError::Store(error),
+    })?;
     live.complete(store.realms().await?, previous);
     Ok(live)
 }

@@ -568,3 +568,42 @@ async fn a_reload_is_all_or_nothing() {
     let body = format!("{}&scope=email", CC.replace("app-secret", "changed"));
     assert_eq!(provider.token(&body).await.status, 200);
 }
+
+#[tokio::test]
+async fn client_credentials_writes_nothing() {
+    let provider = Provider::new().await;
+    provider.get("/oauth2/connect/jwk_uri").await;
+    let other = provider.other_process().await;
+    let version = async || other.data_version().await.expect("a version");
+    let before = version().await;
+    for _ in 0..20 {
+        assert_eq!(
+            provider.token(&format!("{CC}&scope=openid")).await.status,
+            200
+        );
+    }
+    assert_eq!(version().await, before);
+    provider.user_tokens("openid").await;
+    assert_ne!(version().await, before, "the measure measures nothing");
+}
+
+#[tokio::test]
+async fn a_declared_name_that_exists_otherwise_is_refused_by_name() {
+    let provider = Provider::new().await;
+    let record = json!({"userName": "Late"});
+    let user = crate::identity::new_user("/", record.as_object().expect("an object"));
+    provider
+        .store
+        .insert_user(&user.expect("a user"))
+        .await
+        .expect("inserted");
+    let mut config = crate::identity::testing::config();
+    config["realms"]["/"]["users"][1] = json!({"userName": "late"});
+    let config = serde_json::from_value(config).expect("a configuration");
+    let error = provider.identity.reload(config).await.expect_err("taken");
+    assert!(
+        error
+            .to_string()
+            .starts_with("late is declared, but exists in the store")
+    );
+}
