@@ -73,9 +73,10 @@ pub(super) async fn respond(
     });
     let session = session.as_downstream_mut();
     bridge::respond(session, router, head, body, |response| {
-        ctx.upstream_time = Some(started.elapsed());
+        let now = Instant::now();
+        ctx.upstream_time = Some(now - started);
         // The names are constants, the values were valid before.
-        let _ = finish_head(response, ctx);
+        let _ = finish_head(response, ctx, now);
     })
     .await?;
     Ok(())

@@ -128,16 +128,19 @@ impl Gateway {
         if let Err(reply) = self.find_route(session, ctx) {
             return Some(reply);
         }
-        let route = ctx.route.clone()?;
-        if let Some(code) = route.https_only
+        if let Some(code) = ctx.route.as_ref()?.https_only
             && !ctx.exchange.secure
         {
             return Some(https_required(code, session.req_header(), ctx));
         }
+        let Ctx {
+            route, exchange, ..
+        } = ctx;
+        let route = route.as_ref()?;
         for filter in &route.filters {
-            let flow = match filter.on_request(session, &mut ctx.exchange) {
+            let flow = match filter.on_request(session, exchange) {
                 Verdict::Now(flow) => flow,
-                Verdict::Wait => filter.on_request_slow(session, &mut ctx.exchange).await,
+                Verdict::Wait => filter.on_request_slow(session, exchange).await,
             };
             if let Flow::Respond(reply) = flow {
                 return Some(reply);
@@ -263,10 +266,10 @@ impl ProxyHttp for Gateway {
 
     /// 1. Find the route, run its filters in order, answer what ends here.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
-        ctx.started = Instant::now();
         ctx.in_flight = Some(self.in_flight.enter());
         // Without this, a connection waits for its next request for ever.
-        session.set_keepalive(Some(KEEPALIVE_SECONDS));
+        let stopping = session.is_process_shutting_down();
+        session.set_keepalive((!stopping).then_some(KEEPALIVE_SECONDS));
         session.set_total_drain_timeout(Some(DRAIN));
         head::plain_request(session.req_header_mut());
         if ctx.connection.is_none() {
@@ -284,17 +287,15 @@ impl ProxyHttp for Gateway {
             self.reply(session, ctx, reply).await?;
             return Ok(true);
         }
-        let Some(service) = ctx.service().cloned() else {
+        let Some(Upstream::Internal(router)) = ctx.service().map(|s| &s.upstream) else {
             return Ok(false);
         };
-        let Upstream::Internal(router) = &service.upstream else {
-            return Ok(false);
-        };
+        let router = router.clone();
         let started = Instant::now();
         let mut head = session.req_header().clone();
         internal::strip_hop_by_hop(&mut head);
-        self.forward_head(&mut head, ctx, &service)?;
-        internal::respond(session, router, head, ctx, started).await?;
+        self.forward_head(&mut head, ctx)?;
+        internal::respond(session, &router, head, ctx, started).await?;
         Ok(true)
     }
 
@@ -323,10 +324,7 @@ impl ProxyHttp for Gateway {
         request: &mut RequestHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
-        match ctx.service().cloned() {
-            Some(service) => self.forward_head(request, ctx, &service),
-            None => Ok(()),
-        }
+        self.forward_head(request, ctx)
     }
 
     /// 4. Finish the response head for the client.
@@ -336,9 +334,9 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
-        let waited = ctx.upstream_started.map(|started| started.elapsed());
-        ctx.upstream_time = waited;
-        finish_head(response, ctx)
+        let now = Instant::now();
+        ctx.upstream_time = ctx.upstream_started.map(|started| now - started);
+        finish_head(response, ctx, now)
     }
 
     fn error_while_proxy(
@@ -429,13 +427,11 @@ impl ProxyHttp for Gateway {
 }
 
 impl Gateway {
-    fn forward_head(
-        &self,
-        request: &mut RequestHeader,
-        ctx: &Ctx,
-        service: &LiveService,
-    ) -> Result<()> {
+    fn forward_head(&self, request: &mut RequestHeader, ctx: &Ctx) -> Result<()> {
         let (Some(route), Some(connection)) = (&ctx.route, &ctx.connection) else {
+            return Ok(());
+        };
+        let Some(service) = &route.service else {
             return Ok(());
         };
         let uri = request.uri.clone();
@@ -454,8 +450,8 @@ const X_KONG_PROXY_LATENCY: HeaderName = HeaderName::from_static("x-kong-proxy-l
 const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
 
 /// Adds the gateway's and the filters' headers to a response.
-pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx) -> Result<()> {
-    let total = ctx.started.elapsed();
+pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant) -> Result<()> {
+    let total = now - ctx.started;
     let upstream = ctx.upstream_time.unwrap_or_default();
     let own = total.saturating_sub(upstream);
     let (mut parts, reason) = head::take_response(response);
