@@ -9,7 +9,6 @@ use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
 use super::router::path;
-use crate::http::listener::malformed;
 use crate::http::reply::Reply;
 
 /// Longest request head, names and values added up.
@@ -29,9 +28,6 @@ pub(super) struct Admitted<'a> {
 /// Reads `request`, or says why it is refused.
 pub(super) fn admit(request: &RequestHeader) -> Result<Admitted<'_>, Reply> {
     let bad = |message: &'static str| Reply::message(StatusCode::BAD_REQUEST, message);
-    if let Some(reason) = malformed(request) {
-        return Err(bad(reason));
-    }
     let target = request.raw_path();
     let mut size = target.len();
     for (name, value) in &request.headers {

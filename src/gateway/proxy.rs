@@ -21,6 +21,7 @@ use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
 use super::{admit, head, internal, observe};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
+use crate::http::listener::malformed;
 use crate::http::reply::Reply;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::connections::{Connection, Connections};
@@ -167,6 +168,9 @@ impl Gateway {
             .map_or_else(|| peer(session), |c| c.peer);
         ctx.exchange.client = admit::client(request, peer, &settings.trusted);
         ctx.exchange.secure = tls.is_some() || forwarded_tls(request, peer.ip(), settings);
+        if let Some(reason) = malformed(session.as_downstream()) {
+            return Err(Reply::message(StatusCode::BAD_REQUEST, reason));
+        }
         let admitted = admit::admit(request)?;
         let port = if tls.is_some() {
             settings.tls_port
@@ -284,6 +288,10 @@ impl ProxyHttp for Gateway {
             ctx.request_id = Some(observe::request_id());
         }
         if let Some(reply) = self.decide(session, ctx).await {
+            if ctx.route.is_none() && reply.status == StatusCode::BAD_REQUEST {
+                // What follows on this connection may belong to this request.
+                session.set_keepalive(None);
+            }
             self.reply(session, ctx, reply).await?;
             return Ok(true);
         }

@@ -38,11 +38,10 @@ impl RouterApp {
     }
 
     async fn answer(&self, session: &mut ServerSession) -> pingora::Result<()> {
-        let request = session.req_header();
-        if let Some(reason) = malformed(request) {
+        if let Some(reason) = malformed(session) {
             return refuse(session, StatusCode::BAD_REQUEST, reason).await;
         }
-        let mut head = request.as_owned_parts();
+        let mut head = session.req_header().as_owned_parts();
         let body = match bridge::read_body(session, self.bounds).await {
             Ok(body) => body,
             Err(error) => {
@@ -57,10 +56,15 @@ impl RouterApp {
 
 /// What is ambiguous about a request head, if anything: such a request could
 /// be read differently by somebody else on its way (RFC 9112 §6.1, §3.2).
-pub fn malformed(request: &pingora::http::RequestHeader) -> Option<&'static str> {
+pub fn malformed(session: &ServerSession) -> Option<&'static str> {
+    let request = session.req_header();
     let headers = &request.headers;
+    let raw = session
+        .as_http1()
+        .map(|http1| http1.get_headers_raw_bytes());
     if headers.contains_key(header::TRANSFER_ENCODING) {
-        if headers.contains_key(header::CONTENT_LENGTH) {
+        // The parser has dropped the length already: the bytes still tell.
+        if raw.as_deref().is_some_and(names_a_length) {
             return Some("Both Transfer-Encoding and Content-Length");
         }
         let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
@@ -71,10 +75,37 @@ pub fn malformed(request: &pingora::http::RequestHeader) -> Option<&'static str>
             return Some("Unsupported Transfer-Encoding");
         }
     }
+    // The parser takes a line with too many words for a target with blanks.
+    if raw.as_deref().is_some_and(|raw| !has_a_target(raw)) {
+        return Some("Invalid request target");
+    }
     if request.version == Version::HTTP_11 && !headers.contains_key(header::HOST) {
         return Some("Missing Host header");
     }
     None
+}
+
+/// Whether one of the head's lines is a `Content-Length`.
+fn names_a_length(head: &[u8]) -> bool {
+    const NAME: &[u8] = b"content-length";
+    head.split(|&byte| byte == b'\n').any(|line| {
+        line.get(..NAME.len())
+            .is_some_and(|name| name.eq_ignore_ascii_case(NAME))
+    })
+}
+
+/// Whether the method is followed by a path, by `*` or by a URL of http(s).
+fn has_a_target(head: &[u8]) -> bool {
+    let target = head.splitn(2, |&byte| byte == b' ').nth(1).unwrap_or(b"");
+    match target.first() {
+        Some(b'/') => true,
+        Some(b'*') => target.get(1) == Some(&b' '),
+        _ => [&b"http://"[..], b"https://"].iter().any(|scheme| {
+            target
+                .get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        }),
+    }
 }
 
 fn client(session: &ServerSession) -> ClientInfo {
@@ -124,5 +155,39 @@ impl HttpServerApp for RouterApp {
 
     fn server_options(&self) -> Option<&HttpServerOptions> {
         Some(&self.options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_found_in_any_spelling_and_nowhere_else() {
+        assert!(names_a_length(
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\ncontent-LENGTH: 4\r\n\r\n"
+        ));
+        assert!(!names_a_length(
+            b"POST /content-length HTTP/1.1\r\nX: content-length: 4\r\n\r\n"
+        ));
+    }
+
+    #[test]
+    fn targets_are_paths_stars_and_urls() {
+        for head in [
+            "GET / HTTP/1.1",
+            "OPTIONS * HTTP/1.1",
+            "GET HTTP://a/ HTTP/1.1",
+        ] {
+            assert!(has_a_target(head.as_bytes()), "{head}");
+        }
+        for head in [
+            "GE T / HTTP/1.1",
+            "GET a HTTP/1.1",
+            "GET *x HTTP/1.1",
+            "GET",
+        ] {
+            assert!(!has_a_target(head.as_bytes()), "{head}");
+        }
     }
 }
