@@ -132,7 +132,10 @@ pub async fn watch(mut reloader: Reloader, mut force: mpsc::Receiver<()>) {
     let mut watched = BTreeSet::new();
     loop {
         if let Some(watcher) = &mut watcher {
-            follow(watcher, &mut watched, &reloader.file);
+            while follow(watcher, &mut watched, &reloader.file) {
+                // What changed before anybody watched told nobody.
+                reloader.reload(false).await;
+            }
         }
         tokio::select! {
             message = force.recv() => match message {
@@ -151,8 +154,10 @@ pub async fn watch(mut reloader: Reloader, mut force: mpsc::Receiver<()>) {
     }
 }
 
-/// Watches the directories of the configuration file and of what it names.
-fn follow(watcher: &mut impl Watcher, watched: &mut BTreeSet<PathBuf>, file: &Path) {
+/// Watches the directories of the configuration file and of what it names;
+/// whether some of them were not watched before.
+fn follow(watcher: &mut impl Watcher, watched: &mut BTreeSet<PathBuf>, file: &Path) -> bool {
+    let before = watched.len();
     let mut wanted = BTreeSet::from([directory(file)]);
     if let Ok(config) = Config::load(file) {
         for path in &config.entities {
@@ -175,6 +180,7 @@ fn follow(watcher: &mut impl Watcher, watched: &mut BTreeSet<PathBuf>, file: &Pa
             Err(error) => tracing::warn!(path = %path.display(), %error, "not watched"),
         }
     }
+    watched.len() > before
 }
 
 fn directory(file: &Path) -> PathBuf {
