@@ -14,9 +14,9 @@ pub enum PathError {
     /// `%` without two hexadecimal digits.
     #[error("path holds a broken percent-encoding")]
     Percent,
-    /// `%00`.
-    #[error("path holds an encoded NUL")]
-    Nul,
+    /// `%00` to `%1F`, `%7F`; the engine's parser also writes control bytes so.
+    #[error("path holds an encoded control byte")]
+    Control,
     /// A `..` that appears only when an encoded slash or a backslash is read
     /// as a separator: gateway and upstream would disagree on the resource.
     #[error("path hides a dot segment behind an encoded separator")]
@@ -73,8 +73,8 @@ fn decode_unreserved(bytes: &[u8]) -> Result<String, PathError> {
             .filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))
             .and_then(|digits| u8::from_str_radix(digits, 16).ok())
             .ok_or(PathError::Percent)?;
-        if value == 0 {
-            return Err(PathError::Nul);
+        if value < b' ' || value == 0x7f {
+            return Err(PathError::Control);
         }
         if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
             out.push(char::from(value));
@@ -241,7 +241,9 @@ mod tests {
         assert_eq!(normalize("/a/..%5cadmin"), Err(PathError::HiddenDots));
         assert_eq!(normalize("/a\\..\\admin"), Err(PathError::HiddenDots));
         assert_eq!(normalize("/a/%2e%2e%2Fb"), Err(PathError::HiddenDots));
-        assert_eq!(normalize("/%00"), Err(PathError::Nul));
+        for path in ["/%00", "/a%0d%0Ab", "/%7f"] {
+            assert_eq!(normalize(path), Err(PathError::Control), "{path}");
+        }
         assert_eq!(normalize("/%zz"), Err(PathError::Percent));
         assert_eq!(normalize("/%+1"), Err(PathError::Percent));
         assert_eq!(normalize("/%4"), Err(PathError::Percent));
