@@ -62,7 +62,9 @@ pub(super) async fn respond(
             Err(error) => {
                 let reply = Reply::message(error.status(), error.to_string());
                 session.set_keepalive(None);
-                return answer::send(session, reply, &[], None, 0).await;
+                answer::send(session, reply, &[], None, 0).await?;
+                bridge::linger(session.as_downstream_mut()).await;
+                return Ok(());
             }
         },
     };

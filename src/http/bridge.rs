@@ -13,6 +13,9 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use tower::ServiceExt;
 
+/// How long the rest of a refused body is waited for.
+const LINGER: Duration = Duration::from_secs(5);
+
 /// Who sent a request: an extension of every request that a `Router` gets.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientInfo {
@@ -105,6 +108,14 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
     tokio::time::timeout(bounds.time, read)
         .await
         .map_err(|_| BodyError::TooSlow)?
+}
+
+/// Drops what a client still sends of a body that was refused, for a short
+/// while: a connection closed under its hands would take the answer with it.
+pub async fn linger(session: &mut ServerSession) {
+    session.set_total_drain_timeout(Some(LINGER));
+    // The answer is written; whether the rest arrives is of no interest.
+    let _ = session.drain_request_body().await;
 }
 
 /// Lets `router` answer the request in `head`, whose body has been read, and
