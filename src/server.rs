@@ -14,7 +14,7 @@ use pingora::apps::HttpServerOptions;
 use pingora::listeners::tls::TlsSettings;
 use pingora::listeners::{ListenerConfig, TcpSocketOptions};
 use pingora::protocols::l4::stream::L4BufferSettings;
-use pingora::proxy::ProxyServiceBuilder;
+use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{Fds, ListenFds, ShutdownWatch};
 use pingora::services::Service as _;
@@ -26,6 +26,7 @@ use crate::config::{ProxyConfig, TlsConfig};
 use crate::gateway::proxy::{Gateway, Settings};
 use crate::gateway::snapshot::Snapshot;
 use crate::http::bridge::Bounds;
+use crate::http::greeting::Greeter;
 use crate::http::listener::RouterApp;
 use crate::telemetry::Gauge;
 
@@ -130,7 +131,7 @@ impl Server {
         let runtime = runtime()?;
         let mut fds = Fds::new();
         bind(&mut fds, address, &runtime)?;
-        let mut service = Service::new(name.to_owned(), RouterApp::new(router, bounds));
+        let mut service = Service::new(name.to_owned(), RouterApp::greeter(router, bounds));
         service.add_tcp(address);
         let watch = shutdown.clone();
         let thread = std::thread::Builder::new().name(name.to_owned());
@@ -225,7 +226,7 @@ fn bind(fds: &mut Fds, address: &str, runtime: &Runtime) -> Result<(), ServerErr
     Ok(())
 }
 
-type ProxyService = Service<pingora::proxy::HttpProxy<Gateway>>;
+type ProxyService = Service<Greeter<HttpProxy<Gateway>>>;
 
 fn proxy_service(
     config: &ProxyConfig,
@@ -244,18 +245,25 @@ fn proxy_service(
             .map(|file| file.display().to_string()),
         ..ServerConf::default()
     };
-    let gateway = Gateway {
-        live: shared.live.clone(),
-        settings: shared.settings.clone(),
-        in_flight,
+    let conf = Arc::new(conf);
+    let speaking = |h2c| {
+        let gateway = Gateway {
+            live: shared.live.clone(),
+            settings: shared.settings.clone(),
+            in_flight: in_flight.clone(),
+        };
+        let mut options = HttpServerOptions::default();
+        options.h2c = h2c;
+        options.h2_idle_timeout = Some(Duration::from_secs(75));
+        let mut proxy = http_proxy(&conf, gateway);
+        proxy.server_options = Some(options);
+        Arc::new(proxy)
     };
-    let mut options = HttpServerOptions::default();
-    options.h2c = true;
-    options.h2_idle_timeout = Some(Duration::from_secs(75));
-    let mut service = ProxyServiceBuilder::new(&Arc::new(conf), gateway)
-        .name("proxy")
-        .server_options(options)
-        .build();
+    let greeter = Greeter {
+        http1: speaking(false),
+        http2: speaking(true),
+    };
+    let mut service = Service::new("proxy".to_owned(), greeter);
     for address in &config.listen {
         service.add_listener(listener(address));
     }

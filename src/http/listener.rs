@@ -14,6 +14,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
 use super::bridge::{self, Bounds, ClientInfo};
+use super::greeting::Greeter;
 
 /// Seconds for which an idle connection is kept.
 const KEEPALIVE_SECONDS: u64 = 60;
@@ -26,14 +27,21 @@ pub struct RouterApp {
 }
 
 impl RouterApp {
-    /// An application that lets `router` answer every request within `bounds`.
-    pub fn new(router: Router, bounds: Bounds) -> Self {
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        Self {
-            router,
-            bounds,
-            options,
+    /// Lets `router` answer every request within `bounds`, in HTTP/1 and
+    /// HTTP/2.
+    pub fn greeter(router: Router, bounds: Bounds) -> Greeter<Self> {
+        let speaking = |h2c| {
+            let mut options = HttpServerOptions::default();
+            options.h2c = h2c;
+            Arc::new(Self {
+                router: router.clone(),
+                bounds,
+                options,
+            })
+        };
+        Greeter {
+            http1: speaking(false),
+            http2: speaking(true),
         }
     }
 
@@ -45,7 +53,9 @@ impl RouterApp {
         let body = match bridge::read_body(session, self.bounds).await {
             Ok(body) => body,
             Err(error) => {
-                return refuse(session, error.status(), "Request body can't be read").await;
+                refuse(session, error.status(), "Request body can't be read").await?;
+                bridge::linger(session).await;
+                return Ok(());
             }
         };
         head.extensions.insert(client(session));

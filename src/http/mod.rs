@@ -2,6 +2,7 @@
 //! outbound client, replies.
 
 pub mod bridge;
+pub mod greeting;
 pub mod listener;
 pub mod outbound;
 pub mod reply;
