@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::http::{client, send};
+use crate::support::raw::exchange;
 use crate::support::{Answer, Door, Setup};
 
 /// Fails unless the answer is 400 with code 2 and names `field`.
@@ -276,11 +277,17 @@ async fn bodies_over_the_limit_are_refused() {
     let body = json!({"name": "large", "host": "a", "tags": [long]});
     let answer = door.admin_post("/services", &body).await;
     assert_eq!(answer.status, 413, "{}", answer.body);
+    // A client that only sends still gets to read the answer.
     let form = format!("grant_type=client_credentials&scope={long}");
     let request = client()
         .post(door.proxy_url("/oauth2/access_token"))
         .header("content-type", "application/x-www-form-urlencoded");
     assert_eq!(send(request.body(form)).await.status, 413);
+    // The length alone is too much: nobody waits for the body.
+    let head = "POST /oauth2/access_token HTTP/1.1\r\nHost: a.test\r\nContent-Length: 99999999\r\n\
+                Content-Type: application/x-www-form-urlencoded\r\n\r\n";
+    let answer = exchange(&door.proxy(), head.as_bytes()).await;
+    assert_eq!(answer.expect("an answer").status, 413);
     let many: Vec<_> = (0..1200).map(|n| format!("tags[]={n}")).collect();
     let request = client()
         .post(door.admin_url("/services"))

@@ -1,4 +1,18 @@
 //! Tests against the real program and its sources, a module per section of the
 //! interface.
 
+mod admin;
+mod bad_input;
+mod durability;
+mod identity;
 mod imports;
+mod openid_connect;
+mod operation;
+mod proxying;
+mod reload;
+mod routing;
+mod smuggling;
+mod support;
+mod throttling;
+mod tls;
+mod walkthrough;

@@ -214,12 +214,16 @@ async fn a_token_that_expires_while_it_is_cached_is_refused_then() {
 #[tokio::test]
 async fn keys_are_fetched_once_and_again_when_they_rotate() {
     let (door, issuer, _upstream) = foreign(", rediscovery_lifetime: 0").await;
+    let token = issuer.token();
     for _ in 0..10 {
-        door.get_as(&issuer.token(), "api.test", "/")
-            .await
-            .expect(200);
+        door.get_as(&token, "api.test", "/").await.expect(200);
     }
     assert_eq!(issuer.key_fetches(), 1);
+    let metrics = door.admin_get("/metrics").await.expect(200).body;
+    for count in ["{result=\"hit\"} 9", "{result=\"miss\"} 1"] {
+        let line = format!("doorward_token_cache_total{count}");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
     let old = issuer.sign(&issuer.claims_with(json!({"sub": "late"})));
     issuer.rotate("second");
     door.get_as(&issuer.token(), "api.test", "/")
@@ -304,7 +308,7 @@ async fn own_messages_are_shown() {
 async fn methods_without_effect_are_announced_and_their_credentials_get_401() {
     let (door, _issuer, upstream) = foreign("").await;
     door.wait_log("the warning", |line| {
-        line.contains("password") && line.contains("no effect")
+        line.contains("password") && line.contains("without effect")
     })
     .await;
     let request = http::client()
@@ -317,7 +321,7 @@ async fn methods_without_effect_are_announced_and_their_credentials_get_401() {
     let check = door.run(&["check", "-c", file.to_str().expect("UTF-8")]);
     assert!(check.status.success());
     let said = String::from_utf8_lossy(&check.stdout) + String::from_utf8_lossy(&check.stderr);
-    assert!(said.contains("no effect"), "{said}");
+    assert!(said.contains("without effect"), "{said}");
 }
 
 #[tokio::test]

@@ -46,7 +46,6 @@ async fn requests_are_counted_by_service_route_and_status() {
         "doorward_upstream_duration_seconds_bucket",
         "doorward_reloads_total",
         "doorward_connections",
-        "doorward_token_cache_total",
         "doorward_throttle_partitions",
         "process_resident_memory_bytes",
     ] {

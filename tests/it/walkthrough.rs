@@ -196,7 +196,7 @@ impl Shell {
             if line.trim_end() == END {
                 return text.trim_end().to_owned();
             }
-            text.push_str(&line);
+            text.push_str(&line.replace('\r', ""));
         }
     }
 }

@@ -166,6 +166,10 @@ async fn serve(stream: TcpStream, number: usize, state: Arc<State>) {
     let mut stream = BufReader::new(stream);
     while let Some(mut seen) = read_head(&mut stream).await {
         seen.connection = number;
+        let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
+        if seen.header("expect").is_some() && stream.write_all(go_on).await.is_err() {
+            return;
+        }
         if read_body(&mut stream, &mut seen).await.is_none() {
             return;
         }
