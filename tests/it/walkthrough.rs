@@ -122,6 +122,7 @@ fn demo_door() -> Door {
 /// The marked blocks of `readme`, in order.
 fn steps(readme: &str) -> Vec<Step> {
     let mut steps = Vec::new();
+    let mut ran = false;
     let mut lines = readme.lines();
     while let Some(line) = lines.next() {
         let Some(kind) = line.strip_prefix("```") else {
@@ -135,9 +136,10 @@ fn steps(readme: &str) -> Vec<Step> {
                 reloads: kind.ends_with("reload"),
             }),
             "sh restart" => steps.push(Step::Restart),
-            "text" if !steps.is_empty() => steps.push(Step::Expect(text)),
+            "text" if ran => steps.push(Step::Expect(text)),
             _ => {}
         }
+        ran = kind.starts_with("sh walk");
     }
     steps
 }
