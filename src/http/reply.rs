@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use smallvec::SmallVec;
 
 /// An answer made inside the process, not yet written.
 #[derive(Clone, Debug)]
@@ -12,7 +11,7 @@ pub struct Reply {
     /// Status of the answer.
     pub status: StatusCode,
     /// Headers besides `Content-Type`, `Content-Length` and the gateway's own.
-    pub headers: SmallVec<[(HeaderName, HeaderValue); 4]>,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: ReplyBody,
 }
@@ -34,7 +33,7 @@ impl Reply {
     pub fn empty(status: StatusCode) -> Self {
         Self {
             status,
-            headers: SmallVec::new(),
+            headers: Vec::new(),
             body: ReplyBody::Empty,
         }
     }
@@ -43,7 +42,7 @@ impl Reply {
     pub fn message(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             status,
-            headers: SmallVec::new(),
+            headers: Vec::new(),
             body: ReplyBody::Message(message.into()),
         }
     }

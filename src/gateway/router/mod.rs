@@ -116,7 +116,7 @@ impl Router {
             };
             entry::drafts(position, route, &mut compile, &mut drafts)?;
         }
-        drafts.sort_by(|a, b| b.precedence.cmp(&a.precedence));
+        drafts.sort_by_key(|draft| std::cmp::Reverse(draft.precedence));
         router.index(drafts);
         Ok(router)
     }
