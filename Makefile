@@ -31,8 +31,8 @@ release: deps ## Build target/release/doorward: fat link-time optimisation, take
 	$(CARGO) build --locked --release
 
 test: deps ## Run every test; the servers that tests talk to are started by the tests.
-	$(CARGO) test --locked --lib --bins --tests
 	$(CARGO) test --locked --doc
+	$(CARGO) test --locked --lib --bins --tests
 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
