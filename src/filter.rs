@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
-use smallvec::SmallVec;
 
 use crate::http::reply::Reply;
 use crate::model::token::AccessToken;
@@ -83,7 +82,7 @@ pub struct Exchange {
     /// The request body, if a filter had to read it (never above 64 KiB).
     pub body: Option<Bytes>,
     /// Headers for the response, set by filters (for instance rate limits).
-    pub response_headers: SmallVec<[(HeaderName, HeaderValue); 4]>,
+    pub response_headers: Vec<(HeaderName, HeaderValue)>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
     pub refusal: Option<Cow<'static, str>>,
 }
@@ -96,7 +95,7 @@ impl Default for Exchange {
             token: None,
             token_in_query: false,
             body: None,
-            response_headers: SmallVec::new(),
+            response_headers: Vec::new(),
             refusal: None,
         }
     }
