@@ -32,8 +32,8 @@ use crate::telemetry::Gauge;
 
 /// Bytes read from and gathered for a client at once: small enough for tens of
 /// thousands of idle connections, large enough to send a common answer whole.
-const READ_BUFFER: usize = 4 << 10;
-const WRITE_BUFFER: usize = 16 << 10;
+const READ_BUFFER: usize = 1 << 10;
+const WRITE_BUFFER: usize = 8 << 10;
 /// Idle upstream connections of one worker. Fewer than busy ones would make
 /// requests open new ones again and again.
 const UPSTREAM_POOL: usize = 1024;
