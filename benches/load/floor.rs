@@ -117,5 +117,5 @@ fn listener(address: SocketAddr) -> ListenerConfig {
     options.so_reuseport = Some(true);
     ListenerConfig::tcp(address.to_string())
         .tcp_socket_options(options)
-        .l4_buffer(L4BufferSettings::new(4 << 10, 16 << 10))
+        .l4_buffer(L4BufferSettings::new(1 << 10, 8 << 10))
 }
