@@ -121,6 +121,31 @@ async fn a_write_is_refused_whole_or_made_whole() {
     assert_eq!(count(&after), count(&before) + 1);
 }
 
+#[tokio::test]
+async fn tokens_for_clients_touch_no_disk() {
+    let mut door = Setup::new().lay_out();
+    door.edit("doorward.yaml", "access_log: stdout", "access_log: off");
+    door.start().await;
+    // Keys are made beside the first requests and stored then.
+    door.wait_log("the last key", |line| line.contains("RS256"))
+        .await;
+    door.client_token("read").await;
+    let written = || {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", door.pid()));
+        let io = io.expect("the process is there");
+        let line = io.lines().find(|line| line.starts_with("write_bytes:"));
+        line.expect("a figure of the process").to_owned()
+    };
+    crate::support::eventually("the disk to be left alone", || async {
+        let before = written();
+        for _ in 0..50 {
+            door.client_token("read").await;
+        }
+        (written() == before).then_some(())
+    })
+    .await;
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn the_state_directory_is_private() {

@@ -3,6 +3,7 @@
 
 mod admin;
 mod bad_input;
+mod cli;
 mod durability;
 mod identity;
 mod imports;

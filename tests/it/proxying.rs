@@ -289,6 +289,27 @@ async fn an_upstream_that_does_not_answer_in_time_gives_504() {
 }
 
 #[tokio::test]
+async fn an_upstream_that_does_not_read_in_time_gives_504() {
+    // Accepts, and then nothing.
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let url = format!("http://{}", deaf.local_addr().expect("bound"));
+    let door = door_to(&url, ", write_timeout: 200, retries: 0").await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    let head = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 99999999\r\n\r\n";
+    connection.send(head.as_bytes()).await;
+    let piece = vec![b'z'; 1 << 16];
+    for _ in 0..99_999_999 / piece.len() {
+        let sent = tokio::time::timeout(Duration::from_millis(500), connection.try_send(&piece));
+        if !matches!(sent.await, Ok(true)) {
+            break;
+        }
+    }
+    assert_eq!(connection.head().await.status, 504);
+}
+
+#[tokio::test]
 async fn the_read_timeout_is_between_reads_not_in_total() {
     let upstream = Upstream::start(|_| {
         let soon = Duration::from_millis(300);

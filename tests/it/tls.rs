@@ -1,4 +1,4 @@
-//! Upstreams over TLS: verified against the system's roots, with SNI.
+//! TLS on both sides: upstreams that are verified, with SNI, and clients.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::support::{Door, Setup};
+use crate::support::ports::Port;
+use crate::support::{Door, Setup, http};
 
 /// A TLS server whose certificate for `localhost` a private authority signed.
 struct TlsUpstream {
@@ -132,4 +133,75 @@ async fn verification_can_be_switched_off_for_one_service() {
     let upstream = TlsUpstream::start();
     let door = door_to("localhost", &upstream, false, ", tls_verify: false").await;
     door.get("a.test", "/").await.expect(200);
+}
+
+/// A door with a TLS listener for `localhost` whose certificate is `cert.pem`.
+async fn tls_door(port: &Port) -> (Door, String) {
+    let key = KeyPair::generate().expect("a key");
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()])
+        .expect("parameters")
+        .self_signed(&key)
+        .expect("a certificate");
+    let proxy = format!(
+        "{{listen: [\"@PROXY@\"], tls: {{listen: [\"{}\"], certificate: \"@DIR@/cert.pem\", \
+         key: \"@DIR@/key.pem\"}}}}",
+        port.authority()
+    );
+    let service = "- {name: mirror, protocol: internal, host: echo, routes: [{hosts: [localhost], protocols: [https]}]}\n";
+    let mut door = Setup::new().proxy(&proxy).services(service).lay_out();
+    door.write("cert.pem", &certificate.pem());
+    door.write("key.pem", &key.serialize_pem());
+    door.start().await;
+    (door, certificate.pem())
+}
+
+#[tokio::test]
+async fn clients_speak_http1_and_http2_over_tls() {
+    let port = Port::reserve();
+    let (_door, pem) = tls_door(&port).await;
+    http::client();
+    let root = reqwest::Certificate::from_pem(pem.as_bytes()).expect("a certificate");
+    let url = format!("https://localhost:{}/x", port.number());
+    for (version, one) in [
+        (reqwest::Version::HTTP_11, true),
+        (reqwest::Version::HTTP_2, false),
+    ] {
+        let mut client = http::builder().tls_certs_only([root.clone()]);
+        if one {
+            client = client.http1_only();
+        }
+        let client = client.build().expect("a client");
+        let answer = client.get(&url).send().await.expect("an answer");
+        assert_eq!(answer.version(), version);
+        let seen: serde_json::Value = answer.json().await.expect("JSON");
+        assert_eq!(seen["headers"]["x-forwarded-proto"], "https", "{seen}");
+        assert_eq!(
+            seen["headers"]["x-forwarded-port"],
+            port.number().to_string()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_route_for_https_is_not_served_in_the_clear() {
+    let port = Port::reserve();
+    let (door, _) = tls_door(&port).await;
+    door.get("localhost", "/x").await.expect(426);
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_read_stops_the_start() {
+    let port = Port::reserve();
+    let proxy = format!(
+        "{{listen: [\"@PROXY@\"], tls: {{listen: [\"{}\"], certificate: nowhere.pem, key: nowhere.pem}}}}",
+        port.authority()
+    );
+    let mut door = Setup::new().proxy(&proxy).lay_out();
+    door.spawn();
+    assert_eq!(door.wait_exit().await.code(), Some(2));
+    assert!(
+        door.log_text().contains("nowhere.pem"),
+        "{}",
+        door.log_text()
+    );
 }

@@ -68,9 +68,11 @@ async fn every_step_of_the_readme_works() {
     let mut shell = Shell::start(&door);
     let mut printed = String::new();
     let mut compared = 0;
+    let mut log = String::new();
     for step in steps(include_str!("../../README.md")) {
         match step {
             Step::Run { commands, reloads } => {
+                log.push_str(&door.log_text());
                 door.clear_log();
                 printed = shell.run(&ports(&door, &commands));
                 if reloads {
@@ -96,6 +98,15 @@ async fn every_step_of_the_readme_works() {
     }
     assert!(compared > 15, "the README lost its walk-through");
     assert!(!upstream.seen().is_empty());
+    // The refusals came for the reasons that the text gives.
+    for reason in [
+        "no_token",
+        "unsupported_alg",
+        "token_expired",
+        "wrong_issuer",
+    ] {
+        assert!(log.contains(reason), "{reason} in {log}");
+    }
 }
 
 #[test]
