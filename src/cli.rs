@@ -14,6 +14,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::boot;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::server::tls;
 
 /// One front door: reverse proxy, API gateway and identity provider.
 #[derive(Debug, Parser)]
@@ -90,10 +91,7 @@ fn complain(error: &dyn std::fmt::Display) {
 
 fn check(file: &Path) -> ExitCode {
     init_log();
-    let checked = Config::load(file)
-        .map_err(boot::BootError::from)
-        .and_then(|config| boot::check(&config, &Clock::system()));
-    match checked {
+    match try_check(file) {
         Ok(()) => {
             println!("{}: ok", file.display());
             ExitCode::SUCCESS
@@ -103,6 +101,13 @@ fn check(file: &Path) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn try_check(file: &Path) -> anyhow::Result<()> {
+    let config = Config::load(file)?;
+    boot::check(&config, &Clock::system())?;
+    tls::check(&config.proxy)?;
+    Ok(())
 }
 
 /// Logs to standard error; `DOORWARD_LOG` chooses what, as `RUST_LOG` does.

@@ -1,6 +1,8 @@
 //! Listeners and threads: one single-threaded worker for each core, each with
 //! a socket of its own on every address, sharing everything else.
 
+pub mod tls;
+
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
@@ -59,6 +61,14 @@ pub enum ServerError {
         /// What is wrong.
         reason: String,
     },
+    /// The authorities for upstreams can't be used.
+    #[error("can't verify upstreams with {file}: {reason}")]
+    Authorities {
+        /// Their file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A thread can't be started.
     #[error("can't start a worker: {0}")]
     Thread(#[from] std::io::Error),
@@ -92,9 +102,7 @@ impl Server {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
-        if let Some(tls) = &config.tls {
-            tls_settings(tls)?;
-        }
+        tls::check(config)?;
         let drain = Duration::from_secs(config.drain_seconds);
         let mut threads = Vec::new();
         check_free(config)?;
