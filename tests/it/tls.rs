@@ -199,9 +199,11 @@ async fn a_certificate_that_cannot_be_read_stops_the_start() {
     let mut door = Setup::new().proxy(&proxy).lay_out();
     door.spawn();
     assert_eq!(door.wait_exit().await.code(), Some(2));
+    let log = door.log_text();
     assert!(
-        door.log_text().contains("nowhere.pem"),
-        "{}",
-        door.log_text()
+        log.contains("nowhere.pem") && !log.contains("panicked"),
+        "{log}"
     );
+    let check = door.run(&["check", "-c", "doorward.yaml"]);
+    assert_eq!(check.status.code(), Some(1));
 }
