@@ -277,3 +277,87 @@ async fn files_may_be_added_to_and_taken_from_a_watched_directory() {
     std::fs::remove_file(door.path("routes.d/extra.yaml")).expect("removed");
     until(&door, "extra.test", 404).await;
 }
+
+#[tokio::test]
+async fn users_and_clients_of_the_file_follow_it() {
+    let door = Setup::new().start().await;
+    let fields = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "late"),
+        ("client_secret", "late-secret"),
+        ("scope", "read"),
+    ];
+    door.token_request(&fields).await.expect(401);
+    let late = "      clients:\n        - {client_id: late, client_secret: late-secret, \
+                grant_types: [client_credentials], scope: read}\n";
+    door.edit("doorward.yaml", "      clients:\n", late);
+    let token = eventually("the client to be known", || async {
+        let answer = door.token_request(&fields).await;
+        (answer.status == 200).then(|| answer.json()["access_token"].clone())
+    })
+    .await;
+    assert!(token.is_string());
+    door.edit("doorward.yaml", late, "      clients:\n");
+    eventually("the client to be forgotten", || async {
+        (door.token_request(&fields).await.status == 401).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_broken_main_file_changes_nothing_and_is_named() {
+    let upstream = upstream().await;
+    let door = door_to(&upstream).await;
+    door.clear_log();
+    door.edit("doorward.yaml", "telemetry:", "telemtry:");
+    door.wait_log("the error", |line| {
+        line.contains("doorward.yaml:") && line.contains("telemtry")
+    })
+    .await;
+    door.get("api.test", "/").await.expect(200);
+    door.client_token("read").await;
+}
+
+#[tokio::test]
+async fn a_name_is_never_declared_and_stored_at_once() {
+    let upstream = upstream().await;
+    let mut door = door_to(&upstream).await;
+    door.expose("taken", &upstream.url(""), "taken.test").await;
+    door.clear_log();
+    let declared = "- {name: taken, url: 'http://127.0.0.1:9', routes: [{hosts: [other.test]}]}\n";
+    door.edit(
+        "routes.yaml",
+        "- name: api\n",
+        &format!("{declared}- name: api\n"),
+    );
+    door.wait_log("the refusal", |line| {
+        line.contains("routes.yaml:") && line.contains("taken")
+    })
+    .await;
+    door.get("other.test", "/").await.expect(404);
+    door.get("taken.test", "/").await.expect(200);
+
+    // Nor does it start so, and it says why.
+    door.kill();
+    door.spawn();
+    assert_eq!(door.wait_exit().await.code(), Some(2));
+    let log = door.log_text();
+    assert!(log.contains("taken"), "{log}");
+}
+
+#[tokio::test]
+async fn a_declared_service_cannot_leave_what_refers_to_it_behind() {
+    let upstream = upstream().await;
+    let door = door_to(&upstream).await;
+    let route = serde_json::json!({"hosts": ["stored.test"]});
+    door.admin_post("/services/api/routes", &route)
+        .await
+        .expect(201);
+    door.get("stored.test", "/").await.expect(200);
+    door.clear_log();
+    door.write("routes.yaml", "_format_version: \"3.0\"\nservices: []\n");
+    door.wait_log("the refusal", |line| line.contains("not reloaded"))
+        .await;
+    door.get("stored.test", "/").await.expect(200);
+    door.get("api.test", "/").await.expect(200);
+}
