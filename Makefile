@@ -37,10 +37,11 @@ test: deps ## Run every test; the servers that tests talk to are started by the 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
 
+# The documentation is for those who work on the code: private items belong.
 check: deps ## Formatting, lints, documentation and dependency policy; warnings are errors.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --no-deps --document-private-items
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
 	else echo 'cargo-deny is not installed: dependency policy not checked'; fi
 
