@@ -295,7 +295,9 @@ async fn an_upstream_that_does_not_read_in_time_gives_504() {
         .await
         .expect("a port");
     let url = format!("http://{}", deaf.local_addr().expect("bound"));
-    let door = door_to(&url, ", write_timeout: 200, retries: 0").await;
+    // The engine still looks for an early answer before it gives up.
+    let fields = ", write_timeout: 200, read_timeout: 1000, retries: 0";
+    let door = door_to(&url, fields).await;
     let mut connection = Connection::open(&door.proxy()).await;
     let head = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 99999999\r\n\r\n";
     connection.send(head.as_bytes()).await;
@@ -307,6 +309,8 @@ async fn an_upstream_that_does_not_read_in_time_gives_504() {
         }
     }
     assert_eq!(connection.head().await.status, 504);
+    door.wait_log("the reason", |line| line.contains("WriteTimedout"))
+        .await;
 }
 
 #[tokio::test]
