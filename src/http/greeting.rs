@@ -1,4 +1,5 @@
-//! Tells HTTP/2 in the clear from HTTP/1 by the first bytes of a connection.
+//! Takes a connection over from the engine: tells HTTP/2 in the clear from
+//! HTTP/1 by its first bytes, and serves it in a task of its own.
 //!
 //! The engine's own look waits for the whole preface of HTTP/2, for ever: a
 //! request shorter than that would never be answered, and a silent connection
@@ -28,26 +29,47 @@ pub struct Greeter<A> {
 
 #[async_trait]
 impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Greeter<A> {
+    /// The engine's task is made for handshakes, and would hold the room for
+    /// one as long as the connection lasts: it ends here.
     async fn process_new(
         self: &Arc<Self>,
-        mut stream: Stream,
+        stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        if stream.get_ssl_digest().is_some() {
-            return self.http1.process_new(stream, shutdown).await;
-        }
-        let mut start = [0_u8; HTTP2.len()];
-        let read = timeout(FIRST_BYTES, stream.try_peek(&mut start)).await;
-        match read {
-            Ok(Ok(_)) if start == *HTTP2 => self.http2.process_new(stream, shutdown).await,
-            Ok(Ok(_)) => self.http1.process_new(stream, shutdown).await,
-            // Silent for too long, or gone.
-            Err(_) | Ok(Err(_)) => None,
-        }
+        let (greeter, shutdown) = (self.clone(), shutdown.clone());
+        tokio::spawn(async move {
+            if let Some((app, stream)) = greeter.choose(stream).await {
+                serve(app, stream, shutdown).await;
+            }
+        });
+        None
     }
 
     async fn cleanup(&self) {
         self.http1.cleanup().await;
         self.http2.cleanup().await;
+    }
+}
+
+impl<A> Greeter<A> {
+    /// The application for a connection; none for one that stays silent.
+    async fn choose(&self, mut stream: Stream) -> Option<(Arc<A>, Stream)> {
+        if stream.get_ssl_digest().is_some() {
+            return Some((self.http1.clone(), stream));
+        }
+        let mut start = [0_u8; HTTP2.len()];
+        let peeked = timeout(FIRST_BYTES, stream.try_peek(&mut start)).await;
+        // Silent for too long, or gone.
+        peeked.ok()?.ok()?;
+        let http2 = start == *HTTP2;
+        let app = if http2 { &self.http2 } else { &self.http1 };
+        Some((app.clone(), stream))
+    }
+}
+
+async fn serve<A: ServerApp + Send + Sync>(app: Arc<A>, stream: Stream, shutdown: ShutdownWatch) {
+    let mut next = Some(stream);
+    while let Some(stream) = next {
+        next = app.process_new(stream, &shutdown).await;
     }
 }
