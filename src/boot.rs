@@ -20,7 +20,7 @@ use crate::store::{self, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::yaml::DocumentError;
 
-pub use reload::{Reloader, watch};
+pub use reload::{Reloader, Seen, watch};
 
 /// Why nothing could be started.
 #[derive(Debug, thiserror::Error)]

@@ -15,22 +15,34 @@ use crate::identity::Identity;
 /// Editors write a file in several steps; this much quiet ends them.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// The texts of the configuration files at one time.
+#[derive(PartialEq, Eq)]
+pub struct Seen(Option<Vec<(PathBuf, String)>>);
+
+impl Seen {
+    /// Looks at `file` and what it names.
+    pub fn now(file: &Path, config: &Config) -> Self {
+        Self(texts(file, config).ok())
+    }
+}
+
 /// Reads the files again when it is told to.
 pub struct Reloader {
     file: PathBuf,
     parts: Arc<Opened>,
     /// The texts that were last looked at, in force or not.
-    seen: Option<Vec<(PathBuf, String)>>,
+    seen: Seen,
     /// The configuration that the listeners run with.
     started: String,
 }
 
 impl Reloader {
-    /// Reloads `file` and what it names into `parts`.
-    pub fn new(file: &Path, config: &Config, parts: Arc<Opened>) -> Self {
+    /// Reloads `file` and what it names into `parts`. `seen` was looked at
+    /// before `parts` were opened: what is edited meanwhile is a change.
+    pub fn new(file: &Path, config: &Config, parts: Arc<Opened>, seen: Seen) -> Self {
         Self {
             file: file.to_owned(),
-            seen: texts(file, config).ok(),
+            seen,
             started: fixed(config),
             parts,
         }
@@ -40,16 +52,14 @@ impl Reloader {
     /// have not changed since the last look are left alone unless `force`.
     pub async fn reload(&mut self, force: bool) {
         let loaded = Config::load(&self.file);
-        if let Ok(config) = &loaded
-            && let Ok(now) = texts(&self.file, config)
-        {
-            if !force && self.seen.as_ref() == Some(&now) {
-                return;
-            }
-            self.seen = Some(now);
-        } else {
-            self.seen = None;
+        let now = match &loaded {
+            Ok(config) => Seen::now(&self.file, config),
+            Err(_) => Seen(None),
+        };
+        if !force && now.0.is_some() && now == self.seen {
+            return;
         }
+        self.seen = now;
         let telemetry = &self.parts.telemetry;
         let outcome = match loaded {
             Ok(config) => self.apply(&config).await,

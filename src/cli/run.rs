@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use super::{USAGE, complain, init_log};
 use crate::admin::{self, AdminState};
-use crate::boot::{self, Opened, Reloader};
+use crate::boot::{self, Opened, Reloader, Seen};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::proxy::Settings;
@@ -47,6 +47,7 @@ pub(super) fn run(file: &Path) -> ExitCode {
         }
     };
     let clock = Clock::system();
+    let seen = Seen::now(file, &config);
     let parts = match background.block_on(boot::open(&config, &clock)) {
         Ok(parts) => Arc::new(parts),
         Err(error) => {
@@ -54,16 +55,25 @@ pub(super) fn run(file: &Path) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    background.block_on(serve(file, &config, &clock, parts, began))
+    let reloader = Reloader::new(file, &config, parts.clone(), seen);
+    background.block_on(serve(reloader, &config, &clock, parts, began))
 }
 
 async fn serve(
-    file: &Path,
+    reloader: Reloader,
     config: &Config,
     clock: &Clock,
     parts: Arc<Opened>,
     began: Instant,
 ) -> ExitCode {
+    // Before anybody can know that it runs: an early signal would end it.
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::FAILURE;
+        }
+    };
     let (stop, stopped) = watch::channel(false);
     let log = access_log(config, &parts);
     let shared = Shared {
@@ -80,19 +90,14 @@ async fn serve(
         }
     };
     let (force, forced) = mpsc::channel(1);
-    tokio::spawn(boot::watch(
-        Reloader::new(file, config, parts.clone()),
-        forced,
-    ));
+    tokio::spawn(boot::watch(reloader, forced));
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,
         milliseconds = began.elapsed().as_millis(),
         "ready"
     );
-    if let Err(error) = until_stopped(&force).await {
-        complain(&error);
-    }
+    signals.until_stopped(&force).await;
     tracing::info!("stopping: requests in flight may finish");
     // Nobody listening any more is what is wanted.
     let _ = stop.send(true);
@@ -100,15 +105,10 @@ async fn serve(
         proxy.join();
         admin.join();
     });
-    let hurry =
-        signal(SignalKind::interrupt()).and_then(|i| Ok((i, signal(SignalKind::terminate())?)));
-    match hurry {
-        Ok((mut interrupt, mut terminate)) => tokio::select! {
-            _ = joined => {}
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        },
-        Err(_) => drop(joined.await),
+    tokio::select! {
+        _ = joined => {}
+        // Asked twice: now.
+        _ = signals.stop() => {}
     }
     if let Some((log, mut out)) = log.zip(log_target(config)) {
         let _ = log.flush(&mut out);
@@ -117,17 +117,39 @@ async fn serve(
     std::process::exit(0)
 }
 
-/// Waits for SIGTERM or SIGINT; SIGHUP reloads.
-async fn until_stopped(force: &mpsc::Sender<()>) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    loop {
+/// The signals that mean something here.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT.
+    async fn stop(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            // A full channel already asks for a reload.
-            _ = hangup.recv() => { let _ = force.try_send(()); }
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for SIGTERM or SIGINT; SIGHUP reloads.
+    async fn until_stopped(&mut self, force: &mpsc::Sender<()>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                // A full channel already asks for a reload.
+                _ = self.hangup.recv() => { let _ = force.try_send(()); }
+            }
         }
     }
 }
