@@ -112,6 +112,9 @@ async fn a_client_gets_a_secret_that_is_shown_once() {
 #[tokio::test]
 async fn keys_rotate_without_breaking_tokens() {
     let door = Setup::new().start().await;
+    // The larger key is made beside the first requests.
+    door.wait_log("the last key", |line| line.contains("RS256"))
+        .await;
     let token = door.client_token("read").await;
     let before = printed(&run(&door, &["keys", "list"], ""));
     assert!(
