@@ -9,6 +9,7 @@ mod identity;
 mod imports;
 mod openid_connect;
 mod operation;
+mod plugins;
 mod proxying;
 mod reload;
 mod routing;
