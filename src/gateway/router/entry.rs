@@ -238,7 +238,8 @@ impl Entry {
     }
 
     /// The length of the matched path prefix, if all but the host matches.
-    pub(super) fn matches(&self, query: &Query<'_>) -> Option<usize> {
+    /// `walked`: the path is known to begin with [`Entry::literal`].
+    pub(super) fn matches(&self, query: &Query<'_>, walked: bool) -> Option<usize> {
         let by_bit =
             self.methods == 0 || self.methods & known_method(query.method.as_str().as_bytes()) != 0;
         if !by_bit
@@ -252,7 +253,7 @@ impl Entry {
         let matched = match &self.path {
             PathRule::Any => 0,
             PathRule::Prefix(prefix) => {
-                if !query.path.as_bytes().starts_with(prefix.as_bytes()) {
+                if !walked && !query.path.as_bytes().starts_with(prefix.as_bytes()) {
                     return None;
                 }
                 prefix.len()

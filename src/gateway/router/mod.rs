@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use ahash::RandomState;
+use compact_str::CompactString;
 use http::{HeaderMap, Method};
 use regex::Regex;
 
@@ -63,11 +64,11 @@ pub struct RouteError {
 pub struct Router {
     entries: Vec<Entry>,
     /// Hosts without wildcard.
-    exact: HashMap<Box<str>, Bucket, RandomState>,
+    exact: HashMap<CompactString, Bucket, RandomState>,
     /// `*.example.com`, under `.example.com`.
-    suffixes: HashMap<Box<str>, Bucket, RandomState>,
+    suffixes: HashMap<CompactString, Bucket, RandomState>,
     /// `example.*`, under `example.`.
-    prefixes: HashMap<Box<str>, Bucket, RandomState>,
+    prefixes: HashMap<CompactString, Bucket, RandomState>,
     /// Routes for any host.
     any: Bucket,
     /// Whether some route's host names a port.
@@ -79,8 +80,9 @@ pub struct Router {
 /// The entries of one host: few are tried in order, many through a tree.
 #[derive(Debug)]
 enum Bucket {
+    One(u32),
     Few(Box<[u32]>),
-    Many(Trie),
+    Many(Box<Trie>),
 }
 
 impl Default for Bucket {
@@ -148,7 +150,7 @@ impl Router {
         let buckets = |groups: Groups<'_>| {
             groups
                 .into_iter()
-                .map(|(host, ranks)| (Box::from(host.as_ref()), self.bucket(ranks)))
+                .map(|(host, ranks)| (CompactString::from(host), self.bucket(ranks)))
                 .collect()
         };
         let maps = (buckets(exact), buckets(suffixes), buckets(prefixes));
@@ -157,6 +159,9 @@ impl Router {
 
     fn bucket(&self, mut ranks: Vec<u32>) -> Bucket {
         ranks.dedup();
+        if let [rank] = *ranks {
+            return Bucket::One(rank);
+        }
         if ranks.len() <= FEW {
             return Bucket::Few(ranks.into());
         }
@@ -164,7 +169,7 @@ impl Router {
             .into_iter()
             .map(|rank| (self.entries[rank as usize].literal().as_bytes(), rank))
             .collect();
-        Bucket::Many(Trie::build(pairs))
+        Bucket::Many(Box::new(Trie::build(pairs)))
     }
 
     /// The route of a request, or `None`.
@@ -213,22 +218,24 @@ impl Router {
 
     fn try_bucket(&self, bucket: &Bucket, query: &Query<'_>, best: &mut Best) {
         match bucket {
-            Bucket::Few(ranks) => self.try_ranks(ranks, query, best),
+            Bucket::One(rank) => self.try_ranks(&[*rank], false, query, best),
+            Bucket::Few(ranks) => self.try_ranks(ranks, false, query, best),
             Bucket::Many(trie) => {
                 trie.walk(query.path.as_bytes(), |ranks| {
-                    self.try_ranks(ranks, query, best);
+                    self.try_ranks(ranks, true, query, best);
                 });
             }
         }
     }
 
-    /// Tries entries in order of precedence until one matches.
-    fn try_ranks(&self, ranks: &[u32], query: &Query<'_>, best: &mut Best) {
+    /// Tries entries in order of precedence until one matches; `walked` says
+    /// that their literal prefixes have been compared on the way to them.
+    fn try_ranks(&self, ranks: &[u32], walked: bool, query: &Query<'_>, best: &mut Best) {
         for &rank in ranks {
             if rank >= best.rank {
                 return;
             }
-            if let Some(matched) = self.entries[rank as usize].matches(query) {
+            if let Some(matched) = self.entries[rank as usize].matches(query, walked) {
                 *best = Best { rank, matched };
                 return;
             }
