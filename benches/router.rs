@@ -91,7 +91,6 @@ fn matching(c: &mut Criterion) {
                     path,
                     method: &Method::GET,
                     headers: &headers,
-                    sni: None,
                 };
                 router.find(black_box(&query)).expect("a route")
             });

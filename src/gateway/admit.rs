@@ -55,7 +55,7 @@ fn origin_form(request: &RequestHeader) -> Option<&str> {
 }
 
 /// Host and port, from `:authority` or the Host header.
-fn authority(request: &RequestHeader) -> Option<(&str, Option<u16>)> {
+pub(super) fn authority(request: &RequestHeader) -> Option<(&str, Option<u16>)> {
     let text = match request.uri.authority() {
         Some(authority) => authority.as_str(),
         None => match request.headers.get(header::HOST) {

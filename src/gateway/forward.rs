@@ -61,16 +61,31 @@ pub(super) fn prepare(
     let host = client_host(&parts);
     forwarded(&mut parts.headers, route, origin, host.as_ref());
     set_path(&mut parts, route, service, origin)?;
-    let host = if route.preserve_host {
-        host
-    } else {
-        Some(service.host.clone())
-    };
-    if let Some(host) = host {
-        parts.headers.insert(header::HOST, host);
-    }
+    join_cookies(&mut parts.headers);
+    let kept = host.filter(|_| route.preserve_host);
+    let host = kept.unwrap_or_else(|| service.host.clone());
+    parts.headers.insert(header::HOST, host);
     head::put_request(request, parts, send_end_stream);
     Ok(())
+}
+
+/// HTTP/2 clients send a cookie a field; HTTP/1.1 knows one field for all
+/// (RFC 9113 §8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(header::COOKIE).iter();
+    if cookies.next().is_none() || cookies.next().is_none() {
+        return;
+    }
+    let mut joined = Vec::with_capacity(256);
+    for value in headers.get_all(header::COOKIE) {
+        if !joined.is_empty() {
+            joined.extend_from_slice(b"; ");
+        }
+        joined.extend_from_slice(value.as_bytes());
+    }
+    if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+        headers.insert(header::COOKIE, joined);
+    }
 }
 
 /// The host that the client asked for: HTTP/2 has `:authority` in place of

@@ -5,7 +5,7 @@
 //! 9110 §5.1), so nothing is lost without it, and a proxied request becomes
 //! cheaper than the engine's own bare one.
 
-use http::{Request, Response, Version, request, response};
+use http::{HeaderMap, HeaderName, Request, Response, Version, header, request, response};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 /// The parts of `head`, which is left empty.
@@ -45,4 +45,31 @@ pub(super) fn take_response(head: &mut ResponseHeader) -> (response::Parts, Opti
     let nothing = ResponseHeader::from(Response::new(()).into_parts().0);
     let parts = response::Parts::from(std::mem::replace(head, nothing));
     (parts, reason)
+}
+
+/// Removes from a response what concerned the upstream's connection only: the
+/// fields that its `Connection` names, and `Keep-Alive` (RFC 9110 §7.6.1).
+pub(super) fn strip_nominated(headers: &mut HeaderMap) {
+    headers.remove("keep-alive");
+    headers.remove("proxy-connection");
+    let Some(first) = headers.get(header::CONNECTION) else {
+        return;
+    };
+    if first.as_bytes().eq_ignore_ascii_case(b"keep-alive")
+        || first.as_bytes().eq_ignore_ascii_case(b"close")
+        || first.as_bytes().eq_ignore_ascii_case(b"upgrade")
+    {
+        return;
+    }
+    let nominated: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .filter(|name| *name != header::UPGRADE && *name != header::CONTENT_LENGTH)
+        .collect();
+    for name in nominated {
+        headers.remove(name);
+    }
 }

@@ -16,7 +16,7 @@ use pingora::{ErrorSource, Result};
 
 use super::answer::{self, VIA};
 use super::forward::{self, Origin};
-use super::router::Query;
+use super::router::{Query, path};
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
 use super::{admit, head, internal, observe};
 use crate::clock::Clock;
@@ -30,6 +30,8 @@ use crate::telemetry::traffic::RouteTraffic;
 
 /// Seconds for which an idle client connection is kept.
 const KEEPALIVE_SECONDS: u64 = 75;
+/// Longest time for which a client may take nothing of an answer.
+const WRITE_STALL: Duration = Duration::from_secs(60);
 /// Longest time spent on reading a body that nobody wants any more.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -184,14 +186,19 @@ impl Gateway {
             path: &admitted.path,
             method: &request.method,
             headers: &request.headers,
-            sni: None,
         });
         if let std::borrow::Cow::Owned(path) = admitted.path {
             ctx.path = Some(path.into());
         }
         let found = found.ok_or_else(answer::no_route)?;
+        let route = &snapshot.routes[found.route];
+        let climbs = |path| path::climbs_when_stripped(path, found.matched);
+        if route.strip_path && climbs(ctx.path(request)) {
+            let message = "Invalid request path";
+            return Err(Reply::message(StatusCode::BAD_REQUEST, message));
+        }
         ctx.matched = found.matched;
-        ctx.route = Some(snapshot.routes[found.route].clone());
+        ctx.route = Some(route.clone());
         Ok(())
     }
 
@@ -220,12 +227,8 @@ fn forwarded_tls(request: &RequestHeader, peer: IpAddr, settings: &Settings) -> 
 /// The answer to plain HTTP on a route that is for https only.
 fn https_required(code: u16, request: &RequestHeader, ctx: &Ctx) -> Reply {
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::UPGRADE_REQUIRED);
-    let host = request
-        .headers
-        .get(header::HOST)
-        .and_then(|h| h.to_str().ok());
     if status.is_redirection()
-        && let Some(host) = host.and_then(|host| host.split(':').next())
+        && let Some((host, _)) = admit::authority(request)
     {
         let query = request
             .uri
@@ -273,7 +276,10 @@ impl ProxyHttp for Gateway {
         ctx.in_flight = Some(self.in_flight.enter());
         // Without this, a connection waits for its next request for ever.
         let stopping = session.is_process_shutting_down();
-        session.set_keepalive((!stopping).then_some(KEEPALIVE_SECONDS));
+        // HTTP/1.0 and `Connection: close` have switched it off.
+        let keep = !stopping && session.get_keepalive().is_some();
+        session.set_keepalive(keep.then_some(KEEPALIVE_SECONDS));
+        session.set_write_timeout(Some(WRITE_STALL));
         session.set_total_drain_timeout(Some(DRAIN));
         head::plain_request(session.req_header_mut());
         if ctx.connection.is_none() {
@@ -464,6 +470,7 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     let own = total.saturating_sub(upstream);
     let (mut parts, reason) = head::take_response(response);
     let headers = &mut parts.headers;
+    head::strip_nominated(headers);
     headers.reserve(4);
     headers.append(header::VIA, HeaderValue::from_static(VIA));
     headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));

@@ -13,6 +13,8 @@ use crate::model::service::{Protocol, Service};
 
 /// How long an answer of the resolver is used before it is asked again.
 const REFRESH: Duration = Duration::from_secs(30);
+/// How long a failure to resolve a host is not tried again.
+const FAILURE_KEPT: Duration = Duration::from_secs(1);
 /// Upstream connections are closed after this much idleness: below what
 /// common servers allow, so that we are the side that closes.
 const IDLE: Duration = Duration::from_secs(50);
@@ -32,8 +34,8 @@ pub struct Peers {
     template: HttpPeer,
     fixed: Option<SocketAddr>,
     resolved: ArcSwapOption<Resolved>,
-    /// Held by the one caller that waits for a first answer.
-    resolving: Mutex<()>,
+    /// Held by the one caller that waits for a first answer; when that failed.
+    resolving: Mutex<Option<Instant>>,
     refreshing: AtomicBool,
     next: AtomicUsize,
     this: Weak<Peers>,
@@ -59,7 +61,7 @@ impl Peers {
             template: template(service, host),
             fixed,
             resolved: ArcSwapOption::empty(),
-            resolving: Mutex::new(()),
+            resolving: Mutex::new(None),
             refreshing: AtomicBool::new(false),
             next: AtomicUsize::new(0),
             this: this.clone(),
@@ -95,13 +97,24 @@ impl Peers {
     }
 
     async fn resolve_first(&self) -> Result<Arc<Resolved>, ResolveError> {
-        let _alone = self.resolving.lock().await;
+        let mut failed = self.resolving.lock().await;
         if let Some(resolved) = self.resolved.load_full() {
             return Ok(resolved);
         }
-        let resolved = self.resolve().await?;
-        self.resolved.store(Some(resolved.clone()));
-        Ok(resolved)
+        // Those who waited for a look-up share its failure as well.
+        if failed.is_some_and(|at| at.elapsed() < FAILURE_KEPT) {
+            return Err(self.error());
+        }
+        match self.resolve().await {
+            Ok(resolved) => {
+                self.resolved.store(Some(resolved.clone()));
+                Ok(resolved)
+            }
+            Err(error) => {
+                *failed = Some(Instant::now());
+                Err(error)
+            }
+        }
     }
 
     /// An expired answer is used while a new one is fetched: a slow or dead
@@ -131,10 +144,14 @@ impl Peers {
         });
     }
 
-    async fn resolve(&self) -> Result<Arc<Resolved>, ResolveError> {
-        let error = || ResolveError {
+    fn error(&self) -> ResolveError {
+        ResolveError {
             host: self.host.to_string(),
-        };
+        }
+    }
+
+    async fn resolve(&self) -> Result<Arc<Resolved>, ResolveError> {
+        let error = || self.error();
         let limit = self.template.options.connection_timeout;
         let lookup = tokio::net::lookup_host((&*self.host, self.port));
         let found = match limit {

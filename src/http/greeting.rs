@@ -16,6 +16,8 @@ use tokio::time::timeout;
 
 /// How a connection of HTTP/2 begins; no method of HTTP/1 does.
 const HTTP2: &[u8; 3] = b"PRI";
+/// Length of the preface that it is the beginning of (RFC 9113 §3.4).
+const PREFACE: usize = 24;
 /// How long a connection may stay silent at first.
 const FIRST_BYTES: Duration = Duration::from_secs(60);
 
@@ -62,6 +64,12 @@ impl<A> Greeter<A> {
         // Silent for too long, or gone.
         peeked.ok()?.ok()?;
         let http2 = start == *HTTP2;
+        if http2 {
+            // The engine waits for the rest of the preface without a limit.
+            let mut preface = [0_u8; PREFACE];
+            let peeked = timeout(FIRST_BYTES, stream.try_peek(&mut preface)).await;
+            peeked.ok()?.ok()?;
+        }
         let app = if http2 { &self.http2 } else { &self.http1 };
         Some((app.clone(), stream))
     }

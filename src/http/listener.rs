@@ -16,6 +16,8 @@ use pingora::server::ShutdownWatch;
 use super::bridge::{self, Bounds, ClientInfo};
 use super::greeting::Greeter;
 
+use crate::telemetry::Gauge;
+
 /// Seconds for which an idle connection is kept.
 const KEEPALIVE_SECONDS: u64 = 60;
 
@@ -24,12 +26,14 @@ pub struct RouterApp {
     router: Router,
     bounds: Bounds,
     options: HttpServerOptions,
+    in_flight: Gauge,
 }
 
 impl RouterApp {
     /// Lets `router` answer every request within `bounds`, in HTTP/1 and
     /// HTTP/2.
-    pub fn greeter(router: Router, bounds: Bounds) -> Greeter<Self> {
+    /// Requests that are being answered count in `in_flight`.
+    pub fn greeter(router: Router, bounds: Bounds, in_flight: &Gauge) -> Greeter<Self> {
         let speaking = |h2c| {
             let mut options = HttpServerOptions::default();
             options.h2c = h2c;
@@ -37,6 +41,7 @@ impl RouterApp {
                 router: router.clone(),
                 bounds,
                 options,
+                in_flight: in_flight.clone(),
             })
         };
         Greeter {
@@ -141,6 +146,21 @@ async fn refuse(
     session.write_response_body(Bytes::from(body), true).await
 }
 
+/// Whether the client means to send more on its connection (RFC 9112 §9.3).
+fn wants_more(request: &pingora::http::RequestHeader) -> bool {
+    let says = |word: &[u8]| {
+        let values = request.headers.get_all(header::CONNECTION);
+        let mut words = values
+            .iter()
+            .flat_map(|v| v.as_bytes().split(|&b| b == b','));
+        words.any(|w| w.trim_ascii().eq_ignore_ascii_case(word))
+    };
+    match request.version {
+        Version::HTTP_10 | Version::HTTP_09 => says(b"keep-alive"),
+        _ => !says(b"close"),
+    }
+}
+
 #[async_trait]
 impl HttpServerApp for RouterApp {
     async fn process_new_http(
@@ -151,8 +171,10 @@ impl HttpServerApp for RouterApp {
         if !session.read_request().await.ok()? {
             return None;
         }
-        let keepalive = (!*shutdown.borrow()).then_some(KEEPALIVE_SECONDS);
-        session.set_keepalive(keepalive);
+        let _in_flight = self.in_flight.enter();
+        let keep = !*shutdown.borrow() && wants_more(session.req_header());
+        session.set_keepalive(keep.then_some(KEEPALIVE_SECONDS));
+        session.set_write_timeout(Some(self.bounds.time));
         session.set_total_drain_timeout(Some(self.bounds.time));
         if let Err(error) = self.answer(&mut session).await {
             tracing::debug!(%error, "answer not written");

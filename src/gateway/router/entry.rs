@@ -33,7 +33,6 @@ enum PathRule {
 struct Extra {
     methods: Box<[Method]>,
     headers: Box<[(HeaderName, HeaderRule)]>,
-    snis: Box<[Box<str>]>,
 }
 
 #[derive(Debug)]
@@ -192,9 +191,11 @@ fn extra(route: &Route, compile: &mut Compile<'_>) -> Result<Option<Box<Extra>>,
         headers.push((parsed, rule));
     }
     extra.headers = headers.into();
-    let snis = route.snis.iter().flatten();
-    extra.snis = snis.map(|sni| sni.to_lowercase().into()).collect();
-    let empty = extra.methods.is_empty() && extra.headers.is_empty() && extra.snis.is_empty();
+    if route.snis.as_ref().is_some_and(|snis| !snis.is_empty()) {
+        let message = "matching by server name is not supported yet".to_owned();
+        return Err(("snis".to_owned(), message));
+    }
+    let empty = extra.methods.is_empty() && extra.headers.is_empty();
     Ok((!empty).then(|| Box::new(extra)))
 }
 
@@ -269,12 +270,7 @@ impl Entry {
 
 impl Extra {
     fn matches(&self, query: &Query<'_>) -> bool {
-        let sni = self.snis.is_empty()
-            || query
-                .sni
-                .is_some_and(|sni| self.snis.iter().any(|own| own.eq_ignore_ascii_case(sni)));
-        sni && self
-            .headers
+        self.headers
             .iter()
             .all(|(name, rule)| rule.matches(query.headers, name))
     }

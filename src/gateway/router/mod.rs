@@ -34,8 +34,6 @@ pub struct Query<'a> {
     pub method: &'a Method,
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// Server name of the TLS handshake.
-    pub sni: Option<&'a str>,
 }
 
 /// The route that a request belongs to.

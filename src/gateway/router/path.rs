@@ -90,14 +90,36 @@ fn decode_unreserved(bytes: &[u8]) -> Result<String, PathError> {
 
 /// Whether some reader would see `..` where this one sees none.
 fn hides_dot_segment(path: &str) -> bool {
-    if !(path.contains('\\') || path.contains("%2F") || path.contains("%5C")) {
+    let suspicious = |mark| path.contains(mark);
+    if !["\\", "%2F", "%5C", ";"].into_iter().any(suspicious) {
         return false;
     }
     let lenient = path
         .replace("%2F", "/")
         .replace("%5C", "/")
         .replace('\\', "/");
-    lenient.split('/').any(|segment| segment == "..")
+    lenient.split('/').any(is_dots)
+}
+
+/// Whether a segment is `..` for a reader that drops parameters after `;`.
+fn is_dots(segment: &str) -> bool {
+    segment.split(';').next() == Some("..")
+}
+
+/// Whether stripping the first `matched` bytes of a normal path leaves one
+/// that begins with a dot segment: `/foo..` matches the prefix `/foo`, and the
+/// rest would climb out of the service's path.
+pub fn climbs_when_stripped(path: &str, matched: usize) -> bool {
+    let rest = path.get(matched..).unwrap_or("");
+    if matched == 0 || !rest.starts_with('.') {
+        return false;
+    }
+    let rest = rest
+        .replace("%2F", "/")
+        .replace("%5C", "/")
+        .replace('\\', "/");
+    let first = rest.split('/').next().unwrap_or("");
+    first == "." || is_dots(first)
 }
 
 fn remove_dot_segments(path: &str) -> String {
@@ -250,6 +272,27 @@ mod tests {
         assert_eq!(normalize("/a\tb"), Err(PathError::Byte));
         assert_eq!(normalize("/ä"), Err(PathError::Byte));
         assert_eq!(normalize("*"), Err(PathError::NoSlash));
+    }
+
+    #[test]
+    fn a_stripped_prefix_does_not_open_the_way_up() {
+        for path in [
+            "/foo..",
+            "/foo../x",
+            "/foo..%2Fadmin",
+            "/foo..;/x",
+            "/foo./x",
+            "/foo.",
+        ] {
+            assert!(climbs_when_stripped(path, 4), "{path}");
+        }
+        for path in [
+            "/foo", "/foo/..x", "/foo...", "/foo.x", "/foo/.x", "/foobar",
+        ] {
+            assert!(!climbs_when_stripped(path, 4), "{path}");
+        }
+        assert_eq!(normalize("/a/..;/b"), Err(PathError::HiddenDots));
+        assert_eq!(normal("/a;v=1/.b;c"), "/a;v=1/.b;c");
     }
 
     #[test]

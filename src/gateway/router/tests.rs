@@ -67,7 +67,6 @@ fn ask(routes: &[Route], ask: &Ask) -> Option<u128> {
         path: ask.path,
         method: &ask.method,
         headers: &ask.headers,
-        sni: None,
     })?;
     Some(routes[found.route].id.as_u128())
 }
