@@ -36,6 +36,8 @@ use crate::telemetry::Gauge;
 /// thousands of idle connections, large enough to send a common answer whole.
 const READ_BUFFER: usize = 1 << 10;
 const WRITE_BUFFER: usize = 8 << 10;
+/// How long requests to the admin listener may finish after SIGTERM.
+const ADMIN_DRAIN: Duration = Duration::from_secs(5);
 /// Idle upstream connections of one worker. Fewer than busy ones would make
 /// requests open new ones again and again.
 const UPSTREAM_POOL: usize = 1024;
@@ -139,13 +141,19 @@ impl Server {
         let runtime = runtime()?;
         let mut fds = Fds::new();
         bind(&mut fds, address, &runtime)?;
-        let mut service = Service::new(name.to_owned(), RouterApp::greeter(router, bounds));
+        let in_flight = Gauge::default();
+        let greeter = RouterApp::greeter(router, bounds, &in_flight);
+        let mut service = Service::new(name.to_owned(), greeter);
         service.add_tcp(address);
-        let watch = shutdown.clone();
+        let mut watch = shutdown.clone();
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
             let fds = Arc::new(Mutex::new(fds));
-            runtime.block_on(service.start_service(Some(fds), watch, 1));
+            runtime.block_on(async move {
+                service.start_service(Some(fds), watch.clone(), 1).await;
+                // A change is stored and then in force: it is not cut in two.
+                drained(&mut watch, &in_flight, ADMIN_DRAIN).await;
+            });
             runtime.shutdown_background();
         })?;
         Ok(Self {

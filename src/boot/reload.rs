@@ -1,6 +1,7 @@
 //! Edited files: compiled whole and put in force, or refused whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +140,7 @@ pub async fn watch(mut reloader: Reloader, mut force: mpsc::Receiver<()>) {
     })
     .inspect_err(|error| tracing::warn!(%error, "files are not watched; SIGHUP reloads them"))
     .ok();
-    let mut watched = BTreeSet::new();
+    let mut watched = BTreeMap::new();
     loop {
         if let Some(watcher) = &mut watcher {
             while follow(watcher, &mut watched, &reloader.file) {
@@ -157,17 +158,26 @@ pub async fn watch(mut reloader: Reloader, mut force: mpsc::Receiver<()>) {
                     watcher = None;
                     continue;
                 }
-                while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {}
+                settle(&mut changes).await;
                 reloader.reload(false).await;
             }
         }
     }
 }
 
+/// Waits until nothing changes any more; not for ever, since a directory may
+/// hold a file that always does.
+async fn settle(changes: &mut mpsc::Receiver<()>) {
+    let quiet =
+        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, changes.recv()).await {} };
+    // What still changes then is looked at once more afterwards.
+    let _ = tokio::time::timeout(10 * QUIET, quiet).await;
+}
+
 /// Watches the directories of the configuration file and of what it names;
 /// whether some of them were not watched before.
-fn follow(watcher: &mut impl Watcher, watched: &mut BTreeSet<PathBuf>, file: &Path) -> bool {
-    let before = watched.len();
+fn follow(watcher: &mut impl Watcher, watched: &mut BTreeMap<PathBuf, u64>, file: &Path) -> bool {
+    let mut grown = false;
     let mut wanted = BTreeSet::from([directory(file)]);
     if let Ok(config) = Config::load(file) {
         for path in &config.entities {
@@ -180,17 +190,24 @@ fn follow(watcher: &mut impl Watcher, watched: &mut BTreeSet<PathBuf>, file: &Pa
         }
     }
     for path in wanted {
-        if watched.contains(&path) {
+        // A directory that was made anew is another one, and not watched yet.
+        let inode = std::fs::metadata(&path).map_or(0, |found| found.ino());
+        if watched.get(&path) == Some(&inode) {
             continue;
+        }
+        if watched.remove(&path).is_some() {
+            // Usually the watch went with the directory.
+            let _ = watcher.unwatch(&path);
         }
         match watcher.watch(&path, RecursiveMode::NonRecursive) {
             Ok(()) => {
-                watched.insert(path);
+                watched.insert(path, inode);
+                grown = true;
             }
             Err(error) => tracing::warn!(path = %path.display(), %error, "not watched"),
         }
     }
-    watched.len() > before
+    grown
 }
 
 fn directory(file: &Path) -> PathBuf {

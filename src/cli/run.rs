@@ -21,7 +21,7 @@ use crate::server::{Server, ServerError, Shared};
 use crate::telemetry::access_log::AccessLog;
 
 /// Longest body of a request to the admin listener.
-const ADMIN_BODY: usize = 16 << 20;
+const ADMIN_BODY: usize = admin::MAX_BODY;
 
 pub(super) fn run(file: &Path) -> ExitCode {
     let began = Instant::now();
