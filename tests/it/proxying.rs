@@ -254,6 +254,21 @@ async fn http2_with_prior_knowledge_is_spoken_in_the_clear() {
 }
 
 #[tokio::test]
+async fn cookies_of_http2_arrive_as_one_field() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    http::client();
+    let client = http::builder()
+        .http2_prior_knowledge()
+        .build()
+        .expect("a client");
+    let request = client.get(door.proxy_url("/"));
+    let request = request.header("cookie", "a=1").header("cookie", "b=2");
+    request.send().await.expect("an answer");
+    assert_eq!(upstream.last().all("cookie"), ["a=1; b=2"]);
+}
+
+#[tokio::test]
 async fn an_upstream_that_refuses_connections_gives_502() {
     let nobody = Port::reserve();
     let door = door_to(&format!("http://{}", nobody.authority()), "").await;

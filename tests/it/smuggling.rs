@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::support::raw::{Connection, exchange};
-use crate::support::{Door, Setup, Upstream, http};
+
+use crate::support::{Door, Reply, Setup, Upstream, http};
 
 async fn door_to(upstream: &Upstream) -> Door {
     let url = upstream.url("");
@@ -274,4 +275,51 @@ async fn a_web_socket_handshake_that_is_refused_opens_no_tunnel() {
         assert!(seen.header("x-forwarded-for").is_some(), "{}", seen.target);
     }
     assert!(smuggled <= 1);
+}
+
+#[tokio::test]
+async fn a_stripped_prefix_does_not_open_the_way_out_of_the_service_path() {
+    let upstream = Upstream::echo().await;
+    let url = upstream.url("/s");
+    let service = format!("- {{name: web, url: '{url}', routes: [{{paths: [/foo]}}]}}\n");
+    let door = Setup::new().services(&service).start().await;
+    for path in ["/foo..", "/foo../x", "/foo..%2Fadmin", "/foo..;/x"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        let answer = exchange(&door.proxy(), request.as_bytes()).await;
+        assert_eq!(answer.expect("an answer").status, 400, "{path}");
+    }
+    assert!(upstream.seen().is_empty());
+    door.get("a.test", "/foo..x").await.expect(200);
+    assert_eq!(upstream.last().target, "/s/..x");
+}
+
+#[tokio::test]
+async fn a_connection_of_http_1_0_ends_with_its_answer() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream).await;
+    for authority in [door.proxy(), door.admin()] {
+        let mut connection = Connection::open(&authority).await;
+        let request = format!("GET /status HTTP/1.0\r\nHost: {authority}\r\n\r\n");
+        connection.send(request.as_bytes()).await;
+        assert_eq!(connection.response().await.status, 200);
+        assert!(connection.is_closed().await, "{authority}");
+    }
+}
+
+#[tokio::test]
+async fn what_concerns_the_upstreams_connection_stays_there() {
+    let upstream = Upstream::start(|_| {
+        Reply::Raw(
+            b"HTTP/1.1 200 OK\r\nConnection: X-Secret, keep-alive\r\nX-Secret: a\r\n\
+              Keep-Alive: timeout=3\r\nContent-Length: 2\r\n\r\nok"
+                .to_vec(),
+        )
+    })
+    .await;
+    let door = door_to(&upstream).await;
+    let request = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let answer = exchange(&door.proxy(), request).await.expect("an answer");
+    assert_eq!(answer.text(), "ok");
+    assert_eq!(answer.header("x-secret"), None);
+    assert_eq!(answer.header("keep-alive"), None);
 }
