@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 ///
 /// `Debug` shows `[redacted]`; memory is wiped on drop; comparison takes the
 /// same time whatever the position of the first difference.
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
@@ -28,6 +28,15 @@ impl Secret {
     /// Whether `candidate` is this secret, in constant time for equal lengths.
     pub fn matches(&self, candidate: &str) -> bool {
         self.0.as_bytes().ct_eq(candidate.as_bytes()).into()
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    /// The error never repeats the value: it would end up in a log.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| serde::de::Error::custom("expected a string: put it in quotes"))
     }
 }
 

@@ -27,8 +27,14 @@ pub(in crate::identity) async fn issue(
     let old = store.refresh_token(hash).await?.ok_or_else(not_valid)?;
     check(call, client.id(), &old).await?;
     // Narrower for this access token; the grant itself keeps its scopes.
-    let all = &old.grant.scopes;
-    let scopes = granted(form.get("scope"), all, all)?;
+    // A scope that was taken from the client is gone from its old grants too.
+    let granted_before = &old.grant.scopes;
+    let mut all = granted_before.clone();
+    all.retain(|scope| client.scopes.contains(scope));
+    if all.is_empty() && !granted_before.is_empty() {
+        return Err(not_valid());
+    }
+    let scopes = granted(form.get("scope"), &all, &all)?;
     let user = store.user(&realm.path, old.grant.user_id).await?;
     let user = user.filter(|user| user.active).ok_or_else(not_valid)?;
     let issue = Issue {
