@@ -256,8 +256,8 @@ fn live_service(
 
 fn host_header(service: &Service) -> String {
     let default_port = match service.protocol {
-        Protocol::Https => 443,
-        Protocol::Http | Protocol::Internal => 80,
+        Protocol::Https | Protocol::Grpcs => 443,
+        Protocol::Http | Protocol::Grpc | Protocol::Internal => 80,
     };
     if service.port == default_port {
         service.host.clone()

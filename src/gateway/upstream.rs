@@ -182,7 +182,7 @@ fn prefer_v4(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 fn template(service: &Service, host: &str) -> HttpPeer {
-    let tls = service.protocol == Protocol::Https;
+    let tls = matches!(service.protocol, Protocol::Https | Protocol::Grpcs);
     let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), service.port);
     // The server name is always set: an empty one switches verification off.
     let mut peer = HttpPeer::new(nowhere, tls, host.to_owned());

@@ -1,6 +1,9 @@
 //! Plain records, without I/O.
 
+pub mod ca_certificate;
+pub mod certificate;
 pub mod client;
+pub mod consumer;
 pub mod grant;
 pub mod key_path;
 pub mod plugin;
@@ -9,5 +12,8 @@ pub mod route;
 pub mod schema;
 pub mod secret;
 pub mod service;
+pub mod sni;
+pub mod target;
 pub mod token;
+pub mod upstream;
 pub mod user;

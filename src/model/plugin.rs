@@ -17,12 +17,16 @@ pub struct Plugin {
     /// Unique name of this instance, if any.
     #[serde(default)]
     pub instance_name: Option<String>,
-    /// The service it applies to; none of `service` and `route`: all requests.
+    /// The service it applies to; none of `service`, `route` and
+    /// `consumer`: all requests.
     #[serde(default)]
     pub service: Option<Reference>,
     /// The route it applies to.
     #[serde(default)]
     pub route: Option<Reference>,
+    /// The consumer it applies to.
+    #[serde(default)]
+    pub consumer: Option<Reference>,
     /// `false`: ignored, the next less specific one applies.
     pub enabled: bool,
     /// The protocols it applies to.

@@ -13,7 +13,7 @@ pub struct Route {
     /// Unique name, if any.
     #[serde(default)]
     pub name: Option<String>,
-    /// `http`, `https` or both.
+    /// `http`, `https` or both; or `grpc`, `grpcs` or both.
     pub protocols: Vec<String>,
     /// Host names, with at most one `*` as the whole leftmost or rightmost label.
     #[serde(default)]

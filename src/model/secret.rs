@@ -40,6 +40,15 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
+/// In constant time for equal lengths.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.matches(&other.0)
+    }
+}
+
+impl Eq for Secret {}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[redacted]")

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::route::Reference;
+
 /// An upstream service, as stored and as shown by the Admin API.
 ///
 /// Timeouts are in milliseconds, times in whole seconds since the epoch.
@@ -35,6 +37,16 @@ pub struct Service {
     /// Whether the upstream's certificate is verified; `None`: it is.
     #[serde(default)]
     pub tls_verify: Option<bool>,
+    /// The certificate shown to an upstream that asks for one.
+    #[serde(default)]
+    pub client_certificate: Option<Reference>,
+    /// Most intermediate certificates between the upstream's and a trusted
+    /// one, 0 to 64.
+    #[serde(default)]
+    pub tls_verify_depth: Option<u8>,
+    /// The CA certificates that vouch for the upstream; `None`: the system's.
+    #[serde(default)]
+    pub ca_certificates: Option<Vec<Uuid>>,
     /// Labels for filtering lists.
     #[serde(default)]
     pub tags: Option<Vec<String>>,
@@ -52,6 +64,10 @@ pub enum Protocol {
     Http,
     /// HTTP over TLS, verified with SNI.
     Https,
+    /// gRPC over plain HTTP/2.
+    Grpc,
+    /// gRPC over HTTP/2 over TLS.
+    Grpcs,
     /// A router inside this process, named by `host`.
     Internal,
 }
