@@ -2,6 +2,7 @@
 //! outbound client, replies.
 
 pub mod bridge;
+pub mod encoded_word;
 pub mod greeting;
 pub mod listener;
 pub mod outbound;

@@ -13,8 +13,9 @@ use super::callback::{self, Credentials};
 use super::error::JsonError;
 use super::form::Form;
 use super::login::{LoginError, is_confined, login};
-use super::{Call, encoded_word, respond};
+use super::{Call, respond};
 use crate::clock::random_bytes;
+use crate::http::encoded_word;
 use crate::model::grant::{StoredSession, TokenHash};
 use crate::model::user::User;
 

@@ -11,7 +11,6 @@ mod callback;
 mod clients;
 pub mod config;
 mod discovery;
-mod encoded_word;
 mod error;
 mod form;
 mod grant;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 ///
 /// Blanks between two encoded words are not part of the text (§6.2). What only
 /// resembles an encoded word is text.
-pub(super) fn text(value: &[u8]) -> Option<String> {
+pub fn text(value: &[u8]) -> Option<String> {
     let mut rest = std::str::from_utf8(value).ok()?;
     let mut text = String::with_capacity(rest.len());
     let mut after_word = false;
