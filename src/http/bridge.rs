@@ -11,6 +11,7 @@ use http::{Request, StatusCode, header, request};
 use http_body_util::BodyExt;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
+use pingora::proxy::Session;
 use tower::ServiceExt;
 
 /// How long the rest of a refused body is waited for.
@@ -82,9 +83,10 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
     if announced.is_some_and(|length| length > bounds.body) {
         return Err(BodyError::TooLarge);
     }
-    let waits = headers
-        .get(header::EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    let waits = session.req_header().version >= http::Version::HTTP_11
+        && headers
+            .get(header::EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     if waits {
         session
             .write_continue_response()
@@ -108,6 +110,32 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
     tokio::time::timeout(bounds.time, read)
         .await
         .map_err(|_| BodyError::TooSlow)?
+}
+
+/// Longest body that [`buffer_body`] reads: the engine replays no more.
+pub const BUFFERED_MAX: usize = 64 << 10;
+
+/// Reads the whole request body so that it can still be sent to an upstream.
+///
+/// # Errors
+/// [`BodyError`] when it is longer than [`BUFFERED_MAX`], takes longer than
+/// ten seconds, or does not come whole; then the connection is of no further
+/// use and is closed after the answer.
+pub async fn buffer_body(session: &mut Session) -> Result<Bytes, BodyError> {
+    // Before the first read, or proxying would wait for a body that is gone.
+    session.enable_retry_buffering();
+    let bounds = Bounds {
+        body: BUFFERED_MAX,
+        time: Duration::from_secs(10),
+    };
+    let mut read = read_body(session.as_downstream_mut(), bounds).await;
+    if read.is_ok() && session.retry_buffer_truncated() {
+        read = Err(BodyError::TooLarge);
+    }
+    if read.is_err() {
+        session.set_keepalive(None);
+    }
+    read
 }
 
 /// Drops what a client still sends of a body that was refused, for a short

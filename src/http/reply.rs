@@ -5,6 +5,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 
+/// The page that says no (interface 7), as web servers have written it for long.
+pub const FORBIDDEN_PAGE: &str = "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">\n\
+    <html><head>\n<title>403 Forbidden</title>\n</head><body>\n<h1>Forbidden</h1>\n\
+    <p>You don't have permission to access this resource.</p>\n</body></html>\n";
+
 /// An answer made inside the process, not yet written.
 #[derive(Clone, Debug)]
 pub struct Reply {
@@ -44,6 +49,18 @@ impl Reply {
             status,
             headers: Vec::new(),
             body: ReplyBody::Message(message.into()),
+        }
+    }
+
+    /// 403 with [`FORBIDDEN_PAGE`], whatever the client accepts.
+    pub fn forbidden_page() -> Self {
+        Self {
+            status: StatusCode::FORBIDDEN,
+            headers: Vec::new(),
+            body: ReplyBody::Raw(
+                "text/html; charset=utf-8",
+                Bytes::from_static(FORBIDDEN_PAGE.as_bytes()),
+            ),
         }
     }
 

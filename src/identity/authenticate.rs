@@ -16,6 +16,7 @@ use super::login::{LoginError, is_confined, login};
 use super::{Call, respond};
 use crate::clock::random_bytes;
 use crate::http::encoded_word;
+use crate::http::reply::FORBIDDEN_PAGE;
 use crate::model::grant::{StoredSession, TokenHash};
 use crate::model::user::User;
 
@@ -176,12 +177,9 @@ fn from_headers(call: &Call) -> Result<Credentials, JsonError> {
 }
 
 fn forbidden_page() -> Response {
-    let page = "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">\n<html><head>\n\
-        <title>403 Forbidden</title>\n</head><body>\n<h1>Forbidden</h1>\n\
-        <p>You don't have permission to access this resource.</p>\n</body></html>\n";
-    let mut response = Response::new(axum::body::Body::from(page));
+    let mut response = Response::new(axum::body::Body::from(FORBIDDEN_PAGE));
     *response.status_mut() = StatusCode::FORBIDDEN;
-    let html = HeaderValue::from_static("text/html; charset=iso-8859-1");
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, html);
     response
 }

@@ -5,6 +5,7 @@
 //! line in [`REGISTRY`].
 
 pub mod openid_connect;
+pub mod request_guard;
 pub mod throttling;
 
 use std::sync::Arc;
@@ -67,7 +68,7 @@ pub struct Kind {
 }
 
 /// Every kind of plugin.
-pub static REGISTRY: &[Kind] = &[openid_connect::KIND, throttling::KIND];
+pub static REGISTRY: &[Kind] = &[openid_connect::KIND, request_guard::KIND, throttling::KIND];
 
 /// The kind called `name`.
 pub fn kind(name: &str) -> Option<&'static Kind> {

@@ -12,6 +12,7 @@ mod operation;
 mod plugins;
 mod proxying;
 mod reload;
+mod request_guard;
 mod routing;
 mod smuggling;
 mod support;
