@@ -98,10 +98,11 @@ pub(super) fn client(request: &RequestHeader, peer: SocketAddr, trusted: &[IpNet
         return peer;
     }
     let mut client = peer;
-    let values = request.headers.get_all("x-forwarded-for");
-    let values: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).collect();
-    for hop in values.iter().rev().flat_map(|value| value.rsplit(',')) {
-        let Ok(ip) = hop.trim().parse::<IpAddr>() else {
+    let values: Vec<_> = request.headers.get_all("x-forwarded-for").iter().collect();
+    let hops = values.iter().rev().map(|value| value.as_bytes());
+    // Split as bytes: one that is no text must not take the others with it.
+    for hop in hops.flat_map(|value| value.rsplit(|byte| *byte == b',')) {
+        let Some(ip) = std::str::from_utf8(hop).ok().and_then(hop_address) else {
             break;
         };
         client = SocketAddr::new(ip, 0);
@@ -110,6 +111,13 @@ pub(super) fn client(request: &RequestHeader, peer: SocketAddr, trusted: &[IpNet
         }
     }
     client
+}
+
+/// The address of a hop, which some proxies write with its port.
+fn hop_address(hop: &str) -> Option<IpAddr> {
+    let hop = hop.trim();
+    let address = hop.parse::<SocketAddr>().map(|address| address.ip());
+    hop.parse().or(address).ok()
 }
 
 /// Whether `ip` is one of the proxies whose `X-Forwarded-*` is believed.
@@ -153,5 +161,38 @@ mod tests {
         ] {
             assert_eq!(split_authority(bad), None, "{bad}");
         }
+    }
+
+    fn client_behind(chains: &[&[u8]]) -> String {
+        let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
+        for chain in chains {
+            let value = http::HeaderValue::from_bytes(chain).expect("a value");
+            request
+                .append_header("x-forwarded-for", value)
+                .expect("a header");
+        }
+        let trusted = ["127.0.0.0/8".parse().expect("a network")];
+        let peer = SocketAddr::from(([127, 0, 0, 1], 5));
+        client(&request, peer, &trusted).ip().to_string()
+    }
+
+    #[test]
+    fn the_client_is_the_last_that_no_trusted_proxy_stands_for() {
+        assert_eq!(client_behind(&[]), "127.0.0.1");
+        assert_eq!(client_behind(&[b"10.0.0.1, 192.0.2.1"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"192.0.2.1, 127.0.0.2"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"10.0.0.1", b"192.0.2.1"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"192.0.2.1:4711"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"[2001:db8::1]:4711"]), "2001:db8::1");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_not_uncover_a_forged_address() {
+        assert_eq!(client_behind(&[b"10.0.0.1, \xff, 192.0.2.1"]), "192.0.2.1");
+        assert_eq!(
+            client_behind(&[b"10.0.0.1", b"\xff, 192.0.2.1"]),
+            "192.0.2.1"
+        );
+        assert_eq!(client_behind(&[b"10.0.0.1", b"\xff"]), "127.0.0.1");
     }
 }
