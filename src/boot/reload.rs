@@ -91,11 +91,14 @@ impl Reloader {
             Identity::check(section.clone())?;
         }
         let entities = declared.entities.clone();
-        let replaced = self.parts.control.replace_declared(entities).await;
-        replaced.map_err(|error| refused(&declared, &error))?;
+        let prepared = self.parts.control.prepare_declared(entities).await;
+        let prepared = prepared.map_err(|error| refused(&declared, &error))?;
+        // The last step that may fail (the store may) comes before the first
+        // that has an effect: both parts change, or neither.
         if let (Some(identity), Some(section)) = (&self.parts.identity, &config.identity) {
             identity.reload(section.clone()).await?;
         }
+        prepared.commit();
         if fixed(config) != self.started {
             tracing::warn!("proxy, admin, store and telemetry change with the next start only");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::edit;
@@ -113,6 +113,8 @@ pub struct Control {
     store: Arc<dyn Store>,
     entities: ArcSwap<Entities>,
     live: Arc<ArcSwap<Snapshot>>,
+    /// Snapshots that were in force and that some request may still look at.
+    retired: parking_lot::Mutex<Vec<Arc<Snapshot>>>,
     /// Held from the look at the entities to the swap.
     writer: Arc<Mutex<()>>,
 }
@@ -141,6 +143,7 @@ impl Control {
             store,
             entities: ArcSwap::from_pointee(entities),
             live: Arc::new(ArcSwap::from_pointee(snapshot)),
+            retired: parking_lot::Mutex::default(),
             writer: Arc::new(Mutex::new(())),
         }))
     }
@@ -206,25 +209,54 @@ impl Control {
         Ok(answer)
     }
 
-    /// Puts what the files declare now in the place of what they declared
-    /// before, all of it or nothing.
+    /// Prepares to put what the files declare now in the place of what they
+    /// declared before, all of it or nothing. Nobody else makes a change until
+    /// the outcome is committed or dropped.
     ///
     /// # Errors
     /// The first entity that can't be in force.
-    pub async fn replace_declared(&self, declared: DeclaredEntities) -> Result<(), DeclaredError> {
-        let _alone = self.writer.lock().await;
+    pub async fn prepare_declared(
+        &self,
+        declared: DeclaredEntities,
+    ) -> Result<Prepared<'_>, DeclaredError> {
+        let alone = self.writer.lock().await;
         let current = self.entities.load_full();
         let previous = self.live.load_full();
-        let (candidate, snapshot) =
+        let (entities, snapshot) =
             with_declared(&current, declared, &self.workshop, Some(&previous))?;
-        self.swap(candidate, snapshot);
-        Ok(())
+        Ok(Prepared {
+            control: self,
+            _alone: alone,
+            entities,
+            snapshot,
+        })
     }
 
     fn swap(&self, entities: Entities, snapshot: Snapshot) {
         self.entities.store(Arc::new(entities));
-        self.live.store(Arc::new(snapshot));
+        let old = self.live.swap(Arc::new(snapshot));
+        // Freeing a snapshot takes time that requests must not wait for: the
+        // writer holds each one until no request can be the last to leave it.
+        let mut retired = self.retired.lock();
+        retired.push(old);
+        retired.retain(|old| Arc::strong_count(old) > 1);
+        drop(retired);
         self.workshop.traffic.prune();
+    }
+}
+
+/// Declared entities that can be in force, and are not yet.
+pub struct Prepared<'a> {
+    control: &'a Control,
+    _alone: MutexGuard<'a, ()>,
+    entities: Entities,
+    snapshot: Snapshot,
+}
+
+impl Prepared<'_> {
+    /// Puts them in force; this can't fail.
+    pub fn commit(self) {
+        self.control.swap(self.entities, self.snapshot);
     }
 }
 

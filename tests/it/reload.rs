@@ -361,3 +361,44 @@ async fn a_declared_service_cannot_leave_what_refers_to_it_behind() {
     door.get("stored.test", "/").await.expect(200);
     door.get("api.test", "/").await.expect(200);
 }
+
+#[tokio::test]
+async fn entities_stay_as_they_are_when_the_identity_provider_refuses() {
+    let upstream = upstream().await;
+    let door = door_to(&upstream).await;
+    let added = door.run(&[
+        "users",
+        "add",
+        "carol",
+        "--no-password",
+        "-c",
+        "doorward.yaml",
+    ]);
+    assert!(added.status.success(), "{added:?}");
+    door.clear_log();
+    // Only the store knows that the name is taken.
+    door.edit(
+        "doorward.yaml",
+        "      users:\n",
+        "      users:\n        - {userName: carol, password: Ch4ng31t-carol}\n",
+    );
+    door.edit("routes.yaml", "hosts: [api.test]", "hosts: [half.test]");
+    door.wait_log("the refusal", |line| {
+        line.contains("not reloaded") && line.contains("carol")
+    })
+    .await;
+    door.clear_log();
+    door.signal("HUP");
+    door.wait_log("the refusal again", |line| line.contains("not reloaded"))
+        .await;
+    door.get("half.test", "/").await.expect(404);
+    door.get("api.test", "/").await.expect(200);
+    delete_carol(&door);
+    door.signal("HUP");
+    until(&door, "half.test", 200).await;
+}
+
+fn delete_carol(door: &Door) {
+    let deleted = door.run(&["users", "delete", "carol", "-c", "doorward.yaml"]);
+    assert!(deleted.status.success(), "{deleted:?}");
+}

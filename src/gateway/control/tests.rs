@@ -223,7 +223,10 @@ async fn what_a_file_declares_is_changed_in_the_file_only() {
     make(&control, vec![Change::PutRoute(route(3, 1, "/b"))])
         .await
         .expect("made");
-    let gone = control.replace_declared(DeclaredEntities::default()).await;
+    let gone = control
+        .prepare_declared(DeclaredEntities::default())
+        .await
+        .map(Prepared::commit);
     assert!(
         gone.expect_err("refused")
             .to_string()
@@ -235,7 +238,11 @@ async fn what_a_file_declares_is_changed_in_the_file_only() {
         "the old stays in force"
     );
     let fewer = declared(service(1, "a"), Vec::new());
-    control.replace_declared(fewer).await.expect("replaced");
+    control
+        .prepare_declared(fewer)
+        .await
+        .expect("replaced")
+        .commit();
     assert_eq!(control.live().load().routes.len(), 1);
 }
 
@@ -255,9 +262,10 @@ async fn an_unchanged_plugin_keeps_its_filter_through_every_other_change() {
         .await
         .expect("made");
     control
-        .replace_declared(declared(service(6, "file"), Vec::new()))
+        .prepare_declared(declared(service(6, "file"), Vec::new()))
         .await
-        .expect("replaced");
+        .expect("replaced")
+        .commit();
     assert!(Arc::ptr_eq(&before, &filter(&control)));
     let changed = Change::PutPlugin(throttling(4, Some(1), "2 s"));
     make(&control, vec![changed]).await.expect("made");
@@ -292,7 +300,10 @@ async fn a_declared_record_does_not_hide_a_stored_one() {
         services: vec![service(1, "b")],
         ..DeclaredEntities::default()
     };
-    let refused = control.replace_declared(declared).await;
+    let refused = control
+        .prepare_declared(declared)
+        .await
+        .map(Prepared::commit);
     assert!(matches!(
         refused.expect_err("is refused").error,
         ChangeError::Unique { .. }
