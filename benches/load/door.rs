@@ -15,6 +15,7 @@ pub(crate) struct Door {
     binary: PathBuf,
     dir: TempDir,
     port: Port,
+    admin: Port,
     process: Option<Process>,
 }
 
@@ -28,12 +29,31 @@ impl Door {
             main_file(dir.path(), &port, &admin, workers),
         )?;
         write("routes.yaml", routes_file(&port, upstream))?;
+        std::fs::create_dir(dir.path().join("more"))?;
         Ok(Self {
             binary: binary.to_owned(),
             dir,
             port,
+            admin,
             process: None,
         })
+    }
+
+    /// Writes one more file of entities; its directory is read at each start
+    /// and watched.
+    pub(crate) fn declare(&self, name: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(
+            self.dir.path().join("more").join(name),
+            text,
+        )?)
+    }
+
+    /// Removes the database and the file of more entities.
+    pub(crate) fn forget(&self, name: &str) -> Result<()> {
+        std::fs::remove_dir_all(self.dir.path().join("data"))?;
+        Ok(std::fs::remove_file(
+            self.dir.path().join("more").join(name),
+        )?)
     }
 
     /// Starts the program; returns after how long it answered.
@@ -78,6 +98,10 @@ impl Door {
         &self.port
     }
 
+    pub(crate) fn admin(&self) -> &Port {
+        &self.admin
+    }
+
     pub(crate) fn cpu(&self) -> Result<Duration> {
         self.process.as_ref().context("not running")?.cpu()
     }
@@ -93,7 +117,7 @@ fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
         "proxy: {{listen: [\"{port}\"], workers: {workers}}}\n\
          admin: {{listen: \"{admin}\"}}\n\
          store: \"sqlite:{dir}/data/doorward.db\"\n\
-         entities: [\"{dir}/routes.yaml\"]\n\
+         entities: [\"{dir}/routes.yaml\", \"{dir}/more\"]\n\
          identity:\n  base_url: http://{port}\n  realms:\n    /:\n      clients:\n      \
          - {{client_id: bench, client_secret: bench-secret, \
          grant_types: [client_credentials], scope: \"read\"}}\n\
@@ -137,5 +161,11 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
             file += &format!("  plugins:\n{plugins}");
         }
     }
+    // The upstream echoes what comes after an upgrade of this path.
+    file += &format!(
+        "- name: socket\n  url: http://{}\n  routes: [{{name: socket, paths: [/socket], \
+         strip_path: false}}]\n",
+        upstream.address()
+    );
     file
 }

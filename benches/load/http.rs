@@ -72,7 +72,7 @@ fn is_whole(bytes: &[u8]) -> bool {
     field("transfer-encoding:").is_some() && body.ends_with("0\r\n\r\n")
 }
 
-fn connect(address: &str, limit: Duration) -> Result<TcpStream> {
+pub(crate) fn connect(address: &str, limit: Duration) -> Result<TcpStream> {
     let address: SocketAddr = address.parse()?;
     let stream = TcpStream::connect_timeout(&address, limit)?;
     stream.set_read_timeout(Some(limit))?;

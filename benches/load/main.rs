@@ -4,13 +4,17 @@
 //! a plain proxy where it is installed, and the real program, all on loopback;
 //! drives each case with wrk in short interleaved rounds; prints requests per
 //! second, latency and the proxy's own CPU time per request, with medians of
-//! the ratios that have a bar. Timings are never a test: it exits 0 whatever
+//! the ratios that have a bar. Then a thousand changes are made under load, and
+//! ten thousand services held. Timings are never a test: it exits 0 whatever
 //! they are. Everything it starts ends with it.
 
 mod cases;
+mod changes;
+mod client;
 mod door;
 mod floor;
 mod http;
+mod many;
 mod nginx;
 mod process;
 mod report;
@@ -36,11 +40,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const CONNECTIONS: u32 = 64;
 
 const USAGE: &str = "\
-usage: cargo bench --bench load -- [--quick] [--rounds N] [--cores 1|2] [--binary PATH]
-  --quick   few rounds, under a minute
+usage: cargo bench --bench load -- [--quick] [--only PART] [--rounds N] [--cores 1|2]
+                                   [--binary PATH]
+  --quick   few rounds, few changes, few services: under two minutes
+  --only    one part: cases, footprint, changes or many
   --rounds  rounds for each number of cores (7, with --quick 2)
   --cores   only this number of proxy workers
   --binary  another doorward program";
+
+/// What can be measured alone.
+const PARTS: [&str; 4] = ["cases", "footprint", "changes", "many"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,6 +81,8 @@ fn argument<T: std::str::FromStr>(arguments: &[String], n: usize) -> Result<T> {
 
 /// What the command line asks for.
 struct Options {
+    quick: bool,
+    only: Option<String>,
     rounds: u32,
     cores: Vec<usize>,
     binary: PathBuf,
@@ -80,6 +91,8 @@ struct Options {
 impl Options {
     fn read(arguments: &[String]) -> Result<Self> {
         let mut options = Self {
+            quick: false,
+            only: None,
             rounds: 7,
             cores: vec![1, 2],
             binary: env!("CARGO_BIN_EXE_doorward").into(),
@@ -92,7 +105,8 @@ impl Options {
                     .with_context(|| format!("{flag} needs a value"))
             };
             match flag.as_str() {
-                "--quick" => options.rounds = 2,
+                "--quick" => (options.quick, options.rounds) = (true, 2),
+                "--only" => options.only = Some(value()?.clone()),
                 "--rounds" => options.rounds = value()?.parse()?,
                 "--cores" => options.cores = vec![value()?.parse()?],
                 "--binary" => options.binary = std::path::absolute(value()?)?,
@@ -101,7 +115,14 @@ impl Options {
                 _ => bail!("{flag} is not an option\n{USAGE}"),
             }
         }
-        Ok(options)
+        match &options.only {
+            Some(part) if !PARTS.contains(&part.as_str()) => bail!("no part '{part}'\n{USAGE}"),
+            _ => Ok(options),
+        }
+    }
+
+    fn asks_for(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only == part)
     }
 }
 
@@ -115,12 +136,30 @@ fn run(options: &Options) -> Result<()> {
     let upstream = Process::own("upstream", &["upstream", &upstream_port.address()])?;
     http::await_answer(&upstream_port, "/", Duration::from_secs(5))?;
     let mut report = Report::default();
-    for cores in &options.cores {
-        Field::open(*cores, &upstream_port, &options.binary)?
-            .measure(options.rounds, &mut report)?;
+    let binary = &options.binary;
+    if options.asks_for("cases") {
+        for cores in &options.cores {
+            Field::open(*cores, &upstream_port, binary)?.measure(options.rounds, &mut report)?;
+        }
     }
-    footprint(&options.binary, &upstream_port)?;
+    if options.asks_for("footprint") {
+        footprint(binary, &upstream_port)?;
+    }
     report.print();
+    if options.asks_for("changes") {
+        let (workers, changes) = (
+            options.cores.iter().max(),
+            if options.quick { 200 } else { 1000 },
+        );
+        changes::measure(binary, &upstream_port, *workers.unwrap_or(&1), changes)?;
+    }
+    if options.asks_for("many") {
+        many::measure(
+            binary,
+            &upstream_port,
+            if options.quick { 1000 } else { 10_000 },
+        )?;
+    }
     println!("took {:.0?} in all", started.elapsed());
     drop(upstream);
     Ok(())

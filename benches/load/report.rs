@@ -119,7 +119,8 @@ fn ratios(rounds: &[HashMap<Case, Round>], above: Case, below: Case) -> Vec<f64>
         .collect()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The middle value, or that between the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => f64::NAN,

@@ -1,8 +1,12 @@
-//! A small, fast upstream: the same short answer to every request.
+//! A small, fast upstream: the same short answer to every request; what asks
+//! for an upgrade is echoed.
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+const UPGRADED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+    Upgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\n\
     hello world\n";
@@ -34,10 +38,24 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
         }
         filled += read;
         if buffer[..filled].ends_with(b"\r\n\r\n") {
+            if buffer.starts_with(b"GET /socket") {
+                stream.write_all(UPGRADED).await?;
+                return echo(stream).await;
+            }
             stream.write_all(ANSWER).await?;
             filled = 0;
         } else if filled == buffer.len() {
             return Ok(());
+        }
+    }
+}
+
+async fn echo(mut stream: TcpStream) -> Result<()> {
+    let mut buffer = [0; 1024];
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(()),
+            read => stream.write_all(&buffer[..read]).await?,
         }
     }
 }
