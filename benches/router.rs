@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use doorward::gateway::entities::{Entities, Origin, Record};
+use doorward::gateway::entities::{Entities, Entity, Origin, Record};
 use doorward::gateway::router::{Query, Router};
 use doorward::gateway::snapshot::{Snapshot, Workshop};
 use doorward::http::outbound::Outbound;
@@ -37,6 +37,10 @@ fn route(i: usize) -> Route {
         preserve_host: false,
         path_handling: Default::default(),
         https_redirect_status_code: 426,
+        request_buffering: true,
+        response_buffering: true,
+        sources: None,
+        destinations: None,
         service: Some(Reference {
             id: Uuid::from_u128(u128::MAX),
         }),
@@ -102,12 +106,8 @@ fn matching(c: &mut Criterion) {
     group.finish();
 }
 
-fn record<T>(value: T) -> Arc<Record<T>> {
-    Arc::new(Record {
-        value,
-        doc: Default::default(),
-        origin: Origin::Store,
-    })
+fn record<T: Entity>(value: T) -> Arc<Record<T>> {
+    Arc::new(Record::of(value, Origin::Store))
 }
 
 fn compiling(c: &mut Criterion) {

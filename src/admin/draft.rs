@@ -10,13 +10,11 @@ use super::body;
 use super::call::Call;
 use super::error::ApiError;
 use crate::clock;
-use crate::gateway::control::ChangeError;
-use crate::gateway::entities::{Entities, Entity, Origin, Record};
+use crate::gateway::entities::{self, Entities, Kind, Origin, Record};
 use crate::gateway::records::{self, Resource};
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
 use crate::model::schema::{self, Source, Violations};
-use crate::model::service::Service;
 
 /// What a path names a record by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +36,10 @@ impl Key {
     pub(super) fn absent<T: Resource>(&self) -> ApiError {
         ApiError::Absent(match self {
             Self::Id(id) => format!("primary key '{{id=\"{id}\"}}'"),
-            Self::Name(name) => format!("'{{{}=\"{name}\"}}'", T::KEY),
+            Self::Name(name) => {
+                let key = T::KIND.key().unwrap_or("id");
+                format!("'{{{key}=\"{name}\"}}'")
+            }
         })
     }
 }
@@ -96,11 +97,6 @@ pub(super) fn find<'a, T: Resource>(
     }
 }
 
-/// What `field` of a complete record refers to.
-pub(super) fn reference(doc: &Map<String, Value>, field: &str) -> Option<Uuid> {
-    doc.get(field)?.get("id")?.as_str()?.parse().ok()
-}
-
 fn refer(record: &mut Map<String, Value>, field: &str, id: Uuid) {
     let reference = Map::from_iter([("id".to_owned(), id.to_string().into())]);
     record.insert(field.to_owned(), reference.into());
@@ -145,7 +141,8 @@ pub(super) fn replace<T: Resource>(
             record.insert("id".to_owned(), id.to_string().into());
         }
         Key::Name(name) => {
-            record.insert(T::KEY.to_owned(), name.as_str().into());
+            let field = T::KIND.key().ok_or_else(|| ApiError::Key(name.clone()))?;
+            record.insert(field.to_owned(), name.as_str().into());
             if let Some(old) = find::<T>(entities, key) {
                 record.insert("id".to_owned(), old.value.id().to_string().into());
             }
@@ -166,21 +163,21 @@ pub(super) fn update<T: Resource>(
     mut new: Draft,
     owner: Option<(&str, Uuid)>,
 ) -> Result<Record<T>, ApiError> {
+    let mut record = old.doc();
     // The schema of a plugin depends on its name, which need not be sent.
-    if T::KIND == Plugin::KIND {
-        immutable(&new.input, &old.doc, "name")?;
-        if let Some(name) = old.doc.get("name") {
+    if T::KIND == Kind::Plugin {
+        immutable(&new.input, &record, "name")?;
+        if let Some(name) = record.get("name") {
             new.input.insert("name".to_owned(), name.clone());
         }
     }
     let now_ms = new.now_ms;
     let mut patch = new.read::<T>(owner)?;
-    immutable(&patch, &old.doc, "id")?;
-    let mut record = old.doc.clone();
+    immutable(&patch, &record, "id")?;
     for field in ["id", "updated_at"] {
         patch.remove(field);
     }
-    schema::merge(T::schema(&old.doc)?, &mut record, patch);
+    schema::merge(T::schema(&record)?, &mut record, patch);
     record.insert("updated_at".to_owned(), Value::Null);
     records::stamp::<T>(&mut record, old.value.id(), now_ms);
     finish::<T>(entities, record)
@@ -191,7 +188,7 @@ pub(super) fn update<T: Resource>(
 /// # Errors
 /// If the result breaks the schema.
 pub(super) fn relink<T: Resource>(old: &Record<T>, link: Draft) -> Result<Record<T>, ApiError> {
-    let mut record = old.doc.clone();
+    let mut record = old.doc();
     record.extend(link.input);
     record.insert("updated_at".to_owned(), Value::Null);
     records::stamp::<T>(&mut record, old.value.id(), link.now_ms);
@@ -215,37 +212,30 @@ fn finish<T: Resource>(
     entities: &Entities,
     mut record: Map<String, Value>,
 ) -> Result<Record<T>, ApiError> {
-    let named = |kind: &'static str, name: &str| match kind {
-        Service::KIND => entities.services.by_key(name).map(|r| r.value.id),
-        Route::KIND => entities.routes.by_key(name).map(|r| r.value.id),
-        _ => None,
-    };
-    records::resolve_names::<T>(&mut record, named)
-        .map_err(|(field, kind, name)| ApiError::Unresolved { field, kind, name })?;
-    let record = records::finish::<T>(record, Origin::Store)?;
-    for &(field, entity) in T::REFERENCES {
-        let known = entity == Service::KIND || entity == Route::KIND;
-        if let Some(id) = reference(&record.doc, field).filter(|_| !known) {
-            // There are no entities of this kind, so nothing to refer to.
-            return Err(ChangeError::ForeignKey { field, entity, id }.into());
+    let named = |kind: Kind, name: &str| entities.table(kind).id_of(name);
+    records::resolve_names::<T>(&mut record, named).map_err(|(field, kind, name)| {
+        ApiError::Unresolved {
+            field,
+            kind: kind.plural(),
+            name,
         }
-    }
-    if T::KIND == Plugin::KIND {
-        protocols_overlap(entities, &record.doc)?;
+    })?;
+    let record = records::finish::<T>(record, Origin::Store)?;
+    if let Some(plugin) = entities::typed::<Plugin>(&record) {
+        protocols_overlap(entities, &plugin.value)?;
     }
     Ok(record)
 }
 
 /// A plugin must share a protocol with its route, or with one of the routes of
 /// its service.
-fn protocols_overlap(entities: &Entities, plugin: &Map<String, Value>) -> Result<(), ApiError> {
-    let own = plugin.get("protocols").and_then(Value::as_array);
+fn protocols_overlap(entities: &Entities, plugin: &Plugin) -> Result<(), ApiError> {
+    let own = plugin.protocols.as_deref().unwrap_or_default();
     let overlap = |route: &Route| {
-        let own = own.into_iter().flatten();
-        own.filter_map(Value::as_str)
-            .any(|protocol| route.protocols.iter().any(|p| p == protocol))
+        own.iter()
+            .any(|protocol| route.protocols.contains(protocol))
     };
-    let route = reference(plugin, "route").and_then(|id| entities.routes.get(id));
+    let route = plugin.route.and_then(|route| entities.routes.get(route.id));
     if let Some(route) = route {
         if overlap(&route.value) {
             return Ok(());
@@ -253,13 +243,12 @@ fn protocols_overlap(entities: &Entities, plugin: &Map<String, Value>) -> Result
         let message = "must match the associated route's protocols";
         return Err(Violations::of("protocols", message).into());
     }
-    let Some(service) = reference(plugin, "service") else {
+    let Some(service) = plugin.service else {
         return Ok(());
     };
     let mut routes = entities
         .routes
-        .iter()
-        .filter(|route| route.value.service.is_some_and(|s| s.id == service))
+        .referring("service", service.id, None)
         .peekable();
     if routes.peek().is_none() || routes.any(|route| overlap(&route.value)) {
         return Ok(());

@@ -77,7 +77,7 @@ pub(super) struct Owner {
 impl Owner {
     fn of<P: Resource>(key: Key) -> Self {
         Self {
-            field: P::SINGULAR,
+            field: P::KIND.singular(),
             key,
             find: |entities, key| draft::find::<P>(entities, key).map(|r| r.value.id()),
         }
@@ -96,8 +96,8 @@ fn owned(
     Ok(Some((owner.field, id)))
 }
 
-fn belongs(doc: &Map<String, Value>, owner: Option<(&'static str, Uuid)>) -> bool {
-    owner.is_none_or(|(field, id)| draft::reference(doc, field) == Some(id))
+fn belongs<T: Resource>(record: &Record<T>, owner: Option<(&'static str, Uuid)>) -> bool {
+    owner.is_none_or(|owner| record.value.references().contains(&owner))
 }
 
 async fn collection_of<T: Resource>(
@@ -108,11 +108,7 @@ async fn collection_of<T: Resource>(
         let entities = call.state.control.entities();
         let owner = owned(&entities, owner.as_ref())?;
         let page = Page::of(call.query)?;
-        return Ok(
-            page.answer::<T>(&entities, &call.path, owner.is_some(), |record| {
-                belongs(&record.doc, owner)
-            }),
-        );
+        return Ok(page.answer::<T>(&entities, &call.path, owner));
     }
     create::<T>(call, owner).await
 }
@@ -150,7 +146,7 @@ async fn item_of<T: Resource>(
             let entities = call.state.control.entities();
             let owner = owned(&entities, owner)?;
             let record = found::<T>(&entities, &key)?;
-            if !belongs(&record.doc, owner) {
+            if !belongs(record, owner) {
                 return Err(ApiError::NotFound);
             }
             shown(StatusCode::OK, record)
@@ -159,13 +155,13 @@ async fn item_of<T: Resource>(
             let delete = |entities: &Entities| {
                 let owner = owned(entities, owner)?;
                 match draft::find::<T>(entities, &key) {
-                    Some(record) if !belongs(&record.doc, owner) => Err(ApiError::NotFound),
+                    Some(record) if !belongs(record, owner) => Err(ApiError::NotFound),
                     // Before anything else that could be said against it.
                     Some(record) => match &record.origin {
                         Origin::File(file) => Err(ApiError::Change(ChangeError::FileOwned {
                             file: file.to_path_buf(),
                         })),
-                        Origin::Store => Ok((vec![T::delete(record.value.id())], ())),
+                        Origin::Store => Ok((vec![Change::delete::<T>(record.value.id())], ())),
                     },
                     None => Ok((Vec::new(), ())),
                 }
@@ -179,7 +175,7 @@ async fn item_of<T: Resource>(
             let write = |entities: &Entities| {
                 let owner = owned(entities, owner)?;
                 let old = draft::find::<T>(entities, &key);
-                if old.is_some_and(|old| !belongs(&old.doc, owner)) {
+                if old.is_some_and(|old| !belongs(old, owner)) {
                     return Err(ApiError::NotFound);
                 }
                 written(match old {
@@ -216,12 +212,14 @@ async fn write_parent<T: Resource, P: Resource>(
             None if patch => Err(ApiError::NotFound),
             None => {
                 let parent = draft::create::<P>(entities, new, None)?;
-                let link =
-                    Map::from_iter([(P::SINGULAR.to_owned(), json!({"id": parent.value.id()}))]);
+                let link = Map::from_iter([(
+                    P::KIND.singular().to_owned(),
+                    json!({"id": parent.value.id()}),
+                )]);
                 let link = Draft::internal(link, now_ms);
                 let child = draft::relink::<T>(child, link)?;
-                let doc = Value::Object(P::show(&parent.doc));
-                Ok((vec![P::put(parent), T::put(child)], doc))
+                let doc = Value::Object(P::show(parent.doc()));
+                Ok((vec![Change::put(parent), Change::put(child)], doc))
             }
         }
     };
@@ -237,14 +235,16 @@ fn found<'a, T: Resource>(
 }
 
 fn referenced<P: Resource, T: Resource>(child: &Record<T>) -> Option<Uuid> {
-    draft::reference(&child.doc, P::SINGULAR)
+    let field = P::KIND.singular();
+    let mut references = child.value.references().into_iter();
+    references.find(|(of, _)| *of == field).map(|(_, id)| id)
 }
 
 fn written<T: Resource>(record: Record<T>) -> Result<(Vec<Change>, Value), ApiError> {
-    let doc = Value::Object(T::show(&record.doc));
-    Ok((vec![T::put(record)], doc))
+    let doc = Value::Object(T::show(record.doc()));
+    Ok((vec![Change::put(record)], doc))
 }
 
 fn shown<T: Resource>(status: StatusCode, record: &Record<T>) -> Result<Response, ApiError> {
-    Ok(reply::json(status, &Value::Object(T::show(&record.doc))))
+    Ok(reply::json(status, &Value::Object(T::show(record.doc()))))
 }

@@ -59,6 +59,9 @@ pub(super) enum ApiError {
     /// A PATCH of nothing; the argument describes what was looked for.
     #[error("could not find the entity with {0}")]
     Absent(String),
+    /// A path that names by what is no id a record that has only an id.
+    #[error("invalid primary key: '{{id=\"{0}\"}}'")]
+    Key(String),
     /// A reference by a name that nobody has.
     #[error(
         "foreign key unresolved ({field}.name: the foreign key cannot be resolved with \
@@ -129,6 +132,7 @@ impl ApiError {
             }
             ApiError::Schema(_)
             | ApiError::PrimaryKey(_)
+            | ApiError::Key(_)
             | ApiError::Absent(_)
             | ApiError::Unresolved { .. }
             | ApiError::Size(_)
@@ -156,6 +160,10 @@ impl ApiError {
         Some(match self {
             ApiError::Schema(violations) => {
                 coded(bad, 2, "schema violation", violations.to_json().into())
+            }
+            ApiError::Key(_) => {
+                let fields = json!({"id": "expected a valid UUID"});
+                coded(bad, 1, "invalid primary key", fields)
             }
             ApiError::PrimaryKey(id) => coded(bad, 3, "primary key violation", json!({"id": id})),
             ApiError::Absent(_) => coded(StatusCode::NOT_FOUND, 6, "not found", json!({})),

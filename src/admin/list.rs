@@ -1,6 +1,7 @@
 //! Lists: paging and filters (gateway-admin-api §3).
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use axum::response::Response;
 use base64::Engine as _;
@@ -50,50 +51,50 @@ impl Page {
         })
     }
 
-    /// One page of the records that `belongs` admits. `path` is that of the
-    /// list; a nested list's `next` repeats no filters.
+    /// One page of the records, or of those that refer to `owner` by a field.
+    /// `path` is that of the list; a nested list's `next` repeats no filters.
     pub(super) fn answer<T: Resource>(
         &self,
         entities: &Entities,
         path: &str,
-        nested: bool,
-        belongs: impl Fn(&Record<T>) -> bool,
+        owner: Option<(&'static str, Uuid)>,
     ) -> Response {
         let size = self.size.unwrap_or(DEFAULT_SIZE);
         let fields = self.field_filters::<T>();
-        let admitted = |doc: &Map<String, Value>| {
-            self.tags.as_ref().is_none_or(|tags| tags.admit(doc))
+        let admitted = |record: &&Arc<Record<T>>| {
+            let tags = record.value.tags();
+            self.tags.as_ref().is_none_or(|wanted| wanted.admit(tags))
                 && (fields.is_empty() || {
-                    let shown = T::show(doc);
+                    let shown = T::show(record.doc());
                     let fits = |(key, wanted): &(&str, &str)| shown_as(&shown, key, wanted);
                     fields.iter().all(fits)
                 })
         };
-        let mut found = T::table(entities)
-            .after(self.after)
-            .filter(|record| belongs(record) && admitted(&record.doc));
+        let all = |after| -> Box<dyn Iterator<Item = &Arc<Record<T>>>> {
+            match owner {
+                Some((field, id)) => Box::new(T::table(entities).referring(field, id, after)),
+                None => Box::new(T::table(entities).after(after)),
+            }
+        };
+        let mut found = all(self.after).filter(admitted);
         let mut last = None;
         let data: Vec<Value> = found
             .by_ref()
             .take(size)
             .map(|record| {
                 last = Some(record.value.id());
-                Value::Object(T::show(&record.doc))
+                Value::Object(T::show(record.doc()))
             })
             .collect();
         let more = last.filter(|_| found.next().is_some());
         let mut body = json!({"data": data, "next": null});
         if let Some(last) = more {
             let offset = STANDARD.encode(format!("[\"{last}\"]"));
-            body["next"] = self.next(path, &offset, nested).into();
+            body["next"] = self.next(path, &offset, owner.is_some()).into();
             body["offset"] = offset.into();
         }
         if T::LEGACY_LIST {
-            let total = T::table(entities)
-                .iter()
-                .filter(|record| belongs(record) && admitted(&record.doc))
-                .count();
-            body["total"] = total.into();
+            body["total"] = all(None).filter(admitted).count().into();
         }
         reply::json(StatusCode::OK, &body)
     }
@@ -126,9 +127,8 @@ impl Page {
 }
 
 impl Tags {
-    fn admit(&self, doc: &Map<String, Value>) -> bool {
-        let own = doc.get("tags").and_then(Value::as_array);
-        let has = |tag: &String| own.is_some_and(|own| own.iter().any(|t| t == tag.as_str()));
+    fn admit(&self, own: &[String]) -> bool {
+        let has = |tag: &String| own.contains(tag);
         if self.all {
             self.tags.iter().all(has)
         } else {

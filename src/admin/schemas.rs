@@ -10,7 +10,7 @@ use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
 use crate::clock;
-use crate::gateway::entities::{Entity, Origin};
+use crate::gateway::entities::{Kind, Origin};
 use crate::gateway::records::{self, Resource};
 use crate::gateway::schemas;
 use crate::model::plugin::Plugin;
@@ -24,14 +24,15 @@ pub(super) fn entity(call: Call) -> Answer {
     Box::pin(async move {
         let any = Schema::default();
         let plugins;
-        let schema = match call.param(0) {
-            Service::KIND => schemas::service(),
-            Route::KIND => schemas::route(),
-            Plugin::KIND => {
+        let name = call.param(0);
+        let schema = match Kind::of_plural(name) {
+            Some(Kind::Service) => schemas::service(),
+            Some(Kind::Route) => schemas::route(),
+            Some(Kind::Plugin) => {
                 plugins = schemas::plugin_of(&any);
                 &plugins
             }
-            other => return Err(no_entity(other)),
+            _ => return Err(no_entity(name)),
         };
         Ok(shown(schema))
     })
@@ -69,11 +70,12 @@ pub(super) fn legacy(call: Call) -> Answer {
 /// `POST /schemas/{entity}/validate`.
 pub(super) fn validate(call: Call) -> Answer {
     Box::pin(async move {
-        match call.param(0) {
-            Service::KIND => validated::<Service>(&call),
-            Route::KIND => validated::<Route>(&call),
-            Plugin::KIND => validated::<Plugin>(&call),
-            other => Err(no_entity(other)),
+        let name = call.param(0);
+        match Kind::of_plural(name) {
+            Some(Kind::Service) => validated::<Service>(&call),
+            Some(Kind::Route) => validated::<Route>(&call),
+            Some(Kind::Plugin) => validated::<Plugin>(&call),
+            _ => Err(no_entity(name)),
         }
     })
 }
@@ -87,10 +89,12 @@ pub(super) fn validate_plugin(call: Call) -> Answer {
 fn validated<T: Resource>(call: &Call) -> Result<Response, ApiError> {
     let (input, source) = body::arguments(&call.headers, &call.body)?;
     let mut record = T::schema(&input)?.read(input, source)?;
-    for (field, _) in T::REFERENCES {
-        let by_name = record.get(*field).is_some_and(|r| r.get("name").is_some());
+    for link in T::KIND.links() {
+        let by_name = record
+            .get(link.field)
+            .is_some_and(|r| r.get("name").is_some());
         if by_name {
-            record.insert((*field).to_owned(), Value::Null);
+            record.insert(link.field.to_owned(), Value::Null);
         }
     }
     records::stamp::<T>(&mut record, clock::random_uuid(), call.state.clock.now_ms());

@@ -9,29 +9,30 @@ use tokio::sync::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::edit;
-use super::entities::{Entities, Entity, Origin, Record, Table};
-use super::records::{self, Resource};
+use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
+use super::records;
 use super::snapshot::{CompileError, Snapshot, Workshop};
-use crate::model::plugin::Plugin;
-use crate::model::route::Route;
-use crate::model::service::Service;
 use crate::store::{Store, StoreError};
 
 /// One step of a change.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Creates or replaces a service.
-    PutService(Record<Service>),
-    /// Creates or replaces a route.
-    PutRoute(Record<Route>),
-    /// Creates or replaces a plugin.
-    PutPlugin(Record<Plugin>),
-    /// Removes a service.
-    DeleteService(Uuid),
-    /// Removes a route, and its plugins.
-    DeleteRoute(Uuid),
-    /// Removes a plugin.
-    DeletePlugin(Uuid),
+    /// Creates or replaces a record.
+    Put(Arc<dyn Item>),
+    /// Removes a record, and those that go with it.
+    Delete(Kind, Uuid),
+}
+
+impl Change {
+    /// Creates or replaces `record`.
+    pub fn put<T: Entity>(record: Record<T>) -> Self {
+        Self::Put(Arc::new(record))
+    }
+
+    /// Removes the record with this id.
+    pub fn delete<T: Entity>(id: Uuid) -> Self {
+        Self::Delete(T::KIND, id)
+    }
 }
 
 /// Why a change was not made. Nothing of it is stored or in force.
@@ -50,7 +51,7 @@ pub enum ChangeError {
     /// A reference to a record that does not exist.
     #[error("the foreign key '{{id=\"{id}\"}}' does not reference an existing '{entity}' entity.")]
     ForeignKey {
-        /// Field that holds the reference (`service`, `route`).
+        /// Field that holds the reference.
         field: &'static str,
         /// Plural of the referenced kind.
         entity: &'static str,
@@ -87,12 +88,22 @@ pub enum ChangeError {
 /// What the configuration files declare.
 #[derive(Clone, Debug, Default)]
 pub struct DeclaredEntities {
-    /// Declared services.
-    pub services: Vec<Record<Service>>,
-    /// Declared routes.
-    pub routes: Vec<Record<Route>>,
-    /// Declared plugins.
-    pub plugins: Vec<Record<Plugin>>,
+    /// The records, of any kind and in any order.
+    pub items: Vec<Arc<dyn Item>>,
+}
+
+impl DeclaredEntities {
+    /// Adds a record.
+    pub fn push<T: Entity>(&mut self, record: Record<T>) {
+        self.items.push(Arc::new(record));
+    }
+
+    /// The records of one kind.
+    pub fn of<T: Entity>(&self) -> impl Iterator<Item = &Record<T>> {
+        self.items
+            .iter()
+            .filter_map(|item| entities::typed(&**item))
+    }
 }
 
 /// A declared entity that can't be in force, with the field at fault.
@@ -270,20 +281,13 @@ impl From<CompileError> for ChangeError {
 }
 
 async fn stored_entities(store: &dyn Store) -> Result<Entities, StoreError> {
-    fn record<T: Resource>(id: Uuid, doc: Map<String, Value>) -> Result<Record<T>, StoreError> {
-        records::stored(doc).map_err(|error| StoreError::Damaged(format!("{id}: {error}")))
-    }
     let mut entities = Entities::default();
     for (kind, id, doc) in store.entities().await? {
-        match kind.as_str() {
-            Service::KIND => entities.services.put(Arc::new(record(id, doc)?)),
-            Route::KIND => entities.routes.put(Arc::new(record(id, doc)?)),
-            Plugin::KIND => entities.plugins.put(Arc::new(record(id, doc)?)),
-            other => {
-                let message = format!("{id}: unknown kind of entity '{other}'");
-                return Err(StoreError::Damaged(message));
-            }
-        }
+        let damaged = |what: String| StoreError::Damaged(format!("{id}: {what}"));
+        let kind = Kind::of_plural(&kind)
+            .ok_or_else(|| damaged(format!("unknown kind of entity '{kind}'")))?;
+        let item = records::load(kind, doc).map_err(|error| damaged(error.to_string()))?;
+        item.put(&mut entities);
     }
     Ok(entities)
 }
@@ -296,61 +300,20 @@ fn with_declared(
     previous: Option<&Snapshot>,
 ) -> Result<(Entities, Snapshot), DeclaredError> {
     let mut candidate = Entities::default();
-    keep_stored(&current.services, &mut candidate.services);
-    keep_stored(&current.routes, &mut candidate.routes);
-    keep_stored(&current.plugins, &mut candidate.plugins);
-    // An unchanged record keeps its allocation, and what was compiled from it.
-    for record in declared.services {
-        let id = record.value.id;
-        let at = |error| DeclaredError {
-            kind: Service::KIND,
-            id,
-            error,
-        };
-        edit::declare(
-            &mut candidate.services,
-            same_or_new(&current.services, record),
-        )
-        .map_err(at)?;
+    for item in current.items().filter(|i| *i.origin() == Origin::Store) {
+        item.put(&mut candidate);
     }
-    for record in declared.routes {
-        let id = record.value.id;
-        let at = |error| DeclaredError {
-            kind: Route::KIND,
-            id,
-            error,
-        };
-        edit::declare(&mut candidate.routes, same_or_new(&current.routes, record)).map_err(at)?;
+    for item in declared.items {
+        let (kind, id) = (item.kind().plural(), item.id());
+        // An unchanged record keeps its allocation, and what was compiled from it.
+        edit::declare(&mut candidate, item.same_or_self(current))
+            .map_err(|error| DeclaredError { kind, id, error })?;
     }
-    for record in declared.plugins {
-        let id = record.value.id;
-        let at = |error| DeclaredError {
-            kind: Plugin::KIND,
-            id,
-            error,
-        };
-        edit::declare(
-            &mut candidate.plugins,
-            same_or_new(&current.plugins, record),
-        )
-        .map_err(at)?;
-    }
-    edit::plugin_places_differ(&candidate.plugins).map_err(|(id, error)| DeclaredError {
-        kind: Plugin::KIND,
-        id,
-        error,
-    })?;
-    for record in candidate.routes.iter() {
-        edit::route_references(&candidate, &record.value).map_err(|error| DeclaredError {
-            kind: Route::KIND,
-            id: record.value.id,
-            error,
-        })?;
-    }
-    for record in candidate.plugins.iter() {
-        edit::plugin_references(&candidate, &record.value).map_err(|error| DeclaredError {
-            kind: Plugin::KIND,
-            id: record.value.id,
+    // Of the stored ones too: what they refer to may have been declared.
+    for item in candidate.items() {
+        edit::references(&candidate, &*item).map_err(|error| DeclaredError {
+            kind: item.kind().plural(),
+            id: item.id(),
             error,
         })?;
     }
@@ -361,19 +324,6 @@ fn with_declared(
             error: error.into(),
         })?;
     Ok((candidate, snapshot))
-}
-
-fn keep_stored<T: Entity>(from: &Table<T>, to: &mut Table<T>) {
-    for record in from.iter().filter(|r| r.origin == Origin::Store) {
-        to.put(record.clone());
-    }
-}
-
-fn same_or_new<T: Entity + PartialEq>(current: &Table<T>, record: Record<T>) -> Arc<Record<T>> {
-    match current.get(record.value.id()) {
-        Some(old) if **old == record => old.clone(),
-        _ => Arc::new(record),
-    }
 }
 
 #[cfg(test)]

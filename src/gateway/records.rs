@@ -1,27 +1,27 @@
 //! From what was sent or declared to records: the one way in, for the Admin
 //! API and for declarative files alike.
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::control::Change;
-use super::entities::{Entities, Entity, Origin, Record, Table};
+use super::entities::{Entity, Item, Kind, Origin, Record};
 use super::schemas;
+use crate::model::ca_certificate::CaCertificate;
+use crate::model::certificate::Certificate;
+use crate::model::consumer::Consumer;
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
 use crate::model::schema::{Schema, Violations};
 use crate::model::service::Service;
+use crate::model::sni::Sni;
+use crate::model::target::Target;
+use crate::model::upstream::Upstream;
 
 /// A kind of record that can be made and changed from outside.
-pub trait Resource: Entity + PartialEq + DeserializeOwned {
-    /// Its singular: `service`.
-    const SINGULAR: &'static str;
-    /// The field that holds its unique name.
-    const KEY: &'static str;
-    /// The references it holds: the field, and the plural of the kind.
-    const REFERENCES: &'static [(&'static str, &'static str)];
-
+pub trait Resource: Entity + DeserializeOwned {
     /// Whether lists of it also follow the older dialect: a `total`, and query
     /// parameters as equality filters.
     const LEGACY_LIST: bool = false;
@@ -34,108 +34,51 @@ pub trait Resource: Entity + PartialEq + DeserializeOwned {
 
     /// What `created_at` is at this time: seconds, except for plugins, whose
     /// creation time is in milliseconds (interface 2.7).
-    fn creation_time(now_ms: i64) -> i64 {
-        now_ms.div_euclid(1000)
+    fn creation_time(now_ms: i64) -> Value {
+        now_ms.div_euclid(1000).into()
     }
 
-    /// All records of the kind.
-    fn table(entities: &Entities) -> &Table<Self>;
-
-    /// The change that creates or replaces.
-    fn put(record: Record<Self>) -> Change;
-
-    /// The change that removes.
-    fn delete(id: Uuid) -> Change;
-
     /// The record as the Admin API shows it.
-    fn show(doc: &Map<String, Value>) -> Map<String, Value> {
-        doc.clone()
+    fn show(doc: Map<String, Value>) -> Map<String, Value> {
+        doc
     }
 }
 
 impl Resource for Service {
-    const SINGULAR: &'static str = "service";
-    const KEY: &'static str = "name";
-    const REFERENCES: &'static [(&'static str, &'static str)] = &[];
-
     fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         Ok(schemas::service())
-    }
-
-    fn table(entities: &Entities) -> &Table<Self> {
-        &entities.services
-    }
-
-    fn put(record: Record<Self>) -> Change {
-        Change::PutService(record)
-    }
-
-    fn delete(id: Uuid) -> Change {
-        Change::DeleteService(id)
     }
 }
 
 impl Resource for Route {
-    const SINGULAR: &'static str = "route";
-    const KEY: &'static str = "name";
-    const REFERENCES: &'static [(&'static str, &'static str)] = &[("service", "services")];
-
     fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         Ok(schemas::route())
-    }
-
-    fn table(entities: &Entities) -> &Table<Self> {
-        &entities.routes
-    }
-
-    fn put(record: Record<Self>) -> Change {
-        Change::PutRoute(record)
-    }
-
-    fn delete(id: Uuid) -> Change {
-        Change::DeleteRoute(id)
     }
 }
 
 impl Resource for Plugin {
-    const SINGULAR: &'static str = "plugin";
-    const KEY: &'static str = "instance_name";
-    const REFERENCES: &'static [(&'static str, &'static str)] = &[
-        ("service", "services"),
-        ("route", "routes"),
-        ("consumer", "consumers"),
-    ];
     const LEGACY_LIST: bool = true;
 
     fn schema(record: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         schemas::plugin(record.get("name"))
     }
 
-    fn creation_time(now_ms: i64) -> i64 {
-        now_ms
-    }
-
-    fn table(entities: &Entities) -> &Table<Self> {
-        &entities.plugins
-    }
-
-    fn put(record: Record<Self>) -> Change {
-        Change::PutPlugin(record)
-    }
-
-    fn delete(id: Uuid) -> Change {
-        Change::DeletePlugin(id)
+    fn creation_time(now_ms: i64) -> Value {
+        now_ms.into()
     }
 
     /// With both dialects' references: `service: {id}` and `service_id`.
-    fn show(doc: &Map<String, Value>) -> Map<String, Value> {
-        let mut shown = doc.clone();
-        for (field, _) in Self::REFERENCES {
-            if let Some(id) = doc.get(*field).and_then(|reference| reference.get("id")) {
-                shown.insert(format!("{field}_id"), id.clone());
+    fn show(mut doc: Map<String, Value>) -> Map<String, Value> {
+        for link in Self::KIND.links() {
+            if let Some(id) = doc
+                .get(link.field)
+                .and_then(|reference| reference.get("id"))
+            {
+                let id = id.clone();
+                doc.insert(format!("{}_id", link.field), id);
             }
         }
-        shown
+        doc
     }
 }
 
@@ -151,7 +94,7 @@ pub fn stamp<T: Resource>(record: &mut Map<String, Value>, id: Uuid, now_ms: i64
         }
     };
     absent("id", id.to_string().into());
-    absent("created_at", T::creation_time(now_ms).into());
+    absent("created_at", T::creation_time(now_ms));
     absent("updated_at", now_ms.div_euclid(1000).into());
 }
 
@@ -168,41 +111,64 @@ pub fn finish<T: Resource>(
     // disagree, the client learns which value it is.
     let value = serde_path_to_error::deserialize(Value::Object(doc.clone()))
         .map_err(|error| Violations::of(&error.path().to_string(), error.inner().to_string()))?;
-    Ok(Record { value, doc, origin })
+    Ok(Record::new(value, &doc, origin))
+}
+
+/// The record of this kind that was stored as `doc`.
+///
+/// # Errors
+/// If the document is no such record.
+pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_json::Error> {
+    Ok(match kind {
+        Kind::CaCertificate => Arc::new(plain::<CaCertificate>(doc)?),
+        Kind::Certificate => Arc::new(plain::<Certificate>(doc)?),
+        Kind::Sni => Arc::new(plain::<Sni>(doc)?),
+        Kind::Consumer => Arc::new(plain::<Consumer>(doc)?),
+        Kind::Upstream => Arc::new(plain::<Upstream>(doc)?),
+        Kind::Target => Arc::new(plain::<Target>(doc)?),
+        Kind::Service => Arc::new(stored::<Service>(doc)?),
+        Kind::Route => Arc::new(stored::<Route>(doc)?),
+        Kind::Plugin => Arc::new(stored::<Plugin>(doc)?),
+    })
+}
+
+fn plain<T: Entity + DeserializeOwned>(
+    doc: Map<String, Value>,
+) -> Result<Record<T>, serde_json::Error> {
+    let value = serde_json::from_value(Value::Object(doc.clone()))?;
+    Ok(Record::new(value, &doc, Origin::Store))
 }
 
 /// The record that was stored as `doc`. Fields that its schema has gained since
 /// take their defaults.
-///
-/// # Errors
-/// If the document is no such record.
-pub fn stored<T: Resource>(mut doc: Map<String, Value>) -> Result<Record<T>, serde_json::Error> {
+fn stored<T: Resource>(mut doc: Map<String, Value>) -> Result<Record<T>, serde_json::Error> {
     if let Ok(schema) = T::schema(&doc) {
         schema.fill(&mut doc);
     }
     let value = serde_json::from_value(Value::Object(doc.clone()))?;
-    Ok(Record {
-        value,
-        doc,
-        origin: Origin::Store,
-    })
+    Ok(Record::new(value, &doc, Origin::Store))
 }
 
 /// Replaces references by name with references by id; `find` knows the names
-/// of a kind (its plural). What it does not know is returned: field, kind and
+/// of a kind. What it does not know is returned: field, kind and
 /// name.
 pub fn resolve_names<T: Resource>(
     record: &mut Map<String, Value>,
-    find: impl Fn(&'static str, &str) -> Option<Uuid>,
-) -> Result<(), (&'static str, &'static str, String)> {
-    for &(field, kind) in T::REFERENCES {
+    find: impl Fn(Kind, &str) -> Option<Uuid>,
+) -> Result<(), (&'static str, Kind, String)> {
+    for link in T::KIND.links() {
+        let (field, kind) = (link.field, link.to);
         let Some(Value::Object(reference)) = record.get_mut(field) else {
             continue;
         };
         if reference.contains_key("id") {
             continue;
         }
-        let Some(name) = reference.get("name").and_then(Value::as_str) else {
+        // A consumer's name is its `username`; tools may also say `name`.
+        let name = [kind.key().unwrap_or("name"), "name"]
+            .into_iter()
+            .find_map(|key| reference.get(key)?.as_str());
+        let Some(name) = name else {
             continue;
         };
         match find(kind, name) {
@@ -232,8 +198,8 @@ mod tests {
             return;
         };
         let record = stored::<Service>(doc).expect("is a service");
-        assert_eq!(record.doc["enabled"], true);
-        assert_eq!(record.doc["tls_verify"], Value::Null);
+        assert_eq!(record.doc()["enabled"], true);
+        assert_eq!(record.doc()["tls_verify"], Value::Null);
         assert!(record.value.enabled);
     }
 }

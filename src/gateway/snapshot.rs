@@ -129,7 +129,7 @@ impl Snapshot {
             previous.map(|snapshot| &snapshot.router),
         )
         .map_err(|error| CompileError {
-            kind: Route::KIND,
+            kind: Route::KIND.plural(),
             id: records[error.route].value.id,
             field: error.field,
             message: error.message,
@@ -182,7 +182,7 @@ fn same_filter(old: &Arc<Record<Plugin>>, new: &Arc<Record<Plugin>>) -> bool {
 
 fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, CompileError> {
     let error = |field: String, message: String| CompileError {
-        kind: Plugin::KIND,
+        kind: Plugin::KIND.plural(),
         id: plugin.id,
         field,
         message,
@@ -228,7 +228,7 @@ fn live_service(
 ) -> Result<LiveService, CompileError> {
     let service = &record.value;
     let error = |field: &str, message: String| CompileError {
-        kind: Service::KIND,
+        kind: Service::KIND.plural(),
         id: service.id,
         field: field.to_owned(),
         message,

@@ -6,6 +6,7 @@ pub mod client;
 pub mod consumer;
 pub mod grant;
 pub mod key_path;
+mod number;
 pub mod plugin;
 pub mod query;
 pub mod route;

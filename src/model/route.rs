@@ -43,6 +43,19 @@ pub struct Route {
     /// Answer to plain HTTP on a route that is for https only.
     #[serde(default = "upgrade_required")]
     pub https_redirect_status_code: u16,
+    /// Whether a request's body is read whole before it is forwarded.
+    #[serde(default = "yes")]
+    pub request_buffering: bool,
+    /// Whether a response's body is read whole before it is forwarded.
+    #[serde(default = "yes")]
+    pub response_buffering: bool,
+    /// What routes of TCP streams match; such routes can't be served, so this
+    /// is always unset.
+    #[serde(default)]
+    pub sources: Option<Box<[Address]>>,
+    /// As `sources`.
+    #[serde(default)]
+    pub destinations: Option<Box<[Address]>>,
     /// The owning service; none answers 503.
     #[serde(default)]
     pub service: Option<Reference>,
@@ -53,6 +66,17 @@ pub struct Route {
     pub created_at: i64,
     /// Last change, in seconds since the epoch.
     pub updated_at: i64,
+}
+
+/// One end of TCP streams.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// An address or a range of them.
+    #[serde(default)]
+    pub ip: Option<String>,
+    /// A port.
+    #[serde(default)]
+    pub port: Option<u16>,
 }
 
 /// A foreign key.
@@ -71,6 +95,10 @@ pub enum PathHandling {
     V0,
     /// Concatenated, one of two slashes dropped, none inserted.
     V1,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn upgrade_required() -> u16 {

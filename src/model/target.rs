@@ -21,9 +21,10 @@ pub struct Target {
     #[serde(default)]
     pub tags: Option<Vec<String>>,
     /// Creation time, in seconds since the epoch, with milliseconds.
+    #[serde(serialize_with = "super::number::plain")]
     pub created_at: f64,
     /// Last change, in seconds since the epoch, with milliseconds.
-    #[serde(default)]
+    #[serde(default, serialize_with = "super::number::plain")]
     pub updated_at: f64,
 }
 

@@ -6,7 +6,9 @@ use crate::clock::Clock;
 use crate::gateway::entities::Origin;
 use crate::gateway::internal;
 use crate::http::outbound::Outbound;
-use crate::model::service::Protocol;
+use crate::model::plugin::Plugin;
+use crate::model::route::Route;
+use crate::model::service::{Protocol, Service};
 use crate::plugins::Parts;
 use serde_json::json;
 
@@ -26,15 +28,8 @@ async fn open(dir: &Path, declared: DeclaredEntities) -> Arc<Control> {
     control.map_err(|e| e.to_string()).expect("opens")
 }
 
-fn record<T: serde::Serialize>(value: T) -> Record<T> {
-    let Ok(Value::Object(doc)) = serde_json::to_value(&value) else {
-        panic!("records are objects");
-    };
-    Record {
-        value,
-        doc,
-        origin: Origin::Store,
-    }
+fn record<T: Entity>(value: T) -> Record<T> {
+    Record::of(value, Origin::Store)
 }
 
 fn service(id: u128, name: &str) -> Record<Service> {
@@ -88,10 +83,7 @@ async fn an_acknowledged_change_is_in_force_and_survives_a_restart() {
     let control = open(dir.path(), DeclaredEntities::default()).await;
     make(
         &control,
-        vec![
-            Change::PutService(service(1, "a")),
-            Change::PutRoute(route(2, 1, "/a")),
-        ],
+        vec![Change::put(service(1, "a")), Change::put(route(2, 1, "/a"))],
     )
     .await
     .expect("made");
@@ -114,12 +106,12 @@ async fn a_change_that_does_not_compile_changes_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let control = open(dir.path(), DeclaredEntities::default()).await;
     let changes = vec![
-        Change::PutService(service(1, "a")),
-        Change::PutRoute(route(2, 1, "~/((")),
+        Change::put(service(1, "a")),
+        Change::put(route(2, 1, "~/((")),
     ];
     let error = make(&control, changes).await.expect_err("refused");
     assert!(matches!(error, ChangeError::Invalid { field, .. } if field == "paths.1"));
-    let plugin = Change::PutPlugin(throttling(3, None, "nonsense"));
+    let plugin = Change::put(throttling(3, None, "nonsense"));
     let error = make(&control, vec![plugin]).await.expect_err("refused");
     assert!(
         matches!(&error, ChangeError::Invalid { field, .. } if field == "config.rate.duration"),
@@ -136,15 +128,15 @@ async fn a_change_that_does_not_compile_changes_nothing() {
 async fn names_places_and_references_are_kept() {
     let dir = tempfile::tempdir().expect("a directory");
     let control = open(dir.path(), DeclaredEntities::default()).await;
-    make(&control, vec![Change::PutService(service(1, "a"))])
+    make(&control, vec![Change::put(service(1, "a"))])
         .await
         .expect("made");
-    let error = make(&control, vec![Change::PutService(service(2, "a"))]).await;
+    let error = make(&control, vec![Change::put(service(2, "a"))]).await;
     assert_eq!(
         error.expect_err("taken").to_string(),
         "UNIQUE violation detected on '{name=\"a\"}'"
     );
-    let error = make(&control, vec![Change::PutRoute(route(3, 9, "/"))]).await;
+    let error = make(&control, vec![Change::put(route(3, 9, "/"))]).await;
     assert!(matches!(
         error,
         Err(ChangeError::ForeignKey {
@@ -152,17 +144,21 @@ async fn names_places_and_references_are_kept() {
             ..
         })
     ));
-    make(&control, vec![Change::PutRoute(route(3, 1, "/"))])
+    make(&control, vec![Change::put(route(3, 1, "/"))])
         .await
         .expect("made");
-    let error = make(&control, vec![Change::DeleteService(Uuid::from_u128(1))]).await;
+    let error = make(
+        &control,
+        vec![Change::delete::<Service>(Uuid::from_u128(1))],
+    )
+    .await;
     assert!(matches!(
         error,
         Err(ChangeError::Referenced { by: "routes", .. })
     ));
-    let first = Change::PutPlugin(throttling(4, Some(1), "1 s"));
+    let first = Change::put(throttling(4, Some(1), "1 s"));
     make(&control, vec![first]).await.expect("made");
-    let second = Change::PutPlugin(throttling(5, Some(1), "2 s"));
+    let second = Change::put(throttling(5, Some(1), "2 s"));
     assert!(matches!(
         make(&control, vec![second]).await,
         Err(ChangeError::Unique {
@@ -177,13 +173,16 @@ async fn a_service_takes_its_plugins_along() {
     let dir = tempfile::tempdir().expect("a directory");
     let control = open(dir.path(), DeclaredEntities::default()).await;
     let changes = vec![
-        Change::PutService(service(1, "a")),
-        Change::PutPlugin(throttling(4, Some(1), "1 s")),
+        Change::put(service(1, "a")),
+        Change::put(throttling(4, Some(1), "1 s")),
     ];
     make(&control, changes).await.expect("made");
-    make(&control, vec![Change::DeleteService(Uuid::from_u128(1))])
-        .await
-        .expect("deleted");
+    make(
+        &control,
+        vec![Change::delete::<Service>(Uuid::from_u128(1))],
+    )
+    .await
+    .expect("deleted");
     assert!(control.entities().plugins.is_empty());
     let again = open(dir.path(), DeclaredEntities::default()).await;
     assert!(again.entities().plugins.is_empty());
@@ -191,20 +190,12 @@ async fn a_service_takes_its_plugins_along() {
 
 fn declared(service: Record<Service>, routes: Vec<Record<Route>>) -> DeclaredEntities {
     let origin = Origin::File(Path::new("r.yaml").into());
-    DeclaredEntities {
-        services: vec![Record {
-            origin: origin.clone(),
-            ..service
-        }],
-        routes: routes
-            .into_iter()
-            .map(|route| Record {
-                origin: origin.clone(),
-                ..route
-            })
-            .collect(),
-        plugins: Vec::new(),
+    let mut declared = DeclaredEntities::default();
+    declared.push(Record::of(service.value, origin.clone()));
+    for route in routes {
+        declared.push(Record::of(route.value, origin.clone()));
     }
+    declared
 }
 
 #[tokio::test]
@@ -213,14 +204,14 @@ async fn what_a_file_declares_is_changed_in_the_file_only() {
     let files = declared(service(1, "a"), vec![route(2, 1, "/a")]);
     let control = open(dir.path(), files).await;
     for change in [
-        Change::PutService(service(1, "b")),
-        Change::DeleteRoute(Uuid::from_u128(2)),
+        Change::put(service(1, "b")),
+        Change::delete::<Route>(Uuid::from_u128(2)),
     ] {
         let error = make(&control, vec![change]).await.expect_err("refused");
         assert!(error.to_string().contains("declared in r.yaml"), "{error}");
     }
     // A stored route may belong to a declared service, which then can't go.
-    make(&control, vec![Change::PutRoute(route(3, 1, "/b"))])
+    make(&control, vec![Change::put(route(3, 1, "/b"))])
         .await
         .expect("made");
     let gone = control
@@ -251,14 +242,14 @@ async fn an_unchanged_plugin_keeps_its_filter_through_every_other_change() {
     let dir = tempfile::tempdir().expect("a directory");
     let control = open(dir.path(), DeclaredEntities::default()).await;
     let changes = vec![
-        Change::PutService(service(1, "a")),
-        Change::PutRoute(route(2, 1, "/a")),
-        Change::PutPlugin(throttling(4, Some(1), "1 s")),
+        Change::put(service(1, "a")),
+        Change::put(route(2, 1, "/a")),
+        Change::put(throttling(4, Some(1), "1 s")),
     ];
     make(&control, changes).await.expect("made");
     let filter = |control: &Control| control.live().load().routes[0].filters[0].clone();
     let before = filter(&control);
-    make(&control, vec![Change::PutService(service(5, "other"))])
+    make(&control, vec![Change::put(service(5, "other"))])
         .await
         .expect("made");
     control
@@ -267,7 +258,7 @@ async fn an_unchanged_plugin_keeps_its_filter_through_every_other_change() {
         .expect("replaced")
         .commit();
     assert!(Arc::ptr_eq(&before, &filter(&control)));
-    let changed = Change::PutPlugin(throttling(4, Some(1), "2 s"));
+    let changed = Change::put(throttling(4, Some(1), "2 s"));
     make(&control, vec![changed]).await.expect("made");
     assert!(!Arc::ptr_eq(&before, &filter(&control)));
 }
@@ -279,7 +270,7 @@ async fn parallel_changes_lose_nothing() {
     let tasks: Vec<_> = (1..=50)
         .map(|i| {
             let control = control.clone();
-            let change = Change::PutService(service(i, &format!("s{i}")));
+            let change = Change::put(service(i, &format!("s{i}")));
             tokio::spawn(async move { make(&control, vec![change]).await })
         })
         .collect();
@@ -293,13 +284,11 @@ async fn parallel_changes_lose_nothing() {
 async fn a_declared_record_does_not_hide_a_stored_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let control = open(dir.path(), DeclaredEntities::default()).await;
-    make(&control, vec![Change::PutService(service(1, "a"))])
+    make(&control, vec![Change::put(service(1, "a"))])
         .await
         .expect("made");
-    let declared = DeclaredEntities {
-        services: vec![service(1, "b")],
-        ..DeclaredEntities::default()
-    };
+    let mut declared = DeclaredEntities::default();
+    declared.push(service(1, "b"));
     let refused = control
         .prepare_declared(declared)
         .await

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::collect::{Finding, Kind, Pending};
 use super::{DeclaredEntities, Place};
-use crate::gateway::entities::{Origin, Record};
+use crate::gateway::entities::{self, Origin};
 use crate::gateway::records::{self, Resource};
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
@@ -54,9 +54,9 @@ pub(super) fn records(
             continue;
         };
         match item.kind {
-            Kind::Service => entities.services.extend(linker.finish::<Service>(item, id)),
-            Kind::Route => entities.routes.extend(linker.finish::<Route>(item, id)),
-            Kind::Plugin => entities.plugins.extend(linker.finish::<Plugin>(item, id)),
+            Kind::Service => linker.finish::<Service>(item, id, &mut entities),
+            Kind::Route => linker.finish::<Route>(item, id, &mut entities),
+            Kind::Plugin => linker.finish::<Plugin>(item, id, &mut entities),
         }
     }
     (entities, linker.places)
@@ -153,10 +153,10 @@ impl Linker<'_> {
 
     fn refer_by_name(&mut self, item: &mut Pending) -> Option<()> {
         let names = &self.names;
-        let find = |plural: &str, name: &str| {
-            let kind = match plural {
-                "services" => Kind::Service,
-                "routes" => Kind::Route,
+        let find = |kind: entities::Kind, name: &str| {
+            let kind = match kind {
+                entities::Kind::Service => Kind::Service,
+                entities::Kind::Route => Kind::Route,
                 _ => return None,
             };
             names.get(&(kind, name.to_owned())).map(|(id, _)| *id)
@@ -170,8 +170,10 @@ impl Linker<'_> {
             return Some(());
         };
         let message = match kind {
-            "services" | "routes" => format!("no {field} named '{name}' is declared"),
-            _ => format!("'{kind}' can't be declared yet"),
+            entities::Kind::Service | entities::Kind::Route => {
+                format!("no {field} named '{name}' is declared")
+            }
+            _ => format!("'{}' can't be declared yet", kind.plural()),
         };
         self.wrong(&item.place, Some(field), message);
         None
@@ -226,15 +228,17 @@ impl Linker<'_> {
         Some(())
     }
 
-    fn finish<T: Resource>(&mut self, mut item: Pending, id: Uuid) -> Option<Record<T>> {
+    fn finish<T: Resource>(
+        &mut self,
+        mut item: Pending,
+        id: Uuid,
+        entities: &mut DeclaredEntities,
+    ) {
         records::stamp::<T>(&mut item.record, id, self.now_ms);
         let origin = Origin::File(self.files[item.place.document].clone());
         match records::finish::<T>(item.record, origin) {
-            Ok(record) => Some(record),
-            Err(violations) => {
-                self.violations(&item.place, &violations);
-                None
-            }
+            Ok(record) => entities.push(record),
+            Err(violations) => self.violations(&item.place, &violations),
         }
     }
 

@@ -4,12 +4,19 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::gateway::entities::Origin;
+use crate::gateway::entities::{Entity, Origin, Record};
+use crate::model::plugin::Plugin;
+use crate::model::route::Route;
+use crate::model::service::Service;
 
 const NOW: i64 = 1_700_000_000_123;
 
 fn read(text: &str) -> Result<Declared, Vec<DocumentError>> {
     load(&[(PathBuf::from("r.yaml"), text.to_owned())], NOW)
+}
+
+fn all<T: Entity>(entities: &DeclaredEntities) -> Vec<&Record<T>> {
+    entities.of().collect()
 }
 
 fn good(text: &str) -> Declared {
@@ -59,19 +66,20 @@ plugins:
 fn nested_and_flat_records_refer_to_each_other() {
     let declared = good(NESTED);
     let entities = &declared.entities;
-    let service = &entities.services[0];
+    let service = all::<Service>(entities)[0];
     assert_eq!(service.value.host, "127.0.0.1");
     assert_eq!(service.value.port, 9000);
-    assert_eq!(service.doc["path"], "/api");
-    assert_eq!(service.doc["created_at"], json!(1_700_000_000));
+    assert_eq!(service.doc()["path"], "/api");
+    assert_eq!(service.doc()["created_at"], json!(1_700_000_000));
     assert_eq!(service.origin, Origin::File(Arc::from(Path::new("r.yaml"))));
-    for route in &entities.routes {
+    for route in entities.of::<Route>() {
         assert_eq!(route.value.service.map(|s| s.id), Some(service.value.id));
     }
-    let [of_both, of_route, of_service] = entities.plugins.as_slice() else {
+    let plugins = all::<Plugin>(entities);
+    let [of_both, of_route, of_service] = plugins.as_slice() else {
         panic!("three plugins");
     };
-    let route = entities.routes[1].value.id;
+    let route = all::<Route>(entities)[1].value.id;
     assert_eq!(of_route.value.route.map(|r| r.id), Some(route));
     assert_eq!(of_route.value.service, None);
     assert_eq!(of_route.value.config["client_id"], json!(["orders"]));
@@ -90,22 +98,26 @@ fn nested_and_flat_records_refer_to_each_other() {
 fn each_load_yields_equal_records() {
     let one = good(NESTED).entities;
     let two = good(NESTED).entities;
-    assert_eq!(one.services, two.services);
-    assert_eq!(one.routes, two.routes);
-    assert_eq!(one.plugins, two.plugins);
+    assert!(one.of::<Service>().eq(two.of::<Service>()));
+    assert!(one.of::<Route>().eq(two.of::<Route>()));
+    assert!(one.of::<Plugin>().eq(two.of::<Plugin>()));
 }
 
 #[test]
 fn a_record_elsewhere_does_not_change_an_id() {
     let one = good("_format_version: \"3.0\"\nroutes: [{paths: [/a]}, {paths: [/b]}]\n");
     let two = good("_format_version: \"3.0\"\nroutes: [{paths: [/c]}, {paths: [/b]}]\n");
-    assert_eq!(one.entities.routes[1], two.entities.routes[1]);
+    assert_eq!(
+        all::<Route>(&one.entities)[1],
+        all::<Route>(&two.entities)[1]
+    );
 }
 
 #[test]
 fn twins_without_names_are_two_records() {
     let declared = good("_format_version: \"3.0\"\nroutes: [{paths: [/a]}, {paths: [/a]}]\n");
-    let [a, b] = declared.entities.routes.as_slice() else {
+    let routes = all::<Route>(&declared.entities);
+    let [a, b] = routes.as_slice() else {
         panic!("two routes");
     };
     assert_ne!(a.value.id, b.value.id);
@@ -121,8 +133,11 @@ fn records_of_one_file_refer_to_those_of_another() {
     ];
     let declared = load(&files, NOW).expect("is fine");
     assert_eq!(
-        declared.entities.routes[0].value.service.map(|s| s.id),
-        Some(declared.entities.services[0].value.id)
+        all::<Route>(&declared.entities)[0]
+            .value
+            .service
+            .map(|s| s.id),
+        Some(all::<Service>(&declared.entities)[0].value.id)
     );
 }
 
@@ -221,7 +236,7 @@ fn what_is_no_declarative_file_is_refused() {
 fn older_formats_mark_expressions() {
     let declared = good("_format_version: \"1.1\"\nroutes:\n- paths: [/plain, '/a/\\d+']\n");
     assert_eq!(
-        declared.entities.routes[0].doc["paths"],
+        all::<Route>(&declared.entities)[0].doc()["paths"],
         json!(["/plain", "~/a/\\d+"])
     );
 }
@@ -239,7 +254,7 @@ fn many_errors_are_cut_off() {
 fn a_later_error_is_told_with_its_place() {
     let declared = good(NESTED);
     let error = |kind, id, error| DeclaredError { kind, id, error };
-    let plugin = declared.entities.plugins[2].value.id;
+    let plugin = all::<Plugin>(&declared.entities)[2].value.id;
     let invalid = |field: &str| ChangeError::Invalid {
         field: field.to_owned(),
         message: "is odd".to_owned(),
@@ -249,7 +264,7 @@ fn a_later_error_is_told_with_its_place() {
         told(error("plugins", plugin, invalid("config.leeway"))).as_deref(),
         Some("r.yaml:18: services[0].plugins[0].config.leeway: is odd")
     );
-    let route = declared.entities.routes[1].value.id;
+    let route = all::<Route>(&declared.entities)[1].value.id;
     assert_eq!(
         told(error("routes", route, invalid("hosts.1"))).as_deref(),
         Some("r.yaml:9: services[0].routes[0].hosts[0]: is odd")

@@ -6,6 +6,8 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::model::number;
+
 /// Active checks (probes) and passive ones (what requests met).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -16,6 +18,7 @@ pub struct Healthchecks {
     pub passive: PassiveCheck,
     /// Percentage of the weight that must be available for the upstream to
     /// count as healthy, 0 to 100.
+    #[serde(serialize_with = "number::plain")]
     pub threshold: f64,
 }
 
@@ -44,6 +47,7 @@ pub struct ActiveCheck {
     #[serde(rename = "type")]
     pub kind: CheckType,
     /// Seconds until a probe has failed.
+    #[serde(serialize_with = "number::plain")]
     pub timeout: f64,
     /// Most targets probed at once.
     pub concurrency: u32,
@@ -66,6 +70,7 @@ pub struct ActiveCheck {
 #[serde(default)]
 pub struct ActiveHealthy {
     /// Seconds between probes of healthy targets; 0: none.
+    #[serde(serialize_with = "number::plain")]
     pub interval: f64,
     /// Statuses that are a success.
     pub http_statuses: Vec<u16>,
@@ -78,6 +83,7 @@ pub struct ActiveHealthy {
 #[serde(default)]
 pub struct ActiveUnhealthy {
     /// Seconds between probes of unhealthy targets; 0: none.
+    #[serde(serialize_with = "number::plain")]
     pub interval: f64,
     /// Statuses that are a failure.
     pub http_statuses: Vec<u16>,
