@@ -1,12 +1,17 @@
 //! Counting wrong passwords, by user name.
 //!
-//! An attempt is counted before its password is hashed, so that a thousand
-//! parallel guesses are a thousand counted ones. Names that no user has count
-//! alike: a lock says nothing about who exists.
+//! An attempt takes one of the name's remaining tries before its password is
+//! hashed, and gives it back unless the password turns out to be wrong: of a
+//! thousand parallel guesses no more are looked at than of serial ones, and
+//! right passwords, however many at once, lock nobody out. Who finds all tries
+//! taken waits for the outcome of one. Names that no user has count alike: a
+//! lock says nothing about who exists.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::Cache;
+use tokio::sync::Notify;
 
 use super::config::LockoutConfig;
 
@@ -20,15 +25,36 @@ const LONGEST_MS: i64 = 3600 * 1000;
 /// The counters.
 #[derive(Debug)]
 pub(super) struct Lockout {
-    names: Cache<(String, String), Arc<Mutex<Counter>>>,
+    names: Cache<(String, String), Arc<Name>>,
+}
+
+#[derive(Debug, Default)]
+struct Name {
+    counter: Mutex<Counter>,
+    /// Told when an attempt has ended.
+    ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Counter {
     failures: u32,
+    /// Attempts whose outcome is not known yet.
+    under_way: u32,
     window_began_ms: i64,
     locked_until_ms: i64,
     locks: u32,
+}
+
+/// The name is locked: the attempt fails whatever its password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Locked;
+
+/// An attempt under way. Dropped without an outcome (the store failed, the
+/// client went away) it has not been one.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// `None`: nothing is counted.
+    name: Option<Arc<Name>>,
 }
 
 impl Lockout {
@@ -38,52 +64,119 @@ impl Lockout {
         }
     }
 
-    /// Counts an attempt for this realm and folded name; `false`: the name is
-    /// locked and the attempt must fail whatever its password.
-    pub(super) fn attempt(
+    /// Whether this realm's folded name is locked; counts nothing.
+    pub(super) fn is_locked(&self, realm: &str, key: &str, now_ms: i64) -> bool {
+        let name = self.names.get(&(realm.to_owned(), key.to_owned()));
+        name.is_some_and(|name| now_ms < name.lock().locked_until_ms)
+    }
+
+    /// Begins an attempt for this realm and folded name, when one of its tries
+    /// is free.
+    pub(super) async fn begin(
         &self,
         config: &LockoutConfig,
         realm: &str,
         key: &str,
         now_ms: i64,
-    ) -> bool {
+    ) -> Result<Attempt, Locked> {
         if config.failures == 0 {
-            return true;
+            return Ok(Attempt { name: None });
         }
-        let made = self
+        let Ok(name) = self
             .names
             .get_or_insert_with(&(realm.to_owned(), key.to_owned()), || {
-                Ok::<_, std::convert::Infallible>(Arc::default())
+                Ok::<_, std::convert::Infallible>(Arc::<Name>::default())
             });
-        let Ok(counter) = made;
-        let mut counter = counter.lock().unwrap_or_else(PoisonError::into_inner);
-        if now_ms < counter.locked_until_ms {
-            return false;
+        loop {
+            let mut ended = pin!(name.ended.notified());
+            // From here on no end is missed.
+            ended.as_mut().enable();
+            match name.lock().take_try(config, now_ms) {
+                Try::Taken => break,
+                Try::Locked => return Err(Locked),
+                Try::AllTaken => {}
+            }
+            ended.await;
         }
-        if now_ms - counter.window_began_ms >= i64::from(config.window) * 1000 {
-            counter.failures = 0;
-            counter.window_began_ms = now_ms;
+        Ok(Attempt { name: Some(name) })
+    }
+}
+
+impl Name {
+    fn lock(&self) -> MutexGuard<'_, Counter> {
+        self.counter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Try {
+    Taken,
+    /// Others may give theirs back.
+    AllTaken,
+    Locked,
+}
+
+impl Counter {
+    fn take_try(&mut self, config: &LockoutConfig, now_ms: i64) -> Try {
+        if now_ms < self.locked_until_ms {
+            return Try::Locked;
         }
-        counter.failures += 1;
-        if counter.failures >= config.failures {
-            // This attempt may still succeed; those that follow may not try.
-            let first = i64::from(config.duration) * 1000;
-            let doubled = first.saturating_mul(1 << counter.locks.min(20));
-            counter.locked_until_ms = now_ms + doubled.min(LONGEST_MS.max(first));
-            counter.locks += 1;
-            counter.failures = 0;
+        if now_ms - self.window_began_ms >= i64::from(config.window) * 1000 {
+            self.failures = 0;
+            self.window_began_ms = now_ms;
         }
-        true
+        if self.failures + self.under_way >= config.failures {
+            return Try::AllTaken;
+        }
+        self.under_way += 1;
+        Try::Taken
     }
 
-    /// Forgets the failures of a name: its password was given.
-    pub(super) fn success(&self, realm: &str, key: &str) {
-        self.names.remove(&(realm.to_owned(), key.to_owned()));
+    fn count_failure(&mut self, config: &LockoutConfig, now_ms: i64) {
+        self.failures += 1;
+        if self.failures < config.failures {
+            return;
+        }
+        let first = i64::from(config.duration) * 1000;
+        let doubled = first.saturating_mul(1 << self.locks.min(20));
+        self.locked_until_ms = now_ms + doubled.min(LONGEST_MS.max(first));
+        self.locks += 1;
+        self.failures = 0;
+    }
+}
+
+impl Attempt {
+    /// Its password was wrong.
+    pub(super) fn failed(self, config: &LockoutConfig, now_ms: i64) {
+        if let Some(name) = &self.name {
+            name.lock().count_failure(config, now_ms);
+        }
+    }
+
+    /// Its password was right: the name's failures are forgotten.
+    pub(super) fn succeeded(self) {
+        if let Some(name) = &self.name {
+            let mut counter = name.lock();
+            (counter.failures, counter.locks) = (0, 0);
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            name.lock().under_way -= 1;
+            name.ended.notify_waiters();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::join_all;
+    use futures_util::poll;
+
     use super::*;
 
     const CONFIG: LockoutConfig = LockoutConfig {
@@ -92,55 +185,97 @@ mod tests {
         duration: 60,
     };
 
-    #[test]
-    fn the_attempt_after_the_last_failure_is_locked_out() {
-        let lockout = Lockout::new();
-        let attempt = |now| lockout.attempt(&CONFIG, "/", "demo", now);
-        assert_eq!(
-            [attempt(1), attempt(2), attempt(3), attempt(4)],
-            [true, true, true, false]
-        );
-        assert!(lockout.attempt(&CONFIG, "/", "other", 4));
-        assert!(lockout.attempt(&CONFIG, "/alpha", "demo", 4));
-        assert!(!attempt(60_002));
-        assert!(attempt(60_003), "the lock did not end");
+    /// Whether a wrong password was looked at.
+    async fn guess(lockout: &Lockout, realm: &str, now_ms: i64) -> bool {
+        match lockout.begin(&CONFIG, realm, "demo", now_ms).await {
+            Ok(attempt) => {
+                attempt.failed(&CONFIG, now_ms);
+                true
+            }
+            Err(Locked) => false,
+        }
     }
 
-    #[test]
-    fn each_lock_takes_twice_as_long() {
+    #[tokio::test]
+    async fn the_attempt_after_the_last_failure_is_locked_out() {
         let lockout = Lockout::new();
-        let attempt = |now| lockout.attempt(&CONFIG, "/", "demo", now);
-        assert!((1..=3).all(attempt));
-        assert!((100_001..=100_003).all(attempt));
-        assert!(!attempt(100_003 + 119_999));
-        assert!(attempt(100_003 + 120_000));
+        for (now, looked_at) in [(1, true), (2, true), (3, true), (4, false)] {
+            assert_eq!(guess(&lockout, "/", now).await, looked_at, "{now}");
+        }
+        assert!(lockout.is_locked("/", "demo", 4));
+        assert!(!lockout.is_locked("/", "other", 4));
+        assert!(guess(&lockout, "/alpha", 4).await);
+        assert!(!guess(&lockout, "/", 60_002).await);
+        assert!(guess(&lockout, "/", 60_003).await, "the lock did not end");
     }
 
-    #[test]
-    fn success_and_time_reset_the_counter() {
+    #[tokio::test]
+    async fn each_lock_takes_twice_as_long() {
         let lockout = Lockout::new();
-        let attempt = |now| lockout.attempt(&CONFIG, "/", "demo", now);
-        assert!(attempt(1) && attempt(2));
-        lockout.success("/", "demo");
-        assert!(attempt(3) && attempt(4));
-        assert!(attempt(300_003) && attempt(300_004) && attempt(300_005));
+        for now in [1, 2, 3, 100_001, 100_002, 100_003] {
+            assert!(guess(&lockout, "/", now).await);
+        }
+        assert!(!guess(&lockout, "/", 100_003 + 119_999).await);
+        assert!(guess(&lockout, "/", 100_003 + 120_000).await);
     }
 
-    #[test]
-    fn parallel_guesses_are_counted_one_by_one() {
+    #[tokio::test]
+    async fn success_and_time_reset_the_counter() {
         let lockout = Lockout::new();
-        let tried: usize = std::thread::scope(|scope| {
-            let guess = || {
-                (0..100)
-                    .filter(|_| lockout.attempt(&CONFIG, "/", "demo", 1))
-                    .count()
-            };
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(guess)).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().expect("no panic"))
-                .sum()
+        assert!(guess(&lockout, "/", 1).await && guess(&lockout, "/", 2).await);
+        let right = lockout.begin(&CONFIG, "/", "demo", 3).await;
+        right.expect("not locked").succeeded();
+        assert!(guess(&lockout, "/", 3).await && guess(&lockout, "/", 4).await);
+        for now in [300_003, 300_004, 300_005] {
+            assert!(guess(&lockout, "/", now).await);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn parallel_guesses_get_no_more_tries_than_serial_ones() {
+        let lockout = Arc::new(Lockout::new());
+        let looked_at = Arc::new(AtomicUsize::new(0));
+        let guesses = (0..400).map(|_| {
+            let (lockout, looked_at) = (Arc::clone(&lockout), Arc::clone(&looked_at));
+            tokio::spawn(async move {
+                if let Ok(attempt) = lockout.begin(&CONFIG, "/", "demo", 1).await {
+                    looked_at.fetch_add(1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    attempt.failed(&CONFIG, 1);
+                }
+            })
         });
-        assert_eq!(tried, 3);
+        join_all(guesses).await;
+        assert_eq!(looked_at.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn an_attempt_without_an_outcome_was_none() {
+        let lockout = Lockout::new();
+        for _ in 0..10 {
+            drop(lockout.begin(&CONFIG, "/", "demo", 1).await);
+        }
+        assert!(guess(&lockout, "/", 1).await);
+    }
+
+    #[tokio::test]
+    async fn who_finds_all_tries_taken_waits_for_an_outcome() {
+        let lockout = Lockout::new();
+        let begin = || lockout.begin(&CONFIG, "/", "demo", 1);
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            taken.push(begin().await.expect("a try"));
+        }
+        let mut fourth = Box::pin(begin());
+        assert!(poll!(&mut fourth).is_pending());
+        taken.pop().expect("an attempt").succeeded();
+        let fourth = fourth.await.expect("a try");
+        let mut fifth = Box::pin(begin());
+        assert!(poll!(&mut fifth).is_pending());
+        taken.push(fourth);
+        for attempt in taken {
+            attempt.failed(&CONFIG, 1);
+        }
+        assert_eq!(fifth.await.map(drop), Err(Locked));
     }
 }

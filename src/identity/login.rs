@@ -1,7 +1,7 @@
 //! Checking a user's name and password: the one way in for every surface.
 
 use super::error::Fault;
-use super::password::PASSWORD_MAX;
+use super::password::{PASSWORD_MAX, Place};
 use super::realm::Realm;
 use super::records::USER_NAME_MAX;
 use super::{Call, State};
@@ -62,22 +62,29 @@ pub(super) async fn login(
         return Err(LoginError::Failed);
     }
     let key = fold(name);
-    let open = {
-        let live = state.live();
-        let config = &live.config.lockout;
-        state.lockout.attempt(config, &realm.path, &key, now_ms)
-    };
-    if !open {
+    if state.lockout.is_locked(&realm.path, &key, now_ms) {
         return Err(LoginError::Locked);
     }
+    // First a place in the queue: names that are not even looked at must not
+    // crowd out those that are counted.
+    let place = state.hasher.enter()?;
+    let config = state.live().config.lockout.clone();
+    let attempt = state.lockout.begin(&config, &realm.path, &key, now_ms);
+    let Ok(attempt) = attempt.await else {
+        return Err(LoginError::Locked);
+    };
     let user = state.store.user_by_name(&realm.path, name).await?;
     let hash = match &user {
-        Some(user) => known_hash(state, realm, user, &key).await?,
+        Some(user) => known_hash(state, realm, user, &key, &place).await?,
         None => None,
     };
-    let right = state.hasher.verify(Secret::new(password), hash).await?;
-    let user = user.filter(|_| right).ok_or(LoginError::Failed)?;
-    state.lockout.success(&realm.path, &key);
+    let right = state.hasher.verify(&place, Secret::new(password), hash);
+    let right = right.await?;
+    let Some(user) = user.filter(|_| right) else {
+        attempt.failed(&config, state.clock.now_ms());
+        return Err(LoginError::Failed);
+    };
+    attempt.succeeded();
     if !user.active {
         return Err(LoginError::Deactivated);
     }
@@ -91,6 +98,7 @@ async fn known_hash(
     realm: &Realm,
     user: &User,
     key: &str,
+    place: &Place<'_>,
 ) -> Result<Option<Secret>, LoginError> {
     let Some(declared) = realm.password(key) else {
         return Ok(user.password_hash.clone());
@@ -98,6 +106,8 @@ async fn known_hash(
     let Some(secret) = &declared.secret else {
         return Ok(None);
     };
-    let made = declared.hash.get_or_try_init(|| state.hasher.hash(secret));
+    let made = declared
+        .hash
+        .get_or_try_init(|| state.hasher.hash(place, secret));
     Ok(Some(made.await?.clone()))
 }

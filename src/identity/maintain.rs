@@ -41,7 +41,12 @@ pub(super) fn hash_declared(state: &Arc<State>) {
             let Some(secret) = &password.secret else {
                 continue;
             };
-            let made = password.hash.get_or_try_init(|| state.hasher.hash(secret));
+            let Ok(place) = state.hasher.enter() else {
+                return;
+            };
+            let made = password
+                .hash
+                .get_or_try_init(|| state.hasher.hash(&place, secret));
             if made.await.is_err() {
                 // The pool is busy with people; first use will hash it.
                 return;

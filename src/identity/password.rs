@@ -40,7 +40,8 @@ pub(super) struct Hasher {
 }
 
 /// A place inside, given back on drop, also when the request goes away.
-struct Place<'a>(&'a AtomicUsize);
+#[derive(Debug)]
+pub(super) struct Place<'a>(&'a AtomicUsize);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
@@ -77,10 +78,19 @@ impl Hasher {
         })
     }
 
+    /// Takes a place inside, for any number of hashes one after the other.
+    pub(super) fn enter(&self) -> Result<Place<'_>, Busy> {
+        let inside = self.inside.fetch_add(1, Ordering::AcqRel);
+        let place = Place(&self.inside);
+        (inside < self.room).then_some(place).ok_or(Busy)
+    }
+
     /// Hashes a new password, in PHC form.
-    pub(super) async fn hash(&self, password: &Secret) -> Result<Secret, Busy> {
+    pub(super) async fn hash(&self, place: &Place<'_>, password: &Secret) -> Result<Secret, Busy> {
         let (argon2, password) = (self.argon2(), password.clone());
-        let hash = self.run(move || hash_now(&argon2, &password)).await?;
+        let hash = self
+            .run(place, move || hash_now(&argon2, &password))
+            .await?;
         hash.ok_or(Busy)
     }
 
@@ -88,6 +98,7 @@ impl Hasher {
     /// takes as long.
     pub(super) async fn verify(
         &self,
+        place: &Place<'_>,
         password: Secret,
         hash: Option<Secret>,
     ) -> Result<bool, Busy> {
@@ -95,7 +106,7 @@ impl Hasher {
         let hash = hash.unwrap_or_else(|| self.dummy.clone());
         let argon2 = self.argon2();
         let fits = self
-            .run(move || {
+            .run(place, move || {
                 let hash = PasswordHash::new(hash.expose()).ok()?;
                 let fits = argon2.verify_password(password.expose().as_bytes(), &hash);
                 Some(fits.is_ok())
@@ -110,13 +121,9 @@ impl Hasher {
 
     async fn run<T: Send + 'static>(
         &self,
+        _place: &Place<'_>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
-        let inside = self.inside.fetch_add(1, Ordering::AcqRel);
-        let _place = Place(&self.inside);
-        if inside >= self.room {
-            return Err(Busy);
-        }
         let permit = Arc::clone(&self.permits)
             .acquire_owned()
             .await
@@ -164,38 +171,45 @@ mod tests {
         Hasher::new(&config).expect("a pool")
     }
 
+    async fn verify(hasher: &Hasher, text: &str, hash: Option<Secret>) -> Result<bool, Busy> {
+        let place = hasher.enter()?;
+        hasher.verify(&place, Secret::new(text), hash).await
+    }
+
     #[tokio::test]
     async fn only_the_right_password_fits() {
         let hasher = cheap(1, 4);
-        let hash = hasher.hash(&Secret::new("correct")).await.expect("a hash");
+        let place = hasher.enter().expect("a place");
+        let hash = hasher.hash(&place, &Secret::new("correct")).await;
+        let hash = hash.expect("a hash");
         assert!(hash.expose().starts_with("$argon2id$v=19$m=8,t=1,p=1$"));
-        let verify = |text: &str, hash| hasher.verify(Secret::new(text), hash);
-        assert_eq!(verify("correct", Some(hash.clone())).await, Ok(true));
-        assert_eq!(verify("wrong", Some(hash)).await, Ok(false));
-        assert_eq!(verify("correct", None).await, Ok(false));
+        assert_eq!(
+            verify(&hasher, "correct", Some(hash.clone())).await,
+            Ok(true)
+        );
+        assert_eq!(verify(&hasher, "wrong", Some(hash)).await, Ok(false));
+        assert_eq!(verify(&hasher, "correct", None).await, Ok(false));
     }
 
     #[tokio::test]
     async fn a_full_queue_sheds() {
         let hasher = cheap(1, 1);
         let permit = hasher.permits.acquire().await.expect("a permit");
-        let verify = || hasher.verify(Secret::new("x"), None);
-        let (mut first, mut second) = (Box::pin(verify()), Box::pin(verify()));
+        let mut first = Box::pin(verify(&hasher, "x", None));
+        let mut second = Box::pin(verify(&hasher, "x", None));
         assert!(futures_util::poll!(&mut first).is_pending());
         assert!(futures_util::poll!(&mut second).is_pending());
-        assert_eq!(verify().await, Err(Busy));
+        assert_eq!(verify(&hasher, "x", None).await, Err(Busy));
         drop(permit);
         // A request that went away has given its place back.
         drop(first);
         assert_eq!(second.await, Ok(false));
-        assert_eq!(verify().await, Ok(false));
+        assert_eq!(verify(&hasher, "x", None).await, Ok(false));
     }
 
     #[tokio::test]
     async fn a_damaged_hash_fits_no_password() {
-        let verdict = cheap(1, 1)
-            .verify(Secret::new(""), Some(Secret::new("junk")))
-            .await;
+        let verdict = verify(&cheap(1, 1), "", Some(Secret::new("junk"))).await;
         assert_eq!(verdict, Ok(false));
     }
 }

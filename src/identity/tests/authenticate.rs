@@ -146,6 +146,29 @@ async fn parallel_guesses_get_no_more_tries_than_serial_ones() {
 }
 
 #[tokio::test]
+async fn many_right_passwords_at_once_lock_nobody_out() {
+    let provider = Provider::new().await;
+    let logins = (0..40).map(|_| sign_in(&provider, "demo", "correct horse"));
+    for answer in futures_util::future::join_all(logins).await {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_flood_that_was_shed_locks_nobody_out() {
+    let mut config = config();
+    config["hashing"]["parallel"] = json!(1);
+    config["hashing"]["queue"] = json!(0);
+    let provider = Provider::with(config).await;
+    let flood = (0..60).map(|_| sign_in(&provider, "demo", "wrong"));
+    let answers = futures_util::future::join_all(flood).await;
+    let shed = answers.iter().filter(|answer| answer.status == 503).count();
+    assert!(shed > 50, "{shed}");
+    let right = sign_in(&provider, "demo", "correct horse").await;
+    assert_eq!(right.status, 200, "{}", right.text);
+}
+
+#[tokio::test]
 async fn encoded_words_carry_other_letters() {
     let mut config = config();
     config["realms"]["/"]["users"][1] = json!({"userName": "d\u{e9}mo", "password": "p\u{e4}ss"});
