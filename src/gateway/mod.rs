@@ -2,6 +2,7 @@
 
 mod admit;
 mod answer;
+pub mod balance;
 pub mod control;
 pub mod declarative;
 mod edit;

@@ -1,0 +1,22 @@
+//! Balancing: which target of an upstream gets a request.
+//!
+//! A [`Balancer`] is an upstream's configuration and its [`lineup`]: the
+//! endpoints (a target, or one address of a target that is a name) with what
+//! the algorithm needs to choose. A pick reads both without a lock and without
+//! allocating. What is learned of an endpoint (health, requests in flight,
+//! latency, breaker) lives in its [`endpoint::State`], which every later
+//! balancer of the same upstream takes over: a configuration change forgets
+//! nothing and disturbs no request.
+
+pub mod balancer;
+mod breaker;
+pub mod endpoint;
+mod health;
+pub mod lineup;
+pub mod member;
+mod random;
+mod ring;
+mod turn;
+
+pub use balancer::{Balancer, NoTarget, Pick, Tried};
+pub use health::Outcome;
