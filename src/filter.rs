@@ -11,6 +11,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
 use crate::http::reply::Reply;
+use crate::model::consumer::Consumer;
 use crate::model::token::AccessToken;
 
 /// What a filter decided about a request.
@@ -74,6 +75,8 @@ pub struct Exchange {
     pub client: SocketAddr,
     /// Whether the client (or the trusted proxy in front) used TLS.
     pub secure: bool,
+    /// Whom the request comes from, once an authentication filter knows.
+    pub consumer: Option<Arc<Consumer>>,
     /// The verified access token, once an authentication filter found one.
     pub token: Option<Arc<AccessToken>>,
     /// Whether the token came in the query, where it must not be logged
@@ -92,6 +95,7 @@ impl Default for Exchange {
         Self {
             client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             secure: false,
+            consumer: None,
             token: None,
             token_in_query: false,
             body: None,
