@@ -13,6 +13,7 @@ pub mod internal;
 mod observe;
 pub mod proxy;
 pub mod records;
+pub mod resolve;
 pub mod router;
 pub mod schemas;
 pub mod snapshot;
