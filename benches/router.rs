@@ -98,6 +98,8 @@ fn matching(c: &mut Criterion) {
                     path,
                     method: &Method::GET,
                     headers: &headers,
+                    tls: false,
+                    sni: None,
                 };
                 router.find(black_box(&query)).expect("a route")
             });

@@ -186,6 +186,8 @@ impl Gateway {
             path: &admitted.path,
             method: &request.method,
             headers: &request.headers,
+            tls: tls.is_some(),
+            sni: None,
         });
         if let std::borrow::Cow::Owned(path) = admitted.path {
             ctx.path = Some(path.into());

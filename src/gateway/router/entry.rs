@@ -2,205 +2,291 @@
 
 use std::cmp::Ordering;
 
-use http::{HeaderMap, HeaderName, Method};
-use regex::{Regex, RegexBuilder};
-use uuid::Uuid;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use super::{Query, RouteError};
-use crate::model::route::Route;
+use super::Ask;
+use super::hosts::{HostPattern, Name, Space};
+use super::pattern::Pattern;
 
-/// A route with at most one of its paths.
-#[derive(Debug)]
+/// No entry has this index.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A route with at most one of its paths. Many of them are looked at by few
+/// requests: what is bigger than a number lies in [`Entries`].
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     /// Position of the route.
     pub(super) route: u32,
+    /// Where the path's text is: the prefix, or the literal text that every
+    /// match of the expression begins with.
+    pub(super) text: Text,
+    /// Index of the expression.
+    pub(super) pattern: u32,
+    /// Index of what few routes ask for.
+    pub(super) extra: u32,
     /// Bits of [`known_method`]; 0: any method.
-    methods: u16,
-    path: PathRule,
-    /// What few routes ask for.
-    extra: Option<Box<Extra>>,
+    pub(super) methods: u16,
 }
 
-#[derive(Debug)]
-enum PathRule {
-    Any,
-    Prefix(Box<str>),
-    /// The expression, and the literal text that every match begins with.
-    Regex(Box<(Regex, Box<str>)>),
+/// A place in [`Entries::texts`], or in another list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) start: u32,
+    pub(super) len: u32,
 }
 
+/// Some of a list's items.
+pub(super) type Span = Text;
+
+/// What few routes ask for, as parts of the lists in [`Entries`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Extra {
+    pub(super) methods: Span,
+    pub(super) headers: Span,
+    pub(super) snis: Span,
+}
+
+/// A header that a request must have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeaderRule {
+    /// Position of its name.
+    pub(super) name: u32,
+    /// Index of the expression of its value, if it is one.
+    pub(super) pattern: u32,
+    /// Else its values, in lower case and sorted.
+    pub(super) values: Span,
+}
+
+/// All entries, in order of precedence, and what they refer to.
 #[derive(Debug, Default)]
-struct Extra {
-    methods: Box<[Method]>,
-    headers: Box<[(HeaderName, HeaderRule)]>,
+pub(super) struct Entries {
+    pub(super) all: Vec<Entry>,
+    pub(super) texts: String,
+    pub(super) patterns: Vec<Pattern>,
+    pub(super) extras: Vec<Extra>,
+    pub(super) methods: Vec<Method>,
+    pub(super) headers: Vec<HeaderRule>,
+    pub(super) names: Vec<HeaderName>,
+    pub(super) values: Vec<Text>,
+    pub(super) snis: Vec<HostPattern>,
 }
 
-#[derive(Debug)]
-enum HeaderRule {
-    /// One of these, in lower case.
-    OneOf(Box<[Box<str>]>),
-    Regex(Regex),
+/// What of an entry a request fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mismatch {
+    Method,
+    Path,
+    /// The header whose name is at this position.
+    Header(u32),
+    Sni,
 }
 
-/// An entry before it has its place in the order.
-pub(super) struct Draft<'a> {
-    pub(super) precedence: Precedence,
-    pub(super) hosts: &'a [String],
-    pub(super) entry: Entry,
+impl Entry {
+    pub(super) fn is_regex(&self) -> bool {
+        self.pattern != NONE
+    }
 }
 
-/// Greater wins. The fields are compared in the order in which they stand
-/// (gateway-admin-api, routing, `traditional_compatible`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Precedence {
-    kinds: u8,
-    plain_hosts: bool,
-    headers: usize,
-    regex: bool,
-    regex_priority: i64,
-    path_length: usize,
-    id: Uuid,
-}
+impl Entries {
+    pub(super) fn add_pattern(&mut self, pattern: Pattern) -> u32 {
+        self.patterns.push(pattern);
+        index(self.patterns.len() - 1)
+    }
 
-type Compile<'c> = dyn FnMut(&str) -> Result<Regex, String> + 'c;
+    pub(super) fn add_extra(&mut self, extra: Extra) -> u32 {
+        if extra == Extra::default() {
+            return NONE;
+        }
+        self.extras.push(extra);
+        index(self.extras.len() - 1)
+    }
 
-/// Appends the entries of `route`: one for each path, or a single one.
-pub(super) fn drafts<'a>(
-    position: usize,
-    route: &'a Route,
-    compile: &mut Compile<'_>,
-    out: &mut Vec<Draft<'a>>,
-) -> Result<(), RouteError> {
-    let error = |field: String, message: String| RouteError {
-        route: position,
-        field,
-        message,
-    };
-    let paths = route.paths.as_deref().unwrap_or_default();
-    let rules: Vec<PathRule> = match paths {
-        [] => vec![PathRule::Any],
-        paths => paths
+    /// Gives back what growing left over.
+    pub(super) fn shrink(&mut self) {
+        self.texts.shrink_to_fit();
+        self.patterns.shrink_to_fit();
+        self.extras.shrink_to_fit();
+        self.methods.shrink_to_fit();
+        self.headers.shrink_to_fit();
+        self.names.shrink_to_fit();
+        self.values.shrink_to_fit();
+        self.snis.shrink_to_fit();
+    }
+
+    /// Bytes on the heap, without compiled expressions.
+    pub(super) fn heap(&self) -> usize {
+        fn of<T>(list: &Vec<T>) -> usize {
+            list.capacity() * size_of::<T>()
+        }
+        let patterns: usize = self.patterns.iter().map(|p| p.source().len() + 64).sum();
+        of(&self.all)
+            + self.texts.capacity()
+            + of(&self.patterns)
+            + of(&self.extras)
+            + of(&self.methods)
+            + of(&self.headers)
+            + of(&self.names)
+            + of(&self.values)
+            + of(&self.snis)
+            + patterns
+    }
+
+    pub(super) fn text(&self, text: Text) -> &str {
+        let start = text.start as usize;
+        &self.texts[start..start + text.len as usize]
+    }
+
+    /// Where a tree keeps this entry: every path that can match begins so.
+    pub(super) fn literal(&self, rank: u32) -> &str {
+        self.text(self.all[rank as usize].text)
+    }
+
+    pub(super) fn pattern(&self, entry: &Entry) -> Option<&Pattern> {
+        self.patterns.get(entry.pattern as usize)
+    }
+
+    /// Methods of `entry` that have no bit.
+    pub(super) fn methods(&self, entry: &Entry) -> &[Method] {
+        self.part(&self.methods, entry, |extra| extra.methods)
+    }
+
+    pub(super) fn headers(&self, entry: &Entry) -> &[HeaderRule] {
+        self.part(&self.headers, entry, |extra| extra.headers)
+    }
+
+    pub(super) fn snis(&self, entry: &Entry) -> &[HostPattern] {
+        self.part(&self.snis, entry, |extra| extra.snis)
+    }
+
+    fn part<'a, T>(&self, list: &'a [T], entry: &Entry, span: impl Fn(&Extra) -> Span) -> &'a [T] {
+        self.extras
+            .get(entry.extra as usize)
+            .map_or(&[], |extra| span(extra).of(list))
+    }
+
+    pub(super) fn values(&self, rule: &HeaderRule) -> impl ExactSizeIterator<Item = &str> {
+        rule.values
+            .of(&self.values)
             .iter()
-            .enumerate()
-            .map(|(i, path)| {
-                path_rule(path, compile).map_err(|m| error(format!("paths.{}", i + 1), m))
-            })
-            .collect::<Result<_, _>>()?,
-    };
-    for path in rules {
-        let extra = extra(route, compile).map_err(|(field, message)| error(field, message))?;
-        out.push(Draft {
-            precedence: precedence(route, &path),
-            hosts: route.hosts.as_deref().unwrap_or_default(),
-            entry: Entry {
-                route: u32::try_from(position).expect("fewer than 2^32 routes"),
-                methods: method_mask(route),
-                path,
-                extra,
-            },
-        });
+            .map(|text| self.text(*text))
     }
-    Ok(())
-}
 
-fn precedence(route: &Route, path: &PathRule) -> Precedence {
-    fn has<T>(list: Option<&[T]>) -> u8 {
-        u8::from(list.is_some_and(|list| !list.is_empty()))
+    /// The length of the matched path prefix, if all but the host matches.
+    /// `walked`: the path is known to begin with [`Entries::literal`].
+    pub(super) fn matches(&self, rank: u32, ask: &Ask<'_>, walked: bool) -> Option<usize> {
+        let entry = &self.all[rank as usize];
+        if !self.method_matches(entry, ask) {
+            return None;
+        }
+        let matched = self.path_matches(entry, ask, walked)?;
+        if entry.extra != NONE && self.extra_failures(entry, ask).next().is_some() {
+            return None;
+        }
+        Some(matched)
     }
-    let hosts = route.hosts.as_deref().unwrap_or_default();
-    let headers = route.headers.as_ref().map_or(0, |headers| headers.len());
-    let regex = matches!(path, PathRule::Regex(_));
-    Precedence {
-        kinds: has(route.methods.as_deref())
-            + has(route.hosts.as_deref())
-            + u8::from(headers > 0)
-            + has(route.paths.as_deref())
-            + has(route.snis.as_deref()),
-        plain_hosts: !hosts.is_empty() && !hosts.iter().any(|host| host.contains('*')),
-        headers,
-        regex,
-        regex_priority: if regex { route.regex_priority } else { 0 },
-        path_length: match path {
-            PathRule::Prefix(prefix) => prefix.len(),
-            _ => 0,
-        },
-        id: route.id,
+
+    /// Everything that the entry's route asks for, besides its hosts, and that
+    /// the request is not; and the length of the matched path prefix.
+    pub(super) fn mismatches(&self, rank: u32, ask: &Ask<'_>) -> (Vec<Mismatch>, usize) {
+        let entry = &self.all[rank as usize];
+        let mut failed = Vec::new();
+        if !self.method_matches(entry, ask) {
+            failed.push(Mismatch::Method);
+        }
+        let matched = self.path_matches(entry, ask, false);
+        if matched.is_none() {
+            failed.push(Mismatch::Path);
+        }
+        failed.extend(self.extra_failures(entry, ask));
+        (failed, matched.unwrap_or(0))
     }
-}
 
-fn path_rule(path: &str, compile: &mut Compile<'_>) -> Result<PathRule, String> {
-    match path.strip_prefix('~') {
-        None => Ok(PathRule::Prefix(path.into())),
-        Some(pattern) => Ok(PathRule::Regex(Box::new((
-            compile(&format!("^(?:{pattern})"))?,
-            literal_prefix(pattern).into(),
-        )))),
+    fn method_matches(&self, entry: &Entry, ask: &Ask<'_>) -> bool {
+        entry.methods == 0
+            || entry.methods & ask.method_bit != 0
+            || self.methods(entry).contains(ask.query.method)
     }
-}
 
-/// Compiles a pattern of a route, within bounds on its size.
-pub(super) fn compile_regex(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new(pattern)
-        .size_limit(1 << 20)
-        .dfa_size_limit(1 << 20)
-        .nest_limit(64)
-        .build()
-        .map_err(|e| format!("invalid regex: {}", last_line(&e.to_string())))
-}
-
-fn last_line(message: &str) -> &str {
-    message.lines().last().unwrap_or(message).trim()
-}
-
-/// The text that every match of `pattern` begins with; may be empty.
-fn literal_prefix(pattern: &str) -> &str {
-    if pattern.contains('|') || pattern.contains("(?") {
-        return "";
+    fn path_matches(&self, entry: &Entry, ask: &Ask<'_>, walked: bool) -> Option<usize> {
+        let path = ask.query.path.as_bytes();
+        if let Some(pattern) = self.pattern(entry) {
+            return pattern.find_end(path);
+        }
+        let len = entry.text.len as usize;
+        let same = walked || path.starts_with(self.text(entry.text).as_bytes());
+        same.then_some(len)
     }
-    let end = pattern
-        .find(|c: char| !(c.is_ascii_alphanumeric() || "/-_~%".contains(c)))
-        .unwrap_or(pattern.len());
-    match pattern[end..].chars().next() {
-        // The last character may be repeated zero times.
-        Some('?' | '*' | '{') => &pattern[..end.saturating_sub(1)],
-        _ => &pattern[..end],
-    }
-}
 
-fn extra(route: &Route, compile: &mut Compile<'_>) -> Result<Option<Box<Extra>>, (String, String)> {
-    let mut extra = Extra::default();
-    let unknown: Vec<Method> = route
-        .methods
-        .iter()
-        .flatten()
-        .filter(|method| known_method(method.as_bytes()) == 0)
-        .filter_map(|method| Method::from_bytes(method.as_bytes()).ok())
-        .collect();
-    extra.methods = unknown.into();
-    let mut headers = Vec::new();
-    for (name, values) in route.headers.iter().flatten() {
-        let field = || format!("headers.{name}");
-        let parsed = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| (field(), "invalid header name".to_owned()))?;
-        let rule = match values.as_slice() {
-            [one] if one.starts_with("~*") => {
-                HeaderRule::Regex(compile(&format!("(?i){}", &one[2..])).map_err(|m| (field(), m))?)
+    fn extra_failures(&self, entry: &Entry, ask: &Ask<'_>) -> impl Iterator<Item = Mismatch> {
+        let sni = sni_fails(self.snis(entry), ask).then_some(Mismatch::Sni);
+        let headers = self.headers(entry).iter();
+        let headers = headers
+            .filter(|rule| !self.header_matches(rule, ask.query.headers))
+            .map(|rule| Mismatch::Header(rule.name));
+        sni.into_iter().chain(headers)
+    }
+
+    fn header_matches(&self, rule: &HeaderRule, headers: &HeaderMap) -> bool {
+        let name = &self.names[rule.name as usize];
+        let mut sent = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        match self.patterns.get(rule.pattern as usize) {
+            Some(pattern) => sent.any(|value| pattern.is_match(value)),
+            None => {
+                let values = rule.values.of(&self.values);
+                sent.any(|value| {
+                    let compare = |own: &Text| lower_cmp(self.text(*own).as_bytes(), value);
+                    values.binary_search_by(compare).is_ok()
+                })
             }
-            many => HeaderRule::OneOf(many.iter().map(|v| v.to_lowercase().into()).collect()),
-        };
-        headers.push((parsed, rule));
+        }
     }
-    extra.headers = headers.into();
-    if route.snis.as_ref().is_some_and(|snis| !snis.is_empty()) {
-        let message = "matching by server name is not supported yet".to_owned();
-        return Err(("snis".to_owned(), message));
-    }
-    let empty = extra.methods.is_empty() && extra.headers.is_empty();
-    Ok((!empty).then(|| Box::new(extra)))
 }
+
+/// Without TLS there is no server name, and none is asked for.
+fn sni_fails(snis: &[HostPattern], ask: &Ask<'_>) -> bool {
+    if snis.is_empty() || !ask.query.tls {
+        return false;
+    }
+    let Some(sni) = ask.query.sni else {
+        return true;
+    };
+    let mut space = Space::default();
+    let name = Name::new(sni, &mut space);
+    !snis.iter().any(|own| own.matches(name, 0))
+}
+
+impl Text {
+    /// The part of `list` that this is.
+    pub(super) fn of<T>(self, list: &[T]) -> &[T] {
+        let start = self.start as usize;
+        &list[start..start + self.len as usize]
+    }
+
+    /// What `list` has gained since it was `start` long.
+    pub(super) fn since<T>(start: usize, list: &[T]) -> Self {
+        if list.len() == start {
+            return Self::default();
+        }
+        Self {
+            start: index(start),
+            len: index(list.len() - start),
+        }
+    }
+}
+
+/// Compares `own`, which is in lower case, with `value`, which may not be.
+fn lower_cmp(own: &[u8], value: &[u8]) -> Ordering {
+    let value = value.iter().map(u8::to_ascii_lowercase);
+    own.iter().copied().cmp(value)
+}
+
+/// The methods that have a bit.
+pub(super) const METHODS: [&str; 9] = [
+    "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE",
+];
 
 /// The bit of a method that has one, else 0.
-fn known_method(method: &[u8]) -> u16 {
+pub(super) fn known_method(method: &[u8]) -> u16 {
     match method {
         b"GET" => 1,
         b"POST" => 2,
@@ -215,97 +301,16 @@ fn known_method(method: &[u8]) -> u16 {
     }
 }
 
-/// All bits of the route's methods. A route with other methods only gets a
-/// bit that no request has.
-fn method_mask(route: &Route) -> u16 {
-    let methods = route.methods.as_deref().unwrap_or_default();
-    let mask = methods
-        .iter()
-        .fold(0, |mask, method| mask | known_method(method.as_bytes()));
-    if mask == 0 && !methods.is_empty() {
-        return 1 << 15;
-    }
-    mask
-}
-
-impl Entry {
-    /// Where the tree keeps this entry: every path that can match begins so.
-    pub(super) fn literal(&self) -> &str {
-        match &self.path {
-            PathRule::Any => "",
-            PathRule::Prefix(prefix) => prefix,
-            PathRule::Regex(regex) => &regex.1,
+/// All bits of `methods`. Methods without one set a bit that no request has.
+pub(super) fn method_mask(methods: &[String]) -> u16 {
+    methods.iter().fold(0, |mask, method| {
+        mask | match known_method(method.as_bytes()) {
+            0 => 1 << 15,
+            bit => bit,
         }
-    }
-
-    /// The length of the matched path prefix, if all but the host matches.
-    /// `walked`: the path is known to begin with [`Entry::literal`].
-    pub(super) fn matches(&self, query: &Query<'_>, walked: bool) -> Option<usize> {
-        let by_bit =
-            self.methods == 0 || self.methods & known_method(query.method.as_str().as_bytes()) != 0;
-        if !by_bit
-            && self
-                .extra
-                .as_ref()
-                .is_none_or(|e| !e.methods.contains(query.method))
-        {
-            return None;
-        }
-        let matched = match &self.path {
-            PathRule::Any => 0,
-            PathRule::Prefix(prefix) => {
-                if !walked && !query.path.as_bytes().starts_with(prefix.as_bytes()) {
-                    return None;
-                }
-                prefix.len()
-            }
-            PathRule::Regex(regex) => regex.0.find(query.path)?.end(),
-        };
-        match &self.extra {
-            Some(extra) if !extra.matches(query) => None,
-            _ => Some(matched),
-        }
-    }
+    })
 }
 
-impl Extra {
-    fn matches(&self, query: &Query<'_>) -> bool {
-        self.headers
-            .iter()
-            .all(|(name, rule)| rule.matches(query.headers, name))
-    }
-}
-
-impl HeaderRule {
-    fn matches(&self, headers: &HeaderMap, name: &HeaderName) -> bool {
-        headers.get_all(name).iter().any(|value| {
-            let Ok(value) = value.to_str() else {
-                return false;
-            };
-            match self {
-                HeaderRule::Regex(regex) => regex.is_match(value),
-                HeaderRule::OneOf(values) => values
-                    .iter()
-                    .any(|own| own.as_ref().cmp(value.to_lowercase().as_str()) == Ordering::Equal),
-            }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::literal_prefix;
-
-    #[test]
-    fn the_literal_prefix_never_says_too_much() {
-        assert_eq!(literal_prefix("/foo/bar$"), "/foo/bar");
-        assert_eq!(literal_prefix("/foo?"), "/fo");
-        assert_eq!(literal_prefix("/foo{2}"), "/fo");
-        assert_eq!(literal_prefix("/foo(bar)?"), "/foo");
-        assert_eq!(literal_prefix("/a|/b"), "");
-        assert_eq!(literal_prefix("(?i)/a"), "");
-        assert_eq!(literal_prefix("/a.b"), "/a");
-        assert_eq!(literal_prefix("/a\\.b"), "/a");
-        assert_eq!(literal_prefix(""), "");
-    }
+pub(super) fn index(position: usize) -> u32 {
+    u32::try_from(position).expect("fewer than 2^32 routes and path bytes")
 }

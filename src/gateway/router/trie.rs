@@ -1,21 +1,24 @@
-//! A radix tree over path prefixes: a look-up walks the request's path once,
-//! whatever the number of prefixes.
+//! A radix tree over texts: a look-up walks the request's path once, whatever
+//! the number of texts.
 
-/// Most bytes of a prefix that one node holds; longer ones take several.
+use smallvec::SmallVec;
+
+use super::leaf::Leaf;
+
+/// Most bytes of a text that one node holds; longer ones take several.
 const LABEL: usize = 12;
 
-/// Prefixes and the values at them, built once.
+/// Texts and the leaves at them, built once.
 ///
 /// Nodes lie in one vector; the children of a node are neighbours, sorted by
 /// their first byte, so a step is a search among a few bytes. A node holds its
-/// label and its only value: with many prefixes a step costs what it costs to
-/// fetch two lines of memory.
+/// label and its leaf: with many texts a step costs what it costs to fetch two
+/// lines of memory.
 #[derive(Debug, Default)]
 pub(super) struct Trie {
-    nodes: Vec<Node>,
+    nodes: Box<[Node]>,
     /// First bytes of the labels of all nodes, parallel to `nodes`.
-    heads: Vec<u8>,
-    values: Vec<u32>,
+    heads: Box<[u8]>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,69 +27,52 @@ struct Node {
     label_len: u8,
     children: u16,
     first_child: u32,
-    /// The value itself if there is one, else where the values begin.
-    value: u32,
-    values: u32,
+    leaf: Leaf,
+}
+
+/// The leaves on one way through the tree, from short to long.
+pub(super) type Way = SmallVec<[Leaf; 16]>;
+
+/// A tree that grows.
+struct Builder<'a> {
+    nodes: Vec<Node>,
+    heads: Vec<u8>,
+    leaf: &'a mut dyn FnMut(&[u32]) -> Leaf,
 }
 
 impl Trie {
-    /// Builds from `(prefix, value)` pairs. Values of one prefix keep their
-    /// given order.
-    pub(super) fn build(mut pairs: Vec<(&[u8], u32)>) -> Self {
+    /// Builds from `(text, rank)` pairs; `leaf` makes a leaf of the ranks of
+    /// one text, in their given order.
+    pub(super) fn build(
+        mut pairs: Vec<(&[u8], u32)>,
+        leaf: &mut dyn FnMut(&[u32]) -> Leaf,
+    ) -> Self {
         pairs.sort_by(|a, b| a.0.cmp(b.0));
-        let mut trie = Self::default();
-        trie.nodes.push(Node::default());
-        trie.heads.push(0);
-        trie.fill(0, &pairs, 0);
-        trie
-    }
-
-    /// Lays out the node at `index`, whose prefix is the first `depth` bytes
-    /// of every pair, and its children.
-    fn fill(&mut self, index: usize, pairs: &[(&[u8], u32)], depth: usize) {
-        let here = pairs.iter().take_while(|(p, _)| p.len() == depth).count();
-        let (own, rest) = pairs.split_at(here);
-        self.nodes[index].values = len32(own);
-        self.nodes[index].value = match own {
-            [(_, value)] => *value,
-            _ => len32(&self.values),
+        let mut builder = Builder {
+            nodes: vec![Node::default()],
+            heads: vec![0],
+            leaf,
         };
-        if own.len() > 1 {
-            self.values.extend(own.iter().map(|(_, value)| *value));
+        // Not by recursion: a path may be as long as a request.
+        let mut open = vec![(0, &pairs[..], 0)];
+        while let Some((index, pairs, depth)) = open.pop() {
+            builder.fill(index, pairs, depth, &mut open);
         }
-        let groups: Vec<&[(&[u8], u32)]> = rest.chunk_by(|a, b| a.0[depth] == b.0[depth]).collect();
-        let first = self.nodes.len();
-        self.nodes[index].first_child = len32(&self.nodes);
-        self.nodes[index].children = u16::try_from(groups.len()).expect("at most 256 bytes");
-        for group in &groups {
-            self.heads.push(group[0].0[depth]);
-            self.nodes.push(Node::default());
-        }
-        for (offset, group) in groups.into_iter().enumerate() {
-            let shared = common_prefix(group[0].0, group[group.len() - 1].0);
-            let end = shared.min(depth + LABEL);
-            let label = &group[0].0[depth..end];
-            let node = &mut self.nodes[first + offset];
-            node.label[..label.len()].copy_from_slice(label);
-            node.label_len = u8::try_from(label.len()).expect("at most LABEL bytes");
-            self.fill(first + offset, group, end);
+        Self {
+            nodes: builder.nodes.into(),
+            heads: builder.heads.into(),
         }
     }
 
-    /// Calls `visit` with the values of every prefix of `path`, shortest first.
-    pub(super) fn walk(&self, path: &[u8], mut visit: impl FnMut(&[u32])) {
+    /// Appends the leaves of every text that `path` begins with.
+    pub(super) fn walk(&self, path: &[u8], way: &mut Way) {
         let Some(mut node) = self.nodes.first() else {
             return;
         };
         let mut rest = path;
         loop {
-            match node.values {
-                0 => {}
-                1 => visit(std::slice::from_ref(&node.value)),
-                many => {
-                    let start = node.value as usize;
-                    visit(&self.values[start..start + many as usize]);
-                }
+            if !node.leaf.is_empty() {
+                way.push(node.leaf);
             }
             let Some(&head) = rest.first() else { return };
             let first = node.first_child as usize;
@@ -100,7 +86,46 @@ impl Trie {
             rest = after;
         }
     }
+
+    /// Bytes on the heap.
+    pub(super) fn heap(&self) -> usize {
+        std::mem::size_of_val(&*self.nodes) + self.heads.len()
+    }
 }
+
+impl Builder<'_> {
+    /// Lays out the node at `index`, whose text is the first `depth` bytes of
+    /// every pair; its children are left in `open`.
+    fn fill<'p>(&mut self, index: usize, pairs: Pairs<'p>, depth: usize, open: &mut Open<'p>) {
+        let here = pairs.iter().take_while(|(p, _)| p.len() == depth).count();
+        let (own, rest) = pairs.split_at(here);
+        if !own.is_empty() {
+            let ranks: SmallVec<[u32; 8]> = own.iter().map(|(_, rank)| *rank).collect();
+            self.nodes[index].leaf = (self.leaf)(&ranks);
+        }
+        let first = self.nodes.len();
+        for group in rest.chunk_by(|a, b| a.0[depth] == b.0[depth]) {
+            let shared = common_prefix(group[0].0, group[group.len() - 1].0);
+            let end = shared.min(depth + LABEL);
+            let label = &group[0].0[depth..end];
+            let mut node = Node::default();
+            node.label[..label.len()].copy_from_slice(label);
+            node.label_len = u8::try_from(label.len()).expect("at most LABEL bytes");
+            open.push((self.nodes.len(), group, end));
+            self.heads.push(label[0]);
+            self.nodes.push(node);
+        }
+        let children = self.nodes.len() - first;
+        self.nodes[index].first_child = super::entry::index(first);
+        self.nodes[index].children = u16::try_from(children).expect("at most 256 bytes");
+    }
+}
+
+/// Texts in order, each with a rank.
+type Pairs<'p> = &'p [(&'p [u8], u32)];
+
+/// Nodes to be laid out: which, with what, from which depth on.
+type Open<'p> = Vec<(usize, Pairs<'p>, usize)>;
 
 fn find(heads: &[u8], head: u8) -> Option<usize> {
     if heads.len() <= 16 {
@@ -113,23 +138,29 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-fn len32<T>(items: &[T]) -> u32 {
-    u32::try_from(items.len()).expect("fewer than 2^32 routes and path bytes")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(trie: &Trie, path: &str) -> Vec<u32> {
-        let mut all = Vec::new();
-        trie.walk(path.as_bytes(), |values| all.extend_from_slice(values));
-        all
+    /// A tree whose leaves are lists, and these lists.
+    struct Lists(Trie, Vec<u32>);
+
+    fn build(pairs: Vec<(&[u8], u32)>) -> Lists {
+        let mut lists = Vec::new();
+        let trie = Trie::build(pairs, &mut |ranks| Leaf::list(ranks, &mut lists));
+        Lists(trie, lists)
+    }
+
+    fn found(Lists(trie, lists): &Lists, path: &str) -> Vec<u32> {
+        let mut way = Way::new();
+        trie.walk(path.as_bytes(), &mut way);
+        let ranks = way.iter().flat_map(|leaf| leaf.ranks(lists).to_vec());
+        ranks.collect()
     }
 
     #[test]
     fn every_prefix_is_visited_from_short_to_long() {
-        let trie = Trie::build(vec![
+        let trie = build(vec![
             (b"/foo/bar", 3),
             (b"", 0),
             (b"/foo", 2),
@@ -147,7 +178,7 @@ mod tests {
     #[test]
     fn long_prefixes_are_found_whole() {
         let long = "/a-prefix-that-takes-several-nodes/and-more";
-        let trie = Trie::build(vec![(long.as_bytes(), 1), (b"/a-prefix-that-takes", 2)]);
+        let trie = build(vec![(long.as_bytes(), 1), (b"/a-prefix-that-takes", 2)]);
         assert_eq!(found(&trie, long), [2, 1]);
         assert_eq!(found(&trie, &long[..long.len() - 1]), [2]);
         assert_eq!(found(&trie, &format!("{long}/x")), [2, 1]);
@@ -156,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_empty_tree_finds_nothing() {
-        assert!(found(&Trie::default(), "/a").is_empty());
-        assert!(found(&Trie::build(Vec::new()), "/a").is_empty());
+        assert!(found(&Lists(Trie::default(), Vec::new()), "/a").is_empty());
+        assert!(found(&build(Vec::new()), "/a").is_empty());
     }
 }
