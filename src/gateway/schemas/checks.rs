@@ -1,10 +1,9 @@
 //! Checks on single texts of entities. Messages are those of
 //! gateway-admin-api §4 and §5.
 
-use regex::RegexBuilder;
 use uuid::Uuid;
 
-use crate::gateway::router::path;
+use crate::gateway::router::{path, pattern};
 
 /// A UUID with dashes.
 ///
@@ -182,18 +181,9 @@ pub fn header_name(text: &str) -> Result<(), String> {
 /// A regular expression that compiles within the router's bounds.
 ///
 /// # Errors
-/// The message to show.
+/// The message to show; constructs of other dialects are named.
 pub fn regex(pattern: &str) -> Result<(), String> {
-    RegexBuilder::new(&format!("^(?:{pattern})"))
-        .size_limit(1 << 20)
-        .nest_limit(64)
-        .build()
-        .map(|_| ())
-        .map_err(|error| {
-            let text = error.to_string();
-            let reason = text.lines().last().unwrap_or_default().trim();
-            format!("invalid regex: '{pattern}' ({reason})")
-        })
+    pattern::check(pattern)
 }
 
 /// Only characters of RFC 3986 paths, `%` only before two digits.
