@@ -3,6 +3,7 @@
 mod admit;
 mod answer;
 pub mod balance;
+pub mod chain;
 pub mod control;
 pub mod declarative;
 mod edit;

@@ -15,6 +15,7 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::{ErrorSource, Result};
 
 use super::answer::{self, VIA};
+use super::chain::Link;
 use super::forward::{self, Origin};
 use super::router::{Query, path};
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
@@ -72,6 +73,8 @@ pub struct Ctx {
     pub(super) started: Instant,
     pub(super) route: Option<Arc<LiveRoute>>,
     matched: usize,
+    /// The filters, where they are not the route's.
+    chain: Option<Box<[Link]>>,
     /// The normalised path, where it is not the one that was sent.
     path: Option<Box<str>>,
     pub(super) exchange: Exchange,
@@ -95,6 +98,12 @@ impl Ctx {
 
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The filters of the request, in the order in which they run.
+    fn filters(&self) -> &[Link] {
+        let of_route = self.route.as_ref().map(|route| &*route.filters);
+        self.chain.as_deref().or(of_route).unwrap_or_default()
     }
 
     fn service(&self) -> Option<&Arc<LiveService>> {
@@ -137,16 +146,27 @@ impl Gateway {
             return Some(https_required(code, session.req_header(), ctx));
         }
         let Ctx {
-            route, exchange, ..
+            route,
+            chain,
+            exchange,
+            ..
         } = ctx;
         let route = route.as_ref()?;
-        for filter in &route.filters {
-            let flow = match filter.on_request(session, exchange) {
+        let mut done = 0;
+        while let Some(link) = chain.as_deref().unwrap_or(&route.filters).get(done) {
+            let flow = match link.filter.on_request(session, exchange) {
                 Verdict::Now(flow) => flow,
-                Verdict::Wait => filter.on_request_slow(session, exchange).await,
+                Verdict::Wait => link.filter.on_request_slow(session, exchange).await,
             };
             if let Flow::Respond(reply) = flow {
                 return Some(reply);
+            }
+            done += 1;
+            if let Some(scoped) = &route.scoped
+                && let Some(consumer) = &exchange.consumer
+                && chain.is_none()
+            {
+                *chain = scoped.chain(route.place, consumer.id, &route.filters, done);
             }
         }
         match route.service {
@@ -260,6 +280,7 @@ impl ProxyHttp for Gateway {
             started: Instant::now(),
             route: None,
             matched: 0,
+            chain: None,
             path: None,
             exchange: Exchange::default(),
             request_id: None,
@@ -454,8 +475,8 @@ impl Gateway {
         let path = ctx.path.as_deref().unwrap_or(uri.path());
         let origin = ctx.origin(connection, path, &self.settings);
         forward::prepare(request, route, service, &origin)?;
-        for filter in &route.filters {
-            filter.on_upstream_request(&ctx.exchange, request);
+        for link in ctx.filters() {
+            link.filter.on_upstream_request(&ctx.exchange, request);
         }
         Ok(())
     }
@@ -487,10 +508,8 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     if let Some(reason) = reason {
         response.set_reason_phrase(Some(&reason))?;
     }
-    if let Some(route) = &ctx.route {
-        for filter in &route.filters {
-            filter.on_response(&ctx.exchange, response);
-        }
+    for link in ctx.filters() {
+        link.filter.on_response(&ctx.exchange, response);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use ahash::RandomState;
 use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use super::chain::{Chains, Link, Place, Scoped};
 use super::entities::{Entities, Entity, Record};
 use super::router::Router;
 use super::upstream::Peers;
@@ -65,8 +66,12 @@ pub struct LiveRoute {
     pub label: Box<str>,
     /// The service it belongs to.
     pub service: Option<Arc<LiveService>>,
+    /// Where plugins look for it.
+    pub place: Place,
     /// Filters in the order in which they run.
-    pub filters: Box<[Arc<dyn Filter>]>,
+    pub filters: Box<[Link]>,
+    /// Plugins of consumers, if any can apply here.
+    pub scoped: Option<Arc<Scoped>>,
     /// Headers that filters vouch for and clients may not send.
     pub owned_headers: Box<[HeaderName]>,
     /// Whether the matched prefix is cut off.
@@ -118,7 +123,11 @@ impl Snapshot {
     ) -> Result<Self, CompileError> {
         let filters = build_filters(entities, workshop, previous)?;
         let services = build_services(entities, workshop, previous)?;
-        let order = PluginOrder::of(entities, &filters);
+        let enabled = entities.plugins.iter().filter_map(|record| {
+            let built = filters.get(&record.value.id)?;
+            Some(Link::new(built.record.clone(), built.filter.clone()))
+        });
+        let chains = Chains::of(enabled);
         let records: Vec<&Arc<Record<Route>>> = entities
             .routes
             .iter()
@@ -136,7 +145,7 @@ impl Snapshot {
         })?;
         let routes = records
             .iter()
-            .map(|record| Arc::new(live_route(&record.value, &services, &order, workshop)))
+            .map(|record| Arc::new(live_route(&record.value, &services, &chains, workshop)))
             .collect();
         Ok(Self {
             router,
@@ -273,18 +282,15 @@ fn label(name: Option<&str>, id: Uuid) -> Box<str> {
 fn live_route(
     route: &Route,
     services: &HashMap<Uuid, Arc<LiveService>, RandomState>,
-    order: &PluginOrder<'_>,
+    chains: &Chains,
     workshop: &Workshop,
 ) -> LiveRoute {
-    let service = route.service.and_then(|s| services.get(&s.id)).cloned();
-    let filters = order.filters(route);
-    let mut owned_headers: Vec<HeaderName> = filters
-        .iter()
-        .flat_map(|filter| filter.owned_headers())
-        .cloned()
-        .collect();
-    owned_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-    owned_headers.dedup();
+    let place = Place {
+        route: route.id,
+        service: route.service.map(|s| s.id),
+    };
+    let service = place.service.and_then(|id| services.get(&id)).cloned();
+    let chain = chains.chain(place);
     let label = label(route.name.as_deref(), route.id);
     let service_label = service.as_ref().map_or("", |service| &service.label);
     let https_only = route.protocols.iter().all(|protocol| protocol == "https");
@@ -292,57 +298,13 @@ fn live_route(
         traffic: workshop.traffic.route(service_label, &label),
         label,
         service,
-        filters,
-        owned_headers: owned_headers.into(),
+        place,
+        filters: chain.links,
+        scoped: chain.scoped,
+        owned_headers: chain.owned_headers,
         strip_path: route.strip_path,
         preserve_host: route.preserve_host,
         v1_paths: route.path_handling == PathHandling::V1,
         https_only: https_only.then_some(route.https_redirect_status_code),
-    }
-}
-
-/// The enabled plugins by what they are attached to.
-struct PluginOrder<'a> {
-    by_place: HashMap<(Option<Uuid>, Option<Uuid>), Vec<&'a Built>, RandomState>,
-}
-
-impl<'a> PluginOrder<'a> {
-    fn of(entities: &Entities, filters: &'a HashMap<Uuid, Built, RandomState>) -> Self {
-        let mut by_place: HashMap<_, Vec<&Built>, RandomState> = HashMap::default();
-        for record in entities.plugins.iter() {
-            if let Some(built) = filters.get(&record.value.id) {
-                let service = record.value.service.map(|s| s.id);
-                let route = record.value.route.map(|r| r.id);
-                by_place.entry((service, route)).or_default().push(built);
-            }
-        }
-        Self { by_place }
-    }
-
-    /// The filters of `route`: of each kind the most specific one, higher
-    /// priority first.
-    fn filters(&self, route: &Route) -> Box<[Arc<dyn Filter>]> {
-        let service = route.service.map(|s| s.id);
-        let places = [
-            (service, Some(route.id)),
-            (None, Some(route.id)),
-            (service, None),
-            (None, None),
-        ];
-        let mut chosen: Vec<(&str, i32, &Arc<dyn Filter>)> = Vec::new();
-        for place in places {
-            for built in self.by_place.get(&place).into_iter().flatten() {
-                let name = built.record.value.name.as_str();
-                if !chosen.iter().any(|(taken, _, _)| *taken == name) {
-                    let priority = plugins::kind(name).map_or(0, |kind| kind.priority);
-                    chosen.push((name, priority, &built.filter));
-                }
-            }
-        }
-        chosen.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        chosen
-            .into_iter()
-            .map(|(_, _, filter)| filter.clone())
-            .collect()
     }
 }

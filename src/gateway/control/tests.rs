@@ -247,7 +247,7 @@ async fn an_unchanged_plugin_keeps_its_filter_through_every_other_change() {
         Change::put(throttling(4, Some(1), "1 s")),
     ];
     make(&control, changes).await.expect("made");
-    let filter = |control: &Control| control.live().load().routes[0].filters[0].clone();
+    let filter = |control: &Control| control.live().load().routes[0].filters[0].filter.clone();
     let before = filter(&control);
     make(&control, vec![Change::put(service(5, "other"))])
         .await
