@@ -38,6 +38,11 @@ pub trait Resource: Entity + DeserializeOwned {
         now_ms.div_euclid(1000).into()
     }
 
+    /// What `updated_at` is at this time.
+    fn update_time(now_ms: i64) -> Value {
+        now_ms.div_euclid(1000).into()
+    }
+
     /// The record as the Admin API shows it.
     fn show(doc: Map<String, Value>) -> Map<String, Value> {
         doc
@@ -53,6 +58,64 @@ impl Resource for Service {
 impl Resource for Route {
     fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         Ok(schemas::route())
+    }
+}
+
+impl Resource for Consumer {
+    const LEGACY_LIST: bool = true;
+
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::consumer())
+    }
+}
+
+impl Resource for Upstream {
+    const LEGACY_LIST: bool = true;
+
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::upstream())
+    }
+}
+
+impl Resource for Target {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::target())
+    }
+
+    fn creation_time(now_ms: i64) -> Value {
+        in_seconds(now_ms)
+    }
+
+    fn update_time(now_ms: i64) -> Value {
+        in_seconds(now_ms)
+    }
+}
+
+/// With milliseconds, as a number.
+fn in_seconds(ms: i64) -> Value {
+    if ms % 1000 == 0 {
+        return (ms / 1000).into();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "times are small")]
+    let seconds = ms as f64 / 1000.0;
+    seconds.into()
+}
+
+impl Resource for Certificate {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::certificate())
+    }
+}
+
+impl Resource for Sni {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::sni())
+    }
+}
+
+impl Resource for CaCertificate {
+    fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
+        Ok(schemas::ca_certificate())
     }
 }
 
@@ -95,7 +158,7 @@ pub fn stamp<T: Resource>(record: &mut Map<String, Value>, id: Uuid, now_ms: i64
     };
     absent("id", id.to_string().into());
     absent("created_at", T::creation_time(now_ms));
-    absent("updated_at", now_ms.div_euclid(1000).into());
+    absent("updated_at", T::update_time(now_ms));
 }
 
 /// The complete record, if it satisfies its schema. Id and times must be there.
@@ -120,23 +183,16 @@ pub fn finish<T: Resource>(
 /// If the document is no such record.
 pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_json::Error> {
     Ok(match kind {
-        Kind::CaCertificate => Arc::new(plain::<CaCertificate>(doc)?),
-        Kind::Certificate => Arc::new(plain::<Certificate>(doc)?),
-        Kind::Sni => Arc::new(plain::<Sni>(doc)?),
-        Kind::Consumer => Arc::new(plain::<Consumer>(doc)?),
-        Kind::Upstream => Arc::new(plain::<Upstream>(doc)?),
-        Kind::Target => Arc::new(plain::<Target>(doc)?),
+        Kind::CaCertificate => Arc::new(stored::<CaCertificate>(doc)?),
+        Kind::Certificate => Arc::new(stored::<Certificate>(doc)?),
+        Kind::Sni => Arc::new(stored::<Sni>(doc)?),
+        Kind::Consumer => Arc::new(stored::<Consumer>(doc)?),
+        Kind::Upstream => Arc::new(stored::<Upstream>(doc)?),
+        Kind::Target => Arc::new(stored::<Target>(doc)?),
         Kind::Service => Arc::new(stored::<Service>(doc)?),
         Kind::Route => Arc::new(stored::<Route>(doc)?),
         Kind::Plugin => Arc::new(stored::<Plugin>(doc)?),
     })
-}
-
-fn plain<T: Entity + DeserializeOwned>(
-    doc: Map<String, Value>,
-) -> Result<Record<T>, serde_json::Error> {
-    let value = serde_json::from_value(Value::Object(doc.clone()))?;
-    Ok(Record::new(value, &doc, Origin::Store))
 }
 
 /// The record that was stored as `doc`. Fields that its schema has gained since

@@ -74,10 +74,10 @@ async fn violations_of_the_schema_name_their_fields() {
         &api,
         "PATCH",
         "/services/s",
-        json!({"protocol":"grpc"}),
+        json!({"protocol":"tcp"}),
         (
             400,
-            "schema violation (protocol: expected one of: http, https, internal)",
+            "schema violation (protocol: expected one of: http, https, grpc, grpcs, internal)",
         ),
     )
     .await;

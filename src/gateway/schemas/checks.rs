@@ -3,6 +3,7 @@
 
 use uuid::Uuid;
 
+use super::address::{self, Host, is_hostname, is_ip, split_port};
 use crate::gateway::router::{path, pattern};
 
 /// A UUID with dashes.
@@ -159,7 +160,96 @@ pub fn route_path(text: &str) -> Result<(), String> {
 
 const PATH_START: &str = "should start with: / (fixed path) or ~/ (regex path)";
 
-/// The name of a header.
+/// The path of a health check or of a cookie.
+///
+/// # Errors
+/// The message to show.
+pub fn path(text: &str) -> Result<(), String> {
+    service_path(text)
+}
+
+/// The name of an upstream: a host name that services can name, no address.
+///
+/// # Errors
+/// The message to show.
+pub fn upstream_name(text: &str) -> Result<(), String> {
+    not_empty(text)?;
+    match address::parse(text) {
+        Some((Host::Ip(_), _)) => Err("Invalid name; no ip addresses allowed".to_owned()),
+        Some((Host::Name(_), Some(_))) => Err("Invalid name; no port allowed".to_owned()),
+        Some((Host::Name(_), None)) => Ok(()),
+        None => Err("Invalid name; must be a valid hostname".to_owned()),
+    }
+}
+
+/// A target that can be written as `host:port`.
+///
+/// # Errors
+/// The message to show.
+pub fn target(text: &str) -> Result<(), String> {
+    address::target(text).map(|_| ())
+}
+
+/// A host with an optional port, for the Host header.
+///
+/// # Errors
+/// The message to show.
+pub fn host_header(text: &str) -> Result<(), String> {
+    not_empty(text)?;
+    match address::parse(text) {
+        Some(_) => Ok(()),
+        None => Err(format!("invalid value: {text}")),
+    }
+}
+
+/// A server name without wildcard.
+///
+/// # Errors
+/// The message to show.
+pub fn server_name(text: &str) -> Result<(), String> {
+    if text.contains('*') {
+        return Err("wildcards not supported".to_owned());
+    }
+    sni(text)
+}
+
+/// Any text but none.
+///
+/// # Errors
+/// The message to show.
+pub fn some_text(text: &str) -> Result<(), String> {
+    not_empty(text)
+}
+
+/// The name of a cookie.
+///
+/// # Errors
+/// The message to show.
+pub fn cookie_name(text: &str) -> Result<(), String> {
+    not_empty(text)?;
+    word(text, "cookie")
+}
+
+/// The name of a header that is read or sent.
+///
+/// # Errors
+/// The message to show.
+pub fn any_header_name(text: &str) -> Result<(), String> {
+    not_empty(text)?;
+    word(text, "header")
+}
+
+fn word(text: &str, what: &str) -> Result<(), String> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if text.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err(format!(
+        "bad {what} name '{text}', allowed characters are A-Z, a-z, 0-9, '_', and '-'"
+    ))
+}
+
+/// The name of a header that routes match.
 ///
 /// # Errors
 /// The message to show.
@@ -209,39 +299,4 @@ fn not_empty(text: &str) -> Result<(), String> {
         return Err("length must be at least 1".to_owned());
     }
     Ok(())
-}
-
-/// `host:port` apart; the colons of a bare IPv6 address are no port.
-fn split_port(text: &str) -> (&str, Option<&str>) {
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
-        _ => (text, None),
-    }
-}
-
-fn is_ip(text: &str) -> bool {
-    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-    match bare {
-        Some(v6) => v6.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => text.parse::<std::net::IpAddr>().is_ok(),
-    }
-}
-
-/// Letters, digits, `-` and `_` in labels of at most 63, 253 in all.
-fn is_hostname(text: &str) -> bool {
-    let text = text.strip_suffix('.').unwrap_or(text);
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
-    // Four numbers that are no address are no name either.
-    let numeric = text
-        .split('.')
-        .all(|l| l.bytes().all(|b| b.is_ascii_digit()));
-    text.len() <= 253 && text.split('.').all(label) && !(numeric && text.contains('.'))
 }

@@ -1,17 +1,25 @@
 //! The schemas of the gateway's entities (gateway-admin-api §5, interface 2.5
 //! to 2.7; where they differ, the interface's defaults stand).
 
+mod address;
+mod certificate;
 pub mod checks;
+mod consumer;
+mod der;
 mod plugin;
 mod route;
 mod service;
+mod upstream;
 
 #[cfg(test)]
 mod tests;
 
+pub use certificate::{ca_certificate, certificate, sni};
+pub use consumer::consumer;
 pub use plugin::{plugin, plugin_of};
 pub use route::route;
 pub use service::service;
+pub use upstream::{target, upstream};
 
 use crate::model::schema::{Field, Type};
 

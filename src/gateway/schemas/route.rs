@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 use super::{checks, common};
 use crate::model::schema::{Field, Schema, Type, Violation, Violations};
 
+/// What can be served; streams (`tcp`, `tls`, `udp`, `tls_passthrough`) can't.
+const PROTOCOLS: &[&str] = &["http", "https", "grpc", "grpcs"];
+
 /// The fields of a route.
 pub fn route() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
@@ -32,7 +35,9 @@ pub fn route() -> &'static Schema {
             Field::new("service", Type::Foreign("services")),
         ]);
         Schema::new(fields)
+            .check(one_family_of_protocols)
             .check(something_is_matched)
+            .check(grpc_is_not_rewritten)
             .check(header_names)
             .check(snis_need_https)
             .check(no_stream_fields)
@@ -43,7 +48,7 @@ pub fn route() -> &'static Schema {
 fn matchers() -> Vec<Field> {
     vec![
         Field::new("name", Type::checked(checks::name)).unique(),
-        Field::new("protocols", Type::set(Type::word(&["http", "https"])))
+        Field::new("protocols", Type::set(Type::word(PROTOCOLS)))
             .default(json!(["http", "https"]))
             .required()
             .len_min(1),
@@ -82,10 +87,29 @@ fn is_set(route: &Map<String, Value>, field: &str) -> bool {
     }
 }
 
+fn speaks(route: &Map<String, Value>, wanted: &[&str]) -> bool {
+    protocols(route).any(|protocol| wanted.contains(&protocol))
+}
+
+fn one_family_of_protocols(route: &Map<String, Value>, violations: &mut Violations) {
+    if speaks(route, &["http", "https"]) && speaks(route, &["grpc", "grpcs"]) {
+        violations.put(
+            "protocols",
+            "these sets are mutually exclusive: ('http', 'https'), ('grpc', 'grpcs')",
+        );
+    }
+}
+
 fn something_is_matched(route: &Map<String, Value>, violations: &mut Violations) {
-    let https = protocols(route).any(|protocol| protocol == "https");
-    let mut fields = vec!["methods", "hosts", "headers", "paths"];
-    if https {
+    let mut fields = vec!["hosts", "headers", "paths"];
+    let protocol = ["https", "grpcs", "http", "grpc"]
+        .into_iter()
+        .find(|protocol| speaks(route, &[protocol]))
+        .unwrap_or("http");
+    if protocol.starts_with("http") {
+        fields.insert(0, "methods");
+    }
+    if protocol.ends_with('s') {
         fields.push("snis");
     }
     if fields
@@ -96,10 +120,25 @@ fn something_is_matched(route: &Map<String, Value>, violations: &mut Violations)
     }
     let quoted: Vec<String> = fields.iter().map(|field| format!("'{field}'")).collect();
     violations.put_entity(format!(
-        "must set one of {} when 'protocols' is '{}'",
+        "must set one of {} when 'protocols' is '{protocol}'",
         quoted.join(", "),
-        if https { "https" } else { "http" }
     ));
+}
+
+/// The path of a call is its method's name, its method always POST.
+fn grpc_is_not_rewritten(route: &Map<String, Value>, violations: &mut Violations) {
+    if !speaks(route, &["grpc", "grpcs"]) {
+        return;
+    }
+    let cannot = |field| format!("'{field}' cannot be set when 'protocols' is 'grpc' or 'grpcs'");
+    if route.get("strip_path").is_some_and(|strip| *strip == true) {
+        violations.put_entity(cannot("strip_path"));
+        violations.put("strip_path", "value must be false");
+    }
+    if is_set(route, "methods") {
+        violations.put_entity(cannot("methods"));
+        violations.put("methods", "length must be 0");
+    }
 }
 
 fn header_names(route: &Map<String, Value>, violations: &mut Violations) {
@@ -121,7 +160,7 @@ fn header_names(route: &Map<String, Value>, violations: &mut Violations) {
 }
 
 fn snis_need_https(route: &Map<String, Value>, violations: &mut Violations) {
-    if is_set(route, "snis") && !protocols(route).any(|protocol| protocol == "https") {
+    if is_set(route, "snis") && !speaks(route, &["https", "grpcs"]) {
         violations.put_entity(
             "'snis' can only be set when 'protocols' is 'grpcs', 'https', 'tls' or 'tls_passthrough'",
         );

@@ -10,7 +10,7 @@ use crate::model::schema::{Field, Schema, Type, Violations};
 
 /// The schemes towards an upstream that can be served. `internal` is an
 /// upstream inside the process, named by `host`.
-const PROTOCOLS: &[&str] = &["http", "https", "internal"];
+const PROTOCOLS: &[&str] = &["http", "https", "grpc", "grpcs", "internal"];
 
 /// The fields of a service.
 pub fn service() -> &'static Schema {
@@ -48,7 +48,7 @@ pub fn service() -> &'static Schema {
         Schema::new(fields)
             .shorthand(expand_url)
             .check(tls_fields_need_https)
-            .check(certificates_are_unknown)
+            .check(grpc_has_no_path)
     });
     &SCHEMA
 }
@@ -114,29 +114,27 @@ const TLS_FIELDS: [&str; 4] = [
 ];
 
 fn tls_fields_need_https(service: &Map<String, Value>, violations: &mut Violations) {
-    let https = service.get("protocol").is_some_and(|p| p == "https");
-    let is_set = |field: &str| service.get(field).is_some_and(|value| !value.is_null());
-    for field in TLS_FIELDS
-        .into_iter()
-        .filter(|field| !https && is_set(field))
-    {
-        violations.put_entity("failed conditional validation given value of field 'protocol'");
-        violations.put(field, "value must be null");
+    let tls = service
+        .get("protocol")
+        .is_some_and(|protocol| protocol == "https" || protocol == "grpcs");
+    for field in TLS_FIELDS.into_iter().filter(|_| !tls) {
+        must_be_unset(service, field, violations);
     }
 }
 
-/// There are no certificate entities, so none can be referred to.
-fn certificates_are_unknown(service: &Map<String, Value>, violations: &mut Violations) {
-    let missing = |id: &Value, entity: &str| {
-        let id = id.as_str().unwrap_or_default();
-        format!(
-            "the foreign key '{{id=\"{id}\"}}' does not reference an existing '{entity}' entity."
-        )
-    };
-    if let Some(id) = service.get("client_certificate").and_then(|c| c.get("id")) {
-        violations.put("client_certificate", missing(id, "certificates"));
+/// Its path is that of the method that is called.
+fn grpc_has_no_path(service: &Map<String, Value>, violations: &mut Violations) {
+    let grpc = service
+        .get("protocol")
+        .is_some_and(|protocol| protocol == "grpc" || protocol == "grpcs");
+    if grpc {
+        must_be_unset(service, "path", violations);
     }
-    if let Some(id) = service.get("ca_certificates").and_then(|list| list.get(0)) {
-        violations.put("ca_certificates", missing(id, "ca_certificates"));
+}
+
+fn must_be_unset(service: &Map<String, Value>, field: &str, violations: &mut Violations) {
+    if service.get(field).is_some_and(|value| !value.is_null()) {
+        violations.put_entity("failed conditional validation given value of field 'protocol'");
+        violations.put(field, "value must be null");
     }
 }

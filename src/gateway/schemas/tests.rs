@@ -99,7 +99,7 @@ fn a_url_that_is_none_is_refused() {
     );
     assert_eq!(
         message(json!("ftp://a")),
-        "schema violation (protocol: expected one of: http, https, internal)"
+        "schema violation (protocol: expected one of: http, https, grpc, grpcs, internal)"
     );
 }
 
@@ -116,8 +116,8 @@ fn fields_of_a_service_are_checked() {
         ),
         (
             "protocol",
-            json!("grpc"),
-            "expected one of: http, https, internal",
+            json!("tcp"),
+            "expected one of: http, https, grpc, grpcs, internal",
         ),
         ("path", json!("x"), "should start with: /"),
         ("path", json!("/a//b"), "must not have empty segments"),
@@ -171,17 +171,67 @@ fn tls_fields_need_https() {
 }
 
 #[test]
-fn certificates_can_not_be_referred_to() {
-    let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+fn grpc_services_have_no_path() {
+    let grpc = |path| json!({"host":"a","protocol":"grpc","path":path});
     assert_eq!(
-        refused(
-            service(),
-            json!({"host":"a","protocol":"https","client_certificate":{"id": id}})
-        ),
-        format!(
-            "schema violation (client_certificate: the foreign key '{{id=\"{id}\"}}' does not \
-             reference an existing 'certificates' entity.)"
-        )
+        refused(service(), grpc(json!("/x"))),
+        "2 schema violations (failed conditional validation given value of field 'protocol'; \
+         path: value must be null)"
+    );
+    made(service(), grpc(json!(null))).expect("is fine");
+}
+
+#[test]
+fn grpc_routes_keep_their_paths() {
+    let grpc = |more: Value| {
+        let mut route = map(json!({"protocols":["grpc"],"paths":["/a"],"strip_path":false}));
+        route.extend(map(more));
+        Value::Object(route)
+    };
+    made(route(), grpc(json!({}))).expect("is fine");
+    assert_eq!(
+        refused(route(), grpc(json!({"strip_path":true}))),
+        "2 schema violations ('strip_path' cannot be set when 'protocols' is 'grpc' or 'grpcs'; \
+         strip_path: value must be false)"
+    );
+    assert_eq!(
+        refused(route(), grpc(json!({"protocols":["grpc","http"]}))),
+        "schema violation (protocols: these sets are mutually exclusive: ('http', 'https'), \
+         ('grpc', 'grpcs'))"
+    );
+    assert_eq!(
+        refused(route(), grpc(json!({"protocols":["grpcs"],"paths":null}))),
+        "schema violation (must set one of 'hosts', 'headers', 'paths', 'snis' when 'protocols' \
+         is 'grpcs')"
+    );
+}
+
+#[test]
+fn streams_are_refused_with_what_is_allowed() {
+    for protocol in ["tcp", "tls", "udp", "tls_passthrough"] {
+        assert_eq!(
+            bad_route("protocols", json!([protocol])),
+            "schema violation (protocols.1: expected one of: http, https, grpc, grpcs)"
+        );
+    }
+    assert_eq!(
+        bad_route("sources", json!([{"ip":"10.0.0.0/8"}])),
+        "schema violation (sources: cannot set 'sources' when 'protocols' is 'http' or 'https')"
+    );
+}
+
+#[test]
+fn a_consumer_has_some_name() {
+    let id = made(consumer(), json!({"custom_id":"7"})).expect("is fine");
+    assert_eq!(id["username"], Value::Null);
+    assert_eq!(
+        refused(consumer(), json!({})),
+        "schema violation (at least one of these fields must be non-empty: 'custom_id', \
+         'username')"
+    );
+    assert_eq!(
+        refused(consumer(), json!({"username":""})),
+        "schema violation (username: length must be at least 1)"
     );
 }
 
@@ -304,7 +354,7 @@ fn fields_of_a_route_are_checked() {
         (
             "protocols",
             json!(["tcp"]),
-            "protocols.1: expected one of: http, https",
+            "protocols.1: expected one of: http, https, grpc, grpcs",
         ),
         (
             "regex_priority",

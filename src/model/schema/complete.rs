@@ -111,6 +111,12 @@ impl Type {
                 None
             }
             (Type::String(text), Value::String(value)) => text.violation(value),
+            (Type::Between(min, max), Value::Number(number)) => {
+                #[expect(clippy::cast_precision_loss, reason = "bounds are small")]
+                let bounds = (*min as f64)..=(*max as f64);
+                let inside = number.as_f64().is_some_and(|n| bounds.contains(&n));
+                (!inside).then(|| format!("value should be between {min} and {max}").into())
+            }
             (Type::Integer(min, max), value) => match value.as_i64() {
                 Some(n) if (min..=max).contains(&&n) => None,
                 Some(_) => Some(format!("value should be between {min} and {max}").into()),
@@ -164,7 +170,7 @@ impl Type {
         match self {
             Type::String(_) => "a string",
             Type::Integer(..) | Type::Choice(_) => "an integer",
-            Type::Number => "a number",
+            Type::Number | Type::Between(..) => "a number",
             Type::Boolean => "a boolean",
             Type::Array(_) => "an array",
             Type::Set(_) => "a set",

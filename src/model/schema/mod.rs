@@ -74,6 +74,8 @@ pub enum Type {
     Choice(&'static [i64]),
     /// A number.
     Number,
+    /// A number between two bounds, both included.
+    Between(i64, i64),
     /// `true` or `false`.
     Boolean,
     /// A list in which order counts.

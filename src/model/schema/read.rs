@@ -93,7 +93,11 @@ impl Reader {
                 .collect(),
             (Type::Foreign(_), value) => self.reference(value),
             (Type::Integer(..) | Type::Choice(_), value) => self.integer(value),
-            (Type::Number, Value::String(text)) if self.source != Source::Json => number(text),
+            (Type::Number | Type::Between(..), Value::String(text))
+                if self.source != Source::Json =>
+            {
+                number(text)
+            }
             (Type::Boolean, Value::String(text)) if self.source != Source::Json => {
                 self.boolean(text)
             }
@@ -218,7 +222,12 @@ fn has_inside(schema: &Schema, name: &str) -> bool {
 fn splits(of: &Type) -> bool {
     matches!(
         of,
-        Type::String(_) | Type::Integer(..) | Type::Choice(_) | Type::Number | Type::Boolean
+        Type::String(_)
+            | Type::Integer(..)
+            | Type::Choice(_)
+            | Type::Number
+            | Type::Between(..)
+            | Type::Boolean
     )
 }
 

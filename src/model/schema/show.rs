@@ -59,6 +59,7 @@ impl Type {
             Type::Integer(min, max) => json!({"type": "integer", "between": [min, max]}),
             Type::Choice(one_of) => json!({"type": "integer", "one_of": one_of}),
             Type::Number => json!({"type": "number"}),
+            Type::Between(min, max) => json!({"type": "number", "between": [min, max]}),
             Type::Boolean => json!({"type": "boolean"}),
             Type::Array(of) => json!({"type": "array", "elements": of.to_json()}),
             Type::Set(of) => json!({"type": "set", "elements": of.to_json()}),
