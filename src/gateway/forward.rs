@@ -41,6 +41,8 @@ pub(super) struct Origin<'a> {
     pub(super) port: &'a HeaderValue,
     /// Identifier of the request, if it is to be shown.
     pub(super) request_id: Option<&'a HeaderValue>,
+    /// The Host header for the upstream, unless the client's is kept.
+    pub(super) host: &'a HeaderValue,
 }
 
 /// Turns the client's request into the upstream's.
@@ -63,7 +65,7 @@ pub(super) fn prepare(
     set_path(&mut parts, route, service, origin)?;
     join_cookies(&mut parts.headers);
     let kept = host.filter(|_| route.preserve_host);
-    let host = kept.unwrap_or_else(|| service.host.clone());
+    let host = kept.unwrap_or_else(|| origin.host.clone());
     parts.headers.insert(header::HOST, host);
     head::put_request(request, parts, send_end_stream);
     Ok(())

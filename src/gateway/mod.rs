@@ -2,6 +2,7 @@
 
 mod admit;
 mod answer;
+mod attempt;
 pub mod balance;
 pub mod chain;
 pub mod control;

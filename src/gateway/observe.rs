@@ -16,6 +16,9 @@ use crate::http::reply::Reply;
 use crate::telemetry::access_log::Entry;
 use crate::telemetry::traffic::Observation;
 
+/// Kind of error: no target of an upstream can take the request.
+pub(super) const NO_TARGET: &str = "NoTarget";
+
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// An identifier for a request: 32 hexadecimal digits, unlikely to repeat,
@@ -66,6 +69,10 @@ pub(super) fn failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> 
         E::Custom("NameResolution") => {
             known(StatusCode::SERVICE_UNAVAILABLE, "name resolution failed")
         }
+        E::Custom(NO_TARGET) => known(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "failure to get a peer from the ring-balancer",
+        ),
         E::HTTPStatus(code) => {
             let status = StatusCode::from_u16(*code).unwrap_or(StatusCode::BAD_GATEWAY);
             let message = status.canonical_reason().unwrap_or("Error");

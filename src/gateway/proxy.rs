@@ -15,10 +15,13 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::{ErrorSource, Result};
 
 use super::answer::{self, VIA};
+use super::attempt::Attempts;
+use super::balance::{Balancer, Outcome, key};
 use super::chain::Link;
 use super::forward::{self, Origin};
 use super::router::{Query, path};
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
+use super::upstream::{Peers, ResolveError};
 use super::{admit, head, internal, observe};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
@@ -80,6 +83,7 @@ pub struct Ctx {
     pub(super) exchange: Exchange,
     pub(super) request_id: Option<HeaderValue>,
     tries: usize,
+    attempts: Attempts,
     upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
     /// The client's connection; set when the request begins.
@@ -114,6 +118,7 @@ impl Ctx {
         &'a self,
         connection: &'a Connection,
         path: &'a str,
+        service: &'a LiveService,
         settings: &'a Settings,
     ) -> Origin<'a> {
         let (peer, client) = (connection.peer, self.exchange.client);
@@ -129,6 +134,10 @@ impl Ctx {
             secure,
             port: if secure { tls } else { plain },
             request_id: self.request_id.as_ref(),
+            host: self
+                .attempts
+                .authority(service.tls)
+                .unwrap_or(&service.host),
         }
     }
 }
@@ -285,6 +294,7 @@ impl ProxyHttp for Gateway {
             exchange: Exchange::default(),
             request_id: None,
             tries: 0,
+            attempts: Attempts::default(),
             upstream_started: None,
             upstream_time: None,
             connection: None,
@@ -339,19 +349,22 @@ impl ProxyHttp for Gateway {
     /// 2. Choose the peer; called again for every try.
     async fn upstream_peer(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         ctx: &mut Box<Ctx>,
     ) -> Result<Box<HttpPeer>> {
         ctx.tries += 1;
         ctx.upstream_started.get_or_insert_with(Instant::now);
-        let service = ctx.service();
-        let Some(Upstream::Peers(peers)) = service.map(|service| &service.upstream) else {
-            return Error::e_explain(ErrorType::InternalError, "no peer to proxy to");
+        let peer = match ctx.service().map(|service| &service.upstream) {
+            Some(Upstream::Peers(peers)) => peers.pick().await,
+            Some(Upstream::Balanced(balancer, peers)) => {
+                let (balancer, peers) = (balancer.clone(), peers.clone());
+                return balanced(session, ctx, &balancer, &peers).await;
+            }
+            Some(Upstream::Internal(_)) | None => {
+                return Error::e_explain(ErrorType::InternalError, "no peer to proxy to");
+            }
         };
-        peers
-            .pick()
-            .await
-            .map_err(|error| Error::explain(ErrorType::Custom("NameResolution"), error.to_string()))
+        peer.map_err(unresolved)
     }
 
     /// 3. Turn the client's request into the upstream's.
@@ -371,6 +384,8 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
+        ctx.attempts
+            .report(Outcome::Status(response.status.as_u16()));
         let now = Instant::now();
         ctx.upstream_time = ctx.upstream_started.map(|started| now - started);
         finish_head(response, ctx, now)
@@ -382,8 +397,9 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         error: Box<Error>,
         ctx: &mut Box<Ctx>,
-        _client_reused: bool,
+        reused: bool,
     ) -> Box<Error> {
+        ctx.attempts.report_error(&error, reused);
         let mut error = error.more_context(format!("Peer: {peer}"));
         let safe = session.req_header().method.is_idempotent()
             && !session.as_ref().retry_buffer_truncated()
@@ -400,6 +416,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Box<Ctx>,
         mut error: Box<Error>,
     ) -> Box<Error> {
+        ctx.attempts.report_error(&error, false);
         error.set_retry(tries_left(ctx));
         error
     }
@@ -473,7 +490,7 @@ impl Gateway {
         };
         let uri = request.uri.clone();
         let path = ctx.path.as_deref().unwrap_or(uri.path());
-        let origin = ctx.origin(connection, path, &self.settings);
+        let origin = ctx.origin(connection, path, service, &self.settings);
         forward::prepare(request, route, service, &origin)?;
         for link in ctx.filters() {
             link.filter.on_upstream_request(&ctx.exchange, request);
@@ -512,6 +529,45 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
         link.filter.on_response(&ctx.exchange, response);
     }
     Ok(())
+}
+
+/// The peer for the next try at a target of an upstream.
+async fn balanced(
+    session: &Session,
+    ctx: &mut Ctx,
+    balancer: &Balancer,
+    peers: &Peers,
+) -> Result<Box<HttpPeer>> {
+    let Ctx {
+        attempts,
+        exchange,
+        route,
+        path,
+        ..
+    } = ctx;
+    let request = session.req_header();
+    let hash = || {
+        let hashed = balancer.hash(&key::Request {
+            consumer: exchange.consumer.as_ref().map(|consumer| consumer.id),
+            client: exchange.client.ip(),
+            headers: &request.headers,
+            path: path.as_deref().unwrap_or(request.uri.path()),
+            query: request.uri.query(),
+            groups: route.as_ref().and_then(|route| route.groups.as_ref()),
+        });
+        if let Some(cookie) = hashed.cookie {
+            exchange.response_headers.push((header::SET_COOKIE, cookie));
+        }
+        hashed.hash
+    };
+    let endpoint = attempts.next(balancer, hash).map_err(|error| {
+        Error::explain(ErrorType::Custom(observe::NO_TARGET), error.to_string())
+    })?;
+    peers.at(endpoint).await.map_err(unresolved)
+}
+
+fn unresolved(error: ResolveError) -> Box<Error> {
+    Error::explain(ErrorType::Custom("NameResolution"), error.to_string())
 }
 
 fn tries_left(ctx: &Ctx) -> bool {

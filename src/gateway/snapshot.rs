@@ -7,10 +7,14 @@ use ahash::RandomState;
 use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use super::balance::Balancer;
+use super::balance::roster::Roster;
 use super::chain::{Chains, Link, Place, Scoped};
 use super::entities::{Entities, Entity, Record};
 use super::router::Router;
+use super::router::groups::Groups;
 use super::upstream::Peers;
+use crate::clock;
 use crate::filter::Filter;
 use crate::model::plugin::Plugin;
 use crate::model::route::{PathHandling, Route};
@@ -50,6 +54,8 @@ pub struct Snapshot {
     pub router: Router,
     /// The routes, at the positions that the router answers.
     pub routes: Vec<Arc<LiveRoute>>,
+    /// The balancers of all upstreams.
+    pub balancers: Roster,
     services: HashMap<Uuid, Arc<LiveService>, RandomState>,
     filters: HashMap<Uuid, Built, RandomState>,
 }
@@ -82,6 +88,8 @@ pub struct LiveRoute {
     pub v1_paths: bool,
     /// Answer to plain HTTP if the route is for https only.
     pub https_only: Option<u16>,
+    /// The groups of its paths, if its upstream hashes what they match.
+    pub groups: Option<Groups>,
     /// Its counters.
     pub traffic: Arc<RouteTraffic>,
 }
@@ -97,6 +105,8 @@ pub struct LiveService {
     pub path: Option<Box<str>>,
     /// Host header for the upstream.
     pub host: HeaderValue,
+    /// Whether the upstream is spoken to over TLS.
+    pub tls: bool,
     /// Further tries after the first.
     pub retries: usize,
 }
@@ -105,6 +115,8 @@ pub struct LiveService {
 pub enum Upstream {
     /// Over the network.
     Peers(Arc<Peers>),
+    /// Over the network, to a target of an upstream; how it is spoken to.
+    Balanced(Arc<Balancer>, Arc<Peers>),
     /// A router in this process.
     Internal(axum::Router),
 }
@@ -122,7 +134,9 @@ impl Snapshot {
         previous: Option<&Snapshot>,
     ) -> Result<Self, CompileError> {
         let filters = build_filters(entities, workshop, previous)?;
-        let services = build_services(entities, workshop, previous)?;
+        let before = previous.map(|snapshot| &snapshot.balancers);
+        let balancers = Roster::new(entities, before, clock::monotonic_ns());
+        let services = build_services(entities, &balancers, workshop, previous)?;
         let enabled = entities.plugins.iter().filter_map(|record| {
             let built = filters.get(&record.value.id)?;
             Some(Link::new(built.record.clone(), built.filter.clone()))
@@ -150,6 +164,7 @@ impl Snapshot {
         Ok(Self {
             router,
             routes,
+            balancers,
             services,
             filters,
         })
@@ -213,26 +228,53 @@ fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, Compi
 
 fn build_services(
     entities: &Entities,
+    balancers: &Roster,
     workshop: &Workshop,
     previous: Option<&Snapshot>,
 ) -> Result<HashMap<Uuid, Arc<LiveService>, RandomState>, CompileError> {
     let mut services = HashMap::default();
     for record in entities.services.iter() {
         let id = record.value.id;
+        let balancer = balancer(entities, balancers, &record.value);
         let kept = previous
             .and_then(|snapshot| snapshot.services.get(&id))
-            .filter(|live| Arc::ptr_eq(&live.record, record) || live.record == *record);
+            .filter(|live| Arc::ptr_eq(&live.record, record) || live.record == *record)
+            .filter(|live| live.is_balanced_by(balancer));
         let live = match kept {
             Some(live) => live.clone(),
-            None => Arc::new(live_service(record, workshop)?),
+            None => Arc::new(live_service(record, balancer, workshop)?),
         };
         services.insert(id, live);
     }
     Ok(services)
 }
 
+/// The balancer of the upstream that the service's host names, if it names one.
+fn balancer<'a>(
+    entities: &Entities,
+    balancers: &'a Roster,
+    service: &Service,
+) -> Option<&'a Arc<Balancer>> {
+    if service.protocol == Protocol::Internal {
+        return None;
+    }
+    let upstream = entities.upstreams.by_key(&service.host)?;
+    balancers.get(upstream.value.id)
+}
+
+impl LiveService {
+    fn is_balanced_by(&self, balancer: Option<&Arc<Balancer>>) -> bool {
+        match (&self.upstream, balancer) {
+            (Upstream::Balanced(own, _), Some(balancer)) => Arc::ptr_eq(own, balancer),
+            (Upstream::Balanced(..), None) | (_, Some(_)) => false,
+            (_, None) => true,
+        }
+    }
+}
+
 fn live_service(
     record: &Arc<Record<Service>>,
+    balancer: Option<&Arc<Balancer>>,
     workshop: &Workshop,
 ) -> Result<LiveService, CompileError> {
     let service = &record.value;
@@ -250,7 +292,11 @@ fn live_service(
             error("host", format!("expected one of: {}", known.join(", ")))
         })?)
     } else {
-        Upstream::Peers(Peers::new(service))
+        let peers = Peers::new(service);
+        match balancer {
+            Some(balancer) => Upstream::Balanced(balancer.clone(), peers),
+            None => Upstream::Peers(peers),
+        }
     };
     Ok(LiveService {
         record: record.clone(),
@@ -259,6 +305,7 @@ fn live_service(
         path: service.path.as_deref().map(Box::from),
         host: HeaderValue::from_str(&host_header(service))
             .map_err(|_| error("host", format!("invalid value: {}", service.host)))?,
+        tls: matches!(service.protocol, Protocol::Https | Protocol::Grpcs),
         retries: usize::from(service.retries),
     })
 }
@@ -297,6 +344,7 @@ fn live_route(
     LiveRoute {
         traffic: workshop.traffic.route(service_label, &label),
         label,
+        groups: groups(route, service.as_deref()),
         service,
         place,
         filters: chain.links,
@@ -307,4 +355,13 @@ fn live_route(
         v1_paths: route.path_handling == PathHandling::V1,
         https_only: https_only.then_some(route.https_redirect_status_code),
     }
+}
+
+/// The groups of the route's paths, where the upstream hashes by them.
+fn groups(route: &Route, service: Option<&LiveService>) -> Option<Groups> {
+    let wanted = service.is_some_and(|service| match &service.upstream {
+        Upstream::Balanced(balancer, _) => balancer.wants_captures(),
+        _ => false,
+    });
+    wanted.then(|| Groups::of(route))
 }

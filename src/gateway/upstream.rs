@@ -9,6 +9,7 @@ use arc_swap::ArcSwapOption;
 use pingora::upstreams::peer::HttpPeer;
 use tokio::sync::Mutex;
 
+use super::balance::endpoint::Endpoint;
 use crate::model::service::{Protocol, Service};
 
 /// How long an answer of the resolver is used before it is asked again.
@@ -82,6 +83,25 @@ impl Peers {
         Ok(peer)
     }
 
+    /// The peer for a target of an upstream.
+    ///
+    /// # Errors
+    /// [`ResolveError`] if the host has no address.
+    pub async fn at(&self, endpoint: &Endpoint) -> Result<Box<HttpPeer>, ResolveError> {
+        let address = match endpoint.address() {
+            Some(address) => address,
+            None => {
+                self.resolve(endpoint.host(), endpoint.port())
+                    .await?
+                    .addresses[0]
+            }
+        };
+        let mut peer = Box::new(self.template.clone());
+        peer._address = address.into();
+        peer.sni = endpoint.server_name().to_owned();
+        Ok(peer)
+    }
+
     async fn pick_resolved(&self) -> Result<SocketAddr, ResolveError> {
         let resolved = match self.resolved.load_full() {
             Some(resolved) => {
@@ -105,7 +125,7 @@ impl Peers {
         if failed.is_some_and(|at| at.elapsed() < FAILURE_KEPT) {
             return Err(self.error());
         }
-        match self.resolve().await {
+        match self.resolve(&self.host, self.port).await {
             Ok(resolved) => {
                 self.resolved.store(Some(resolved.clone()));
                 Ok(resolved)
@@ -127,7 +147,7 @@ impl Peers {
             return;
         }
         tokio::spawn(async move {
-            match this.resolve().await {
+            match this.resolve(&this.host, this.port).await {
                 Ok(resolved) => this.resolved.store(Some(resolved)),
                 Err(error) => {
                     tracing::warn!(host = %this.host, %error, "keeping the last addresses");
@@ -150,10 +170,10 @@ impl Peers {
         }
     }
 
-    async fn resolve(&self) -> Result<Arc<Resolved>, ResolveError> {
+    async fn resolve(&self, host: &str, port: u16) -> Result<Arc<Resolved>, ResolveError> {
         let error = || self.error();
         let limit = self.template.options.connection_timeout;
-        let lookup = tokio::net::lookup_host((&*self.host, self.port));
+        let lookup = tokio::net::lookup_host((host, port));
         let found = match limit {
             Some(limit) => tokio::time::timeout(limit, lookup)
                 .await

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::breaker::{Passage, Swing, Terms, Ticket};
 use super::endpoint::{DOWN, Endpoint, RAMPING, SICK, State, TRIPPED};
 use super::health::{self, Outcome, Rules};
+use super::key::{Hashed, Keys, Request};
 use super::lineup::Lineup;
 use super::member::Member;
 use super::random::{mix, scale};
@@ -33,6 +34,7 @@ pub struct Balancer {
     pub(super) group: Arc<Group>,
     pub(super) members: Box<[Member]>,
     pub(super) upstream: Upstream,
+    keys: Keys,
     lineup: ArcSwap<Lineup>,
     /// Held while a lineup is replaced.
     arranging: Mutex<()>,
@@ -161,6 +163,7 @@ impl Balancer {
             group,
             members,
             upstream: upstream.clone(),
+            keys: Keys::of(upstream),
             lineup: ArcSwap::from_pointee(lineup),
             arranging: Mutex::new(()),
         }
@@ -180,6 +183,16 @@ impl Balancer {
     pub fn hashes(&self) -> bool {
         self.group.algorithm == Algorithm::ConsistentHashing
             && self.upstream.hash_on != HashOn::None
+    }
+
+    /// Whether hashing needs the expressions of the route's paths.
+    pub fn wants_captures(&self) -> bool {
+        self.hashes() && self.keys.wants_captures()
+    }
+
+    /// What `request` is balanced by.
+    pub fn hash(&self, request: &Request<'_>) -> Hashed {
+        self.keys.hash(request)
     }
 
     /// Makes the lineup anew after names got other addresses.

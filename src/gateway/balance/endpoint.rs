@@ -243,6 +243,16 @@ impl Endpoint {
         &self.host
     }
 
+    /// The name that the target's certificate is for: the upstream's
+    /// `host_header` without port, else the host.
+    pub fn server_name(&self) -> &str {
+        let name = self.group.host_header.as_deref().unwrap_or(&self.host);
+        match name.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') && port.parse::<u16>().is_ok() => host,
+            _ => name,
+        }
+    }
+
     /// TCP port.
     pub fn port(&self) -> u16 {
         self.port

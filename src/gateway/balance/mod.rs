@@ -12,10 +12,12 @@ pub mod balancer;
 mod breaker;
 pub mod endpoint;
 mod health;
+pub mod key;
 pub mod lineup;
 pub mod member;
 mod random;
 mod ring;
+pub mod roster;
 mod turn;
 
 pub use balancer::{Balancer, NoTarget, Pick, Tried};

@@ -12,6 +12,7 @@
 mod build;
 mod entry;
 mod fork;
+pub mod groups;
 mod hosts;
 mod index;
 mod leaf;

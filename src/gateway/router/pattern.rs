@@ -114,7 +114,7 @@ pub(super) fn of_header(pattern: &str) -> String {
 /// Compiles within bounds on size. Paths and header values are bytes: classes
 /// like `\d` mean ASCII, which takes a fortieth of the memory; what can't be
 /// said in ASCII (`\p{…}`) is compiled with all of Unicode.
-fn compile(source: &str) -> Result<Regex, regex::Error> {
+pub(super) fn compile(source: &str) -> Result<Regex, regex::Error> {
     let build = |unicode| {
         RegexBuilder::new(source)
             .unicode(unicode)
