@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Mutex, MutexGuard};
 use uuid::Uuid;
 
+use super::consumers::Directorate;
 use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::records;
@@ -149,6 +150,7 @@ impl Control {
                 error: ChangeError::Store(error),
             })?;
         let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
+        publish_consumers(&workshop, &entities);
         Ok(Arc::new(Self {
             workshop,
             store,
@@ -244,6 +246,9 @@ impl Control {
     }
 
     fn swap(&self, entities: Entities, snapshot: Snapshot) {
+        if !entities.consumers.is_same(&self.entities.load().consumers) {
+            publish_consumers(&self.workshop, &entities);
+        }
         self.entities.store(Arc::new(entities));
         let old = self.live.swap(Arc::new(snapshot));
         // Freeing a snapshot takes time that requests must not wait for: the
@@ -269,6 +274,11 @@ impl Prepared<'_> {
     pub fn commit(self) {
         self.control.swap(self.entities, self.snapshot);
     }
+}
+
+fn publish_consumers(workshop: &Workshop, entities: &Entities) {
+    let directory = Directorate::new(entities.consumers.clone());
+    workshop.parts.consumers.publish(Box::new(directory));
 }
 
 impl From<CompileError> for ChangeError {

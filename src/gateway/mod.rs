@@ -5,6 +5,7 @@ mod answer;
 mod attempt;
 pub mod balance;
 pub mod chain;
+mod consumers;
 pub mod control;
 pub mod declarative;
 mod edit;

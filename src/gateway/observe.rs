@@ -13,6 +13,7 @@ use pingora::{ErrorSource, ImmutStr};
 use super::proxy::{Ctx, Settings};
 use crate::clock;
 use crate::http::reply::Reply;
+use crate::model::consumer::Consumer;
 use crate::telemetry::access_log::Entry;
 use crate::telemetry::traffic::Observation;
 
@@ -191,6 +192,7 @@ fn entry<'a>(
         upstream_us: seen.upstream.map(micros),
         received: seen.received,
         sent: seen.sent,
+        consumer: ctx.exchange.consumer.as_deref().and_then(Consumer::label),
         refusal: ctx.exchange.refusal.as_deref(),
         user_agent: text(header::USER_AGENT).unwrap_or(""),
     }

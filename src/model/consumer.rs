@@ -23,3 +23,10 @@ pub struct Consumer {
     #[serde(default)]
     pub updated_at: i64,
 }
+
+impl Consumer {
+    /// What it is called in logs.
+    pub fn label(&self) -> Option<&str> {
+        self.username.as_deref().or(self.custom_id.as_deref())
+    }
+}

@@ -4,6 +4,7 @@
 //! run time. A new plugin is its own file or folder, its `mod` line, and its
 //! line in [`REGISTRY`].
 
+pub mod consumers;
 pub mod openid_connect;
 pub mod request_guard;
 pub mod throttling;
@@ -18,6 +19,7 @@ use crate::http::outbound::Outbound;
 use crate::model::schema::Schema;
 use crate::telemetry::Metrics;
 
+use consumers::Consumers;
 use openid_connect::Providers;
 
 /// What a plugin may use to build its filter.
@@ -31,6 +33,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// The OpenID providers in use: plugins that name one issuer share its keys.
     pub providers: Arc<Providers>,
+    /// Whom requests can come from.
+    pub consumers: Arc<Consumers>,
 }
 
 impl Parts {
@@ -41,6 +45,7 @@ impl Parts {
             outbound,
             metrics,
             providers: Arc::default(),
+            consumers: Arc::default(),
         }
     }
 }
@@ -61,6 +66,9 @@ pub struct Kind {
     pub name: &'static str,
     /// Higher runs first.
     pub priority: i32,
+    /// Whether it can belong to a consumer: only what runs after
+    /// authentication can.
+    pub of_consumers: bool,
     /// The fields of its `config`, with their defaults and constraints.
     pub schema: fn() -> &'static Schema,
     /// Builds the filter of a complete, schema-valid `config`.

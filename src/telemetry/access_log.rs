@@ -46,6 +46,8 @@ pub struct Entry<'a> {
     pub received: u64,
     /// Body bytes to the client.
     pub sent: u64,
+    /// Name of the consumer.
+    pub consumer: Option<&'a str>,
     /// Code of a refusal by a filter.
     pub refusal: Option<&'a str>,
     /// User-Agent header.
@@ -143,6 +145,7 @@ fn line(out: &mut String, entry: &Entry<'_>) {
     for (name, value) in [
         ("service", entry.service),
         ("route", entry.route),
+        ("consumer", entry.consumer),
         ("refusal", entry.refusal),
         ("request_id", entry.request_id),
     ] {
@@ -214,6 +217,7 @@ mod tests {
             upstream_us: Some(987),
             received: 0,
             sent: 3,
+            consumer: None,
             refusal: None,
             user_agent: "curl",
         }

@@ -206,8 +206,12 @@ async fn references_to_nothing_are_refused() {
     assert_eq!(body["code"], 4);
     assert_eq!(body["fields"], json!({"service":{"id":id}}));
     let message = message.replace("services", "consumers");
-    let body = json!({"name":"openid-connect","consumer":{"id":id},"config":{"issuer":"http://i"}});
+    let rate = json!({"rate": {"numberOfRequests": 1, "duration": "1 s"}});
+    let body = json!({"name":"throttling","consumer":{"id":id},"config":rate});
     refused(&api, "POST", "/plugins", body, (400, &message)).await;
+    let body = json!({"name":"openid-connect","consumer":{"id":id},"config":{"issuer":"http://i"}});
+    let message = "schema violation (consumer: value must be null)";
+    refused(&api, "POST", "/plugins", body, (400, message)).await;
     let body = json!({"paths":["/a"],"service":{"id":"x"}});
     refused(
         &api,

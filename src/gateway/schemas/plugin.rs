@@ -20,7 +20,14 @@ pub fn plugin(name: Option<&Value>) -> Result<&'static Schema, Violations> {
     static SCHEMAS: LazyLock<HashMap<&'static str, Schema>> = LazyLock::new(|| {
         REGISTRY
             .iter()
-            .map(|kind| (kind.name, plugin_of((kind.schema)())))
+            .map(|kind| {
+                let schema = plugin_of((kind.schema)());
+                let schema = match kind.of_consumers {
+                    true => schema,
+                    false => schema.check(of_no_consumer),
+                };
+                (kind.name, schema)
+            })
             .collect()
     });
     match name {
@@ -54,6 +61,13 @@ pub fn plugin_of(config: &Schema) -> Schema {
         Field::new("config", Type::Record(config.clone())).required(),
     ]);
     Schema::new(fields).shorthand(nest_references)
+}
+
+/// It would never run: it does before the consumer is known.
+fn of_no_consumer(plugin: &Map<String, Value>, violations: &mut Violations) {
+    if plugin.get("consumer").is_some_and(|value| !value.is_null()) {
+        violations.put("consumer", "value must be null");
+    }
 }
 
 /// `service_id: x` is `service: {id: x}` in the older dialect; the nested form

@@ -12,6 +12,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
 
 use crate::model::token::AccessToken;
+use crate::plugins::consumers::Remembered;
 
 /// Most tokens held, about.
 const TOKENS: usize = 16 * 1024;
@@ -29,6 +30,8 @@ pub(super) struct Verified {
     pub(super) ends_for_good: bool,
     /// Of the keys that verified it.
     pub(super) generation: u64,
+    /// The consumer it stands for.
+    pub(super) consumer: Remembered,
 }
 
 /// A bounded set of verified tokens.
@@ -123,6 +126,7 @@ mod tests {
             ends_at: 0,
             ends_for_good: true,
             generation: 0,
+            consumer: Remembered::default(),
         })
     }
 

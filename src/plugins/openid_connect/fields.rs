@@ -96,6 +96,17 @@ impl<'a> Fields<'a> {
         Ok(ones.into_iter().zip(others).collect())
     }
 
+    /// A list of paths of claims.
+    pub(super) fn paths(self, name: &str) -> Result<Vec<Vec<String>>, ConfigError> {
+        let Some(items) = self.value(name) else {
+            return Ok(Vec::new());
+        };
+        let items = items
+            .as_array()
+            .ok_or_else(|| wrong(name, "expected an array"))?;
+        items.iter().map(|path| list(name, path)).collect()
+    }
+
     /// The `{header, path}` items of `name`.
     pub(super) fn header_paths(
         self,

@@ -9,6 +9,7 @@
 mod answers;
 mod bearer;
 mod cache;
+mod consumer;
 mod fields;
 mod provider;
 mod refusal;
@@ -36,6 +37,7 @@ use crate::filter::{Exchange, Filter, Flow, Verdict};
 use crate::jose::claims::time;
 use crate::jose::verify::{Unverified, VerifyError};
 use crate::model::token::AccessToken;
+use crate::plugins::consumers::{Consumers, Directory, Remembered};
 use crate::plugins::{ConfigError, Kind, Parts};
 use crate::telemetry::Counter;
 
@@ -49,6 +51,7 @@ use settings::Settings;
 pub const KIND: Kind = Kind {
     name: "openid-connect",
     priority: 1050,
+    of_consumers: false,
     schema: schema::schema,
     build,
 };
@@ -63,11 +66,13 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 struct OpenIdConnect {
     settings: Settings,
     provider: Arc<Provider>,
+    consumers: Arc<Consumers>,
     cache: TokenCache,
     clock: Clock,
     hits: Counter,
     misses: Counter,
     passed: Counter,
+    anonymous: Counter,
     /// By refusal.
     refused: Vec<Counter>,
 }
@@ -89,11 +94,13 @@ impl OpenIdConnect {
                 .providers
                 .provider(config, &parts.outbound, &parts.clock),
             settings,
+            consumers: Arc::clone(&parts.consumers),
             cache: TokenCache::new(),
             clock: parts.clock.clone(),
             hits: parts.metrics.token_cache("hit"),
             misses: parts.metrics.token_cache("miss"),
             passed: decision("pass"),
+            anonymous: decision("anonymous"),
             refused: Refusal::ALL
                 .iter()
                 .map(|refusal| decision(refusal.describe().0))
@@ -156,6 +163,7 @@ impl OpenIdConnect {
             },
             ends_for_good: end.is_some(),
             generation: known.generation,
+            consumer: Remembered::default(),
             token: Arc::new(AccessToken {
                 token: token.to_owned(),
                 scopes: rules.scopes(&claims),
@@ -192,13 +200,32 @@ impl OpenIdConnect {
                 return self.refuse(Refusal::WrongSession, exchange);
             }
         }
+        if let Some(mapping) = &self.settings.mapping {
+            let find = |directory: &dyn Directory| mapping.find(&token.claims, directory);
+            let consumer = verified.consumer.consumer(&self.consumers, find);
+            if consumer.is_none() && !mapping.optional {
+                return self.refuse(Refusal::NoConsumer, exchange);
+            }
+            exchange.consumer = consumer;
+        }
         exchange.token = Some(Arc::clone(token));
         exchange.token_in_query = in_query;
         self.passed.inc();
         Flow::Continue
     }
 
-    fn refuse(&self, refusal: Refusal, exchange: &mut Exchange) -> Flow {
+    /// Refuses the request, or lets it pass as that of the anonymous consumer.
+    fn refuse(&self, mut refusal: Refusal, exchange: &mut Exchange) -> Flow {
+        if let Some(anonymous) = &self.settings.anonymous
+            && refusal.is_of_client()
+        {
+            exchange.consumer = anonymous.consumer(&self.consumers);
+            if exchange.consumer.is_some() {
+                self.anonymous.inc();
+                return Flow::Continue;
+            }
+            refusal = Refusal::NoAnonymous;
+        }
         exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
         self.refused[refusal as usize].inc();
         Flow::Respond(self.settings.answers.to(refusal))
@@ -280,13 +307,20 @@ impl Filter for OpenIdConnect {
             // The body is here: no upstream has to be asked whether to send it.
             request.remove_header(&EXPECT);
         }
-        let Some(token) = &exchange.token else {
+        if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
-        };
+        }
         if self.settings.hide_credentials {
             self.settings.places.hide(request);
         }
-        self.settings.headers.write_upstream(token, request);
+        if let Some(consumer) = &exchange.consumer {
+            let anonymous = exchange.token.is_none();
+            upstream::write_consumer(consumer, anonymous, request);
+        }
+        if let Some(token) = &exchange.token {
+            let headers = &self.settings.headers;
+            headers.write_upstream(token, exchange.consumer.is_some(), request);
+        }
     }
 
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {

@@ -34,6 +34,7 @@ pub(super) enum Refusal {
     MissingRole,
     ForbiddenClaim,
     NoConsumer,
+    NoAnonymous,
     ProviderUnavailable,
 }
 
@@ -52,13 +53,13 @@ pub(super) enum Class {
     Forbidden,
     /// 408: the body with the token did not come.
     Slow,
-    /// 500: the provider's keys can't be had.
+    /// 500: the provider's keys can't be had, or the configuration is wrong.
     Broken,
 }
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 28] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -85,6 +86,7 @@ impl Refusal {
         MissingRole,
         ForbiddenClaim,
         NoConsumer,
+        NoAnonymous,
         ProviderUnavailable,
     ];
 
@@ -118,8 +120,19 @@ impl Refusal {
             MissingRole => ("missing_role", "a required role is missing"),
             ForbiddenClaim => ("forbidden_claim", "a forbidden claim is present"),
             NoConsumer => ("no_consumer", "no consumer belongs to the token"),
+            NoAnonymous => ("no_anonymous", "there is no such anonymous consumer"),
             ProviderUnavailable => ("provider_unavailable", "the provider does not answer"),
         }
+    }
+
+    /// Whether the client has not shown what it takes, as opposed to a request
+    /// that can't be understood and to what went wrong on this side.
+    pub(super) fn is_of_client(self) -> bool {
+        let class = self.class();
+        matches!(
+            class,
+            Class::NoCredential | Class::BadToken | Class::Forbidden
+        )
     }
 
     /// How it is answered.
@@ -135,7 +148,7 @@ impl Refusal {
             }
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
-            ProviderUnavailable => Class::Broken,
+            NoAnonymous | ProviderUnavailable => Class::Broken,
         }
     }
 }

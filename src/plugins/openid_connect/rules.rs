@@ -28,8 +28,8 @@ pub(super) struct Rules {
     groups: Required,
     roles: Required,
     forbidden: Vec<String>,
-    /// Consumers can't be looked up, so a rule that asks for one is not met.
-    needs_consumer: bool,
+    /// There are no groups of consumers, so a rule that asks for one is not met.
+    needs_group: bool,
     /// Whether a token that is bound to a key may come without a proof.
     unproven: bool,
 }
@@ -45,7 +45,6 @@ struct Required {
 impl Rules {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let required = |claim, items, refusal| Required::new(fields, claim, items, refusal);
-        let consumer = fields.is_changed("consumer_claim") || fields.is_changed("consumer_claims");
         let groups = fields.is_changed("consumer_groups_claim");
         Ok(Self {
             verify_claims: fields.flag("verify_claims")?,
@@ -62,8 +61,7 @@ impl Rules {
             groups: required("groups_claim", "groups_required", Refusal::MissingGroup)?,
             roles: required("roles_claim", "roles_required", Refusal::MissingRole)?,
             forbidden: fields.texts("claims_forbidden")?,
-            needs_consumer: consumer && !fields.flag("consumer_optional")?
-                || groups && !fields.flag("consumer_groups_optional")?,
+            needs_group: groups && !fields.flag("consumer_groups_optional")?,
             unproven: ["proof_of_possession_mtls", "proof_of_possession_dpop"]
                 .iter()
                 .all(|name| !fields.is_changed(name)),
@@ -136,7 +134,7 @@ impl Rules {
         if self.forbidden.iter().any(|name| claims.contains_key(name)) {
             return Err(Refusal::ForbiddenClaim);
         }
-        match self.needs_consumer {
+        match self.needs_group {
             true => Err(Refusal::NoConsumer),
             false => Ok(()),
         }
@@ -348,9 +346,9 @@ mod tests {
 
     #[test]
     fn rules_that_cannot_be_checked_yet_refuse() {
-        let config = json!({"consumer_claim": ["sub"]});
+        let config = json!({"consumer_groups_claim": ["groups"]});
         assert_eq!(check(config, json!({})), Err(Refusal::NoConsumer));
-        let config = json!({"consumer_claim": ["sub"], "consumer_optional": true});
+        let config = json!({"consumer_groups_claim": ["groups"], "consumer_groups_optional": true});
         assert!(check(config, json!({})).is_ok());
         let bound = json!({"cnf": {"jkt": "x"}});
         let config = json!({"proof_of_possession_dpop": "optional"});

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::answers::Answers;
 use super::bearer::Places;
+use super::consumer::{Anonymous, Mapping};
 use super::fields::{Fields, wrong};
 use super::provider::ProviderConfig;
 use super::rules::Rules;
@@ -14,7 +15,6 @@ use crate::plugins::ConfigError;
 
 /// Settings that are taken and returned, but do nothing yet.
 const WITHOUT_EFFECT: &[&str] = &[
-    "anonymous",
     "cluster_cache_strategy",
     "downstream_access_token_header",
     "downstream_access_token_jwk_header",
@@ -40,6 +40,8 @@ pub(super) struct Settings {
     pub(super) provider: ProviderConfig,
     pub(super) places: Places,
     pub(super) rules: Rules,
+    pub(super) mapping: Option<Mapping>,
+    pub(super) anonymous: Option<Anonymous>,
     pub(super) headers: Headers,
     pub(super) answers: Answers,
     /// Whether bearer tokens are accepted.
@@ -77,6 +79,8 @@ impl Settings {
             answers: Answers::new(fields, &issuer, rules.scopes_wanted().as_deref())?,
             provider: provider(fields, issuer)?,
             places: Places::new(fields)?,
+            mapping: Mapping::new(fields)?,
+            anonymous: Anonymous::new(fields)?,
             headers: Headers::new(fields)?,
             bearer: methods.iter().any(|method| method == "bearer"),
             verify_signature: fields.flag("verify_signature")?,
@@ -165,12 +169,10 @@ fn warnings(fields: Fields<'_>, methods: &[String]) -> Result<Vec<String>, Confi
     if !idle.is_empty() {
         warn(format!("settings without effect yet: {}", idle.join(", ")));
     }
-    for name in ["consumer_claim", "consumer_claims", "consumer_groups_claim"] {
-        if fields.is_changed(name) {
-            warn(format!(
-                "{name}: there are no consumers yet, so every token counts as one without"
-            ));
-        }
+    if fields.is_changed("consumer_groups_claim") {
+        warn(
+            "consumer_groups_claim: there are no consumer groups, so no token names one".to_owned(),
+        );
     }
     if fields.flag("hide_credentials")? && holds(fields, "bearer_token_param_type", "body")? {
         warn("hide_credentials: a token in a request body is not taken out".into());

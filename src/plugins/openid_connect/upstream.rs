@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, header_name};
 use crate::jose::claims::{find, words};
+use crate::model::consumer::Consumer;
 use crate::model::token::AccessToken;
 use crate::plugins::ConfigError;
 
@@ -77,12 +78,17 @@ impl Headers {
         &self.owned
     }
 
-    /// Writes the upstream's headers.
-    pub(super) fn write_upstream(&self, token: &AccessToken, request: &mut RequestHeader) {
+    /// Writes the upstream's headers; `mapped`: those of a consumer besides.
+    pub(super) fn write_upstream(
+        &self,
+        token: &AccessToken,
+        mapped: bool,
+        request: &mut RequestHeader,
+    ) {
         if let Some(header) = &self.token {
             header.write(&token.token, request);
         }
-        if let Some(value) = claim(&token.claims, &self.credential_claim) {
+        if !mapped && let Some(value) = claim(&token.claims, &self.credential_claim) {
             let _ = request.insert_header(CREDENTIAL, value);
         }
         let mut set = |name: &HeaderName, value: Option<HeaderValue>| {
@@ -106,6 +112,21 @@ impl Headers {
             if let Some(value) = claim(&token.claims, path) {
                 let _ = response.insert_header(name.clone(), value);
             }
+        }
+    }
+}
+
+/// Tells the upstream whom the request comes from.
+pub(super) fn write_consumer(consumer: &Consumer, anonymous: bool, request: &mut RequestHeader) {
+    let id = consumer.id.to_string();
+    for (name, value) in [
+        ("X-Consumer-ID", Some(id.as_str())),
+        ("X-Consumer-Custom-ID", consumer.custom_id.as_deref()),
+        ("X-Consumer-Username", consumer.username.as_deref()),
+        ("X-Anonymous-Consumer", anonymous.then_some("true")),
+    ] {
+        if let Some(value) = value.and_then(header_value) {
+            let _ = request.insert_header(name, value);
         }
     }
 }
@@ -211,7 +232,7 @@ mod tests {
             scopes: Vec::new(),
             expires_at: None,
         };
-        headers.write_upstream(&token, &mut request);
+        headers.write_upstream(&token, false, &mut request);
         request
     }
 

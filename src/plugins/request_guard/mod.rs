@@ -35,6 +35,7 @@ use watched::{BodyKind, Unreadable};
 pub const KIND: Kind = Kind {
     name: "request-guard",
     priority: 2400,
+    of_consumers: false,
     schema: config::schema,
     build,
 };

@@ -24,6 +24,7 @@ use super::Kind;
 pub const KIND: Kind = Kind {
     name: "throttling",
     priority: 910,
+    of_consumers: true,
     schema: config::schema,
     build: filter::build,
 };

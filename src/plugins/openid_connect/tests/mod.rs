@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod attacks;
+mod consumers;
 mod keys;
 mod proxied;
 mod requests;
