@@ -80,9 +80,10 @@ impl<'a> Builder<'a> {
                 pattern,
                 extra,
                 methods,
+                path: u16::try_from(at).unwrap_or(u16::MAX),
             };
             self.drafts.push(Draft {
-                precedence: Precedence::of(route, path),
+                precedence: Precedence::of(route, at),
                 route,
                 entry,
             });

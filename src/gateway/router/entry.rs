@@ -26,6 +26,8 @@ pub(super) struct Entry {
     pub(super) extra: u32,
     /// Bits of [`known_method`]; 0: any method.
     pub(super) methods: u16,
+    /// Which of the route's paths it is (of the first 65,536).
+    pub(super) path: u16,
 }
 
 /// A place in [`Entries::texts`], or in another list.
@@ -79,12 +81,6 @@ pub(super) enum Mismatch {
     /// The header whose name is at this position.
     Header(u32),
     Sni,
-}
-
-impl Entry {
-    pub(super) fn is_regex(&self) -> bool {
-        self.pattern != NONE
-    }
 }
 
 impl Entries {

@@ -20,6 +20,7 @@ pub mod path;
 pub mod pattern;
 mod plain;
 mod precedence;
+mod survey;
 mod table;
 mod trie;
 
@@ -35,6 +36,8 @@ use index::Index;
 use leaf::Leaf;
 use pattern::Pattern;
 use table::Hosts;
+
+pub use survey::{Attribute, Stand};
 
 /// What of a request decides its route.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +78,8 @@ impl<'a> Ask<'a> {
 pub struct Match {
     /// Position of the route among those the router was built from.
     pub route: usize,
+    /// Place in the order of precedence of the path that matched.
+    pub rank: usize,
     /// Length of the path prefix that matched; 0 if the route has no paths.
     pub matched: usize,
 }
@@ -138,6 +143,7 @@ impl Router {
         let entry = entries.all.get(best.rank as usize)?;
         Some(Match {
             route: entry.route as usize,
+            rank: best.rank as usize,
             matched: best.matched,
         })
     }

@@ -1,5 +1,7 @@
 //! Which of two routes that both match a request gets it.
 
+use std::cmp::Reverse;
+
 use uuid::Uuid;
 
 use crate::model::route::Route;
@@ -15,16 +17,20 @@ pub(super) struct Precedence {
     regex_priority: i64,
     path_length: usize,
     id: Uuid,
+    /// Which of its route's paths it is: of two that match alike, the first.
+    position: Reverse<usize>,
 }
 
 impl Precedence {
-    /// The precedence of `route` with `path`, one of its paths.
-    pub(super) fn of(route: &Route, path: Option<&str>) -> Self {
+    /// The precedence of `route` with its path at `position`, if it has paths.
+    pub(super) fn of(route: &Route, position: usize) -> Self {
         fn has<T>(list: Option<&[T]>) -> u8 {
             u8::from(list.is_some_and(|list| !list.is_empty()))
         }
         let hosts = route.hosts.as_deref().unwrap_or_default();
         let headers = route.headers.as_ref().map_or(0, |headers| headers.len());
+        let paths = route.paths.as_deref().unwrap_or_default();
+        let path = paths.get(position).map(String::as_str);
         let regex = path.is_some_and(|path| path.starts_with('~'));
         Self {
             kinds: has(route.methods.as_deref())
@@ -38,6 +44,7 @@ impl Precedence {
             regex_priority: if regex { route.regex_priority } else { 0 },
             path_length: path.filter(|_| !regex).map_or(0, str::len),
             id: route.id,
+            position: Reverse(position),
         }
     }
 

@@ -1,3 +1,5 @@
+mod reference;
+
 use super::*;
 use uuid::Uuid;
 
@@ -243,4 +245,96 @@ fn expressions_survive_a_rebuild() {
     let first = Router::build(&routes, None).expect("compiles");
     let second = Router::build(&routes, Some(&first)).expect("compiles");
     assert_eq!(first.patterns.len(), second.patterns.len());
+}
+
+#[test]
+fn server_names_match_in_the_handshake_only() {
+    let sni = |id, list: &[&str]| Route {
+        snis: strings(list),
+        ..route(id)
+    };
+    let routes = [sni(1, &["a.test"]), sni(2, &["*.b.test", "C.test"])];
+    let tls = |sni| Ask {
+        tls: true,
+        sni,
+        ..get("h", "/")
+    };
+    assert_eq!(ask(&routes, &tls(Some("a.test"))), Some(1));
+    assert_eq!(ask(&routes, &tls(Some("A.TEST."))), Some(1));
+    assert_eq!(ask(&routes, &tls(Some("x.b.test"))), Some(2));
+    assert_eq!(ask(&routes, &tls(Some("c.test"))), Some(2));
+    assert_eq!(ask(&routes, &tls(Some("d.test"))), None);
+    assert_eq!(ask(&routes, &tls(None)), None);
+    assert_eq!(
+        ask(&routes, &get("h", "/")),
+        Some(2),
+        "without TLS there is no server name to ask for"
+    );
+}
+
+#[test]
+fn wildcard_hosts_match_ports_too() {
+    let routes = [hosts(1, &["*.example.com:81"]), hosts(2, &["api.*:82"])];
+    assert_eq!(ask(&routes, &get("a.example.com:81", "/")), Some(1));
+    assert_eq!(ask(&routes, &get("a.example.com:80", "/")), None);
+    assert_eq!(ask(&routes, &get("api.org:82", "/")), Some(2));
+    assert_eq!(ask(&routes, &get("api.org:81", "/")), None);
+}
+
+#[test]
+fn a_host_with_a_port_needs_the_listeners_if_none_is_sent() {
+    let routes = [hosts(1, &["a.example:8000"])];
+    // `ask` takes 8000 for the listener's port.
+    assert_eq!(ask(&routes, &get("a.example", "/")), Some(1));
+    assert_eq!(ask(&routes, &get("A.example.:8000", "/")), Some(1));
+}
+
+#[test]
+fn more_header_names_win() {
+    let with = |id, names: &[&str]| Route {
+        headers: Some(
+            names
+                .iter()
+                .map(|n| ((*n).to_owned(), vec!["1".to_owned()]))
+                .collect(),
+        ),
+        ..route(id)
+    };
+    let mut question = get("h", "/");
+    for name in ["x-a", "x-b"] {
+        question.headers.append(name, "1".parse().expect("a value"));
+    }
+    assert_eq!(
+        ask(&[with(9, &["x-a"]), with(1, &["x-a", "x-b"])], &question),
+        Some(1)
+    );
+}
+
+#[test]
+fn a_route_with_several_paths_takes_its_place_with_each() {
+    let both = Route {
+        regex_priority: 7,
+        ..paths(1, &["/a/longer/one", "/a", "~/x/\\d"])
+    };
+    let routes = [both, paths(9, &["/a/longer"]), paths(8, &["~/x"])];
+    assert_eq!(ask(&routes, &get("h", "/a/longer/one")), Some(1));
+    assert_eq!(ask(&routes, &get("h", "/a/longer/two")), Some(9));
+    assert_eq!(ask(&routes, &get("h", "/a/b")), Some(1));
+    assert_eq!(ask(&routes, &get("h", "/x/1")), Some(1));
+    assert_eq!(ask(&routes, &get("h", "/x/y")), Some(8));
+}
+
+#[test]
+fn look_around_is_refused_with_its_name_and_path() {
+    let error = Router::build(&[paths(1, &["~/a(?!b)"])], None).expect_err("refused");
+    assert_eq!(error.field, "paths.1");
+    assert!(error.message.contains("negative look-ahead"), "{error}");
+}
+
+#[test]
+fn a_path_of_any_length_builds() {
+    let long = "/a".repeat(200_000);
+    let mut routes: Vec<Route> = (1..12).map(|i| paths(i, &["/b"])).collect();
+    routes.push(paths(99, &[&long]));
+    assert_eq!(ask(&routes, &get("h", "/b")), Some(11));
 }

@@ -105,8 +105,8 @@ impl Builder<'_> {
         }
         let first = self.nodes.len();
         for group in rest.chunk_by(|a, b| a.0[depth] == b.0[depth]) {
-            let shared = common_prefix(group[0].0, group[group.len() - 1].0);
-            let end = shared.min(depth + LABEL);
+            let (one, other) = (&group[0].0[depth..], &group[group.len() - 1].0[depth..]);
+            let end = depth + common_prefix(one, other);
             let label = &group[0].0[depth..end];
             let mut node = Node::default();
             node.label[..label.len()].copy_from_slice(label);
@@ -134,8 +134,10 @@ fn find(heads: &[u8], head: u8) -> Option<usize> {
     heads.binary_search(&head).ok()
 }
 
+/// How many bytes two texts share, as far as a node can hold them.
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+    let pairs = a.iter().zip(b).take(LABEL);
+    pairs.take_while(|(x, y)| x == y).count()
 }
 
 #[cfg(test)]
