@@ -4,6 +4,7 @@ mod admit;
 mod answer;
 mod attempt;
 pub mod balance;
+pub mod certificates;
 pub mod chain;
 mod consumers;
 pub mod control;

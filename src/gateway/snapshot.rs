@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::balance::Balancer;
 use super::balance::roster::Roster;
+use super::certificates::Certificates;
 use super::chain::{Chains, Link, Place, Scoped};
 use super::entities::{Entities, Entity, Record};
 use super::router::Router;
@@ -56,6 +57,8 @@ pub struct Snapshot {
     pub routes: Vec<Arc<LiveRoute>>,
     /// The balancers of all upstreams.
     pub balancers: Roster,
+    /// Certificates by server name and by identifier.
+    pub certificates: Arc<Certificates>,
     services: HashMap<Uuid, Arc<LiveService>, RandomState>,
     filters: HashMap<Uuid, Built, RandomState>,
 }
@@ -133,6 +136,8 @@ impl Snapshot {
         workshop: &Workshop,
         previous: Option<&Snapshot>,
     ) -> Result<Self, CompileError> {
+        let certificates =
+            Certificates::compile(entities, previous.map(|snapshot| &snapshot.certificates))?;
         let filters = build_filters(entities, workshop, previous)?;
         let before = previous.map(|snapshot| &snapshot.balancers);
         let balancers = Roster::new(entities, before, clock::monotonic_ns());
@@ -165,6 +170,7 @@ impl Snapshot {
             router,
             routes,
             balancers,
+            certificates,
             services,
             filters,
         })

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["gateway", "admin", "identity"],
     &["plugins"],
     &["filter", "session", "store", "http", "telemetry"],
-    &["model", "expr", "jose", "yaml", "clock"],
+    &["model", "expr", "jose", "x509", "yaml", "clock"],
 ];
 
 /// Imports that the rows alone would allow.

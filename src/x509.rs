@@ -1,0 +1,257 @@
+//! Certificates and their keys: read from PEM, matched, and what they say.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rustls::SignatureAlgorithm;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Name;
+
+/// Why a certificate or a key can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum X509Error {
+    /// No certificate, or not one.
+    #[error("invalid certificate: {0}")]
+    Certificate(String),
+    /// No private key, or none that can sign.
+    #[error("invalid key: {0}")]
+    Key(String),
+    /// The key belongs to another certificate.
+    #[error("certificate does not match key")]
+    Mismatch,
+}
+
+/// What a certificate says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The subject, as RFC 4514 writes it: `CN=client,O=Example`.
+    pub subject: String,
+    /// Subject alternative names: host names, addresses, URIs, mailboxes.
+    pub names: Vec<String>,
+    /// The serial number in lower-case hexadecimal.
+    pub serial: String,
+    /// Valid from, in seconds since the epoch.
+    pub not_before: i64,
+    /// Valid until, in seconds since the epoch.
+    pub not_after: i64,
+}
+
+/// The certificates of a PEM text, at least one, the leaf first.
+///
+/// # Errors
+/// [`X509Error::Certificate`] if there is none, or if one can't be read.
+pub fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, X509Error> {
+    let invalid = |error: String| X509Error::Certificate(error);
+    let found = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| invalid(error.to_string()))?;
+    if found.is_empty() {
+        return Err(invalid("no certificate in it".to_owned()));
+    }
+    found.iter().try_for_each(|der| parse(der).map(drop))?;
+    Ok(found)
+}
+
+/// The private key of a PEM text: PKCS#8, PKCS#1 or SEC1.
+///
+/// # Errors
+/// [`X509Error::Key`] if there is none.
+pub fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, X509Error> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| X509Error::Key(error.to_string()))
+}
+
+/// `chain` with the key that signs for its leaf.
+///
+/// # Errors
+/// [`X509Error::Key`] for a key of an unknown type, [`X509Error::Mismatch`]
+/// for the key of another certificate.
+pub fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<CertifiedKey>, X509Error> {
+    let signing = provider()
+        .key_provider
+        .load_private_key(key)
+        .map_err(|error| X509Error::Key(error.to_string()))?;
+    let certified = CertifiedKey::new(chain, signing);
+    match certified.keys_match() {
+        Ok(()) => Ok(Arc::new(certified)),
+        Err(rustls::Error::InconsistentKeys(_)) => Err(X509Error::Mismatch),
+        Err(error) => Err(X509Error::Certificate(error.to_string())),
+    }
+}
+
+/// Whether `key` signs with RSA: the one that old clients need, and the one
+/// that costs more.
+pub fn is_rsa(key: &CertifiedKey) -> bool {
+    key.key.algorithm() == SignatureAlgorithm::RSA
+}
+
+/// The cryptography that all of TLS uses.
+pub fn provider() -> Arc<CryptoProvider> {
+    CryptoProvider::get_default()
+        .cloned()
+        .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+}
+
+/// What the certificate `der` says of itself.
+///
+/// # Errors
+/// [`X509Error::Certificate`] if it can't be read.
+pub fn facts(der: &[u8]) -> Result<Facts, X509Error> {
+    let certificate = parse(der)?;
+    let mut names = Vec::new();
+    // One that repeats the extension names nobody.
+    if let Ok(Some(extension)) = certificate.subject_alternative_name() {
+        names.extend(extension.value.general_names.iter().filter_map(alternative));
+    }
+    let validity = certificate.validity();
+    Ok(Facts {
+        subject: distinguished(certificate.subject()),
+        names,
+        serial: hex(certificate.raw_serial()),
+        not_before: validity.not_before.timestamp(),
+        not_after: validity.not_after.timestamp(),
+    })
+}
+
+/// Bytes in lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn parse(der: &[u8]) -> Result<X509Certificate<'_>, X509Error> {
+    match X509Certificate::from_der(der) {
+        Ok(([], certificate)) => Ok(certificate),
+        Ok(_) => Err(X509Error::Certificate("trailing bytes".to_owned())),
+        Err(error) => Err(X509Error::Certificate(error.to_string())),
+    }
+}
+
+fn alternative(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(text) | GeneralName::RFC822Name(text) | GeneralName::URI(text) => {
+            Some((*text).to_owned())
+        }
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let v6 = || <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
+            v4.or_else(|_| v6()).ok().map(|ip| ip.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// A name as RFC 4514 writes it: the last part first, special characters
+/// escaped, so that no value can pretend to be two.
+fn distinguished(name: &X509Name<'_>) -> String {
+    let parts: Vec<_> = name.iter_rdn().collect();
+    let mut text = String::new();
+    for part in parts.into_iter().rev() {
+        for (index, attribute) in part.iter().enumerate() {
+            if !text.is_empty() {
+                text.push(if index == 0 { ',' } else { '+' });
+            }
+            let oid = attribute.attr_type();
+            let known = x509_parser::objects::oid2abbrev(oid, x509_parser::objects::oid_registry());
+            match known {
+                Ok(short) => text.push_str(short),
+                Err(_) => text.push_str(&oid.to_id_string()),
+            }
+            text.push('=');
+            match attribute.as_str() {
+                Ok(value) => escape(value, &mut text),
+                Err(_) => {
+                    text.push('#');
+                    text.push_str(&hex(attribute.as_slice()));
+                }
+            }
+        }
+    }
+    text
+}
+
+/// RFC 4514 §2.4.
+fn escape(value: &str, text: &mut String) {
+    let last = value.chars().count().saturating_sub(1);
+    for (index, c) in value.chars().enumerate() {
+        let special = matches!(c, '"' | '+' | ',' | ';' | '<' | '>' | '\\')
+            || (index == 0 && matches!(c, ' ' | '#'))
+            || (index == last && c == ' ');
+        if c.is_control() {
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                let _ = write!(text, "\\{byte:02x}");
+            }
+            continue;
+        }
+        if special {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    fn named(common_name: &str) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec!["a.test".to_owned()]).expect("parameters");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "Example");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
+        params
+            .subject_alt_names
+            .push(SanType::IpAddress(IpAddr::from([127, 0, 0, 1])));
+        let certificate = params.self_signed(&key).expect("a certificate");
+        (certificate, key)
+    }
+
+    #[test]
+    fn a_certificate_needs_its_own_key() {
+        let (certificate, key) = named("a");
+        let (_, other) = named("b");
+        let chain = chain(certificate.pem().as_bytes()).expect("a chain");
+        let with = |key: &KeyPair| {
+            let key = super::key(key.serialize_pem().as_bytes()).expect("a key");
+            certified(chain.clone(), key).map(drop)
+        };
+        assert_eq!(with(&key), Ok(()));
+        assert_eq!(with(&other), Err(X509Error::Mismatch));
+    }
+
+    #[test]
+    fn what_is_no_certificate_and_no_key_is_refused() {
+        assert!(matches!(chain(b""), Err(X509Error::Certificate(_))));
+        assert!(matches!(super::key(b"x"), Err(X509Error::Key(_))));
+        let garbage = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(matches!(chain(garbage), Err(X509Error::Certificate(_))));
+    }
+
+    #[test]
+    fn facts_are_read_and_a_name_cannot_pretend_to_be_two() {
+        let (certificate, _) = named("x,O=Bank");
+        let facts = facts(certificate.der()).expect("facts");
+        assert_eq!(facts.subject, "CN=x\\,O=Bank,O=Example");
+        assert_eq!(facts.names, ["a.test", "127.0.0.1"]);
+        assert!(facts.not_before < facts.not_after);
+    }
+}
