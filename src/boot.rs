@@ -2,6 +2,7 @@
 //! changed ones.
 
 mod reload;
+mod tls;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,13 @@ use crate::gateway::snapshot::Workshop;
 use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
 use crate::plugins::Parts;
+use crate::server::ServerError;
 use crate::store::{self, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::yaml::DocumentError;
 
 pub use reload::{Reloader, Seen, watch};
+pub use tls::TlsSections;
 
 /// Why nothing could be started.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +37,9 @@ pub enum BootError {
     /// An entity that can't be in force.
     #[error("{0}")]
     Refused(String),
+    /// Certificate files.
+    #[error(transparent)]
+    Tls(#[from] ServerError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),

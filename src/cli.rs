@@ -105,8 +105,9 @@ fn check(file: &Path) -> ExitCode {
 
 fn try_check(file: &Path) -> anyhow::Result<()> {
     let config = Config::load(file)?;
-    boot::check(&config, &Clock::system())?;
-    tls::check(&config.proxy)?;
+    let clock = Clock::system();
+    boot::check(&config, &clock)?;
+    tls::check(&config, &clock)?;
     Ok(())
 }
 

@@ -50,6 +50,13 @@ pub struct ProxyConfig {
     pub drain_seconds: u64,
     /// File of certificate authorities for upstreams; by default the system's.
     pub upstream_ca: Option<PathBuf>,
+    /// Most open client connections; 0: half of the files that the process
+    /// may open.
+    pub max_connections: usize,
+    /// Seconds for a TLS handshake.
+    pub handshake_seconds: u64,
+    /// Seconds for the whole head of a connection's first request.
+    pub head_seconds: u64,
 }
 
 impl Default for ProxyConfig {
@@ -62,20 +69,65 @@ impl Default for ProxyConfig {
             request_ids: true,
             drain_seconds: 30,
             upstream_ca: None,
+            max_connections: 0,
+            handshake_seconds: 15,
+            head_seconds: 60,
         }
     }
 }
 
-/// TLS listeners and their certificate.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// TLS listeners and their default certificate.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TlsConfig {
-    /// Addresses.
+    /// Addresses; by default the usual port of the section.
     pub listen: Vec<String>,
-    /// PEM file with the certificate chain.
-    pub certificate: PathBuf,
+    /// PEM file with the certificate chain for clients whose server name no
+    /// certificate of the entities has; without one, it is generated.
+    pub certificate: Option<PathBuf>,
     /// PEM file with the private key.
-    pub key: PathBuf,
+    pub key: Option<PathBuf>,
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// Whether clients show certificates.
+    pub client_certificates: ClientCertificates,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    #[serde(rename = "TLSv1.2")]
+    V12,
+    /// TLS 1.3.
+    #[serde(rename = "TLSv1.3")]
+    V13,
+}
+
+/// Certificates of clients.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientCertificates {
+    /// Whether they are asked for.
+    pub mode: CertificateMode,
+    /// PEM file of the authorities that clients' certificates are verified by.
+    pub ca: Option<PathBuf>,
+    /// Whether upstreams are told, in `Client-Cert` and `X-Client-Cert-*`.
+    pub forward: bool,
+}
+
+/// Whether clients are asked for certificates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CertificateMode {
+    /// They are not.
+    #[default]
+    Off,
+    /// They are; one that is shown must be good.
+    Optional,
+    /// Nobody gets in without one.
+    Required,
 }
 
 /// The listener for operators.
@@ -89,6 +141,10 @@ pub struct AdminConfig {
     pub token: Option<Secret>,
     /// Host names, besides the listener's own, under which it is reached.
     pub hosts: Vec<String>,
+    /// Its TLS listener.
+    pub tls: Option<TlsConfig>,
+    /// Most open connections to it.
+    pub max_connections: usize,
 }
 
 impl Default for AdminConfig {
@@ -97,6 +153,8 @@ impl Default for AdminConfig {
             listen: "127.0.0.1:8001".to_owned(),
             token: None,
             hosts: Vec::new(),
+            tls: None,
+            max_connections: 256,
         }
     }
 }
@@ -155,9 +213,25 @@ impl Config {
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         let text = read(file)?;
         let document = Document::parse(&text, file)?;
-        let config: Config = document.deserialize()?;
+        let mut config: Config = document.deserialize()?;
+        config.complete();
         config.check(&document)?;
         Ok(config)
+    }
+
+    /// Fills in what depends on where it stands.
+    fn complete(&mut self) {
+        let sections = [
+            (&mut self.proxy.tls, PROXY_TLS),
+            (&mut self.admin.tls, ADMIN_TLS),
+        ];
+        for (section, usual) in sections {
+            if let Some(tls) = section
+                && tls.listen.is_empty()
+            {
+                tls.listen.push(usual.to_owned());
+            }
+        }
     }
 
     /// What serde can't see.
@@ -169,13 +243,20 @@ impl Config {
                 return at(&path, format!("'{listen}' is not ADDRESS:PORT"));
             }
         }
+        self.check_tls("proxy.tls", self.proxy.tls.as_ref(), document)?;
+        self.check_tls("admin.tls", self.admin.tls.as_ref(), document)?;
         let Ok(admin) = self.admin.listen.parse::<SocketAddr>() else {
             let message = format!("'{}' is not ADDRESS:PORT", self.admin.listen);
             return at("admin.listen", message);
         };
-        if !admin.ip().is_loopback() && self.admin.token.is_none() {
-            let message = "an admin listener that is not on loopback needs admin.token";
-            return at("admin.listen", message.to_owned());
+        let tls = self.admin.tls.iter().flat_map(|tls| &tls.listen);
+        let open = tls.map(|listen| ("admin.tls.listen", listen.parse::<SocketAddr>().ok()));
+        for (path, address) in open.chain([("admin.listen", Some(admin))]) {
+            let exposed = address.is_some_and(|address| !address.ip().is_loopback());
+            if exposed && self.admin.token.is_none() {
+                let message = "an admin listener that is not on loopback needs admin.token";
+                return at(path, message.to_owned());
+            }
         }
         if self
             .admin
@@ -193,6 +274,19 @@ impl Config {
         {
             return Err(document.error(&path, message));
         }
+        for (key, seconds) in [
+            ("handshake_seconds", self.proxy.handshake_seconds),
+            ("head_seconds", self.proxy.head_seconds),
+        ] {
+            if !(1..=3600).contains(&seconds) {
+                let message = "value should be between 1 and 3600".to_owned();
+                return at(&format!("proxy.{key}"), message);
+            }
+        }
+        if self.admin.max_connections == 0 {
+            let message = "value should be 1 or more".to_owned();
+            return at("admin.max_connections", message);
+        }
         if self.proxy.workers > 256 {
             return at(
                 "proxy.workers",
@@ -202,6 +296,49 @@ impl Config {
         Ok(())
     }
 }
+
+impl Config {
+    fn check_tls(
+        &self,
+        path: &str,
+        section: Option<&TlsConfig>,
+        document: &Document,
+    ) -> Result<(), DocumentError> {
+        let Some(tls) = section else {
+            return Ok(());
+        };
+        let at = |key: &str, message: &str| {
+            let path = format!("{path}{key}");
+            Err(document.error(&segments(&path), message.to_owned()))
+        };
+        for (i, listen) in tls.listen.iter().enumerate() {
+            if listen.parse::<SocketAddr>().is_err() {
+                let message = format!("'{listen}' is not ADDRESS:PORT");
+                return at(&format!(".listen.{i}"), &message);
+            }
+        }
+        match (&tls.certificate, &tls.key) {
+            (Some(_), None) => return at(".certificate", "needs its key"),
+            (None, Some(_)) => return at(".key", "needs its certificate"),
+            _ => {}
+        }
+        let asked = &tls.client_certificates;
+        if asked.mode != CertificateMode::Off && asked.ca.is_none() {
+            return at(
+                ".client_certificates.mode",
+                "needs ca, a file of authorities",
+            );
+        }
+        if asked.mode == CertificateMode::Off && asked.forward {
+            return at(".client_certificates.forward", "has no effect without mode");
+        }
+        Ok(())
+    }
+}
+
+/// Where TLS is spoken unless the section says.
+const PROXY_TLS: &str = "0.0.0.0:8443";
+const ADMIN_TLS: &str = "127.0.0.1:8444";
 
 /// `a.0.b` as a path.
 fn segments(path: &str) -> Vec<PathSegment> {
@@ -250,6 +387,8 @@ mod tests {
             Ok(config) => config,
             Err(error) => return error.to_string(),
         };
+        let mut config = config;
+        config.complete();
         config.check(&document).expect_err("refused").to_string()
     }
 
@@ -272,6 +411,18 @@ mod tests {
             refused(text),
             "d.yaml:6: identity.realms./.users[0].emails[0].value: expected a string"
         );
+    }
+
+    #[test]
+    fn half_a_tls_section_is_refused_with_its_line() {
+        let message = refused("proxy:\n  tls:\n    certificate: a.pem\n");
+        assert_eq!(message, "d.yaml:3: proxy.tls.certificate: needs its key");
+        let message = refused("proxy:\n  tls:\n    client_certificates: {mode: required}\n");
+        assert!(message.contains("mode: needs ca"), "{message}");
+        let message = refused("admin:\n  tls: {listen: [\"0.0.0.0:8444\"]}\n");
+        assert!(message.contains("needs admin.token"), "{message}");
+        let message = refused("proxy:\n  tls: {min_version: SSLv3}\n");
+        assert!(message.contains("min_version"), "{message}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
+use crate::http::handshake::{ClientCertificate, Handshake};
 use crate::http::reply::Reply;
 use crate::model::consumer::Consumer;
 use crate::model::token::AccessToken;
@@ -75,6 +76,8 @@ pub struct Exchange {
     pub client: SocketAddr,
     /// Whether the client (or the trusted proxy in front) used TLS.
     pub secure: bool,
+    /// What the TLS handshake of the connection has settled.
+    pub handshake: Option<Arc<Handshake>>,
     /// Whom the request comes from, once an authentication filter knows.
     pub consumer: Option<Arc<Consumer>>,
     /// The verified access token, once an authentication filter found one.
@@ -95,6 +98,7 @@ impl Default for Exchange {
         Self {
             client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             secure: false,
+            handshake: None,
             consumer: None,
             token: None,
             token_in_query: false,
@@ -102,5 +106,18 @@ impl Default for Exchange {
             response_headers: Vec::new(),
             refusal: None,
         }
+    }
+}
+
+impl Exchange {
+    /// The server name of the connection's TLS handshake: lower case, without
+    /// a final dot. Nothing without TLS, or if the client named none.
+    pub fn server_name(&self) -> Option<&str> {
+        self.handshake.as_ref()?.server_name.as_deref()
+    }
+
+    /// The certificate that the client showed and that was verified.
+    pub fn client_certificate(&self) -> Option<&ClientCertificate> {
+        self.handshake.as_ref()?.client_certificate.as_ref()
     }
 }

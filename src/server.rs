@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use axum::Router;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use pingora::apps::HttpServerOptions;
-use pingora::listeners::tls::TlsSettings;
 use pingora::listeners::{ListenerConfig, TcpSocketOptions};
 use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::{HttpProxy, http_proxy};
@@ -24,13 +24,15 @@ use pingora::services::listening::Service;
 use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::config::{ProxyConfig, TlsConfig};
+use crate::config::ProxyConfig;
 use crate::gateway::proxy::{Gateway, Settings};
 use crate::gateway::snapshot::Snapshot;
 use crate::http::bridge::Bounds;
-use crate::http::greeting::Greeter;
+use crate::http::greeting::{Doorkeeper, Greeter, Limits};
 use crate::http::listener::RouterApp;
+use crate::http::tls::TlsDoor;
 use crate::telemetry::Gauge;
+use crate::telemetry::listeners::ListenerCounters;
 
 /// Bytes read from and gathered for a client at once: small enough for tens of
 /// thousands of idle connections, large enough to send a common answer whole.
@@ -41,6 +43,9 @@ const ADMIN_DRAIN: Duration = Duration::from_secs(5);
 /// Idle upstream connections of one worker. Fewer than busy ones would make
 /// requests open new ones again and again.
 const UPSTREAM_POOL: usize = 1024;
+/// Most client connections where the system does not say how many files may
+/// be open.
+const DEFAULT_CONNECTIONS: usize = 1 << 16;
 
 /// Why the listeners can't be started.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +93,24 @@ pub struct Shared {
     pub live: Arc<ArcSwap<Snapshot>>,
     /// Settings and counters of the data path.
     pub settings: Arc<Settings>,
+    /// Handshakes of the TLS listeners.
+    pub tls: Option<Arc<TlsDoor>>,
+    /// Counts connections.
+    pub counters: ListenerCounters,
+}
+
+/// A listener that serves one router.
+pub struct RouterListener<'a> {
+    /// What its thread is called.
+    pub name: &'a str,
+    /// Its addresses without TLS, and with it.
+    pub addresses: [&'a [String]; 2],
+    /// What it serves.
+    pub router: Router,
+    /// Bounds on requests.
+    pub bounds: Bounds,
+    /// What comes before a request.
+    pub keeper: Doorkeeper,
 }
 
 impl Server {
@@ -104,7 +127,7 @@ impl Server {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
-        tls::check(config)?;
+        tls::check_authorities(config.upstream_ca.as_deref())?;
         let drain = Duration::from_secs(config.drain_seconds);
         let mut threads = Vec::new();
         check_free(config)?;
@@ -112,12 +135,15 @@ impl Server {
             let runtime = runtime()?;
             let fds = bind_all(config, &runtime)?;
             let in_flight = Gauge::default();
-            let mut service = proxy_service(config, shared, in_flight.clone())?;
+            let mut services = proxy_services(config, shared, &in_flight);
             let mut watch = shutdown.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             threads.push(thread.spawn(move || {
                 runtime.block_on(async move {
-                    service.start_service(Some(fds), watch.clone(), 1).await;
+                    let serve = services
+                        .iter_mut()
+                        .map(|service| service.start_service(Some(fds.clone()), watch.clone(), 1));
+                    join_all(serve).await;
                     drained(&mut watch, &in_flight, drain).await;
                 });
                 runtime.shutdown_background();
@@ -126,31 +152,32 @@ impl Server {
         Ok(Self { threads })
     }
 
-    /// Serves `router` on `address` from a thread of its own.
+    /// Serves a router from a thread of its own.
     ///
     /// # Errors
-    /// [`ServerError`] if the address is not free.
+    /// [`ServerError`] if an address is not free.
     pub fn start_router(
-        name: &str,
-        address: &str,
-        router: Router,
-        bounds: Bounds,
+        listener: RouterListener<'_>,
         shutdown: &ShutdownWatch,
     ) -> Result<Self, ServerError> {
-        free(address)?;
         let runtime = runtime()?;
         let mut fds = Fds::new();
-        bind(&mut fds, address, &runtime)?;
+        for address in listener.addresses.into_iter().flatten() {
+            free(address)?;
+            bind(&mut fds, address, &runtime)?;
+        }
+        let name = listener.name.to_owned();
         let in_flight = Gauge::default();
-        let greeter = RouterApp::greeter(router, bounds, &in_flight);
-        let mut service = Service::new(name.to_owned(), greeter);
-        service.add_tcp(address);
+        let mut services = router_services(listener, &in_flight);
         let mut watch = shutdown.clone();
-        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = std::thread::Builder::new().name(name);
         let thread = thread.spawn(move || {
             let fds = Arc::new(Mutex::new(fds));
             runtime.block_on(async move {
-                service.start_service(Some(fds), watch.clone(), 1).await;
+                let serve = services
+                    .iter_mut()
+                    .map(|service| service.start_service(Some(fds.clone()), watch.clone(), 1));
+                join_all(serve).await;
                 // A change is stored and then in force: it is not cut in two.
                 drained(&mut watch, &in_flight, ADMIN_DRAIN).await;
             });
@@ -242,13 +269,11 @@ fn bind(fds: &mut Fds, address: &str, runtime: &Runtime) -> Result<(), ServerErr
     Ok(())
 }
 
+type RouterGreeter = Greeter<RouterApp>;
 type ProxyService = Service<Greeter<HttpProxy<Gateway>>>;
 
-fn proxy_service(
-    config: &ProxyConfig,
-    shared: &Shared,
-    in_flight: Gauge,
-) -> Result<ProxyService, ServerError> {
+/// One worker's listeners: without TLS, and with it.
+fn proxy_services(config: &ProxyConfig, shared: &Shared, in_flight: &Gauge) -> Vec<ProxyService> {
     let conf = ServerConf {
         threads: 1,
         work_stealing: false,
@@ -275,42 +300,71 @@ fn proxy_service(
         proxy.server_options = Some(options);
         Arc::new(proxy)
     };
-    let greeter = Greeter {
-        http1: speaking(false),
-        http2: speaking(true),
+    let (http1, http2) = (speaking(false), speaking(true));
+    let greeter = |tls| Greeter {
+        http1: http1.clone(),
+        http2: http2.clone(),
+        keeper: Doorkeeper {
+            tls,
+            limits: limits(config),
+            counters: shared.counters.clone(),
+        },
     };
-    let mut service = Service::new("proxy".to_owned(), greeter);
-    for address in &config.listen {
-        service.add_listener(listener(address));
+    let mut services = vec![service("proxy", greeter(None), &config.listen)];
+    if let (Some(section), Some(door)) = (&config.tls, &shared.tls) {
+        let greeter = greeter(Some(door.clone()));
+        services.push(service("proxy-tls", greeter, &section.listen));
     }
-    if let Some(tls) = &config.tls {
-        for address in &tls.listen {
-            service.add_listener(listener(address).tls(tls_settings(tls)?));
-        }
-    }
-    Ok(service)
+    services
 }
 
-fn listener(address: &str) -> ListenerConfig {
-    let mut options = TcpSocketOptions::default();
-    options.so_reuseport = Some(true);
-    ListenerConfig::tcp(address)
-        .tcp_socket_options(options)
-        .l4_buffer(L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER))
+/// Bounds on clients' connections.
+fn limits(config: &ProxyConfig) -> Limits {
+    let connections = match config.max_connections {
+        0 => open_files().map_or(DEFAULT_CONNECTIONS, |files| (files / 2).max(64)),
+        connections => connections,
+    };
+    Limits {
+        connections,
+        handshake: Duration::from_secs(config.handshake_seconds),
+        head: Duration::from_secs(config.head_seconds),
+    }
 }
 
-fn tls_settings(config: &TlsConfig) -> Result<TlsSettings, ServerError> {
-    let certificate = config.certificate.display().to_string();
-    let key = config.key.display().to_string();
-    match TlsSettings::intermediate(&certificate, &key) {
-        Ok(mut settings) => {
-            settings.enable_h2();
-            Ok(settings)
-        }
-        Err(error) => Err(ServerError::Tls {
-            certificate,
-            key,
-            reason: error.to_string(),
-        }),
+/// How many files this process may open, if the system tells.
+fn open_files() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find(|l| l.starts_with("Max open files"))?;
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
+fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Service<RouterGreeter>> {
+    let [plain, encrypted] = listener.addresses;
+    let greeter = |keeper| {
+        let router = listener.router.clone();
+        RouterApp::greeter(router, listener.bounds, in_flight, keeper)
+    };
+    let without = Doorkeeper {
+        tls: None,
+        ..listener.keeper.clone()
+    };
+    let mut services = vec![service(listener.name, greeter(without), plain)];
+    if listener.keeper.tls.is_some() {
+        let name = format!("{}-tls", listener.name);
+        services.push(service(&name, greeter(listener.keeper.clone()), encrypted));
     }
+    services
+}
+
+fn service<A>(name: &str, app: A, addresses: &[String]) -> Service<A> {
+    let mut service = Service::new(name.to_owned(), app);
+    for address in addresses {
+        let mut options = TcpSocketOptions::default();
+        options.so_reuseport = Some(true);
+        let listener = ListenerConfig::tcp(address)
+            .tcp_socket_options(options)
+            .l4_buffer(L4BufferSettings::new(READ_BUFFER, WRITE_BUFFER));
+        service.add_listener(listener);
+    }
+    service
 }

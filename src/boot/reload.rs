@@ -9,9 +9,11 @@ use std::time::Duration;
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
+use super::tls::{self, TlsSections};
 use super::{BootError, Opened, declared, entity_files, refused};
 use crate::config::{self, Config};
 use crate::identity::Identity;
+use crate::server::tls::Prepared;
 
 /// Editors write a file in several steps; this much quiet ends them.
 const QUIET: Duration = Duration::from_millis(100);
@@ -35,6 +37,8 @@ pub struct Reloader {
     seen: Seen,
     /// The configuration that the listeners run with.
     started: String,
+    /// The listeners' certificates.
+    tls: TlsSections,
 }
 
 impl Reloader {
@@ -45,8 +49,16 @@ impl Reloader {
             file: file.to_owned(),
             seen,
             started: fixed(config),
+            tls: TlsSections::default(),
             parts,
         }
+    }
+
+    /// Reloads the certificates of `tls` too.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsSections) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// Puts the files as they are now in force, or says why not. Files that
@@ -90,6 +102,7 @@ impl Reloader {
         if let Some(section) = &config.identity {
             Identity::check(section.clone())?;
         }
+        let certificates = self.tls.prepare(config)?;
         let entities = declared.entities.clone();
         let prepared = self.parts.control.prepare_declared(entities).await;
         let prepared = prepared.map_err(|error| refused(&declared, &error))?;
@@ -99,6 +112,7 @@ impl Reloader {
             identity.reload(section.clone()).await?;
         }
         prepared.commit();
+        certificates.into_iter().for_each(Prepared::commit);
         if fixed(config) != self.started {
             tracing::warn!("proxy, admin, store and telemetry change with the next start only");
         }
@@ -108,9 +122,17 @@ impl Reloader {
 
 /// What listeners and store were started with, to see whether it changed.
 fn fixed(config: &Config) -> String {
+    let (mut proxy, mut admin) = (config.proxy.clone(), config.admin.tls.clone());
+    for tls in [&mut proxy.tls, &mut admin].into_iter().flatten() {
+        // These files are read again.
+        tls.certificate = None;
+        tls.key = None;
+        tls.client_certificates.ca = None;
+    }
     format!(
-        "{:?} {:?} {:?} {:?} {:?}",
-        config.proxy,
+        "{:?} {:?} {:?} {:?} {:?} {:?}",
+        proxy,
+        admin,
         config.admin.listen,
         config.store,
         config.telemetry,
@@ -121,6 +143,7 @@ fn fixed(config: &Config) -> String {
 fn texts(file: &Path, config: &Config) -> Result<Vec<(PathBuf, String)>, config::ConfigError> {
     let mut files = vec![file.to_owned()];
     files.extend(entity_files(&config.entities)?);
+    files.extend(tls::files(config).cloned());
     files
         .into_iter()
         .map(|file| Ok((file.clone(), config::read(&file)?)))
@@ -183,6 +206,7 @@ fn follow(watcher: &mut impl Watcher, watched: &mut BTreeMap<PathBuf, u64>, file
     let mut grown = false;
     let mut wanted = BTreeSet::from([directory(file)]);
     if let Ok(config) = Config::load(file) {
+        wanted.extend(tls::files(&config).map(|file| directory(file)));
         for path in &config.entities {
             let is_directory = path.is_dir();
             wanted.insert(if is_directory {

@@ -12,12 +12,15 @@ use tokio::sync::{mpsc, watch};
 
 use super::{USAGE, complain, init_log};
 use crate::admin::{self, AdminState};
-use crate::boot::{self, Opened, Reloader, Seen};
+use crate::boot::{self, Opened, Reloader, Seen, TlsSections};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::gateway::proxy::Settings;
 use crate::http::bridge::Bounds;
-use crate::server::{Server, ServerError, Shared};
+use crate::http::greeting::{Doorkeeper, Limits};
+use crate::server::tls::Tls;
+use crate::server::{RouterListener, Server, ServerError, Shared};
+use crate::telemetry::Telemetry;
 use crate::telemetry::access_log::AccessLog;
 
 /// Longest body of a request to the admin listener.
@@ -74,14 +77,23 @@ async fn serve(
             return ExitCode::FAILURE;
         }
     };
+    let tls = match open_tls(config, clock, &parts) {
+        Ok(tls) => tls,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
     let (stop, stopped) = watch::channel(false);
     let log = access_log(config, &parts);
     let shared = Shared {
         live: parts.control.live(),
         settings: Arc::new(settings(config, clock, &parts, log.clone())),
+        tls: tls.proxy.as_deref().map(Tls::door),
+        counters: parts.telemetry.proxy_listener.clone(),
     };
     let started = Server::start_proxy(&config.proxy, &shared, &stopped)
-        .and_then(|proxy| Ok((proxy, start_admin(config, clock, &parts, &stopped)?)));
+        .and_then(|proxy| Ok((proxy, start_admin(config, clock, &parts, &tls, &stopped)?)));
     let (proxy, admin) = match started {
         Ok(servers) => servers,
         Err(error) => {
@@ -90,7 +102,11 @@ async fn serve(
         }
     };
     let (force, forced) = mpsc::channel(1);
-    tokio::spawn(boot::watch(reloader, forced));
+    parts
+        .telemetry
+        .watch_certificates(tls.expiries(&parts.control.live(), clock));
+    tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
+    tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,
@@ -154,10 +170,41 @@ impl Signals {
     }
 }
 
+fn open_tls(config: &Config, clock: &Clock, parts: &Opened) -> Result<TlsSections, ServerError> {
+    let open = |name, section: Option<&TlsConfig>, live| {
+        let opened = section.map(|section| Tls::open(name, section, live, clock).map(Arc::new));
+        opened.transpose()
+    };
+    let live = Some(parts.control.live());
+    Ok(TlsSections {
+        proxy: open("proxy.tls", config.proxy.tls.as_ref(), live)?,
+        admin: open("admin.tls", config.admin.tls.as_ref(), None)?,
+    })
+}
+
+/// Warns once a day of certificates that expire within a month or a week.
+async fn warn_of_expiry(telemetry: Telemetry) {
+    let mut daily = tokio::time::interval(Duration::from_secs(86_400));
+    loop {
+        daily.tick().await;
+        for expiry in telemetry.certificate_expiries() {
+            let (certificate, seconds) = (&expiry.label, expiry.seconds_left);
+            let days = seconds.div_euclid(86_400);
+            match days {
+                ..0 => tracing::warn!(certificate, "certificate has expired"),
+                0..7 => tracing::warn!(certificate, days, "certificate expires within a week"),
+                7..30 => tracing::warn!(certificate, days, "certificate expires within 30 days"),
+                _ => {}
+            }
+        }
+    }
+}
+
 fn start_admin(
     config: &Config,
     clock: &Clock,
     parts: &Opened,
+    tls: &TlsSections,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Server, ServerError> {
     let router = admin::router(AdminState {
@@ -173,7 +220,26 @@ fn start_admin(
         body: ADMIN_BODY,
         time: Duration::from_secs(60),
     };
-    Server::start_router("admin", &config.admin.listen, router, bounds, stopped)
+    let keeper = Doorkeeper {
+        tls: tls.admin.as_deref().map(Tls::door),
+        limits: Limits {
+            connections: config.admin.max_connections,
+            ..Limits::default()
+        },
+        counters: parts.telemetry.admin_listener.clone(),
+    };
+    let encrypted = config.admin.tls.as_ref();
+    let listener = RouterListener {
+        name: "admin",
+        addresses: [
+            std::slice::from_ref(&config.admin.listen),
+            encrypted.map_or(&[], |tls| &tls.listen),
+        ],
+        router,
+        bounds,
+        keeper,
+    };
+    Server::start_router(listener, stopped)
 }
 
 fn settings(
@@ -190,8 +256,15 @@ fn settings(
         port(&config.proxy.listen),
         config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
     );
+    let asked = config
+        .proxy
+        .tls
+        .as_ref()
+        .map(|tls| &tls.client_certificates);
     Settings {
         clock: clock.clone(),
+        client_certificates: asked.is_some_and(|asked| asked.mode != CertificateMode::Off),
+        forward_certificates: asked.is_some_and(|asked| asked.forward),
         trusted: config.proxy.trusted_ips.clone().into(),
         port: plain,
         tls_port: tls,

@@ -7,6 +7,7 @@ pub mod balance;
 pub mod certificates;
 pub mod chain;
 mod consumers;
+mod client_certificate;
 pub mod control;
 pub mod declarative;
 mod edit;

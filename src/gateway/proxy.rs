@@ -22,9 +22,11 @@ use super::forward::{self, Origin};
 use super::router::{Query, path};
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
 use super::upstream::{Peers, ResolveError};
-use super::{admit, head, internal, observe};
+use super::{admit, client_certificate, head, internal, observe};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
+use crate::http::greeting;
+use crate::http::handshake::Handshake;
 use crate::http::listener::malformed;
 use crate::http::reply::Reply;
 use crate::telemetry::access_log::AccessLog;
@@ -61,6 +63,10 @@ pub struct Settings {
     pub tls_port: u16,
     /// Both ports, plain and TLS, as text.
     pub port_texts: [HeaderValue; 2],
+    /// Whether clients are asked for certificates.
+    pub client_certificates: bool,
+    /// Whether upstreams are told of clients' certificates.
+    pub forward_certificates: bool,
     /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
     pub request_ids: bool,
     /// Where requests are logged, if they are.
@@ -202,6 +208,11 @@ impl Gateway {
         if let Some(reason) = malformed(session.as_downstream()) {
             return Err(Reply::message(StatusCode::BAD_REQUEST, reason));
         }
+        let handshake = tls.and_then(|tls| Handshake::of(tls));
+        if let Some(handshake) = handshake {
+            handshake.note_request();
+            ctx.exchange.handshake = Some(handshake.clone());
+        }
         let admitted = admit::admit(request)?;
         let port = if tls.is_some() {
             settings.tls_port
@@ -209,6 +220,16 @@ impl Gateway {
             settings.port
         };
         let snapshot = self.live.load();
+        if settings.client_certificates
+            && client_certificate::is_misdirected(
+                &ctx.exchange,
+                admitted.host,
+                &snapshot.certificates,
+            )
+        {
+            let message = "This host needs a connection of its own";
+            return Err(Reply::message(StatusCode::MISDIRECTED_REQUEST, message));
+        }
         let found = snapshot.router.find(&Query {
             host: admitted.host,
             port: admitted.port.unwrap_or(port),
@@ -216,7 +237,7 @@ impl Gateway {
             method: &request.method,
             headers: &request.headers,
             tls: tls.is_some(),
-            sni: None,
+            sni: ctx.exchange.server_name(),
         });
         if let std::borrow::Cow::Owned(path) = admitted.path {
             ctx.path = Some(path.into());
@@ -306,6 +327,7 @@ impl ProxyHttp for Gateway {
 
     /// 1. Find the route, run its filters in order, answer what ends here.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
+        greeting::head_read();
         ctx.in_flight = Some(self.in_flight.enter());
         // Without this, a connection waits for its next request for ever.
         let stopping = session.is_process_shutting_down();
@@ -476,6 +498,7 @@ impl ProxyHttp for Gateway {
 
     /// 5. Count and log, whatever the outcome.
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
+        greeting::head_awaited();
         observe::finished(&self.settings, session, error, ctx);
     }
 }
@@ -492,6 +515,9 @@ impl Gateway {
         let path = ctx.path.as_deref().unwrap_or(uri.path());
         let origin = ctx.origin(connection, path, service, &self.settings);
         forward::prepare(request, route, service, &origin)?;
+        if self.settings.forward_certificates {
+            client_certificate::forward(&ctx.exchange, request)?;
+        }
         for link in ctx.filters() {
             link.filter.on_upstream_request(&ctx.exchange, request);
         }

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
@@ -14,7 +15,8 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
 use super::bridge::{self, Bounds, ClientInfo};
-use super::greeting::Greeter;
+use super::greeting::{self, Doorkeeper, Greeter};
+use super::handshake::Handshake;
 
 use crate::telemetry::Gauge;
 
@@ -33,10 +35,16 @@ impl RouterApp {
     /// Lets `router` answer every request within `bounds`, in HTTP/1 and
     /// HTTP/2.
     /// Requests that are being answered count in `in_flight`.
-    pub fn greeter(router: Router, bounds: Bounds, in_flight: &Gauge) -> Greeter<Self> {
+    pub fn greeter(
+        router: Router,
+        bounds: Bounds,
+        in_flight: &Gauge,
+        keeper: Doorkeeper,
+    ) -> Greeter<Self> {
         let speaking = |h2c| {
             let mut options = HttpServerOptions::default();
             options.h2c = h2c;
+            options.h2_idle_timeout = Some(Duration::from_secs(KEEPALIVE_SECONDS));
             Arc::new(Self {
                 router: router.clone(),
                 bounds,
@@ -47,6 +55,7 @@ impl RouterApp {
         Greeter {
             http1: speaking(false),
             http2: speaking(true),
+            keeper,
         }
     }
 
@@ -132,6 +141,13 @@ fn client(session: &ServerSession) -> ClientInfo {
     ClientInfo { addr, secure }
 }
 
+fn note_request(session: &ServerSession) {
+    let tls = session.digest().and_then(|d| d.ssl_digest.as_deref());
+    if let Some(handshake) = tls.and_then(Handshake::of) {
+        handshake.note_request();
+    }
+}
+
 async fn refuse(
     session: &mut ServerSession,
     status: StatusCode,
@@ -171,6 +187,8 @@ impl HttpServerApp for RouterApp {
         if !session.read_request().await.ok()? {
             return None;
         }
+        greeting::head_read();
+        note_request(&session);
         let _in_flight = self.in_flight.enter();
         let keep = !*shutdown.borrow() && wants_more(session.req_header());
         session.set_keepalive(keep.then_some(KEEPALIVE_SECONDS));
@@ -181,6 +199,7 @@ impl HttpServerApp for RouterApp {
             return None;
         }
         let settings = HttpPersistentSettings::for_session(&session);
+        greeting::head_awaited();
         let reusable = session.finish().await.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
     }

@@ -4,8 +4,10 @@
 pub mod bridge;
 pub mod encoded_word;
 pub mod greeting;
+pub mod handshake;
 pub mod listener;
 pub mod outbound;
 pub mod reply;
+pub mod tls;
 
 pub use bridge::ClientInfo;

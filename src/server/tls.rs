@@ -1,114 +1,320 @@
-//! Certificate files, read before anything starts: the engine would find out
-//! in its workers, when it is too late to say so.
+//! TLS of the listeners: which certificate is shown, who may connect, and
+//! files that are read again when they change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use arc_swap::ArcSwap;
+use chrono::{DateTime, Datelike};
+use parking_lot::Mutex;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig};
 
 use super::ServerError;
-use crate::config::{ProxyConfig, TlsConfig};
+use crate::clock::Clock;
+use crate::config::{CertificateMode, Config, TlsConfig, TlsVersion};
+use crate::gateway::snapshot::Snapshot;
+use crate::http::tls::TlsDoor;
+use crate::x509;
+
+/// Protocols within TLS, the preferred one first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// Years for which a generated certificate is valid.
+const GENERATED_YEARS: i32 = 10;
+
+/// The TLS of one section of the configuration: `proxy.tls` or `admin.tls`.
+pub struct Tls {
+    section: &'static str,
+    /// The section as the listeners were started with it.
+    started: TlsConfig,
+    /// Where certificates with server names are; the admin listener has none.
+    live: Option<Arc<ArcSwap<Snapshot>>>,
+    clock: Clock,
+    door: Arc<TlsDoor>,
+    files: Mutex<Files>,
+}
+
+/// What is read from files, and what depends on it.
+#[derive(Clone)]
+struct Files {
+    default: Arc<CertifiedKey>,
+    /// Whether the default certificate was made here.
+    generated: bool,
+    authorities: Vec<CertificateDer<'static>>,
+    /// Encrypts tickets: the same for all workers, so that a session resumes
+    /// on any. A new one forgets all sessions.
+    ticketer: Arc<dyn ProducesTickets>,
+}
+
+/// Files that were read and found good, before they are in force.
+pub struct Prepared<'a> {
+    tls: &'a Tls,
+    files: Files,
+    config: ServerConfig,
+}
+
+impl Tls {
+    /// Reads the files of `config` and makes ready for handshakes. Clients get
+    /// the certificates of `live` by server name, and the default otherwise.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`] with file and reason.
+    pub fn open(
+        section: &'static str,
+        config: &TlsConfig,
+        live: Option<Arc<ArcSwap<Snapshot>>>,
+        clock: &Clock,
+    ) -> Result<Self, ServerError> {
+        let files = Files::read(config, clock, None)?;
+        if files.generated {
+            tracing::warn!(
+                "{section} names no certificate: a self-signed one for localhost was generated, \
+                 which no client trusts; set {section}.certificate and {section}.key"
+            );
+        }
+        let door = TlsDoor::new(server_config(config, &files, live.clone())?);
+        Ok(Self {
+            section,
+            started: config.clone(),
+            live,
+            clock: clock.clone(),
+            door: Arc::new(door.map_err(|error| unusable(config, error.to_string()))?),
+            files: Mutex::new(files),
+        })
+    }
+
+    /// Makes handshakes.
+    pub fn door(&self) -> Arc<TlsDoor> {
+        self.door.clone()
+    }
+
+    /// Reads the files that `config` names as they are now. Everything else of
+    /// the section stays as it was at the start.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`] with file and reason; nothing has changed then.
+    pub fn prepare(&self, config: &TlsConfig) -> Result<Prepared<'_>, ServerError> {
+        let mut section = self.started.clone();
+        section.certificate.clone_from(&config.certificate);
+        section.key.clone_from(&config.key);
+        let authorities = &config.client_certificates.ca;
+        section.client_certificates.ca.clone_from(authorities);
+        let before = self.files.lock().clone();
+        let files = Files::read(&section, &self.clock, Some(&before))?;
+        let config = server_config(&section, &files, self.live.clone())?;
+        Ok(Prepared {
+            tls: self,
+            files,
+            config,
+        })
+    }
+
+    /// The default certificate's section, and when it expires in seconds since
+    /// the epoch.
+    pub fn expiry(&self) -> (&'static str, i64) {
+        let files = self.files.lock();
+        let leaf = files.default.cert.first();
+        let facts = leaf.and_then(|der| x509::facts(der).ok());
+        (
+            self.section,
+            facts.map_or(i64::MAX, |facts| facts.not_after),
+        )
+    }
+}
+
+impl Prepared<'_> {
+    /// Puts the files in force for later handshakes.
+    pub fn commit(self) {
+        match self.tls.door.replace(self.config) {
+            Ok(()) => *self.tls.files.lock() = self.files,
+            Err(error) => tracing::error!(section = self.tls.section, %error, "TLS not replaced"),
+        }
+    }
+}
+
+impl Files {
+    fn read(config: &TlsConfig, clock: &Clock, before: Option<&Self>) -> Result<Self, ServerError> {
+        let reason = |reason: String| unusable(config, reason);
+        let (default, generated) = match (&config.certificate, &config.key) {
+            (Some(certificate), Some(key)) => (certified(certificate, key).map_err(reason)?, false),
+            _ => match before.filter(|before| before.generated) {
+                Some(before) => (before.default.clone(), true),
+                None => (generate(clock).map_err(reason)?, true),
+            },
+        };
+        let asks = config.client_certificates.mode != CertificateMode::Off;
+        let authorities = match &config.client_certificates.ca {
+            Some(file) if asks => certificates(file).map_err(|reason| {
+                let file = file.display().to_string();
+                ServerError::Authorities { file, reason }
+            })?,
+            _ => Vec::new(),
+        };
+        // Who was let in by other authorities has to show a certificate again.
+        let ticketer = match before.filter(|before| before.authorities == authorities) {
+            Some(before) => before.ticketer.clone(),
+            None => Ticketer::new().map_err(|error| reason(error.to_string()))?,
+        };
+        Ok(Self {
+            default,
+            generated,
+            authorities,
+            ticketer,
+        })
+    }
+}
+
+fn server_config(
+    config: &TlsConfig,
+    files: &Files,
+    live: Option<Arc<ArcSwap<Snapshot>>>,
+) -> Result<ServerConfig, ServerError> {
+    let reason = |error: &dyn std::fmt::Display| unusable(config, error.to_string());
+    let versions: &[_] = match config.min_version {
+        TlsVersion::V12 => &[&TLS13, &TLS12],
+        TlsVersion::V13 => &[&TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(x509::provider())
+        .with_protocol_versions(versions)
+        .map_err(|error| reason(&error))?;
+    let mode = config.client_certificates.mode;
+    let builder = if mode == CertificateMode::Off {
+        builder.with_no_client_auth()
+    } else {
+        let mut roots = RootCertStore::empty();
+        for authority in &files.authorities {
+            roots
+                .add(authority.clone())
+                .map_err(|error| reason(&error))?;
+        }
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), x509::provider());
+        let verifier = match mode {
+            CertificateMode::Required => verifier,
+            _ => verifier.allow_unauthenticated(),
+        };
+        builder.with_client_cert_verifier(verifier.build().map_err(|error| reason(&error))?)
+    };
+    let resolver = Resolver {
+        live,
+        default: files.default.clone(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    config.ticketer = files.ticketer.clone();
+    Ok(config)
+}
+
+/// Chooses certificates by the snapshot in force.
+struct Resolver {
+    live: Option<Arc<ArcSwap<Snapshot>>>,
+    default: Arc<CertifiedKey>,
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Resolver")
+    }
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let stored = self.live.as_ref().and_then(|live| {
+            let snapshot = live.load();
+            let certificates = &snapshot.certificates;
+            let found = match hello.server_name() {
+                Some(name) => certificates.find(name),
+                None => certificates.nameless(),
+            };
+            found?.choose(hello.signature_schemes())
+        });
+        Some(stored.unwrap_or_else(|| self.default.clone()))
+    }
+}
 
 /// Whether every certificate file that `config` names can be used.
 ///
 /// # Errors
 /// [`ServerError::Tls`] and [`ServerError::Authorities`] with file and reason.
-pub fn check(config: &ProxyConfig) -> Result<(), ServerError> {
-    if let Some(tls) = &config.tls {
-        certified_key(tls).map_err(|reason| ServerError::Tls {
-            certificate: tls.certificate.display().to_string(),
-            key: tls.key.display().to_string(),
-            reason,
-        })?;
+pub fn check(config: &Config, clock: &Clock) -> Result<(), ServerError> {
+    for section in [&config.proxy.tls, &config.admin.tls].into_iter().flatten() {
+        let files = Files::read(section, clock, None)?;
+        server_config(section, &files, None)?;
     }
-    if let Some(file) = &config.upstream_ca {
-        authorities(file).map_err(|reason| ServerError::Authorities {
-            file: file.display().to_string(),
-            reason,
-        })?;
-    }
-    Ok(())
+    check_authorities(config.proxy.upstream_ca.as_deref())
 }
 
-fn certified_key(tls: &TlsConfig) -> Result<CertifiedKey, String> {
-    let chain = certificates(&tls.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key)
-        .map_err(|error| format!("{}: {error}", tls.key.display()))?;
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    CertifiedKey::from_der(chain, key, &provider).map_err(|error| error.to_string())
-}
-
-fn authorities(file: &Path) -> Result<RootCertStore, String> {
+/// Whether the authorities in `file` can be used.
+///
+/// # Errors
+/// [`ServerError::Authorities`] with file and reason.
+pub(super) fn check_authorities(file: Option<&Path>) -> Result<(), ServerError> {
+    let Some(file) = file else {
+        return Ok(());
+    };
     let mut store = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        store.add(certificate).map_err(|error| error.to_string())?;
+    let found = certificates(file).and_then(|found| {
+        let mut all = found.into_iter();
+        all.try_for_each(|authority| store.add(authority).map_err(|error| error.to_string()))
+    });
+    found.map_err(|reason| ServerError::Authorities {
+        file: file.display().to_string(),
+        reason,
+    })
+}
+
+fn unusable(config: &TlsConfig, reason: String) -> ServerError {
+    let shown = |file: &Option<PathBuf>| {
+        let file = file.as_ref().map(|file| file.display().to_string());
+        file.unwrap_or_else(|| "a generated one".to_owned())
+    };
+    ServerError::Tls {
+        certificate: shown(&config.certificate),
+        key: shown(&config.key),
+        reason,
     }
-    Ok(store)
+}
+
+fn certified(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
+    let chain = certificates(certificate)?;
+    let named = |error: x509::X509Error| format!("{}: {error}", key.display());
+    let key = x509::key(&read(key)?).map_err(named)?;
+    x509::certified(chain, key).map_err(|error| error.to_string())
 }
 
 /// The certificates of a PEM file, at least one.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let said = |error: String| format!("{}: {error}", file.display());
-    let found = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| said(error.to_string()))?;
-    if found.is_empty() {
-        return Err(said("no certificate in it".to_owned()));
-    }
-    Ok(found)
+    x509::chain(&read(file)?).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// A self-signed certificate for this host's own name, so that TLS can be
+/// tried before there is a real one.
+fn generate(clock: &Clock) -> Result<Arc<CertifiedKey>, String> {
+    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let made = rcgen::KeyPair::generate().and_then(|key| {
+        let mut params = rcgen::CertificateParams::new(names)?;
+        let name = &mut params.distinguished_name;
+        *name = rcgen::DistinguishedName::new();
+        name.push(rcgen::DnType::CommonName, "localhost");
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+        let year = DateTime::from_timestamp_millis(clock.now_ms()).map_or(2026, |now| now.year());
+        params.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
+        params.not_after = rcgen::date_time_ymd(year + GENERATED_YEARS, 1, 1);
+        let certificate = params.self_signed(&key)?;
+        Ok((certificate.der().clone(), key.serialize_der()))
+    });
+    let (certificate, key) = made.map_err(|error| error.to_string())?;
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key);
+    x509::certified(vec![certificate], key.into()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rcgen::{CertificateParams, KeyPair};
-
-    /// A certificate and its key as PEM.
-    fn pair() -> (String, String) {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
-        let certificate = params.self_signed(&key).expect("a certificate");
-        (certificate.pem(), key.serialize_pem())
-    }
-
-    fn checked(certificate: &str, key: &str) -> Result<(), String> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let files = [dir.path().join("cert.pem"), dir.path().join("key.pem")];
-        std::fs::write(&files[0], certificate).expect("written");
-        std::fs::write(&files[1], key).expect("written");
-        let [certificate, key] = files;
-        let tls = TlsConfig {
-            listen: Vec::new(),
-            certificate,
-            key,
-        };
-        let config = ProxyConfig {
-            tls: Some(tls),
-            ..ProxyConfig::default()
-        };
-        check(&config).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_certificate_needs_its_own_key() {
-        let (certificate, key) = pair();
-        let (_, other) = pair();
-        assert_eq!(checked(&certificate, &key), Ok(()));
-        assert!(checked(&certificate, &other).is_err());
-        assert!(checked(&certificate, "").is_err());
-        let none = checked("", &key).expect_err("no certificate");
-        assert!(none.contains("no certificate in it"), "{none}");
-    }
-
-    #[test]
-    fn missing_authorities_are_named() {
-        let config = ProxyConfig {
-            upstream_ca: Some("nowhere.pem".into()),
-            ..ProxyConfig::default()
-        };
-        let error = check(&config).expect_err("no file").to_string();
-        assert!(error.contains("nowhere.pem"), "{error}");
-    }
-}
+mod tests;

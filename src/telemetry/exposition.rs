@@ -1,6 +1,6 @@
 //! `/metrics`: everything that is counted, in the Prometheus text format.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use prometheus::proto::{
@@ -10,6 +10,7 @@ use prometheus::proto::{
 use prometheus::{Encoder, TextEncoder};
 
 use super::connections::Connections;
+use super::listeners::{Expiry, ListenerCounters};
 use super::metrics::{Counter, Gauge, Metrics};
 use super::traffic::{BOUNDS_US, HistogramSum, Traffic};
 
@@ -32,7 +33,25 @@ pub struct Telemetry {
     pub log_lines_lost: Counter,
     /// What is wrong with the files as they are now; empty: they are in force.
     pub config_errors: Arc<Mutex<Vec<String>>>,
+    /// Connections to the listeners for clients.
+    pub proxy_listener: ListenerCounters,
+    /// Connections to the listeners for operators.
+    pub admin_listener: ListenerCounters,
+    certificates: Certificates,
 }
+
+/// Tells the certificates in force.
+#[derive(Clone, Default)]
+struct Certificates(Arc<OnceLock<Box<dyn Fn() -> Vec<Expiry> + Send + Sync>>>);
+
+impl std::fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Certificates")
+    }
+}
+
+/// Most certificates that are shown: those that expire first.
+const SHOWN_CERTIFICATES: usize = 1000;
 
 impl Telemetry {
     /// The metrics as `text/plain; version=0.0.4`.
@@ -46,8 +65,79 @@ impl Telemetry {
         out
     }
 
+    /// Shows the certificates that `expiries` tells from now on.
+    pub fn watch_certificates(&self, expiries: impl Fn() -> Vec<Expiry> + Send + Sync + 'static) {
+        // Set once, at the start.
+        let _ = self.certificates.0.set(Box::new(expiries));
+    }
+
+    /// Certificates, those that expire first; a bounded number.
+    pub fn certificate_expiries(&self) -> Vec<Expiry> {
+        let mut all = self
+            .certificates
+            .0
+            .get()
+            .map_or_else(Vec::new, |tell| tell());
+        all.sort_by(|a, b| (a.seconds_left, &a.label).cmp(&(b.seconds_left, &b.label)));
+        all.truncate(SHOWN_CERTIFICATES);
+        all
+    }
+
+    fn listener_families(&self) -> Vec<MetricFamily> {
+        let listeners = [
+            ("proxy", &self.proxy_listener),
+            ("admin", &self.admin_listener),
+        ];
+        let (mut open, mut refused, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+        for (listener, counters) in listeners {
+            let label = ("listener", listener);
+            open.push(gauge(&[label], counters.open()));
+            for (reason, n) in [
+                ("too_many", counters.too_many.get()),
+                ("too_slow", counters.too_slow.get()),
+            ] {
+                refused.push(counter(&[label, ("reason", reason)], n));
+            }
+            for (reason, n) in counters.failures().filter(|(_, n)| *n > 0) {
+                failures.push(counter(&[label, ("reason", reason)], n));
+            }
+        }
+        let certificates = self.certificate_expiries();
+        let certificates = certificates.iter().map(|expiry| {
+            let label = ("certificate", expiry.label.as_str());
+            gauge(&[label], expiry.seconds_left)
+        });
+        vec![
+            family(
+                "doorward_listener_connections",
+                "Open connections, with or without a request.",
+                MetricType::GAUGE,
+                open,
+            ),
+            family(
+                "doorward_connections_refused_total",
+                "Connections closed because there were too many, or no request came in time.",
+                MetricType::COUNTER,
+                refused,
+            ),
+            family(
+                "doorward_tls_handshake_failures_total",
+                "Failed TLS handshakes.",
+                MetricType::COUNTER,
+                failures,
+            ),
+            family(
+                "doorward_certificate_expiry_seconds",
+                "Seconds until a certificate expires; negative: it has expired.",
+                MetricType::GAUGE,
+                certificates.collect(),
+            ),
+        ]
+    }
+
     fn families(&self) -> Vec<MetricFamily> {
         let mut families = self.traffic_families();
+        families.extend(self.listener_families());
         let decisions = self.metrics.decisions();
         let lookups = self.metrics.token_lookups();
         families.extend([

@@ -3,6 +3,7 @@
 pub mod access_log;
 pub mod connections;
 pub mod exposition;
+pub mod listeners;
 pub mod metrics;
 pub mod traffic;
 

@@ -1,0 +1,177 @@
+//! The server's side of TLS handshakes: bounded in time, with failures that
+//! are counted by what went wrong, and settings that can be replaced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use pingora::listeners::tls::{Acceptor, TlsSettings};
+use pingora::protocols::l4::stream::Stream as Socket;
+use pingora::protocols::{Peek as _, Stream};
+use rustls::ServerConfig;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::handshake::Remember;
+use crate::telemetry::listeners::HandshakeFailure;
+
+/// First byte of a handshake (RFC 8446 §5.1); no method of HTTP begins so.
+const HANDSHAKE: u8 = 0x16;
+/// How long the rest of a mistaken request is read, so that the answer to it
+/// arrives.
+const LINGER: Duration = Duration::from_secs(1);
+/// Answer to a request without TLS where TLS is spoken.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 48\r\n\
+    Connection: close\r\n\r\n\
+    The plain HTTP request was sent to an HTTPS port";
+
+/// Makes TLS connections of accepted sockets.
+pub struct TlsDoor {
+    current: ArcSwap<Acceptor>,
+}
+
+impl TlsDoor {
+    /// Handshakes by `config`.
+    pub fn new(config: ServerConfig) -> Result<Self, pingora::BError> {
+        Ok(Self {
+            current: ArcSwap::from_pointee(acceptor(config)?),
+        })
+    }
+
+    /// Lets later handshakes go by `config`; connections stay.
+    ///
+    /// # Errors
+    /// As [`TlsDoor::new`]; nothing changes then.
+    pub fn replace(&self, config: ServerConfig) -> Result<(), pingora::BError> {
+        self.current.store(Arc::new(acceptor(config)?));
+        Ok(())
+    }
+
+    /// The handshake on `stream`, which may take `limit` in all.
+    ///
+    /// # Errors
+    /// What went wrong, and its details; the connection is closed then.
+    pub(super) async fn accept(
+        &self,
+        stream: Stream,
+        limit: Duration,
+    ) -> Result<Stream, (HandshakeFailure, String)> {
+        let shake = async {
+            let Some(mut socket) = socket(stream) else {
+                return Err((HandshakeFailure::Other, "not a socket".to_owned()));
+            };
+            let mut first = [0_u8];
+            let peeked = socket.try_peek(&mut first).await;
+            peeked.map_err(|error| (HandshakeFailure::Closed, error.to_string()))?;
+            if first[0] != HANDSHAKE && first[0].is_ascii_uppercase() {
+                explain(*socket).await;
+                return Err((HandshakeFailure::PlainHttp, "plain HTTP".to_owned()));
+            }
+            let acceptor = self.current.load_full();
+            let shaken = acceptor.tls_handshake(*socket).await;
+            let stream = shaken.map_err(|error| classify(&error.to_string()))?;
+            Ok(Box::new(stream) as Stream)
+        };
+        timeout(limit, shake)
+            .await
+            .unwrap_or_else(|_| Err((HandshakeFailure::Timeout, "timed out".to_owned())))
+    }
+}
+
+/// The socket beneath a stream that is nothing else yet.
+fn socket(stream: Stream) -> Option<Box<Socket>> {
+    stream.into_any().downcast::<Socket>().ok()
+}
+
+/// The engine's acceptor for `config`, with what it lacks when it is made of a
+/// configuration: a place for the connection's facts.
+fn acceptor(config: ServerConfig) -> Result<Acceptor, pingora::BError> {
+    let config = Arc::new(config);
+    let mut settings = TlsSettings::with_callbacks(Box::new(Remember))?;
+    settings.set_cert_resolver(config.cert_resolver.clone());
+    let mut acceptor = settings.build();
+    acceptor.acceptor = Acceptor::from_server_config(config).acceptor;
+    Ok(acceptor)
+}
+
+/// Tells a client that forgot the `s`.
+async fn explain(mut socket: Socket) {
+    let said = async {
+        socket.write_all(PLAIN).await?;
+        socket.shutdown().await?;
+        let mut rest = [0_u8; 4096];
+        while socket.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // Whether it arrives is the client's concern.
+    let _ = timeout(LINGER, said).await;
+}
+
+/// What went wrong, by the words of the TLS library.
+fn classify(error: &str) -> (HandshakeFailure, String) {
+    const WORDS: &[(&str, HandshakeFailure)] = &[
+        (
+            "invalid peer certificate",
+            HandshakeFailure::ClientCertificate,
+        ),
+        (
+            "peer sent no certificates",
+            HandshakeFailure::ClientCertificate,
+        ),
+        ("received fatal alert", HandshakeFailure::RefusedByClient),
+        ("peer is incompatible", HandshakeFailure::Incompatible),
+        ("received corrupt message", HandshakeFailure::Malformed),
+        ("peer misbehaved", HandshakeFailure::Malformed),
+        ("received unexpected", HandshakeFailure::Malformed),
+        ("eof", HandshakeFailure::Closed),
+        ("reset by peer", HandshakeFailure::Closed),
+        ("Broken pipe", HandshakeFailure::Closed),
+    ];
+    let known = WORDS.iter().find(|(words, _)| error.contains(words));
+    let failure = known.map_or(HandshakeFailure::Other, |(_, failure)| *failure);
+    (failure, error.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+
+    #[test]
+    fn failures_are_told_apart_by_the_librarys_words() {
+        for (error, failure) in [
+            (
+                Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                HandshakeFailure::ClientCertificate,
+            ),
+            (
+                Error::NoCertificatesPresented,
+                HandshakeFailure::ClientCertificate,
+            ),
+            (
+                Error::AlertReceived(AlertDescription::UnknownCA),
+                HandshakeFailure::RefusedByClient,
+            ),
+            (
+                Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
+                HandshakeFailure::Incompatible,
+            ),
+            (
+                Error::InvalidMessage(InvalidMessage::InvalidContentType),
+                HandshakeFailure::Malformed,
+            ),
+            (Error::HandshakeNotComplete, HandshakeFailure::Other),
+        ] {
+            assert_eq!(classify(&error.to_string()).0, failure, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_answer_to_plain_http_is_as_long_as_it_says() {
+        let text = std::str::from_utf8(PLAIN).expect("a text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
+    }
+}
