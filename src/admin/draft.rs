@@ -46,8 +46,8 @@ impl Key {
 
 /// The arguments of a request.
 pub(super) struct Draft {
-    input: Map<String, Value>,
-    source: Source,
+    pub(super) input: Map<String, Value>,
+    pub(super) source: Source,
     pub(super) now_ms: i64,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn find<'a, T: Resource>(
 ) -> Option<&'a Arc<Record<T>>> {
     match key {
         Key::Id(id) => T::table(entities).get(*id),
-        Key::Name(name) => T::table(entities).by_key(name),
+        Key::Name(name) => T::find(entities, name),
     }
 }
 
@@ -141,8 +141,14 @@ pub(super) fn replace<T: Resource>(
             record.insert("id".to_owned(), id.to_string().into());
         }
         Key::Name(name) => {
-            let field = T::KIND.key().ok_or_else(|| ApiError::Key(name.clone()))?;
-            record.insert(field.to_owned(), name.as_str().into());
+            match T::KIND.key() {
+                Some(field) => {
+                    record.insert(field.to_owned(), name.as_str().into());
+                }
+                // By a server name, which is not a field of its own.
+                None if T::KIND == Kind::Certificate => {}
+                None => return Err(ApiError::Key(name.clone())),
+            }
             if let Some(old) = find::<T>(entities, key) {
                 record.insert("id".to_owned(), old.value.id().to_string().into());
             }

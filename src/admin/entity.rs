@@ -10,12 +10,13 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::call::Call;
+use super::certificates::ServerNames;
 use super::draft::{self, Draft, Key};
 use super::error::ApiError;
 use super::list::Page;
 use super::reply;
 use crate::gateway::control::{Change, ChangeError};
-use crate::gateway::entities::{Entities, Origin, Record};
+use crate::gateway::entities::{Entities, Kind, Origin, Record};
 use crate::gateway::records::Resource;
 
 /// The future that every handler returns.
@@ -37,7 +38,7 @@ pub(super) fn item<T: Resource>(call: Call) -> Answer {
 /// `/parents/{parent}/things`.
 pub(super) fn children<P: Resource, T: Resource>(call: Call) -> Answer {
     Box::pin(async move {
-        let owner = Owner::of::<P>(call.key(0));
+        let owner = Owner::of::<P, T>(call.key(0));
         collection_of::<T>(call, Some(owner)).await
     })
 }
@@ -45,7 +46,7 @@ pub(super) fn children<P: Resource, T: Resource>(call: Call) -> Answer {
 /// `/parents/{parent}/things/{thing}`.
 pub(super) fn child<P: Resource, T: Resource>(call: Call) -> Answer {
     Box::pin(async move {
-        let owner = Owner::of::<P>(call.key(0));
+        let owner = Owner::of::<P, T>(call.key(0));
         let key = call.key(1);
         item_of::<T>(call, Some(owner), key).await
     })
@@ -60,7 +61,8 @@ pub(super) fn parent<T: Resource, P: Resource>(call: Call) -> Answer {
                 let entities = call.state.control.entities();
                 let child = found::<T>(&entities, &key)?;
                 let id = referenced::<P, T>(child).ok_or(ApiError::NotFound)?;
-                shown(StatusCode::OK, found::<P>(&entities, &Key::Id(id))?)
+                let parent = found::<P>(&entities, &Key::Id(id))?;
+                Ok(shown(&entities, parent))
             }
             _ => write_parent::<T, P>(call, key).await,
         }
@@ -75,13 +77,21 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    fn of<P: Resource>(key: Key) -> Self {
+    /// The record `P` that `key` names, as the owner of records `T`.
+    pub(super) fn of<P: Resource, T: Resource>(key: Key) -> Self {
         Self {
-            field: P::KIND.singular(),
+            field: link::<P, T>(),
             key,
             find: |entities, key| draft::find::<P>(entities, key).map(|r| r.value.id()),
         }
     }
+}
+
+/// The field by which records `T` refer to records `P`.
+fn link<P: Resource, T: Resource>() -> &'static str {
+    let mut links = T::KIND.links().iter();
+    let link = links.find(|link| link.to == P::KIND);
+    link.map_or(P::KIND.singular(), |link| link.field)
 }
 
 /// The field and id that the children of `owner` carry.
@@ -118,13 +128,16 @@ pub(super) async fn create<T: Resource>(
     call: Call,
     owner: Option<Owner>,
 ) -> Result<Response, ApiError> {
-    let new = Draft::of(&call)?;
+    let mut new = Draft::of(&call)?;
+    let names = ServerNames::of(T::KIND, &mut new)?;
+    let now_ms = new.now_ms;
     let doc = call
         .state
         .control
         .change(|entities| {
             let owner = owned(entities, owner.as_ref())?;
-            written(draft::create::<T>(entities, new, owner)?)
+            let record = draft::create::<T>(entities, new, owner)?;
+            written(entities, record, names, now_ms)
         })
         .await?;
     Ok(reply::json(StatusCode::CREATED, &doc))
@@ -135,7 +148,8 @@ pub(super) async fn replace<T: Resource>(call: Call, key: Key) -> Result<Respons
     item_of::<T>(call, None, key).await
 }
 
-async fn item_of<T: Resource>(
+/// One record, alone or as a child of `owner`.
+pub(super) async fn item_of<T: Resource>(
     call: Call,
     owner: Option<Owner>,
     key: Key,
@@ -149,7 +163,7 @@ async fn item_of<T: Resource>(
             if !belongs(record, owner) {
                 return Err(ApiError::NotFound);
             }
-            shown(StatusCode::OK, record)
+            Ok(shown(&entities, record))
         }
         Method::DELETE => {
             let delete = |entities: &Entities| {
@@ -170,7 +184,9 @@ async fn item_of<T: Resource>(
             Ok(reply::empty(StatusCode::NO_CONTENT))
         }
         _ => {
-            let new = Draft::of(&call)?;
+            let mut new = Draft::of(&call)?;
+            let names = ServerNames::of(T::KIND, &mut new)?;
+            let now_ms = new.now_ms;
             let patch = call.method == Method::PATCH;
             let write = |entities: &Entities| {
                 let owner = owned(entities, owner)?;
@@ -178,11 +194,16 @@ async fn item_of<T: Resource>(
                 if old.is_some_and(|old| !belongs(old, owner)) {
                     return Err(ApiError::NotFound);
                 }
-                written(match old {
+                let names = match old {
+                    None if T::KIND == Kind::Certificate => ServerNames::with_key(names, &key)?,
+                    _ => names,
+                };
+                let record = match old {
                     Some(old) if patch => draft::update::<T>(entities, old, new, owner)?,
                     None if patch => return Err(key.absent::<T>()),
                     _ => draft::replace::<T>(entities, &key, new, owner)?,
-                })
+                };
+                written(entities, record, names, now_ms)
             };
             let doc = call.state.control.change(write).await?;
             Ok(reply::json(StatusCode::OK, &doc))
@@ -196,7 +217,8 @@ async fn write_parent<T: Resource, P: Resource>(
     call: Call,
     key: Key,
 ) -> Result<Response, ApiError> {
-    let new = Draft::of(&call)?;
+    let mut new = Draft::of(&call)?;
+    let names = ServerNames::of(P::KIND, &mut new)?;
     let now_ms = new.now_ms;
     let patch = call.method == Method::PATCH;
     let write = |entities: &Entities| {
@@ -204,22 +226,24 @@ async fn write_parent<T: Resource, P: Resource>(
         let old = referenced::<P, T>(child);
         let old = old.and_then(|id| P::table(entities).get(id));
         match old {
-            Some(old) if patch => written(draft::update::<P>(entities, old, new, None)?),
             Some(old) => {
                 let key = Key::Id(old.value.id());
-                written(draft::replace::<P>(entities, &key, new, None)?)
+                let record = match patch {
+                    true => draft::update::<P>(entities, old, new, None)?,
+                    false => draft::replace::<P>(entities, &key, new, None)?,
+                };
+                written(entities, record, names, now_ms)
             }
             None if patch => Err(ApiError::NotFound),
             None => {
                 let parent = draft::create::<P>(entities, new, None)?;
-                let link = Map::from_iter([(
-                    P::KIND.singular().to_owned(),
-                    json!({"id": parent.value.id()}),
-                )]);
+                let field = link::<P, T>().to_owned();
+                let link = Map::from_iter([(field, json!({"id": parent.value.id()}))]);
                 let link = Draft::internal(link, now_ms);
                 let child = draft::relink::<T>(child, link)?;
-                let doc = Value::Object(P::show(parent.doc()));
-                Ok((vec![Change::put(parent), Change::put(child)], doc))
+                let (mut changes, doc) = written(entities, parent, names, now_ms)?;
+                changes.push(Change::put(child));
+                Ok((changes, doc))
             }
         }
     };
@@ -235,16 +259,27 @@ fn found<'a, T: Resource>(
 }
 
 fn referenced<P: Resource, T: Resource>(child: &Record<T>) -> Option<Uuid> {
-    let field = P::KIND.singular();
+    let field = link::<P, T>();
     let mut references = child.value.references().into_iter();
     references.find(|(of, _)| *of == field).map(|(_, id)| id)
 }
 
-fn written<T: Resource>(record: Record<T>) -> Result<(Vec<Change>, Value), ApiError> {
-    let doc = Value::Object(T::show(record.doc()));
-    Ok((vec![Change::put(record)], doc))
+/// The changes that put `record` in force, and how it is shown then.
+fn written<T: Resource>(
+    entities: &Entities,
+    record: Record<T>,
+    names: Option<ServerNames>,
+    now_ms: i64,
+) -> Result<(Vec<Change>, Value), ApiError> {
+    let id = record.value.id();
+    let mut doc = T::show(&record, entities);
+    let mut changes = vec![Change::put(record)];
+    if let Some(names) = names {
+        names.assign(entities, id, now_ms, &mut doc, &mut changes)?;
+    }
+    Ok((changes, Value::Object(doc)))
 }
 
-fn shown<T: Resource>(status: StatusCode, record: &Record<T>) -> Result<Response, ApiError> {
-    Ok(reply::json(status, &Value::Object(T::show(record.doc()))))
+fn shown<T: Resource>(entities: &Entities, record: &Record<T>) -> Response {
+    reply::json(StatusCode::OK, &Value::Object(T::show(record, entities)))
 }

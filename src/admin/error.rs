@@ -59,6 +59,14 @@ pub(super) enum ApiError {
     /// A PATCH of nothing; the argument describes what was looked for.
     #[error("could not find the entity with {0}")]
     Absent(String),
+    /// A look-up by a unique field with what can't be its value.
+    #[error("invalid unique {field}: {message}")]
+    Unique {
+        /// The field.
+        field: &'static str,
+        /// What is wrong.
+        message: &'static str,
+    },
     /// A path that names by what is no id a record that has only an id.
     #[error("invalid primary key: '{{id=\"{0}\"}}'")]
     Key(String),
@@ -133,6 +141,7 @@ impl ApiError {
             ApiError::Schema(_)
             | ApiError::PrimaryKey(_)
             | ApiError::Key(_)
+            | ApiError::Unique { .. }
             | ApiError::Absent(_)
             | ApiError::Unresolved { .. }
             | ApiError::Size(_)
@@ -160,6 +169,9 @@ impl ApiError {
         Some(match self {
             ApiError::Schema(violations) => {
                 coded(bad, 2, "schema violation", violations.to_json().into())
+            }
+            ApiError::Unique { field, message } => {
+                coded(bad, 10, "invalid unique", json!({*field: message}))
             }
             ApiError::Key(_) => {
                 let fields = json!({"id": "expected a valid UUID"});

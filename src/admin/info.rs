@@ -149,16 +149,6 @@ pub(super) fn endpoints(_: Call) -> Answer {
     })
 }
 
-/// The list of a kind that there are no records of.
-pub(super) fn none(_: Call) -> Answer {
-    Box::pin(async move {
-        Ok(reply::json(
-            StatusCode::OK,
-            &json!({"data": [], "next": null}),
-        ))
-    })
-}
-
 /// `GET /workspaces`.
 pub(super) fn workspaces(_: Call) -> Answer {
     Box::pin(async move {

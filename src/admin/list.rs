@@ -65,7 +65,7 @@ impl Page {
             let tags = record.value.tags();
             self.tags.as_ref().is_none_or(|wanted| wanted.admit(tags))
                 && (fields.is_empty() || {
-                    let shown = T::show(record.doc());
+                    let shown = T::show(record, entities);
                     let fits = |(key, wanted): &(&str, &str)| shown_as(&shown, key, wanted);
                     fields.iter().all(fits)
                 })
@@ -83,7 +83,7 @@ impl Page {
             .take(size)
             .map(|record| {
                 last = Some(record.value.id());
-                Value::Object(T::show(record.doc()))
+                Value::Object(T::show(record, entities))
             })
             .collect();
         let more = last.filter(|_| found.next().is_some());

@@ -8,6 +8,8 @@
 mod access;
 mod body;
 mod call;
+mod certificates;
+mod consumers;
 mod draft;
 mod entity;
 mod error;
@@ -18,6 +20,7 @@ mod plugins;
 mod reply;
 mod schemas;
 mod tags;
+mod targets;
 
 #[cfg(test)]
 mod tests;
@@ -36,10 +39,16 @@ use error::ApiError;
 
 use crate::clock::{self, Clock};
 use crate::gateway::control::Control;
+use crate::model::ca_certificate::CaCertificate;
+use crate::model::certificate::Certificate;
+use crate::model::consumer::Consumer;
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
 use crate::model::secret::Secret;
 use crate::model::service::Service;
+use crate::model::sni::Sni;
+use crate::model::target::Target;
+use crate::model::upstream::Upstream;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
 
@@ -152,6 +161,11 @@ static ENDPOINTS: &[Endpoint] = &[
         ITEM,
         child::<Service, Plugin>,
     ),
+    endpoint(
+        "/services/{services}/client_certificate",
+        PARENT,
+        parent::<Service, Certificate>,
+    ),
     endpoint("/routes", LIST, collection::<Route>),
     endpoint("/routes/{routes}", ITEM, item::<Route>),
     endpoint("/routes/{routes}/service", PARENT, parent::<Route, Service>),
@@ -172,6 +186,85 @@ static ENDPOINTS: &[Endpoint] = &[
     ),
     endpoint("/plugins/{plugins}/route", PARENT, parent::<Plugin, Route>),
     endpoint(
+        "/plugins/{plugins}/consumer",
+        PARENT,
+        parent::<Plugin, Consumer>,
+    ),
+    endpoint("/consumers", LIST, consumers::all),
+    endpoint("/consumers/{consumers}", ITEM, item::<Consumer>),
+    endpoint(
+        "/consumers/{consumers}/plugins",
+        LIST,
+        children::<Consumer, Plugin>,
+    ),
+    endpoint(
+        "/consumers/{consumers}/plugins/{plugins}",
+        ITEM,
+        child::<Consumer, Plugin>,
+    ),
+    endpoint("/upstreams", LIST, collection::<Upstream>),
+    endpoint("/upstreams/{upstreams}", ITEM, item::<Upstream>),
+    endpoint(
+        "/upstreams/{upstreams}/targets",
+        LIST,
+        children::<Upstream, Target>,
+    ),
+    endpoint(
+        "/upstreams/{upstreams}/targets/all",
+        READ,
+        children::<Upstream, Target>,
+    ),
+    endpoint(
+        "/upstreams/{upstreams}/targets/{targets}",
+        ITEM,
+        targets::item,
+    ),
+    endpoint(
+        "/upstreams/{upstreams}/client_certificate",
+        PARENT,
+        parent::<Upstream, Certificate>,
+    ),
+    endpoint("/certificates", LIST, collection::<Certificate>),
+    endpoint("/certificates/{certificates}", ITEM, item::<Certificate>),
+    endpoint(
+        "/certificates/{certificates}/snis",
+        LIST,
+        children::<Certificate, Sni>,
+    ),
+    endpoint(
+        "/certificates/{certificates}/snis/{snis}",
+        ITEM,
+        child::<Certificate, Sni>,
+    ),
+    endpoint(
+        "/certificates/{certificates}/services",
+        LIST,
+        children::<Certificate, Service>,
+    ),
+    endpoint(
+        "/certificates/{certificates}/services/{services}",
+        ITEM,
+        child::<Certificate, Service>,
+    ),
+    endpoint(
+        "/certificates/{certificates}/upstreams",
+        LIST,
+        children::<Certificate, Upstream>,
+    ),
+    endpoint(
+        "/certificates/{certificates}/upstreams/{upstreams}",
+        ITEM,
+        child::<Certificate, Upstream>,
+    ),
+    endpoint("/snis", LIST, collection::<Sni>),
+    endpoint("/snis/{snis}", ITEM, item::<Sni>),
+    endpoint("/ca_certificates", LIST, collection::<CaCertificate>),
+    endpoint(
+        "/ca_certificates/{ca_certificates}",
+        ITEM,
+        item::<CaCertificate>,
+    ),
+    endpoint(
         "/schemas/plugins/validate",
         &["POST"],
         schemas::validate_plugin,
@@ -181,11 +274,6 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/schemas/{entity}/validate", &["POST"], schemas::validate),
     endpoint("/tags", READ, tags::all),
     endpoint("/tags/{tags}", READ, tags::one),
-    // Kinds that there are none of: tools that read the whole state ask.
-    endpoint("/consumers", READ, info::none),
-    endpoint("/upstreams", READ, info::none),
-    endpoint("/certificates", READ, info::none),
-    endpoint("/snis", READ, info::none),
 ];
 
 impl Endpoint {

@@ -4,8 +4,9 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::body;
 use super::call::Call;
+use super::certificates::ServerNames;
+use super::draft::Draft;
 use super::entity::Answer;
 use super::error::ApiError;
 use super::reply;
@@ -13,10 +14,16 @@ use crate::clock;
 use crate::gateway::entities::{Kind, Origin};
 use crate::gateway::records::{self, Resource};
 use crate::gateway::schemas;
+use crate::model::ca_certificate::CaCertificate;
+use crate::model::certificate::Certificate;
+use crate::model::consumer::Consumer;
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
 use crate::model::schema::Schema;
 use crate::model::service::Service;
+use crate::model::sni::Sni;
+use crate::model::target::Target;
+use crate::model::upstream::Upstream;
 use crate::plugins::kind;
 
 /// `GET /schemas/{entity}`.
@@ -28,11 +35,17 @@ pub(super) fn entity(call: Call) -> Answer {
         let schema = match Kind::of_plural(name) {
             Some(Kind::Service) => schemas::service(),
             Some(Kind::Route) => schemas::route(),
+            Some(Kind::Consumer) => schemas::consumer(),
+            Some(Kind::Upstream) => schemas::upstream(),
+            Some(Kind::Target) => schemas::target(),
+            Some(Kind::Certificate) => schemas::certificate(),
+            Some(Kind::Sni) => schemas::sni(),
+            Some(Kind::CaCertificate) => schemas::ca_certificate(),
             Some(Kind::Plugin) => {
                 plugins = schemas::plugin_of(&any);
                 &plugins
             }
-            _ => return Err(no_entity(name)),
+            None => return Err(no_entity(name)),
         };
         Ok(shown(schema))
     })
@@ -75,7 +88,13 @@ pub(super) fn validate(call: Call) -> Answer {
             Some(Kind::Service) => validated::<Service>(&call),
             Some(Kind::Route) => validated::<Route>(&call),
             Some(Kind::Plugin) => validated::<Plugin>(&call),
-            _ => Err(no_entity(name)),
+            Some(Kind::Consumer) => validated::<Consumer>(&call),
+            Some(Kind::Upstream) => validated::<Upstream>(&call),
+            Some(Kind::Target) => validated::<Target>(&call),
+            Some(Kind::Certificate) => validated::<Certificate>(&call),
+            Some(Kind::Sni) => validated::<Sni>(&call),
+            Some(Kind::CaCertificate) => validated::<CaCertificate>(&call),
+            None => Err(no_entity(name)),
         }
     })
 }
@@ -87,17 +106,19 @@ pub(super) fn validate_plugin(call: Call) -> Answer {
 
 /// References are not followed: what they name may come into being later.
 fn validated<T: Resource>(call: &Call) -> Result<Response, ApiError> {
-    let (input, source) = body::arguments(&call.headers, &call.body)?;
-    let mut record = T::schema(&input)?.read(input, source)?;
+    let mut draft = Draft::of(call)?;
+    ServerNames::of(T::KIND, &mut draft)?;
+    let mut record = T::schema(&draft.input)?.read(draft.input, draft.source)?;
     for link in T::KIND.links() {
-        let by_name = record
-            .get(link.field)
-            .is_some_and(|r| r.get("name").is_some());
-        if by_name {
-            record.insert(link.field.to_owned(), Value::Null);
+        let key = link.to.key().unwrap_or("name");
+        if let Some(Value::Object(reference)) = record.get_mut(link.field)
+            && (reference.contains_key(key) || reference.contains_key("name"))
+        {
+            let id = clock::random_uuid().to_string();
+            *reference = Map::from_iter([("id".to_owned(), id.into())]);
         }
     }
-    records::stamp::<T>(&mut record, clock::random_uuid(), call.state.clock.now_ms());
+    records::stamp::<T>(&mut record, clock::random_uuid(), draft.now_ms);
     records::finish::<T>(record, Origin::Store)?;
     Ok(reply::message(
         StatusCode::OK,

@@ -2,6 +2,7 @@
 
 mod entities;
 mod inputs;
+mod kinds;
 mod lists;
 mod transport;
 

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::entities::{Entity, Item, Kind, Origin, Record};
+use super::entities::{Entities, Entity, Item, Kind, Origin, Record};
 use super::schemas;
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
@@ -43,9 +43,14 @@ pub trait Resource: Entity + DeserializeOwned {
         now_ms.div_euclid(1000).into()
     }
 
+    /// The record that a path calls so, besides by its id.
+    fn find<'a>(entities: &'a Entities, name: &str) -> Option<&'a Arc<Record<Self>>> {
+        Self::table(entities).by_key(name)
+    }
+
     /// The record as the Admin API shows it.
-    fn show(doc: Map<String, Value>) -> Map<String, Value> {
-        doc
+    fn show(record: &Record<Self>, _: &Entities) -> Map<String, Value> {
+        record.doc()
     }
 }
 
@@ -78,6 +83,8 @@ impl Resource for Upstream {
 }
 
 impl Resource for Target {
+    const LEGACY_LIST: bool = true;
+
     fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         Ok(schemas::target())
     }
@@ -105,6 +112,24 @@ impl Resource for Certificate {
     fn schema(_: &Map<String, Value>) -> Result<&'static Schema, Violations> {
         Ok(schemas::certificate())
     }
+
+    /// A certificate may be called by any of its server names.
+    fn find<'a>(entities: &'a Entities, name: &str) -> Option<&'a Arc<Record<Self>>> {
+        let sni = entities.snis.by_key(name)?;
+        entities.certificates.get(sni.value.certificate.id)
+    }
+
+    /// With the names of its SNIs, sorted.
+    fn show(record: &Record<Self>, entities: &Entities) -> Map<String, Value> {
+        let mut doc = record.doc();
+        let snis = entities
+            .snis
+            .referring("certificate", record.value.id, None);
+        let mut names: Vec<&str> = snis.map(|sni| sni.value.name.as_str()).collect();
+        names.sort_unstable();
+        doc.insert("snis".to_owned(), names.into());
+        doc
+    }
 }
 
 impl Resource for Sni {
@@ -131,7 +156,8 @@ impl Resource for Plugin {
     }
 
     /// With both dialects' references: `service: {id}` and `service_id`.
-    fn show(mut doc: Map<String, Value>) -> Map<String, Value> {
+    fn show(record: &Record<Self>, _: &Entities) -> Map<String, Value> {
+        let mut doc = record.doc();
         for link in Self::KIND.links() {
             if let Some(id) = doc
                 .get(link.field)

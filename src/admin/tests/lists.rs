@@ -42,10 +42,13 @@ async fn an_empty_list_is_a_list_without_offset() {
         "/upstreams",
         "/certificates",
         "/snis",
+        "/ca_certificates",
     ] {
         assert_eq!(api.get(path).await.expect(200).json()["data"], json!([]));
     }
-    api.get("/ca_certificates").await.expect(404);
+    for path in ["/targets", "/key-auths", "/vaults", "/consumer_groups"] {
+        api.get(path).await.expect(404);
+    }
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Option<(Host<'_>, Option<u16>)> {
 ///
 /// # Errors
 /// The message to show.
-pub(super) fn target(text: &str) -> Result<String, String> {
+pub fn target(text: &str) -> Result<String, String> {
     let (host, port) = parse(text)
         .ok_or_else(|| format!("Invalid target ('{text}'); not a valid hostname or ip address"))?;
     let port = port.unwrap_or(TARGET_PORT);

@@ -14,6 +14,7 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
+pub use address::target as full_target;
 pub use certificate::{ca_certificate, certificate, sni};
 pub use consumer::consumer;
 pub use plugin::{plugin, plugin_of};

@@ -131,6 +131,9 @@ impl Reader {
                 }
                 if let Some(Value::String(id)) = map.get_mut("id") {
                     id.make_ascii_lowercase();
+                    // Who knows the id needs no name.
+                    map.remove("name");
+                    map.remove("username");
                 }
                 Value::Object(map)
             }

@@ -1,0 +1,36 @@
+//! What only consumers have: the look-up by `custom_id`.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::entity::{self, Answer};
+use super::error::ApiError;
+use super::reply;
+use crate::gateway::entities::Unique;
+use crate::gateway::records::Resource;
+use crate::model::consumer::Consumer;
+
+/// `/consumers`. A GET with `custom_id` lists the one consumer that has it.
+pub(super) fn all(call: Call) -> Answer {
+    let wanted = call.query.iter().find(|(name, _)| name == "custom_id");
+    let Some((_, id)) = wanted.filter(|_| call.method == Method::GET) else {
+        return entity::collection::<Consumer>(call);
+    };
+    let id = id.clone();
+    Box::pin(async move {
+        if id.is_empty() {
+            return Err(ApiError::Unique {
+                field: "custom_id",
+                message: "length must be at least 1",
+            });
+        }
+        let entities = call.state.control.entities();
+        let found: Vec<Value> = Unique::text("custom_id", Some(&id))
+            .filter_map(|unique| entities.consumers.find(&unique))
+            .map(|record| Value::Object(Consumer::show(record, &entities)))
+            .collect();
+        let body = json!({"data": found, "next": null});
+        Ok(reply::json(StatusCode::OK, &body))
+    })
+}
