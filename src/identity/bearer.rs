@@ -6,9 +6,9 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 
-use super::State;
 use super::error::Fault;
 use super::realm::Realm;
+use super::{State, token_id};
 use crate::jose::verify::Unverified;
 use crate::model::grant::TokenHash;
 use crate::model::user::User;
@@ -84,13 +84,11 @@ pub(super) async fn check(
         return Ok(None);
     }
     let store = &*state.store;
-    if state
-        .clients
-        .find(store, &realm, text("aud"))
-        .await?
-        .is_none()
-        || store.is_revoked(text("authGrantId")).await?
-    {
+    let client = state.clients.find(store, &realm, text("aud")).await?;
+    let Some(client) = client else {
+        return Ok(None);
+    };
+    if store.is_revoked(text("authGrantId")).await? {
         return Ok(None);
     }
     // Only users' tokens carry a level.
@@ -100,6 +98,13 @@ pub(super) async fn check(
         false => None,
     };
     if for_user && !user.as_ref().is_some_and(|user| user.active) {
+        return Ok(None);
+    }
+    // Names are given again: to another user, to a client made anew.
+    let user_made_ms = user.as_ref().map_or(0, |user| user.created_ms);
+    let made_ms = client.client.created_ms.max(user_made_ms);
+    let user_id = user.as_ref().map(|user| user.id);
+    if !token_id::fits(text("jti"), user_id, made_ms) {
         return Ok(None);
     }
     Ok(Some(GoodToken {

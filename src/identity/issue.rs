@@ -4,11 +4,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::State;
 use super::clients::LiveClient;
 use super::error::Fault;
 use super::realm::Realm;
+use super::token_id;
 use crate::clock::random_bytes;
 use crate::jose::sign::half_hash;
 use crate::model::client::{SignAlg, TokenFormat};
@@ -22,8 +24,8 @@ pub(super) struct Issue<'a> {
     pub(super) client: &'a LiveClient,
     /// The user's name, or the client's identifier when it acts for itself.
     pub(super) subject: &'a str,
-    /// Whether the subject is a user.
-    pub(super) for_user: bool,
+    /// The user, if the subject is one.
+    pub(super) user: Option<Uuid>,
     pub(super) scopes: &'a [String],
     pub(super) grant_type: &'a str,
     pub(super) grant_id: &'a str,
@@ -154,7 +156,7 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
     AccessClaims {
         sub: issue.subject,
         cts: "OAUTH2_STATELESS_GRANT",
-        auth_level: issue.for_user.then_some(0),
+        auth_level: issue.user.map(|_| 0),
         audit_tracking_id: state.audit_id(),
         iss: &issue.realm.issuer,
         token_name: "access_token",
@@ -169,7 +171,7 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         exp: iat + life,
         iat,
         expires_in: life,
-        jti: handle(),
+        jti: token_id::new(issue.now_ms, issue.user),
     }
 }
 

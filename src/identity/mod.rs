@@ -28,6 +28,7 @@ mod serve;
 mod sessions;
 mod settings;
 mod token;
+mod token_id;
 mod tokeninfo;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(in crate::identity) async fn issue(
         realm: &call.realm,
         client: &client,
         subject: client.id(),
-        for_user: false,
+        user: None,
         scopes: &scopes,
         grant_type: GRANT,
         grant_id: &issue::handle(),

@@ -45,7 +45,7 @@ pub(in crate::identity) async fn issue(
         realm,
         client: &client,
         subject: &user.user_name,
-        for_user: true,
+        user: Some(user.id),
         scopes: &grant.scopes,
         grant_type: GRANT,
         grant_id: &grant.id,

@@ -41,7 +41,7 @@ pub(in crate::identity) async fn issue(
         realm,
         client: &client,
         subject: &user.user_name,
-        for_user: true,
+        user: Some(user.id),
         scopes: &scopes,
         grant_type: &old.grant.grant_type,
         grant_id: &old.grant.id,

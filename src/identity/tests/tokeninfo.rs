@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::identity::testing::{Provider, request};
+use crate::identity::testing::{PASSWORD_GRANT, Provider, request};
 
 const PATH: &str = "/oauth2/realms/root/tokeninfo";
 
@@ -149,4 +149,53 @@ async fn a_token_dies_with_its_grant_its_client_and_its_user() {
     config["realms"]["/"]["clients"] = json!([]);
     reload(&config).await;
     assert_eq!(status(&clients).await, 401);
+}
+
+#[tokio::test]
+async fn a_token_of_a_deleted_user_is_not_one_of_the_next_user_of_that_name() {
+    let provider = Provider::new().await;
+    let record = json!({"userName": "carol"});
+    let mut carol =
+        crate::identity::new_user("/", record.as_object().expect("an object")).expect("a user");
+    carol.password_hash = Some(
+        crate::identity::hash_blocking(&crate::model::secret::Secret::new("correct horse"))
+            .expect("a hash"),
+    );
+    carol.created_ms = provider.clock.now_ms();
+    provider.store.insert_user(&carol).await.expect("inserted");
+    for client in ["app", "opaque"] {
+        let grant = PASSWORD_GRANT
+            .replace("demo", "carol")
+            .replace("client_id=app", &format!("client_id={client}"));
+        let answer = provider.token(&format!("{grant}&scope=openid")).await;
+        let tokens = answer.json();
+        let token = text(&tokens, "access_token").to_owned();
+        assert_eq!(provider.get_with(PATH, &token).await.status, 200);
+        assert!(provider.store.delete_user(carol.id).await.expect("deleted"));
+        assert_eq!(provider.get_with(PATH, &token).await.status, 401);
+        // Within the same millisecond even.
+        carol.id = crate::clock::random_uuid();
+        provider.store.insert_user(&carol).await.expect("inserted");
+        assert_eq!(provider.get_with(PATH, &token).await.status, 401);
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_a_deleted_client_is_not_one_of_the_next_client_of_that_name() {
+    let provider = Provider::new().await;
+    let token = provider.client_token().await;
+    let reload = async |config: &Value| {
+        let config = serde_json::from_value(config.clone()).expect("a configuration");
+        provider.identity.reload(config).await.expect("reloaded");
+    };
+    let full = crate::identity::testing::config();
+    let mut none = full.clone();
+    none["realms"]["/"]["clients"] = json!([]);
+    reload(&none).await;
+    assert_eq!(provider.get_with(PATH, &token).await.status, 401);
+    provider.clock.advance(1);
+    reload(&full).await;
+    assert_eq!(provider.get_with(PATH, &token).await.status, 401);
+    let new = provider.client_token().await;
+    assert_eq!(provider.get_with(PATH, &new).await.status, 200);
 }

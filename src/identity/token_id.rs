@@ -1,0 +1,69 @@
+//! Identifiers of access tokens (`jti`), which tell a token from that of an
+//! earlier user or client of the same name.
+//!
+//! 27 characters, like every handle: 6 bytes of time, 6 of the user, 8 at
+//! random. They need no secret: the signature or the store vouches for them.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
+
+use crate::clock::random_bytes;
+
+const TIME: usize = 6;
+const WHO: usize = 6;
+const LENGTH: usize = 20;
+
+/// A new identifier for a token that is issued at `now_ms` and stands for
+/// `user`, if it does not stand for a client.
+pub(super) fn new(now_ms: i64, user: Option<Uuid>) -> String {
+    let mut bytes = random_bytes::<LENGTH>();
+    bytes[..TIME].copy_from_slice(&now_ms.to_be_bytes()[8 - TIME..]);
+    if let Some(user) = user {
+        bytes[TIME..TIME + WHO].copy_from_slice(&mark(user));
+    }
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Whether a token with this identifier can be one of `user`, if it names a
+/// user, and was issued when all that it names, the latest of it made at
+/// `made_ms`, was there.
+pub(super) fn fits(jti: &str, user: Option<Uuid>, made_ms: i64) -> bool {
+    let mut bytes = [0; LENGTH];
+    if URL_SAFE_NO_PAD.decode_slice(jti, &mut bytes) != Ok(LENGTH) {
+        return false;
+    }
+    let mut time = [0; 8];
+    time[8 - TIME..].copy_from_slice(&bytes[..TIME]);
+    let same = |user| bytes[TIME..TIME + WHO] == mark(user);
+    i64::from_be_bytes(time) >= made_ms && user.is_none_or(same)
+}
+
+fn mark(user: Uuid) -> [u8; WHO] {
+    let digest = digest(&SHA256, user.as_bytes());
+    let mut mark = [0; WHO];
+    mark.copy_from_slice(&digest.as_ref()[..WHO]);
+    mark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_fits_its_user_and_what_was_there() {
+        let (anna, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let now = 1_800_000_000_500;
+        let jti = new(now, Some(anna));
+        assert_eq!(jti.len(), 27);
+        assert!(fits(&jti, Some(anna), now));
+        assert!(!fits(&jti, Some(other), now));
+        assert!(!fits(&jti, Some(anna), now + 1), "made after the token");
+        assert!(fits(&new(now, None), None, now));
+        assert_ne!(new(now, Some(anna)), jti);
+        for other in ["", "x", "AAAA", &"A".repeat(28), &"?".repeat(27)] {
+            assert!(!fits(other, None, 0), "{other}");
+        }
+    }
+}
