@@ -1,7 +1,7 @@
 //! The data path: what happens to a request, in the order in which it happens.
 
 use std::any::Any;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ use super::answer::{self, VIA};
 use super::attempt::Attempts;
 use super::balance::{Balancer, Outcome, key};
 use super::chain::Link;
+use super::choose::Arrival;
 use super::forward::{self, Origin};
-use super::router::{Query, path};
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
 use super::upstream::{Peers, ResolveError};
-use super::{admit, client_certificate, head, internal, observe};
+use super::{admit, choose, client_certificate, head, internal, observe};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
 use crate::http::greeting;
@@ -155,10 +155,9 @@ impl Gateway {
         if let Err(reply) = self.find_route(session, ctx) {
             return Some(reply);
         }
-        if let Some(code) = ctx.route.as_ref()?.https_only
-            && !ctx.exchange.secure
-        {
-            return Some(https_required(code, session.req_header(), ctx));
+        let protocols = ctx.route.as_ref()?.protocols;
+        if let Some(reply) = protocols.refuse(session.req_header(), ctx.exchange.secure) {
+            return Some(reply);
         }
         let Ctx {
             route,
@@ -204,7 +203,8 @@ impl Gateway {
             .as_ref()
             .map_or_else(|| peer(session), |c| c.peer);
         ctx.exchange.client = admit::client(request, peer, &settings.trusted);
-        ctx.exchange.secure = tls.is_some() || forwarded_tls(request, peer.ip(), settings);
+        ctx.exchange.secure =
+            choose::is_secure(tls.is_some(), request, peer.ip(), &settings.trusted);
         if let Some(reason) = malformed(session.as_downstream()) {
             return Err(Reply::message(StatusCode::BAD_REQUEST, reason));
         }
@@ -213,7 +213,6 @@ impl Gateway {
             handshake.note_request();
             ctx.exchange.handshake = Some(handshake.clone());
         }
-        let admitted = admit::admit(request)?;
         let port = if tls.is_some() {
             settings.tls_port
         } else {
@@ -221,34 +220,18 @@ impl Gateway {
         };
         let snapshot = self.live.load();
         if settings.client_certificates
-            && client_certificate::is_misdirected(
-                &ctx.exchange,
-                admitted.host,
-                &snapshot.certificates,
-            )
+            && let Some((host, _)) = admit::authority(request)
+            && client_certificate::is_misdirected(&ctx.exchange, host, &snapshot.certificates)
         {
             let message = "This host needs a connection of its own";
             return Err(Reply::message(StatusCode::MISDIRECTED_REQUEST, message));
         }
-        let found = snapshot.router.find(&Query {
-            host: admitted.host,
-            port: admitted.port.unwrap_or(port),
-            path: &admitted.path,
-            method: &request.method,
-            headers: &request.headers,
+        let arrival = Arrival {
             tls: tls.is_some(),
             sni: ctx.exchange.server_name(),
-        });
-        if let std::borrow::Cow::Owned(path) = admitted.path {
-            ctx.path = Some(path.into());
-        }
-        let found = found.ok_or_else(answer::no_route)?;
-        let route = &snapshot.routes[found.route];
-        let climbs = |path| path::climbs_when_stripped(path, found.matched);
-        if route.strip_path && climbs(ctx.path(request)) {
-            let message = "Invalid request path";
-            return Err(Reply::message(StatusCode::BAD_REQUEST, message));
-        }
+            port,
+        };
+        let (found, route) = choose::choose(&snapshot, request, arrival, &mut ctx.path)?;
         ctx.matched = found.matched;
         ctx.route = Some(route.clone());
         Ok(())
@@ -266,38 +249,6 @@ fn peer(session: &Session) -> SocketAddr {
         .client_addr()
         .and_then(|addr| addr.as_inet().copied())
         .unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
-}
-
-fn forwarded_tls(request: &RequestHeader, peer: IpAddr, settings: &Settings) -> bool {
-    admit::is_trusted(peer, &settings.trusted)
-        && request
-            .headers
-            .get("x-forwarded-proto")
-            .is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
-}
-
-/// The answer to plain HTTP on a route that is for https only.
-fn https_required(code: u16, request: &RequestHeader, ctx: &Ctx) -> Reply {
-    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::UPGRADE_REQUIRED);
-    if status.is_redirection()
-        && let Some((host, _)) = admit::authority(request)
-    {
-        let query = request
-            .uri
-            .query()
-            .map(|q| format!("?{q}"))
-            .unwrap_or_default();
-        let target = format!("https://{host}{}{query}", ctx.path(request));
-        if let Ok(location) = HeaderValue::try_from(target) {
-            return Reply::empty(status).header(header::LOCATION, location);
-        }
-    }
-    Reply::message(StatusCode::UPGRADE_REQUIRED, "Please use HTTPS protocol")
-        .header(header::CONNECTION, HeaderValue::from_static("Upgrade"))
-        .header(
-            header::UPGRADE,
-            HeaderValue::from_static("TLS/1.2, HTTP/1.1"),
-        )
 }
 
 #[async_trait]

@@ -11,6 +11,7 @@ use super::balance::Balancer;
 use super::balance::roster::Roster;
 use super::certificates::Certificates;
 use super::chain::{Chains, Link, Place, Scoped};
+use super::choose::Protocols;
 use super::entities::{Entities, Entity, Record};
 use super::router::Router;
 use super::router::groups::Groups;
@@ -89,8 +90,8 @@ pub struct LiveRoute {
     pub preserve_host: bool,
     /// Whether paths are joined the `v1` way.
     pub v1_paths: bool,
-    /// Answer to plain HTTP if the route is for https only.
-    pub https_only: Option<u16>,
+    /// The protocols that it is for.
+    pub protocols: Protocols,
     /// The groups of its paths, if its upstream hashes what they match.
     pub groups: Option<Groups>,
     /// Its counters.
@@ -346,7 +347,6 @@ fn live_route(
     let chain = chains.chain(place);
     let label = label(route.name.as_deref(), route.id);
     let service_label = service.as_ref().map_or("", |service| &service.label);
-    let https_only = route.protocols.iter().all(|protocol| protocol == "https");
     LiveRoute {
         traffic: workshop.traffic.route(service_label, &label),
         label,
@@ -359,7 +359,7 @@ fn live_route(
         strip_path: route.strip_path,
         preserve_host: route.preserve_host,
         v1_paths: route.path_handling == PathHandling::V1,
-        https_only: https_only.then_some(route.https_redirect_status_code),
+        protocols: Protocols::of(route),
     }
 }
 
