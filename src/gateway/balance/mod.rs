@@ -22,3 +22,6 @@ mod turn;
 
 pub use balancer::{Balancer, NoTarget, Pick, Tried};
 pub use health::Outcome;
+
+#[cfg(test)]
+mod tests;

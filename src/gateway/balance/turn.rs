@@ -58,8 +58,11 @@ impl Turns {
         if self.even {
             return Some(turn as usize);
         }
-        // Both factors are below 2^48 / 2^16 parts of weights: see `lineup`.
-        let position = (u128::from(turn) * u128::from(self.stride) % u128::from(self.total)) as u64;
+        // Totals fit into 32 bits, but for what rounding up added: see `lineup`.
+        let position = match turn.checked_mul(self.stride) {
+            Some(product) => product % self.total,
+            None => (u128::from(turn) * u128::from(self.stride) % u128::from(self.total)) as u64,
+        };
         Some(self.owner(position))
     }
 
@@ -78,15 +81,31 @@ fn is_even(ends: &[u64]) -> bool {
     ends.iter().zip(1..).all(|(&end, n)| end == n)
 }
 
+/// Near the golden section there are strides that come close to a fraction
+/// with a small denominator, which would favour some for a while; the best of
+/// a neighbourhood is the one whose continued fraction stays smallest.
 fn stride(total: u64, ends: &[u64]) -> u64 {
+    const NEIGHBOURHOOD: u64 = 64;
     if total < 3 || is_even(ends) {
         return 1;
     }
     let golden = (total as f64 / 1.618_033_988_749_895) as u64;
-    (0..total)
-        .flat_map(|off| [golden + off, golden.saturating_sub(off)])
-        .find(|&stride| stride > 0 && gcd(stride, total) == 1)
+    let from = golden.saturating_sub(NEIGHBOURHOOD).max(1);
+    let to = (golden + NEIGHBOURHOOD).min(total - 1);
+    (from..=to)
+        .filter(|&stride| gcd(stride, total) == 1)
+        .min_by_key(|&stride| (unevenness(stride, total), stride.abs_diff(golden)))
         .unwrap_or(1)
+}
+
+/// The greatest partial quotient of the continued fraction of `a / b`.
+fn unevenness(mut a: u64, mut b: u64) -> u64 {
+    let mut greatest = 0;
+    while b != 0 {
+        greatest = greatest.max(a / b);
+        (a, b) = (b, a % b);
+    }
+    greatest
 }
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {
