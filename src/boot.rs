@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::config::{self, Config, ConfigError};
 use crate::gateway::control::{Control, DeclaredError};
 use crate::gateway::declarative::{self, Declared};
@@ -94,6 +94,10 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await
         .map_err(|error| refused(&declared, &error))?;
+    let live = control.live();
+    telemetry
+        .targets
+        .from(move || live.load().balancers.numbers(clock::monotonic_ns()));
     Ok(Opened {
         control,
         identity,

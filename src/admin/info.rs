@@ -29,6 +29,11 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// Identifies this run of the process.
+    pub(super) fn id(&self) -> Uuid {
+        self.id
+    }
+
     pub(super) fn of_this_process() -> Self {
         let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {

@@ -15,7 +15,7 @@ use super::reply;
 use crate::gateway::entities::{Entities, Record};
 use crate::gateway::records::Resource;
 
-const DEFAULT_SIZE: usize = 100;
+pub(super) const DEFAULT_SIZE: usize = 100;
 const MAX_SIZE: usize = 1000;
 const MAX_TAGS: usize = 5;
 
@@ -149,7 +149,7 @@ fn shown_as(doc: &Map<String, Value>, key: &str, wanted: &str) -> bool {
     }
 }
 
-fn size(text: &str) -> Result<usize, ApiError> {
+pub(super) fn size(text: &str) -> Result<usize, ApiError> {
     let number: f64 = text
         .parse()
         .map_err(|_| ApiError::Size("size must be a number"))?;
@@ -160,7 +160,7 @@ fn size(text: &str) -> Result<usize, ApiError> {
     }
 }
 
-fn offset(text: &str) -> Result<Uuid, ApiError> {
+pub(super) fn offset(text: &str) -> Result<Uuid, ApiError> {
     STANDARD
         .decode(text)
         .ok()

@@ -14,6 +14,7 @@ mod draft;
 mod entity;
 mod error;
 mod form;
+mod health;
 mod info;
 mod list;
 mod plugins;
@@ -117,6 +118,8 @@ struct Endpoint {
 const READ: &[&str] = &["GET"];
 const LIST: &[&str] = &["GET", "POST"];
 const ITEM: &[&str] = &["DELETE", "GET", "PATCH", "PUT"];
+/// The older dialect posts.
+const SET: &[&str] = &["POST", "PUT"];
 const PARENT: &[&str] = &["GET", "PATCH", "PUT"];
 
 const fn endpoint(
@@ -185,6 +188,27 @@ static ENDPOINTS: &[Endpoint] = &[
         parent::<Plugin, Service>,
     ),
     endpoint("/plugins/{plugins}/route", PARENT, parent::<Plugin, Route>),
+    endpoint("/upstreams/{upstreams}/health", READ, health::upstream),
+    endpoint(
+        "/upstreams/{upstreams}/targets/{targets}/healthy",
+        SET,
+        health::healthy,
+    ),
+    endpoint(
+        "/upstreams/{upstreams}/targets/{targets}/unhealthy",
+        SET,
+        health::unhealthy,
+    ),
+    endpoint(
+        "/upstreams/{upstreams}/targets/{targets}/{address}/healthy",
+        SET,
+        health::healthy,
+    ),
+    endpoint(
+        "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
+        SET,
+        health::unhealthy,
+    ),
     endpoint(
         "/plugins/{plugins}/consumer",
         PARENT,

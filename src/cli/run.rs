@@ -15,6 +15,8 @@ use crate::admin::{self, AdminState};
 use crate::boot::{self, Opened, Reloader, Seen, TlsSections};
 use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig};
+use crate::gateway::balance::keeper::Keeper;
+use crate::gateway::balance::names::SystemNames;
 use crate::gateway::proxy::Settings;
 use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Limits};
@@ -107,6 +109,9 @@ async fn serve(
         .watch_certificates(tls.expiries(&parts.control.live(), clock));
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
+    let control = &parts.control;
+    let keeper = Keeper::new(control.live(), Arc::new(SystemNames));
+    tokio::spawn(keeper.run(control.changes()));
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 use tokio::sync::{Mutex, MutexGuard};
 use uuid::Uuid;
 
@@ -127,6 +128,8 @@ pub struct Control {
     live: Arc<ArcSwap<Snapshot>>,
     /// Snapshots that were in force and that some request may still look at.
     retired: parking_lot::Mutex<Vec<Arc<Snapshot>>>,
+    /// Tells of each new snapshot.
+    changes: watch::Sender<()>,
     /// Held from the look at the entities to the swap.
     writer: Arc<Mutex<()>>,
 }
@@ -157,6 +160,7 @@ impl Control {
             entities: ArcSwap::from_pointee(entities),
             live: Arc::new(ArcSwap::from_pointee(snapshot)),
             retired: parking_lot::Mutex::default(),
+            changes: watch::Sender::new(()),
             writer: Arc::new(Mutex::new(())),
         }))
     }
@@ -173,6 +177,11 @@ impl Control {
     /// The entities in force.
     pub fn entities(&self) -> Arc<Entities> {
         self.entities.load_full()
+    }
+
+    /// Tells of each snapshot that is put in force from now on.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// The snapshot in force, for the data path.
@@ -257,6 +266,7 @@ impl Control {
         retired.push(old);
         retired.retain(|old| Arc::strong_count(old) > 1);
         drop(retired);
+        self.changes.send_replace(());
         self.workshop.traffic.prune();
     }
 }

@@ -12,6 +12,7 @@ use prometheus::{Encoder, TextEncoder};
 use super::connections::Connections;
 use super::listeners::{Expiry, ListenerCounters};
 use super::metrics::{Counter, Gauge, Metrics};
+use super::targets::Targets;
 use super::traffic::{BOUNDS_US, HistogramSum, Traffic};
 
 /// Every number of the process, in one place.
@@ -23,6 +24,8 @@ pub struct Telemetry {
     pub traffic: Arc<Traffic>,
     /// Client connections.
     pub connections: Connections,
+    /// Endpoints of upstreams.
+    pub targets: Targets,
     /// Reloads of the configuration files that were put in force.
     pub reloads_done: Counter,
     /// Reloads that were refused.
@@ -207,9 +210,77 @@ impl Telemetry {
                 vec![gauge(&[("version", env!("CARGO_PKG_VERSION"))], 1)],
             ),
         ]);
+        families.extend(self.target_families());
         // A family without samples is left out rather than refused.
         families.retain(|family| !family.get_metric().is_empty());
         families
+    }
+
+    fn target_families(&self) -> Vec<MetricFamily> {
+        const HEALTHS: [&str; 4] = ["healthy", "unhealthy", "healthchecks_off", "dns_error"];
+        const BREAKERS: [&str; 3] = ["closed", "open", "half_open"];
+        const KINDS: [&str; 3] = ["http", "tcp", "timeout"];
+        let (mut health, mut breakers) = (Vec::new(), Vec::new());
+        let (mut picks, mut failures, mut in_flight) = (Vec::new(), Vec::new(), Vec::new());
+        for seen in self.targets.read() {
+            let labels = [
+                ("upstream", &*seen.upstream),
+                ("target", &*seen.target),
+                ("address", &*seen.address),
+            ];
+            let with = |name, value| {
+                let [a, b, c] = labels;
+                [a, b, c, (name, value)]
+            };
+            for state in HEALTHS {
+                let is = i64::from(state == seen.health);
+                health.push(gauge(&with("state", state), is));
+            }
+            for state in BREAKERS.into_iter().filter(|_| seen.breaker.is_some()) {
+                let is = i64::from(Some(state) == seen.breaker);
+                breakers.push(gauge(&with("state", state), is));
+            }
+            for (kind, &n) in KINDS.iter().zip(&seen.failures) {
+                failures.push(counter(&with("kind", kind), n));
+            }
+            picks.push(counter(&labels, seen.picks));
+            in_flight.push(gauge(
+                &labels,
+                i64::try_from(seen.in_flight).unwrap_or(i64::MAX),
+            ));
+        }
+        vec![
+            family(
+                "doorward_upstream_target_health",
+                "1 for the state that a target's address is in.",
+                MetricType::GAUGE,
+                health,
+            ),
+            family(
+                "doorward_upstream_target_breaker",
+                "1 for the state that the breaker of a target's address is in.",
+                MetricType::GAUGE,
+                breakers,
+            ),
+            family(
+                "doorward_upstream_target_picks_total",
+                "Tries at a target's address.",
+                MetricType::COUNTER,
+                picks,
+            ),
+            family(
+                "doorward_upstream_target_failures_total",
+                "Failed tries at a target's address, by kind.",
+                MetricType::COUNTER,
+                failures,
+            ),
+            family(
+                "doorward_upstream_target_in_flight",
+                "Requests in flight at a target's address.",
+                MetricType::GAUGE,
+                in_flight,
+            ),
+        ]
     }
 
     fn traffic_families(&self) -> Vec<MetricFamily> {

@@ -5,6 +5,7 @@ pub mod connections;
 pub mod exposition;
 pub mod listeners;
 pub mod metrics;
+pub mod targets;
 pub mod traffic;
 
 pub use exposition::Telemetry;

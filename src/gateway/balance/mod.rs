@@ -12,12 +12,16 @@ pub mod balancer;
 mod breaker;
 pub mod endpoint;
 mod health;
+pub mod keeper;
 pub mod key;
 pub mod lineup;
 pub mod member;
+pub mod names;
+mod probe;
 mod random;
 mod ring;
 pub mod roster;
+pub mod status;
 mod turn;
 
 pub use balancer::{Balancer, NoTarget, Pick, Tried};

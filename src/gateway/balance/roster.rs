@@ -10,6 +10,7 @@ use super::balancer::Balancer;
 use crate::gateway::entities::{Entities, Record};
 use crate::model::target::Target;
 use crate::model::upstream::Upstream;
+use crate::telemetry::targets::TargetNumbers;
 
 /// A balancer for each upstream.
 #[derive(Debug, Default)]
@@ -58,6 +59,16 @@ impl Roster {
     /// The balancer of the upstream with this id.
     pub fn get(&self, id: Uuid) -> Option<&Arc<Balancer>> {
         self.by_id.get(&id).map(|seat| &seat.balancer)
+    }
+
+    /// What metrics tell of all targets, by upstream.
+    pub fn numbers(&self, now_ns: u64) -> Vec<TargetNumbers> {
+        let mut all: Vec<_> = self.iter().flat_map(|b| b.numbers(now_ns)).collect();
+        all.sort_by(|a, b| {
+            let key = |n: &TargetNumbers| (n.upstream.clone(), n.target.clone());
+            key(a).cmp(&key(b)).then_with(|| a.address.cmp(&b.address))
+        });
+        all
     }
 
     /// All balancers, in no order.
