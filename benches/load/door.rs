@@ -71,6 +71,7 @@ impl Door {
             let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
             bail!("the program did not come up:\n{log}");
         }
+        http::await_answer(&self.admin, "/status", Duration::from_secs(5))?;
         answered
     }
 
