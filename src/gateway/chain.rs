@@ -90,6 +90,7 @@ pub struct Place {
 }
 
 /// The enabled plugins, by where they apply.
+#[derive(Default)]
 pub(super) struct Chains {
     /// Those of no consumer, by service and route.
     by_place: HashMap<(Option<Uuid>, Option<Uuid>), Vec<Link>, RandomState>,
@@ -183,7 +184,7 @@ impl Scoped {
             || place.service.is_some_and(|id| self.services.contains(&id))
     }
 
-    fn links(&self) -> impl Iterator<Item = &Link> {
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
         self.by_consumer.values().flatten()
     }
 

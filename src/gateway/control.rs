@@ -13,7 +13,7 @@ use super::consumers::Directorate;
 use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::records;
-use super::snapshot::{CompileError, Snapshot, Workshop};
+use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::store::{Store, StoreError};
 
 /// One step of a change.
@@ -126,8 +126,8 @@ pub struct Control {
     store: Arc<dyn Store>,
     entities: ArcSwap<Entities>,
     live: Arc<ArcSwap<Snapshot>>,
-    /// Snapshots that were in force and that some request may still look at.
-    retired: parking_lot::Mutex<Vec<Arc<Snapshot>>>,
+    /// What was in force and some request may still hold.
+    retired: parking_lot::Mutex<Retired>,
     /// Tells of each new snapshot.
     changes: watch::Sender<()>,
     /// Held from the look at the entities to the swap.
@@ -259,15 +259,33 @@ impl Control {
             publish_consumers(&self.workshop, &entities);
         }
         self.entities.store(Arc::new(entities));
-        let old = self.live.swap(Arc::new(snapshot));
-        // Freeing a snapshot takes time that requests must not wait for: the
-        // writer holds each one until no request can be the last to leave it.
-        let mut retired = self.retired.lock();
-        retired.push(old);
-        retired.retain(|old| Arc::strong_count(old) > 1);
-        drop(retired);
+        let new = Arc::new(snapshot);
+        let old = self.live.swap(new.clone());
         self.changes.send_replace(());
-        self.workshop.traffic.prune();
+        if self.retired.lock().add(old, &new) {
+            self.workshop.traffic.prune();
+        }
+    }
+}
+
+/// What was in force. Freeing it takes time that requests must not wait for:
+/// the writer holds it until no request can be the last to leave it.
+#[derive(Default)]
+struct Retired {
+    snapshots: Vec<Arc<Snapshot>>,
+    routes: Vec<Arc<LiveRoute>>,
+}
+
+impl Retired {
+    /// Takes in what `new` replaced, and frees what nobody holds any more;
+    /// whether a route was freed.
+    fn add(&mut self, old: Arc<Snapshot>, new: &Snapshot) -> bool {
+        self.routes.append(&mut old.routes_gone_in(new));
+        self.snapshots.push(old);
+        self.snapshots.retain(|old| Arc::strong_count(old) > 1);
+        let held = self.routes.len();
+        self.routes.retain(|old| Arc::strong_count(old) > 1);
+        self.routes.len() < held
     }
 }
 

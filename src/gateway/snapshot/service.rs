@@ -1,0 +1,148 @@
+//! Services as requests meet them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use http::HeaderValue;
+use uuid::Uuid;
+
+use super::{CompileError, Snapshot, Workshop, label};
+use crate::gateway::balance::Balancer;
+use crate::gateway::balance::roster::Roster;
+use crate::gateway::entities::{Entities, Entity as _, Record};
+use crate::gateway::upstream::Peers;
+use crate::model::service::{Protocol, Service};
+
+/// Services by their ids.
+pub(super) type Services = HashMap<Uuid, Arc<LiveService>, RandomState>;
+
+/// A service with everything resolved that can be resolved beforehand.
+pub struct LiveService {
+    record: Arc<Record<Service>>,
+    /// Name, or the id of a service without one.
+    pub label: Box<str>,
+    /// Where requests go.
+    pub upstream: Upstream,
+    /// The service's path.
+    pub path: Option<Box<str>>,
+    /// Host header for the upstream.
+    pub host: HeaderValue,
+    /// Whether the upstream is spoken to over TLS.
+    pub tls: bool,
+    /// Further tries after the first.
+    pub retries: usize,
+}
+
+/// Where requests go.
+pub enum Upstream {
+    /// Over the network.
+    Peers(Arc<Peers>),
+    /// Over the network, to a target of an upstream; how it is spoken to.
+    Balanced(Arc<Balancer>, Arc<Peers>),
+    /// A router in this process.
+    Internal(axum::Router),
+}
+
+/// The services of `entities`; what has not changed since `previous` is kept.
+pub(super) fn build(
+    entities: &Entities,
+    balancers: &Arc<Roster>,
+    workshop: &Workshop,
+    previous: Option<&Snapshot>,
+) -> Result<Arc<Services>, CompileError> {
+    if let Some(previous) = previous
+        && entities.services.is_same(&previous.entities.services)
+        && Arc::ptr_eq(balancers, &previous.balancers)
+    {
+        return Ok(previous.services.clone());
+    }
+    let mut services = Services::default();
+    for record in entities.services.iter() {
+        let id = record.value.id;
+        let balancer = balancer(entities, balancers, &record.value);
+        let kept = previous
+            .and_then(|snapshot| snapshot.services.get(&id))
+            .filter(|live| Arc::ptr_eq(&live.record, record) || live.record == *record)
+            .filter(|live| live.is_balanced_by(balancer));
+        let live = match kept {
+            Some(live) => live.clone(),
+            None => Arc::new(live_service(record, balancer, workshop)?),
+        };
+        services.insert(id, live);
+    }
+    Ok(Arc::new(services))
+}
+
+/// The balancer of the upstream that the service's host names, if it names one.
+fn balancer<'a>(
+    entities: &Entities,
+    balancers: &'a Roster,
+    service: &Service,
+) -> Option<&'a Arc<Balancer>> {
+    if service.protocol == Protocol::Internal {
+        return None;
+    }
+    let upstream = entities.upstreams.by_key(&service.host)?;
+    balancers.get(upstream.value.id)
+}
+
+impl LiveService {
+    fn is_balanced_by(&self, balancer: Option<&Arc<Balancer>>) -> bool {
+        match (&self.upstream, balancer) {
+            (Upstream::Balanced(own, _), Some(balancer)) => Arc::ptr_eq(own, balancer),
+            (Upstream::Balanced(..), None) | (_, Some(_)) => false,
+            (_, None) => true,
+        }
+    }
+}
+
+fn live_service(
+    record: &Arc<Record<Service>>,
+    balancer: Option<&Arc<Balancer>>,
+    workshop: &Workshop,
+) -> Result<LiveService, CompileError> {
+    let service = &record.value;
+    let error = |field: &str, message: String| CompileError {
+        kind: Service::KIND.plural(),
+        id: service.id,
+        field: field.to_owned(),
+        message,
+    };
+    let upstream = if service.protocol == Protocol::Internal {
+        let router = workshop.internals.get(service.host.as_str());
+        Upstream::Internal(router.cloned().ok_or_else(|| {
+            let mut known: Vec<_> = workshop.internals.keys().copied().collect();
+            known.sort_unstable();
+            error("host", format!("expected one of: {}", known.join(", ")))
+        })?)
+    } else {
+        let peers = Peers::new(service);
+        match balancer {
+            Some(balancer) => Upstream::Balanced(balancer.clone(), peers),
+            None => Upstream::Peers(peers),
+        }
+    };
+    Ok(LiveService {
+        record: record.clone(),
+        label: label(service.name.as_deref(), service.id),
+        upstream,
+        path: service.path.as_deref().map(Box::from),
+        host: HeaderValue::from_str(&host_header(service))
+            .map_err(|_| error("host", format!("invalid value: {}", service.host)))?,
+        tls: matches!(service.protocol, Protocol::Https | Protocol::Grpcs),
+        retries: usize::from(service.retries),
+    })
+}
+
+fn host_header(service: &Service) -> String {
+    let default_port = match service.protocol {
+        Protocol::Https | Protocol::Grpcs => 443,
+        Protocol::Http | Protocol::Grpc | Protocol::Internal => 80,
+    };
+    if service.port == default_port {
+        service.host.clone()
+    } else {
+        format!("{}:{}", service.host, service.port)
+    }
+}
