@@ -17,6 +17,7 @@ use clap::{Args, Subcommand};
 use super::{USAGE, complain};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::identity::config::HashingConfig;
 use crate::model::secret::Secret;
 use crate::store::{self, Store};
 
@@ -89,6 +90,8 @@ struct Desk<'a> {
     realm: String,
     json: bool,
     clock: Clock,
+    /// The cost of password hashes.
+    hashing: HashingConfig,
     input: &'a mut dyn BufRead,
     out: &'a mut dyn Write,
 }
@@ -122,9 +125,9 @@ pub fn run(command: Command) -> ExitCode {
         Command::Clients(clients) => &clients.target,
         Command::Keys(keys) => &keys.target,
     };
-    let url = match (&target.store, Config::load(&target.config)) {
-        (Some(url), _) => url.clone(),
-        (None, Ok(config)) => config.store.0,
+    let (url, hashing) = match (&target.store, Config::load(&target.config)) {
+        (Some(url), config) => (url.clone(), hashing(config.ok())),
+        (None, Ok(config)) => (config.store.0.clone(), hashing(Some(config))),
         (None, Err(error)) => {
             complain(&error);
             return ExitCode::from(USAGE);
@@ -137,6 +140,7 @@ pub fn run(command: Command) -> ExitCode {
             realm: format!("/{}", realm.trim_matches('/')),
             json,
             clock: Clock::system(),
+            hashing,
             input: &mut std::io::stdin().lock(),
             out: &mut std::io::stdout().lock(),
         };
@@ -150,6 +154,13 @@ pub fn run(command: Command) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The cost of password hashes: the file's, so that checking them takes the
+/// server as long as checking those of nobody.
+fn hashing(config: Option<Config>) -> HashingConfig {
+    let identity = config.and_then(|config| config.identity);
+    identity.unwrap_or_default().hashing
 }
 
 async fn act(command: Command, desk: &mut Desk<'_>) -> anyhow::Result<()> {
@@ -263,6 +274,7 @@ mod tests {
             realm: "/".to_owned(),
             json,
             clock: Clock::manual(1_000_000),
+            hashing: HashingConfig::default(),
             input: &mut input.as_bytes(),
             out: &mut out,
         };

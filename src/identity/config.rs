@@ -55,7 +55,7 @@ pub struct RealmConfig {
 /// A user as the file declares it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DeclaredUser {
-    /// The password; it never enters the store.
+    /// The password; only a hash of it enters the store.
     #[serde(default)]
     pub password: Option<Secret>,
     /// The record; its names are checked against the user schema.

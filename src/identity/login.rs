@@ -75,11 +75,11 @@ pub(super) async fn login(
     };
     let user = state.store.user_by_name(&realm.path, name).await?;
     let hash = match &user {
-        Some(user) => known_hash(state, realm, user, &key, &place).await?,
+        Some(user) => known_hash(state, realm, user, &place).await?,
         None => None,
     };
-    let right = state.hasher.verify(&place, Secret::new(password), hash);
-    let right = right.await?;
+    let password = Secret::new(password);
+    let right = state.hasher.verify(&place, password.clone(), hash).await?;
     let Some(user) = user.filter(|_| right) else {
         attempt.failed(&config, state.clock.now_ms());
         return Err(LoginError::Failed);
@@ -88,7 +88,31 @@ pub(super) async fn login(
     if !user.active {
         return Err(LoginError::Deactivated);
     }
+    bring_to_cost(state, realm, &user, &password, &place).await;
     Ok(user)
+}
+
+/// Hashes the right password again where its hash has another cost than new
+/// ones. It can wait for the next time.
+async fn bring_to_cost(
+    state: &State,
+    realm: &Realm,
+    user: &User,
+    password: &Secret,
+    place: &Place<'_>,
+) {
+    let old = user.password_hash.as_ref();
+    let old = old.filter(|old| !state.hasher.is_current(old));
+    if old.is_none() || realm.password(&fold(&user.user_name)).is_some() {
+        return;
+    }
+    let Ok(new) = state.hasher.hash(place, password).await else {
+        return;
+    };
+    let replaced = state.store.replace_hash(user.id, old, Some(&new), false);
+    if let Err(error) = replaced.await {
+        tracing::warn!(%error, "a password keeps its old hash for now");
+    }
 }
 
 /// The hash of the user's password: the store's, or that of the declared one,
@@ -97,17 +121,65 @@ async fn known_hash(
     state: &State,
     realm: &Realm,
     user: &User,
-    key: &str,
     place: &Place<'_>,
-) -> Result<Option<Secret>, LoginError> {
-    let Some(declared) = realm.password(key) else {
+) -> Result<Option<Secret>, Fault> {
+    let Some(declared) = realm.password(&fold(&user.user_name)) else {
         return Ok(user.password_hash.clone());
     };
+    let old = user.password_hash.as_ref();
     let Some(secret) = &declared.secret else {
+        if old.is_some() {
+            state.store.replace_hash(user.id, old, None, true).await?;
+        }
         return Ok(None);
     };
     let made = declared
         .hash
-        .get_or_try_init(|| state.hasher.hash(place, secret));
+        .get_or_try_init(|| declared_hash(state, user, secret, place));
     Ok(Some(made.await?.clone()))
+}
+
+/// The hash of a declared password. The store keeps it, to know after a restart
+/// whether the password is another one: then what was begun with the old one
+/// ends, as it does when the command line sets a password.
+async fn declared_hash(
+    state: &State,
+    user: &User,
+    secret: &Secret,
+    place: &Place<'_>,
+) -> Result<Secret, Fault> {
+    let old = user.password_hash.as_ref();
+    let same = match old {
+        Some(old) => {
+            let verdict = state
+                .hasher
+                .verify(place, secret.clone(), Some(old.clone()));
+            verdict.await?
+        }
+        None => false,
+    };
+    if let Some(old) = old.filter(|old| same && state.hasher.is_current(old)) {
+        return Ok(old.clone());
+    }
+    let new = state.hasher.hash(place, secret).await?;
+    let replaced = state.store.replace_hash(user.id, old, Some(&new), !same);
+    replaced.await?;
+    Ok(new)
+}
+
+/// Makes sure that nothing is in force any more that was begun with an earlier
+/// password of `user`. What was read of the store before may have ended.
+pub(super) async fn settle(state: &State, realm: &Realm, user: &User) -> Result<(), Fault> {
+    let Some(declared) = realm.password(&fold(&user.user_name)) else {
+        return Ok(());
+    };
+    let settled = match declared.secret {
+        Some(_) => declared.hash.initialized(),
+        None => user.password_hash.is_none(),
+    };
+    if !settled {
+        let place = state.hasher.enter()?;
+        known_hash(state, realm, user, &place).await?;
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::State;
 use super::error::Fault;
+use super::login::settle;
 use crate::model::client::SignAlg;
 
 /// How often another process's changes are looked for.
@@ -32,24 +33,19 @@ pub(super) fn start(state: &Arc<State>) {
     });
 }
 
-/// Hashes the declared passwords one by one, ahead of their first use.
+/// Looks at the declared passwords one by one, ahead of their first use.
 pub(super) fn hash_declared(state: &Arc<State>) {
     let state = Arc::clone(state);
     tokio::spawn(async move {
         let live = state.live.load_full();
-        for password in live.realms().flat_map(|realm| realm.passwords()) {
-            let Some(secret) = &password.secret else {
-                continue;
-            };
-            let Ok(place) = state.hasher.enter() else {
-                return;
-            };
-            let made = password
-                .hash
-                .get_or_try_init(|| state.hasher.hash(&place, secret));
-            if made.await.is_err() {
-                // The pool is busy with people; first use will hash it.
-                return;
+        for realm in live.realms() {
+            for name in realm.declared_users() {
+                let user = state.store.user_by_name(&realm.path, name).await;
+                let Ok(Some(user)) = user else { continue };
+                if settle(&state, realm, &user).await.is_err() {
+                    // The pool is busy with people; first use will do it.
+                    return;
+                }
             }
         }
     });

@@ -35,6 +35,8 @@ pub(super) struct Hasher {
     inside: AtomicUsize,
     room: usize,
     params: Params,
+    /// How hashes of this cost begin.
+    prefix: String,
     /// A hash that no password has, as costly to check as the real ones.
     dummy: Secret,
 }
@@ -61,11 +63,12 @@ impl Hasher {
             config.parallel
         };
         let encode = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
+        let prefix = format!(
+            "$argon2id$v=19$m={},t={},p={}$",
+            config.memory_kib, config.passes, config.lanes,
+        );
         let dummy = format!(
-            "$argon2id$v=19$m={},t={},p={}${}${}",
-            config.memory_kib,
-            config.passes,
-            config.lanes,
+            "{prefix}{}${}",
             encode(&random_bytes::<16>()),
             encode(&random_bytes::<32>()),
         );
@@ -74,6 +77,7 @@ impl Hasher {
             inside: AtomicUsize::new(0),
             room: parallel.saturating_mul(config.queue.saturating_add(1)),
             params,
+            prefix,
             dummy: Secret::new(dummy),
         })
     }
@@ -115,6 +119,12 @@ impl Hasher {
         Ok(known && fits.unwrap_or(false))
     }
 
+    /// Whether a hash costs what new ones do. Checking one that does not
+    /// takes another time than the dummy, and so tells who exists.
+    pub(super) fn is_current(&self, hash: &Secret) -> bool {
+        hash.expose().starts_with(&self.prefix)
+    }
+
     fn argon2(&self) -> Argon2<'static> {
         Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone())
     }
@@ -146,12 +156,13 @@ fn hash_now(argon2: &Argon2<'_>, password: &Secret) -> Option<Secret> {
     Some(Secret::new(hash.to_string()))
 }
 
-/// Hashes a password here and now, at the default cost: for the command line.
+/// Hashes a password here and now, at the cost that the server checks at: for
+/// the command line.
 ///
 /// # Errors
 /// When the cost can't be met.
-pub fn hash_blocking(password: &Secret) -> Result<Secret, IdentityError> {
-    let hasher = Hasher::new(&HashingConfig::default())?;
+pub fn hash_blocking(password: &Secret, config: &HashingConfig) -> Result<Secret, IdentityError> {
+    let hasher = Hasher::new(config)?;
     let hash = hash_now(&hasher.argon2(), password);
     hash.ok_or_else(|| IdentityError::config("hashing", "the password could not be hashed"))
 }

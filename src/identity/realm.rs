@@ -40,7 +40,7 @@ pub(super) struct Realm {
     secrets: HashMap<String, Option<Secret>>,
 }
 
-/// A password that only the file holds; its hash lives in memory.
+/// A password that only the file holds.
 #[derive(Debug)]
 pub(super) struct DeclaredPassword {
     /// `None`: the user has none, and can't sign in.
@@ -221,9 +221,9 @@ impl Realm {
         self.passwords.get(key)
     }
 
-    /// All declared passwords.
-    pub(super) fn passwords(&self) -> impl Iterator<Item = &Arc<DeclaredPassword>> {
-        self.passwords.values()
+    /// The folded names of all declared users.
+    pub(super) fn declared_users(&self) -> impl Iterator<Item = &str> {
+        self.passwords.keys().map(String::as_str)
     }
 
     /// The declared secret of a client.

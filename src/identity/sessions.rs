@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use super::api_version::{self, Version, version};
 use super::error::{Fault, JsonError};
 use super::form::Form;
+use super::login::settle;
 use super::{Call, respond};
 use crate::model::grant::{StoredSession, TokenHash};
-use crate::model::user::User;
+use crate::model::user::{Owner, User};
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1)];
 
@@ -95,6 +96,15 @@ async fn find(call: &Call, token: &str) -> Result<Option<(StoredSession, User)>,
         return Ok(None);
     }
     let user = store.user(&session.realm, session.user_id).await?;
+    let live = call.state.live.load_full();
+    if let (Some(user), Some(realm)) = (&user, live.realm(&session.realm))
+        && user.owner == Owner::File
+    {
+        settle(&call.state, realm, user).await?;
+        if store.session(session.hash).await?.is_none() {
+            return Ok(None);
+        }
+    }
     Ok(user.filter(|user| user.active).map(|user| (session, user)))
 }
 

@@ -127,6 +127,21 @@ impl Provider {
         }
     }
 
+    /// The provider after a restart, with this configuration.
+    pub(super) async fn restarted(self, config: Value) -> Self {
+        let config: IdentityConfig = serde_json::from_value(config).expect("a configuration");
+        let identity = Identity::open(config, Arc::clone(&self.store), self.clock.clone())
+            .await
+            .expect("a provider");
+        Self { identity, ..self }
+    }
+
+    /// Puts another configuration in force.
+    pub(super) async fn reload(&self, config: Value) {
+        let config = serde_json::from_value(config).expect("a configuration");
+        self.identity.reload(config).await.expect("reloaded");
+    }
+
     /// The same database, as another process opens it.
     pub(super) async fn other_process(&self) -> Arc<dyn Store> {
         store::open(&url(&self.directory)).await.expect("a store")

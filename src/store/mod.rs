@@ -155,6 +155,17 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Conflict`] when the user is gone.
     async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError>;
 
+    /// Puts the password hash `new` in the place of `old`, if that is the
+    /// user's still; says whether it was. With `ends`, refresh tokens and
+    /// sessions of the user end.
+    async fn replace_hash(
+        &self,
+        id: Uuid,
+        old: Option<&Secret>,
+        new: Option<&Secret>,
+        ends: bool,
+    ) -> Result<bool, StoreError>;
+
     /// Removes a user with its tokens and sessions; says whether it was there.
     ///
     /// # Errors

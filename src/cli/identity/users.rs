@@ -77,7 +77,7 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             let user = find(&name, desk).await?;
             let secret = password.read("password", desk.input)?;
             let secret = secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin"))?;
-            let hash = identity::hash_blocking(&secret)?;
+            let hash = identity::hash_blocking(&secret, &desk.hashing)?;
             desk.store
                 .set_password(user.id, &hash, desk.clock.now_ms())
                 .await?;
@@ -145,7 +145,7 @@ async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
         let secret = password.read("password", desk.input)?;
         let secret =
             secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin or --no-password"))?;
-        user.password_hash = Some(identity::hash_blocking(&secret)?);
+        user.password_hash = Some(identity::hash_blocking(&secret, &desk.hashing)?);
     }
     let now_ms = desk.clock.now_ms();
     (user.created_ms, user.updated_ms) = (now_ms, now_ms);

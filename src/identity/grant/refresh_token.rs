@@ -7,6 +7,7 @@ use crate::identity::Call;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Issue, TokenResponse};
+use crate::identity::login::settle;
 use crate::identity::token::{client_for, granted, required};
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Rotation, StoredRefresh, TokenHash};
 
@@ -37,6 +38,8 @@ pub(in crate::identity) async fn issue(
     let scopes = granted(form.get("scope"), &all, &all)?;
     let user = store.user(&realm.path, old.grant.user_id).await?;
     let user = user.filter(|user| user.active).ok_or_else(not_valid)?;
+    // Should that end the grant, the exchange below finds it gone.
+    settle(&call.state, realm, &user).await?;
     let issue = Issue {
         realm,
         client: &client,

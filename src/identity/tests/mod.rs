@@ -3,6 +3,7 @@
 mod access_token;
 mod authenticate;
 mod discovery;
+mod passwords;
 mod refresh;
 mod sessions;
 mod tokeninfo;

@@ -158,8 +158,11 @@ async fn a_token_of_a_deleted_user_is_not_one_of_the_next_user_of_that_name() {
     let mut carol =
         crate::identity::new_user("/", record.as_object().expect("an object")).expect("a user");
     carol.password_hash = Some(
-        crate::identity::hash_blocking(&crate::model::secret::Secret::new("correct horse"))
-            .expect("a hash"),
+        crate::identity::hash_blocking(
+            &crate::model::secret::Secret::new("correct horse"),
+            &crate::identity::config::HashingConfig::default(),
+        )
+        .expect("a hash"),
     );
     carol.created_ms = provider.clock.now_ms();
     provider.store.insert_user(&carol).await.expect("inserted");

@@ -129,6 +129,16 @@ impl Store for SqliteStore {
         users::set_password(self.begin().await?, id, hash, now_ms).await
     }
 
+    async fn replace_hash(
+        &self,
+        id: Uuid,
+        old: Option<&Secret>,
+        new: Option<&Secret>,
+        ends: bool,
+    ) -> Result<bool, StoreError> {
+        users::replace_hash(self.begin().await?, id, old, new, ends).await
+    }
+
     async fn delete_user(&self, id: Uuid) -> Result<bool, StoreError> {
         users::delete(self.begin().await?, id).await
     }

@@ -231,17 +231,48 @@ pub(super) async fn set_password(
     .execute(&mut *tx)
     .await
     .map_err(unavailable)?;
+    end_logins(&mut tx, &id).await?;
+    tx.commit().await.map_err(unavailable)
+}
+
+/// Ends what was begun with the password that the user had.
+async fn end_logins(tx: &mut Transaction<'static, Sqlite>, id: &str) -> Result<(), StoreError> {
     for statement in [
         "DELETE FROM refresh_tokens WHERE user_id = ?",
         "DELETE FROM sessions WHERE user_id = ?",
     ] {
         sqlx::query(statement)
-            .bind(&id)
-            .execute(&mut *tx)
+            .bind(id)
+            .execute(&mut **tx)
             .await
             .map_err(unavailable)?;
     }
-    tx.commit().await.map_err(unavailable)
+    Ok(())
+}
+
+pub(super) async fn replace_hash(
+    mut tx: Transaction<'static, Sqlite>,
+    id: Uuid,
+    old: Option<&Secret>,
+    new: Option<&Secret>,
+    ends: bool,
+) -> Result<bool, StoreError> {
+    let id = id.to_string();
+    let done = sqlx::query("UPDATE users SET password = ? WHERE id = ? AND password IS ?")
+        .bind(new.map(Secret::expose))
+        .bind(&id)
+        .bind(old.map(Secret::expose))
+        .execute(&mut *tx)
+        .await
+        .map_err(unavailable)?;
+    if done.rows_affected() == 0 {
+        return Ok(false);
+    }
+    if ends {
+        end_logins(&mut tx, &id).await?;
+    }
+    tx.commit().await.map_err(unavailable)?;
+    Ok(true)
 }
 
 pub(super) async fn delete(

@@ -1,0 +1,127 @@
+//! What happens when a password becomes another one.
+
+use serde_json::{Value, json};
+
+use crate::identity::config::HashingConfig;
+use crate::identity::testing::{Answer, PASSWORD_GRANT, Provider, config, request};
+use crate::model::secret::Secret;
+
+async fn sign_in(provider: &Provider, name: &str, password: &str) -> Answer {
+    let headers = [
+        ("x-service-username", name),
+        ("x-service-password", password),
+    ];
+    let request = request("POST", "/json/authenticate", &headers, "");
+    provider.send(request).await
+}
+
+/// A session and a refresh token of `demo`.
+async fn logins(provider: &Provider) -> (String, String) {
+    let session = sign_in(provider, "demo", "correct horse").await.json();
+    let tokens = provider.user_tokens("openid").await;
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    (text(&session["tokenId"]), text(&tokens["refresh_token"]))
+}
+
+async fn session_is_valid(provider: &Provider, session: &str) -> bool {
+    let headers = [("iplanetdirectorypro", session)];
+    let path = "/json/sessions?_action=validate";
+    let answer = provider.send(request("POST", path, &headers, "")).await;
+    answer.json()["valid"] == json!(true)
+}
+
+async fn refreshes(provider: &Provider, token: &str) -> bool {
+    let body = format!(
+        "grant_type=refresh_token&client_id=app&client_secret=app-secret&refresh_token={token}"
+    );
+    provider.token(&body).await.status == 200
+}
+
+fn with_password(password: Value) -> Value {
+    let mut config = config();
+    config["realms"]["/"]["users"][0]["password"] = password;
+    config
+}
+
+#[tokio::test]
+async fn a_password_changed_in_the_file_ends_sessions_and_refresh_tokens() {
+    for password in [json!("battery staple"), Value::Null] {
+        let provider = Provider::new().await;
+        let (session, refresh) = logins(&provider).await;
+        provider.reload(with_password(password)).await;
+        assert!(!session_is_valid(&provider, &session).await);
+        assert!(!refreshes(&provider, &refresh).await);
+    }
+}
+
+#[tokio::test]
+async fn a_password_changed_while_the_process_was_down_ends_them_too() {
+    let provider = Provider::new().await;
+    let (session, refresh) = logins(&provider).await;
+    let provider = provider
+        .restarted(with_password(json!("battery staple")))
+        .await;
+    assert!(!refreshes(&provider, &refresh).await);
+    assert!(!session_is_valid(&provider, &session).await);
+    let new = sign_in(&provider, "demo", "battery staple").await;
+    assert_eq!(new.status, 200);
+    assert_eq!(
+        sign_in(&provider, "demo", "correct horse").await.status,
+        401
+    );
+}
+
+#[tokio::test]
+async fn a_password_that_stays_ends_nothing() {
+    let provider = Provider::new().await;
+    let (session, refresh) = logins(&provider).await;
+    let mut other = config();
+    other["realms"]["/"]["users"][1]["password"] = json!("battery staple");
+    provider.reload(other.clone()).await;
+    assert!(session_is_valid(&provider, &session).await);
+    // Not even when passwords are hashed at another cost.
+    other["hashing"] = json!({"memory_kib": 16, "passes": 2});
+    let provider = provider.restarted(other).await;
+    assert!(session_is_valid(&provider, &session).await);
+    assert!(refreshes(&provider, &refresh).await);
+}
+
+#[tokio::test]
+async fn a_hash_of_another_cost_is_made_anew_at_the_next_login() {
+    let provider = Provider::new().await;
+    let record = json!({"userName": "carol"});
+    let record = record.as_object().expect("an object");
+    let mut carol = crate::identity::new_user("/", record).expect("a user");
+    let old = HashingConfig {
+        memory_kib: 64,
+        ..HashingConfig::default()
+    };
+    let hash = crate::identity::hash_blocking(&Secret::new("correct horse"), &old);
+    carol.password_hash = Some(hash.expect("a hash"));
+    provider.store.insert_user(&carol).await.expect("inserted");
+    let cost = async || {
+        let carol = provider.store.user_by_name("/", "carol").await;
+        let carol = carol.expect("a store").expect("a user");
+        let hash = carol.password_hash.expect("a hash");
+        hash.expose().split('$').nth(3).map(str::to_owned)
+    };
+    let headers = [
+        ("x-service-username", "carol"),
+        ("x-service-password", "correct horse"),
+    ];
+    let sign_in = async |password: &str| {
+        let mut headers = headers;
+        headers[1].1 = password;
+        let request = request("POST", "/json/authenticate", &headers, "");
+        provider.send(request).await
+    };
+    assert_eq!(sign_in("wrong").await.status, 401);
+    assert_eq!(cost().await.as_deref(), Some("m=64,t=2,p=1"));
+    let session = sign_in("correct horse").await.json();
+    assert_eq!(cost().await.as_deref(), Some("m=8,t=1,p=1"));
+    let session = session["tokenId"].as_str().expect("a session");
+    assert!(session_is_valid(&provider, session).await);
+    assert_eq!(sign_in("correct horse").await.status, 200);
+    let grant = PASSWORD_GRANT.replace("demo", "carol") + "&scope=openid";
+    assert_eq!(provider.token(&grant).await.status, 200);
+}
