@@ -13,6 +13,7 @@ use crate::config::{self, Config, ConfigError};
 use crate::gateway::control::{Control, DeclaredError};
 use crate::gateway::declarative::{self, Declared};
 use crate::gateway::internal;
+use crate::gateway::resolve::Resolver;
 use crate::gateway::snapshot::Workshop;
 use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
@@ -90,7 +91,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     }
     let telemetry = Telemetry::default();
     telemetry.config_current.set(1);
-    let workshop = workshop(clock, outbound, &telemetry, internals);
+    let workshop = workshop(config, clock, outbound, &telemetry, internals);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await
         .map_err(|error| refused(&declared, &error))?;
@@ -119,11 +120,12 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
         internals.insert("identity", axum::Router::new());
     }
     let outbound = Arc::new(Outbound::new());
-    let workshop = workshop(clock, outbound, &Telemetry::default(), internals);
+    let workshop = workshop(config, clock, outbound, &Telemetry::default(), internals);
     Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
 }
 
 fn workshop(
+    config: &Config,
     clock: &Clock,
     outbound: Arc<Outbound>,
     telemetry: &Telemetry,
@@ -133,6 +135,7 @@ fn workshop(
         parts: Parts::new(clock.clone(), outbound, telemetry.metrics.clone()),
         internals,
         traffic: telemetry.traffic.clone(),
+        resolver: Resolver::new(&config.proxy.dns, telemetry.dns.clone()),
     }
 }
 

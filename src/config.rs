@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
+use crate::gateway::resolve::DnsConfig;
 use crate::identity::config::IdentityConfig;
 use crate::identity::{Identity, IdentityError};
 use crate::model::secret::Secret;
@@ -57,6 +58,8 @@ pub struct ProxyConfig {
     pub handshake_seconds: u64,
     /// Seconds for the whole head of a connection's first request.
     pub head_seconds: u64,
+    /// How the names of upstreams become addresses.
+    pub dns: DnsConfig,
 }
 
 impl Default for ProxyConfig {
@@ -72,6 +75,7 @@ impl Default for ProxyConfig {
             max_connections: 0,
             handshake_seconds: 15,
             head_seconds: 60,
+            dns: DnsConfig::default(),
         }
     }
 }

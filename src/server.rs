@@ -27,6 +27,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::config::ProxyConfig;
 use crate::gateway::proxy::{Gateway, Settings};
 use crate::gateway::snapshot::Snapshot;
+use crate::gateway::tries::RetryBudget;
 use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Greeter, Limits};
 use crate::http::listener::RouterApp;
@@ -287,8 +288,10 @@ fn proxy_services(config: &ProxyConfig, shared: &Shared, in_flight: &Gauge) -> V
         ..ServerConf::default()
     };
     let conf = Arc::new(conf);
+    let retry_budget = Arc::new(RetryBudget::default());
     let speaking = |h2c| {
         let gateway = Gateway {
+            retry_budget: retry_budget.clone(),
             live: shared.live.clone(),
             settings: shared.settings.clone(),
             in_flight: in_flight.clone(),

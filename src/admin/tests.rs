@@ -19,6 +19,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::gateway::control::{Control, DeclaredEntities};
 use crate::gateway::declarative;
+use crate::gateway::resolve::{DnsConfig, Resolver};
 use crate::gateway::snapshot::Workshop;
 use crate::http::outbound::Outbound;
 use crate::plugins::Parts;
@@ -79,6 +80,7 @@ impl Api {
             parts: Parts::new(clock.clone(), outbound, telemetry.metrics.clone()),
             internals: HashMap::from([("echo", Router::new())]),
             traffic: telemetry.traffic.clone(),
+            resolver: Resolver::new(&DnsConfig::default(), Default::default()),
         };
         let declared = match file {
             "" => DeclaredEntities::default(),

@@ -278,6 +278,7 @@ fn settings(
         access_log,
         unrouted: parts.telemetry.traffic.route("", ""),
         connections: parts.telemetry.connections.clone(),
+        upstreams: parts.telemetry.upstreams.clone(),
     }
 }
 

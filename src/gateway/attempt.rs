@@ -41,6 +41,11 @@ impl Attempts {
         self.pick.as_ref().map(|pick| pick.authority(tls))
     }
 
+    /// The name that the current target has to show a certificate for.
+    pub(super) fn server_name(&self) -> Option<&str> {
+        self.pick.as_ref().map(|pick| pick.endpoint().server_name())
+    }
+
     /// Tells how the current try ended; the first report counts.
     pub(super) fn report(&mut self, outcome: Outcome) {
         if let Some(pick) = &mut self.pick {

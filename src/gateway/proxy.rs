@@ -16,12 +16,15 @@ use pingora::{ErrorSource, Result};
 
 use super::answer::{self, VIA};
 use super::attempt::Attempts;
+use super::balance::endpoint::Endpoint;
 use super::balance::{Balancer, Outcome, key};
 use super::chain::Link;
 use super::choose::Arrival;
 use super::forward::{self, Origin};
+use super::peer::host_of;
+use super::resolve::ResolveError;
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
-use super::upstream::{Peers, ResolveError};
+use super::tries::{self, Again, NAME_RESOLUTION, RetryBudget, Tries};
 use super::{admit, choose, client_certificate, head, internal, observe};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
@@ -33,6 +36,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::connections::{Connection, Connections};
 use crate::telemetry::metrics::{Gauge, Tallied};
 use crate::telemetry::traffic::RouteTraffic;
+use crate::telemetry::upstreams::UpstreamMetrics;
 
 /// Seconds for which an idle client connection is kept.
 const KEEPALIVE_SECONDS: u64 = 75;
@@ -49,6 +53,8 @@ pub struct Gateway {
     pub settings: Arc<Settings>,
     /// Requests of this worker that are in flight.
     pub in_flight: Gauge,
+    /// Further tries that this worker may make.
+    pub retry_budget: Arc<RetryBudget>,
 }
 
 /// Settings and counters of the data path.
@@ -75,6 +81,8 @@ pub struct Settings {
     pub unrouted: Arc<RouteTraffic>,
     /// Open client connections.
     pub connections: Connections,
+    /// Failed tries at upstreams.
+    pub upstreams: UpstreamMetrics,
 }
 
 /// What is known of one request while it passes.
@@ -88,7 +96,7 @@ pub struct Ctx {
     path: Option<Box<str>>,
     pub(super) exchange: Exchange,
     pub(super) request_id: Option<HeaderValue>,
-    tries: usize,
+    tries: Tries,
     attempts: Attempts,
     upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
@@ -265,7 +273,7 @@ impl ProxyHttp for Gateway {
             path: None,
             exchange: Exchange::default(),
             request_id: None,
-            tries: 0,
+            tries: Tries::default(),
             attempts: Attempts::default(),
             upstream_started: None,
             upstream_time: None,
@@ -280,6 +288,7 @@ impl ProxyHttp for Gateway {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
         greeting::head_read();
         ctx.in_flight = Some(self.in_flight.enter());
+        self.retry_budget.deposit();
         // Without this, a connection waits for its next request for ever.
         let stopping = session.is_process_shutting_down();
         // HTTP/1.0 and `Connection: close` have switched it off.
@@ -325,19 +334,40 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         ctx: &mut Box<Ctx>,
     ) -> Result<Box<HttpPeer>> {
-        ctx.tries += 1;
         ctx.upstream_started.get_or_insert_with(Instant::now);
-        let peer = match ctx.service().map(|service| &service.upstream) {
-            Some(Upstream::Peers(peers)) => peers.pick().await,
-            Some(Upstream::Balanced(balancer, peers)) => {
-                let (balancer, peers) = (balancer.clone(), peers.clone());
-                return balanced(session, ctx, &balancer, &peers).await;
+        let nowhere = || Error::explain(ErrorType::InternalError, "no peer to proxy to");
+        let service = ctx.service().ok_or_else(nowhere)?;
+        let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
+        let (peer, address) = match &service.upstream {
+            Upstream::Peers(peers) => {
+                let found = peers.pick(&ctx.tries.tried, dialer.patience()).await;
+                let address = self.resolved(found)?;
+                (dialer.peer(address, kept_host(session, ctx)), address)
             }
-            Some(Upstream::Internal(_)) | None => {
-                return Error::e_explain(ErrorType::InternalError, "no peer to proxy to");
+            Upstream::Balanced(balancer, resolver) => {
+                let (service, resolver) = (service.clone(), resolver.clone());
+                let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
+                let endpoint = target(session, ctx, &balancer.clone())?;
+                let found = match endpoint.address() {
+                    Some(address) => Ok(address),
+                    None => {
+                        let name = resolver.name(endpoint.host());
+                        let all = name.answer(dialer.patience()).await;
+                        all.map(|all| all[0].address(endpoint.port()))
+                    }
+                };
+                let address = self.resolved(found)?;
+                let kept = kept_host(session, ctx);
+                let name = kept.or(ctx.attempts.server_name());
+                (dialer.peer(address, name), address)
             }
+            Upstream::Internal(_) => return Err(nowhere()),
         };
-        peer.map_err(unresolved)
+        if let Some(pause) = ctx.tries.pause(address) {
+            tokio::time::sleep(pause).await;
+        }
+        ctx.tries.begin(address);
+        Ok(peer)
     }
 
     /// 3. Turn the client's request into the upstream's.
@@ -361,6 +391,11 @@ impl ProxyHttp for Gateway {
             .report(Outcome::Status(response.status.as_u16()));
         let now = Instant::now();
         ctx.upstream_time = ctx.upstream_started.map(|started| now - started);
+        if let Some(Upstream::Peers(peers)) = ctx.service().map(|s| &s.upstream)
+            && let Some(address) = ctx.tries.address
+        {
+            peers.reachable(address);
+        }
         finish_head(response, ctx, now)
     }
 
@@ -372,13 +407,29 @@ impl ProxyHttp for Gateway {
         ctx: &mut Box<Ctx>,
         reused: bool,
     ) -> Box<Error> {
+        if waits_for_client(session, &error) {
+            // Neither the upstream's fault nor cured by another one.
+            let mut error = error.into_down();
+            error.set_retry(false);
+            return error;
+        }
         ctx.attempts.report_error(&error, reused);
         let mut error = error.more_context(format!("Peer: {peer}"));
-        let safe = session.req_header().method.is_idempotent()
-            && !session.as_ref().retry_buffer_truncated()
-            && session.response_written().is_none()
-            && *error.esource() == ErrorSource::Upstream;
-        error.set_retry(safe && tries_left(ctx));
+        let upstreams = tries::is_upstreams(&error);
+        if upstreams {
+            self.count_failure(&error);
+        }
+        let replayable = !session.as_ref().retry_buffer_truncated();
+        let unanswered = session.response_written().is_none();
+        let again = if upstreams && replayable && unanswered {
+            let method = &session.req_header().method;
+            let retries = ctx.service().map_or(0, |service| service.retries);
+            ctx.tries
+                .broken(retries, method, reused, &self.retry_budget)
+        } else {
+            Again::No
+        };
+        self.set_retry(&mut error, again);
         error
     }
 
@@ -390,7 +441,18 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         ctx.attempts.report_error(&error, false);
-        error.set_retry(tries_left(ctx));
+        self.count_failure(&error);
+        let service = ctx.service().cloned();
+        let retries = service.as_ref().map_or(0, |service| service.retries);
+        let mut others = false;
+        if let Some(Upstream::Peers(peers)) = service.as_ref().map(|s| &s.upstream)
+            && let Some(address) = ctx.tries.address
+        {
+            peers.unreachable(address);
+            others = peers.has_others(&ctx.tries.tried);
+        }
+        let again = ctx.tries.unconnected(retries, others, &self.retry_budget);
+        self.set_retry(&mut error, again);
         error
     }
 
@@ -455,6 +517,29 @@ impl ProxyHttp for Gateway {
 }
 
 impl Gateway {
+    fn resolved(&self, found: std::result::Result<SocketAddr, ResolveError>) -> Result<SocketAddr> {
+        let explain = |error: ResolveError| Error::explain(NAME_RESOLUTION, error.to_string());
+        found
+            .map_err(explain)
+            .inspect_err(|error| self.count_failure(error))
+    }
+
+    fn count_failure(&self, error: &Error) {
+        let failure = tries::classify(error);
+        self.settings.upstreams.failures(failure).inc();
+        tracing::debug!(kind = failure.as_str(), %error, "a try at an upstream failed");
+    }
+
+    fn set_retry(&self, error: &mut Error, again: Again) {
+        error.set_retry(again == Again::Yes);
+        let upstreams = &self.settings.upstreams;
+        match again {
+            Again::Yes => upstreams.retries.inc(),
+            Again::Refused => upstreams.retries_refused.inc(),
+            Again::No => {}
+        }
+    }
+
     fn forward_head(&self, request: &mut RequestHeader, ctx: &Ctx) -> Result<()> {
         let (Some(route), Some(connection)) = (&ctx.route, &ctx.connection) else {
             return Ok(());
@@ -508,13 +593,8 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     Ok(())
 }
 
-/// The peer for the next try at a target of an upstream.
-async fn balanced(
-    session: &Session,
-    ctx: &mut Ctx,
-    balancer: &Balancer,
-    peers: &Peers,
-) -> Result<Box<HttpPeer>> {
+/// The target of an upstream for the next try.
+fn target<'c>(session: &Session, ctx: &'c mut Ctx, balancer: &Balancer) -> Result<&'c Endpoint> {
     let Ctx {
         attempts,
         exchange,
@@ -537,17 +617,33 @@ async fn balanced(
         }
         hashed.hash
     };
-    let endpoint = attempts.next(balancer, hash).map_err(|error| {
-        Error::explain(ErrorType::Custom(observe::NO_TARGET), error.to_string())
-    })?;
-    peers.at(endpoint).await.map_err(unresolved)
+    attempts
+        .next(balancer, hash)
+        .map_err(|error| Error::explain(ErrorType::Custom(observe::NO_TARGET), error.to_string()))
 }
 
-fn unresolved(error: ResolveError) -> Box<Error> {
-    Error::explain(ErrorType::Custom("NameResolution"), error.to_string())
+/// Whether the upstream is silent only because the client has not sent it
+/// the whole request.
+fn waits_for_client(session: &mut Session, error: &Error) -> bool {
+    let waiting = tries::is_upstreams(error)
+        && *error.etype() == ErrorType::ReadTimedout
+        && session.response_written().is_none()
+        && !session.as_mut().is_body_done();
+    // A client that waits for 100 is kept waiting by the upstream.
+    let asked = session.req_header().headers.contains_key(header::EXPECT);
+    waiting && (!asked || session.body_bytes_read() > 0)
 }
 
-fn tries_left(ctx: &Ctx) -> bool {
-    ctx.service()
-        .is_some_and(|service| ctx.tries <= service.retries)
+/// The client's own Host where the upstream gets to see it: it is also the
+/// name that a certificate has to be for.
+fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> {
+    let route = ctx.route.as_ref().filter(|route| route.preserve_host)?;
+    route
+        .service
+        .as_ref()?
+        .dialer
+        .as_ref()
+        .filter(|dialer| dialer.is_tls())?;
+    let (host, _) = admit::authority(session.req_header())?;
+    Some(host_of(host))
 }

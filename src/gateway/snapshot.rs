@@ -13,6 +13,7 @@ use super::balance::roster::Roster;
 use super::certificates::Certificates;
 use super::chain::Chains;
 use super::entities::{Entities, Entity, Record};
+use super::resolve::Resolver;
 use super::router::Router;
 use crate::clock;
 use crate::model::route::Route;
@@ -33,6 +34,8 @@ pub struct Workshop {
     pub internals: HashMap<&'static str, axum::Router>,
     /// Where routes find their counters.
     pub traffic: Arc<Traffic>,
+    /// Finds the addresses of hosts.
+    pub resolver: Arc<Resolver>,
 }
 
 /// Why entities can't become a snapshot.

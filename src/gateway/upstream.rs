@@ -1,220 +1,221 @@
-//! The peers of a service: addresses resolved and refreshed, timeouts set.
+//! The addresses of a service that names a host: which one is next, and which
+//! ones were not reachable.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use pingora::upstreams::peer::HttpPeer;
-use tokio::sync::Mutex;
+use smallvec::SmallVec;
 
-use super::balance::endpoint::Endpoint;
-use crate::model::service::{Protocol, Service};
+use super::resolve::{Endpoint, Name, ResolveError};
 
-/// How long an answer of the resolver is used before it is asked again.
-const REFRESH: Duration = Duration::from_secs(30);
-/// How long a failure to resolve a host is not tried again.
-const FAILURE_KEPT: Duration = Duration::from_secs(1);
-/// Upstream connections are closed after this much idleness: below what
-/// common servers allow, so that we are the side that closes.
-const IDLE: Duration = Duration::from_secs(50);
+/// How long an address that could not be connected to is left out while there
+/// are others: at first, and at most.
+const SHUNNED: Duration = Duration::from_secs(10);
+const SHUNNED_MAX: Duration = Duration::from_secs(300);
+/// Most addresses that are remembered as unreachable.
+const DOWN_MAX: usize = 256;
 
-/// The host of a service could not be resolved.
-#[derive(Debug, thiserror::Error)]
-#[error("name resolution failed for {host}")]
-pub struct ResolveError {
-    host: String,
-}
+/// The addresses that a request has tried.
+pub type TriedAddresses = SmallVec<[SocketAddr; 2]>;
 
-/// The addresses of one service and how they are spoken to.
+/// The addresses of one service.
 #[derive(Debug)]
 pub struct Peers {
-    host: Box<str>,
+    name: Arc<Name>,
     port: u16,
-    template: HttpPeer,
+    /// The address of a host that is one.
     fixed: Option<SocketAddr>,
-    resolved: ArcSwapOption<Resolved>,
-    /// Held by the one caller that waits for a first answer; when that failed.
-    resolving: Mutex<Option<Instant>>,
-    refreshing: AtomicBool,
     next: AtomicUsize,
-    this: Weak<Peers>,
+    /// `None` as long as all is well.
+    down: ArcSwapOption<Vec<Down>>,
 }
 
-#[derive(Debug)]
-struct Resolved {
-    addresses: Box<[SocketAddr]>,
-    at: Instant,
+/// An address that can't be connected to.
+#[derive(Debug, Clone, Copy)]
+struct Down {
+    address: SocketAddr,
+    until: Instant,
+    wait: Duration,
 }
 
 impl Peers {
-    /// The peers of `service`, which is not an internal one.
-    pub fn new(service: &Service) -> Arc<Self> {
-        let host = service.host.trim_start_matches('[').trim_end_matches(']');
-        let fixed = host
-            .parse()
-            .ok()
-            .map(|ip| SocketAddr::new(ip, service.port));
-        Arc::new_cyclic(|this| Self {
-            host: host.into(),
-            port: service.port,
-            template: template(service, host),
-            fixed,
-            resolved: ArcSwapOption::empty(),
-            resolving: Mutex::new(None),
-            refreshing: AtomicBool::new(false),
+    /// The addresses of `name`; `port` is for those that name none.
+    pub fn new(name: Arc<Name>, port: u16) -> Self {
+        let fixed = name.host().parse().ok();
+        Self {
+            fixed: fixed.map(|ip| SocketAddr::new(ip, port)),
+            name,
+            port,
             next: AtomicUsize::new(0),
-            this: this.clone(),
-        })
+            down: ArcSwapOption::empty(),
+        }
     }
 
-    /// The peer for the next try.
+    /// The host whose addresses these are.
+    pub fn host(&self) -> &str {
+        self.name.host()
+    }
+
+    /// The addresses as far as they are known now.
+    pub fn known(&self) -> Vec<SocketAddr> {
+        let known = self.name.known().and_then(Result::ok);
+        let known = known.iter().flat_map(|all| all.iter());
+        known.map(|endpoint| endpoint.address(self.port)).collect()
+    }
+
+    /// The address for the next try: in turn, by weight, those of the best
+    /// priority first, and neither one of `tried` nor one that could not be
+    /// reached a moment ago unless there are no others.
     ///
     /// # Errors
     /// [`ResolveError`] if the host has no address.
-    pub async fn pick(&self) -> Result<Box<HttpPeer>, ResolveError> {
-        let address = match self.fixed {
-            Some(address) => address,
-            None => self.pick_resolved().await?,
-        };
-        let mut peer = Box::new(self.template.clone());
-        peer._address = address.into();
-        Ok(peer)
-    }
-
-    /// The peer for a target of an upstream.
-    ///
-    /// # Errors
-    /// [`ResolveError`] if the host has no address.
-    pub async fn at(&self, endpoint: &Endpoint) -> Result<Box<HttpPeer>, ResolveError> {
-        let address = match endpoint.address() {
-            Some(address) => address,
-            None => {
-                self.resolve(endpoint.host(), endpoint.port())
-                    .await?
-                    .addresses[0]
-            }
-        };
-        let mut peer = Box::new(self.template.clone());
-        peer._address = address.into();
-        peer.sni = endpoint.server_name().to_owned();
-        Ok(peer)
-    }
-
-    async fn pick_resolved(&self) -> Result<SocketAddr, ResolveError> {
-        let resolved = match self.resolved.load_full() {
-            Some(resolved) => {
-                if resolved.at.elapsed() > REFRESH {
-                    self.refresh_in_background();
-                }
-                resolved
-            }
-            None => self.resolve_first().await?,
-        };
+    pub async fn pick(
+        &self,
+        tried: &[SocketAddr],
+        patience: Duration,
+    ) -> Result<SocketAddr, ResolveError> {
+        if let Some(address) = self.fixed {
+            return Ok(address);
+        }
+        let all = self.name.answer(patience).await?;
+        if let [only] = &*all {
+            return Ok(only.address(self.port));
+        }
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        Ok(resolved.addresses[turn % resolved.addresses.len()])
-    }
-
-    async fn resolve_first(&self) -> Result<Arc<Resolved>, ResolveError> {
-        let mut failed = self.resolving.lock().await;
-        if let Some(resolved) = self.resolved.load_full() {
-            return Ok(resolved);
-        }
-        // Those who waited for a look-up share its failure as well.
-        if failed.is_some_and(|at| at.elapsed() < FAILURE_KEPT) {
-            return Err(self.error());
-        }
-        match self.resolve(&self.host, self.port).await {
-            Ok(resolved) => {
-                self.resolved.store(Some(resolved.clone()));
-                Ok(resolved)
-            }
-            Err(error) => {
-                *failed = Some(Instant::now());
-                Err(error)
-            }
-        }
-    }
-
-    /// An expired answer is used while a new one is fetched: a slow or dead
-    /// resolver never stops requests to addresses that work.
-    fn refresh_in_background(&self) {
-        let Some(this) = self.this.upgrade() else {
-            return;
+        let down = self.down.load();
+        let now = Instant::now();
+        let down = down.as_ref().map_or(&[][..], |down| down);
+        let shunned = |address| down.iter().any(|d| d.address == address && d.until > now);
+        let port = self.port;
+        let choose = |wanted: &dyn Fn(SocketAddr) -> bool| {
+            in_turn(&all, turn, |endpoint| wanted(endpoint.address(port)))
         };
-        if self.refreshing.swap(true, Ordering::AcqRel) {
-            return;
+        let chosen = choose(&|a| !tried.contains(&a) && !shunned(a))
+            .or_else(|| choose(&|a| !tried.contains(&a)))
+            .or_else(|| choose(&|_| true));
+        // An answer is never empty.
+        Ok(chosen.unwrap_or(&all[0]).address(port))
+    }
+
+    /// Whether there is an address that is not one of `tried`.
+    pub fn has_others(&self, tried: &[SocketAddr]) -> bool {
+        if self.fixed.is_some() {
+            return false;
         }
-        tokio::spawn(async move {
-            match this.resolve(&this.host, this.port).await {
-                Ok(resolved) => this.resolved.store(Some(resolved)),
-                Err(error) => {
-                    tracing::warn!(host = %this.host, %error, "keeping the last addresses");
-                    let kept = this.resolved.load_full().map(|old| {
-                        Arc::new(Resolved {
-                            addresses: old.addresses.clone(),
-                            at: Instant::now(),
-                        })
-                    });
-                    this.resolved.store(kept);
-                }
-            }
-            this.refreshing.store(false, Ordering::Release);
+        let known = self.name.known().and_then(Result::ok);
+        known.is_some_and(|all| all.iter().any(|e| !tried.contains(&e.address(self.port))))
+    }
+
+    /// Remembers that `address` could not be connected to.
+    pub fn unreachable(&self, address: SocketAddr) {
+        if self.fixed.is_some() {
+            return; // there is no other
+        }
+        let now = Instant::now();
+        self.down.rcu(|down| {
+            let mut down: Vec<Down> = down.as_ref().map_or_else(Vec::new, |d| d.to_vec());
+            let wait = match down.iter().find(|d| d.address == address) {
+                // A second request found the same out.
+                Some(known) if known.until > now => known.wait,
+                Some(known) => (known.wait * 2).min(SHUNNED_MAX),
+                None => SHUNNED,
+            };
+            down.retain(|d| d.address != address && d.until + SHUNNED_MAX > now);
+            down.truncate(DOWN_MAX - 1);
+            let until = now + wait;
+            down.push(Down {
+                address,
+                until,
+                wait,
+            });
+            Some(Arc::new(down))
         });
     }
 
-    fn error(&self) -> ResolveError {
-        ResolveError {
-            host: self.host.to_string(),
-        }
-    }
-
-    async fn resolve(&self, host: &str, port: u16) -> Result<Arc<Resolved>, ResolveError> {
-        let error = || self.error();
-        let limit = self.template.options.connection_timeout;
-        let lookup = tokio::net::lookup_host((host, port));
-        let found = match limit {
-            Some(limit) => tokio::time::timeout(limit, lookup)
-                .await
-                .map_err(|_| error())?,
-            None => lookup.await,
+    /// Remembers that `address` answered.
+    pub fn reachable(&self, address: SocketAddr) {
+        let known = |down: &Option<Arc<Vec<Down>>>| {
+            let mut all = down.iter().flat_map(|down| down.iter());
+            all.any(|d| d.address == address)
         };
-        let addresses = prefer_v4(found.map_err(|_| error())?.collect());
-        if addresses.is_empty() {
-            return Err(error());
+        if !known(&self.down.load()) {
+            return;
         }
-        Ok(Arc::new(Resolved {
-            addresses: addresses.into(),
-            at: Instant::now(),
-        }))
+        self.down.rcu(|down| {
+            let others = down.iter().flat_map(|down| down.iter());
+            let others: Vec<Down> = others.filter(|d| d.address != address).copied().collect();
+            (!others.is_empty()).then(|| Arc::new(others))
+        });
     }
 }
 
-/// IPv4 addresses if there are any: a host with both is commonly reachable
-/// over the first only, and a dead address costs a try.
-fn prefer_v4(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    if addresses.iter().any(SocketAddr::is_ipv4) {
-        addresses.retain(SocketAddr::is_ipv4);
-    }
-    addresses.dedup();
-    addresses
+/// Of the endpoints that are `wanted`, of the best priority, the one whose
+/// turn it is.
+fn in_turn(all: &[Endpoint], turn: usize, wanted: impl Fn(&Endpoint) -> bool) -> Option<&Endpoint> {
+    let priority = all.iter().find(|e| wanted(e))?.priority;
+    let group = || all.iter().filter(|e| e.priority == priority && wanted(e));
+    let total: u64 = group().map(|e| u64::from(e.weight)).sum();
+    let equal = group().all(|e| e.weight == all[0].weight);
+    let mut point = if equal {
+        let count = group().count();
+        return group().nth(turn % count);
+    } else {
+        // Multiples of the golden ratio fall evenly into any shares.
+        let spread = (turn as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (u128::from(spread) * u128::from(total) >> 64) as u64
+    };
+    group().find(|endpoint| {
+        let weight = u64::from(endpoint.weight);
+        let here = point < weight;
+        point = point.saturating_sub(weight);
+        here
+    })
 }
 
-fn template(service: &Service, host: &str) -> HttpPeer {
-    let tls = matches!(service.protocol, Protocol::Https | Protocol::Grpcs);
-    let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), service.port);
-    // The server name is always set: an empty one switches verification off.
-    let mut peer = HttpPeer::new(nowhere, tls, host.to_owned());
-    let millis = |ms| Some(Duration::from_millis(ms));
-    let options = &mut peer.options;
-    options.connection_timeout = millis(service.connect_timeout);
-    options.total_connection_timeout = millis(service.connect_timeout);
-    options.read_timeout = millis(service.read_timeout);
-    options.write_timeout = millis(service.write_timeout);
-    options.idle_timeout = Some(IDLE);
-    let verify = service.tls_verify.unwrap_or(true);
-    options.verify_cert = verify;
-    options.verify_hostname = verify;
-    peer
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn endpoint(last: u8, priority: u16, weight: u16) -> Endpoint {
+        Endpoint {
+            priority,
+            ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)),
+            port: None,
+            weight,
+        }
+    }
+
+    fn shares(all: &[Endpoint], wanted: impl Fn(&Endpoint) -> bool) -> Vec<usize> {
+        let mut counts = vec![0; all.len()];
+        for turn in 0..1000 {
+            let chosen = in_turn(all, turn, &wanted).expect("one");
+            let at = all.iter().position(|e| e == chosen).expect("of them");
+            counts[at] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn equal_addresses_take_turns() {
+        let all = [endpoint(1, 0, 1), endpoint(2, 0, 1)];
+        assert_eq!(shares(&all, |_| true), [500, 500]);
+    }
+
+    #[test]
+    fn shares_follow_weights() {
+        let all = [endpoint(1, 0, 1), endpoint(2, 0, 3)];
+        let counts = shares(&all, |_| true);
+        assert!((240..=260).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn a_worse_priority_is_for_when_the_better_ones_are_out() {
+        let all = [endpoint(1, 1, 1), endpoint(2, 2, 9)];
+        assert_eq!(shares(&all, |_| true), [1000, 0]);
+        assert_eq!(shares(&all, |e| e.priority == 2), [0, 1000]);
+    }
 }

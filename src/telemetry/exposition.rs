@@ -14,6 +14,7 @@ use super::listeners::{Expiry, ListenerCounters};
 use super::metrics::{Counter, Gauge, Metrics};
 use super::targets::Targets;
 use super::traffic::{BOUNDS_US, HistogramSum, Traffic};
+use super::upstreams::{DnsMetrics, Failure, UpstreamMetrics};
 
 /// Every number of the process, in one place.
 #[derive(Debug, Default, Clone)]
@@ -24,6 +25,10 @@ pub struct Telemetry {
     pub traffic: Arc<Traffic>,
     /// Client connections.
     pub connections: Connections,
+    /// Names of upstreams.
+    pub dns: DnsMetrics,
+    /// Failed tries at upstreams.
+    pub upstreams: UpstreamMetrics,
     /// Endpoints of upstreams.
     pub targets: Targets,
     /// Reloads of the configuration files that were put in force.
@@ -140,6 +145,7 @@ impl Telemetry {
 
     fn families(&self) -> Vec<MetricFamily> {
         let mut families = self.traffic_families();
+        families.extend(self.upstream_families());
         families.extend(self.listener_families());
         let decisions = self.metrics.decisions();
         let lookups = self.metrics.token_lookups();
@@ -279,6 +285,54 @@ impl Telemetry {
                 "Requests in flight at a target's address.",
                 MetricType::GAUGE,
                 in_flight,
+            ),
+        ]
+    }
+
+    fn upstream_families(&self) -> [MetricFamily; 4] {
+        let dns = &self.dns;
+        let results = [
+            ("found", &dns.found),
+            ("not_found", &dns.not_found),
+            ("failed", &dns.failed),
+        ];
+        let failures = Failure::ALL.map(|failure| {
+            let n = self.upstreams.failures(failure).get();
+            counter(&[("kind", failure.as_str())], n)
+        });
+        let retries = [
+            counter(&[("result", "made")], self.upstreams.retries.get()),
+            counter(
+                &[("result", "refused")],
+                self.upstreams.retries_refused.get(),
+            ),
+        ];
+        [
+            family(
+                "doorward_dns_lookups_total",
+                "Look-ups of the names of upstreams.",
+                MetricType::COUNTER,
+                results
+                    .map(|(result, n)| counter(&[("result", result)], n.get()))
+                    .into(),
+            ),
+            family(
+                "doorward_dns_stale_names",
+                "Names whose expired addresses are in use because no server answers.",
+                MetricType::GAUGE,
+                vec![gauge(&[], dns.stale.get())],
+            ),
+            family(
+                "doorward_upstream_failures_total",
+                "Tries at upstreams that failed.",
+                MetricType::COUNTER,
+                failures.into(),
+            ),
+            family(
+                "doorward_upstream_retries_total",
+                "Further tries after a failed one.",
+                MetricType::COUNTER,
+                retries.into(),
             ),
         ]
     }

@@ -7,6 +7,7 @@ pub mod listeners;
 pub mod metrics;
 pub mod targets;
 pub mod traffic;
+pub mod upstreams;
 
 pub use exposition::Telemetry;
 pub use metrics::{Counter, Gauge, Metrics};

@@ -507,6 +507,7 @@ async fn all_kinds_survive_a_restart() {
         parts: Parts::new(api.clock.clone(), outbound, telemetry.metrics.clone()),
         internals: HashMap::new(),
         traffic: telemetry.traffic.clone(),
+        resolver: crate::gateway::resolve::Resolver::new(&Default::default(), Default::default()),
     };
     let again = Control::open(workshop, store, DeclaredEntities::default())
         .await

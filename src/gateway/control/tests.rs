@@ -5,6 +5,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::gateway::entities::Origin;
 use crate::gateway::internal;
+use crate::gateway::resolve::{DnsConfig, Resolver};
 use crate::http::outbound::Outbound;
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
@@ -18,6 +19,7 @@ fn workshop() -> Workshop {
         parts,
         internals: HashMap::from([("echo", internal::echo())]),
         traffic: Arc::default(),
+        resolver: Resolver::new(&DnsConfig::default(), Default::default()),
     }
 }
 

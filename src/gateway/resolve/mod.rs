@@ -27,7 +27,7 @@ use tokio::sync::watch;
 pub use config::{DnsConfig, RecordKind};
 use lookup::Engine;
 
-use crate::telemetry::{Counter, Gauge};
+use crate::telemetry::upstreams::DnsMetrics;
 
 /// How long a request waits for a new answer in place of one that has just
 /// expired. After that the old one is used, if it may be.
@@ -70,19 +70,6 @@ pub enum ResolveError {
         /// What went wrong.
         reason: Box<str>,
     },
-}
-
-/// What the resolver counts.
-#[derive(Debug, Clone, Default)]
-pub struct DnsMetrics {
-    /// Look-ups that found addresses.
-    pub found: Counter,
-    /// Look-ups of names that don't exist.
-    pub not_found: Counter,
-    /// Look-ups that no server answered.
-    pub failed: Counter,
-    /// Hosts whose expired addresses are in use because no server answers.
-    pub stale: Gauge,
 }
 
 /// Resolves names; one for the process.
@@ -155,9 +142,6 @@ impl Resolver {
     /// The handle to `host`, an address (in brackets or not) or a name.
     pub fn name(self: &Arc<Self>, host: &str) -> Arc<Name> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        if let Ok(ip) = host.parse() {
-            return Name::fixed(host, ip);
-        }
         let host = host.to_ascii_lowercase();
         let mut names = self.names.lock();
         if let Some(name) = names.by_host.get(&*host).and_then(Weak::upgrade) {
@@ -167,12 +151,15 @@ impl Resolver {
             names.by_host.retain(|_, name| name.strong_count() > 0);
             names.sweep_at = names.by_host.len() * 2 + 64;
         }
-        let name = Arc::new(Name {
-            host: host.as_str().into(),
-            state: ArcSwapOption::empty(),
-            in_flight: AtomicBool::new(false),
-            landed: watch::Sender::new(()),
-            resolver: Arc::downgrade(self),
+        let name = Arc::new(match host.parse() {
+            Ok(ip) => Name::fixed(&host, ip),
+            Err(_) => Name {
+                host: host.as_str().into(),
+                state: ArcSwapOption::empty(),
+                in_flight: AtomicBool::new(false),
+                landed: watch::Sender::new(()),
+                resolver: Arc::downgrade(self),
+            },
         });
         names.by_host.insert(host.into(), Arc::downgrade(&name));
         name
@@ -180,14 +167,14 @@ impl Resolver {
 }
 
 impl Name {
-    fn fixed(host: &str, ip: IpAddr) -> Arc<Self> {
+    fn fixed(host: &str, ip: IpAddr) -> Self {
         let endpoint = Endpoint {
             priority: 0,
             ip,
             port: None,
             weight: 1,
         };
-        Arc::new(Self {
+        Self {
             host: host.into(),
             state: ArcSwapOption::from_pointee(State {
                 outcome: Ok(Arc::from([endpoint])),
@@ -198,7 +185,7 @@ impl Name {
             in_flight: AtomicBool::new(false),
             landed: watch::Sender::new(()),
             resolver: Weak::new(),
-        })
+        }
     }
 
     /// The host as it was configured, in lower case.

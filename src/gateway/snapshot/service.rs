@@ -11,6 +11,8 @@ use super::{CompileError, Snapshot, Workshop, label};
 use crate::gateway::balance::Balancer;
 use crate::gateway::balance::roster::Roster;
 use crate::gateway::entities::{Entities, Entity as _, Record};
+use crate::gateway::peer::{DialError, Dialer, Papers};
+use crate::gateway::resolve::Resolver;
 use crate::gateway::upstream::Peers;
 use crate::model::service::{Protocol, Service};
 
@@ -22,8 +24,11 @@ pub struct LiveService {
     record: Arc<Record<Service>>,
     /// Name, or the id of a service without one.
     pub label: Box<str>,
+    papers: Papers,
     /// Where requests go.
     pub upstream: Upstream,
+    /// How they get there; none inside the process.
+    pub dialer: Option<Dialer>,
     /// The service's path.
     pub path: Option<Box<str>>,
     /// Host header for the upstream.
@@ -38,8 +43,8 @@ pub struct LiveService {
 pub enum Upstream {
     /// Over the network.
     Peers(Arc<Peers>),
-    /// Over the network, to a target of an upstream; how it is spoken to.
-    Balanced(Arc<Balancer>, Arc<Peers>),
+    /// Over the network, to a target of an upstream; who resolves its name.
+    Balanced(Arc<Balancer>, Arc<Resolver>),
     /// A router in this process.
     Internal(axum::Router),
 }
@@ -54,6 +59,12 @@ pub(super) fn build(
     if let Some(previous) = previous
         && entities.services.is_same(&previous.entities.services)
         && Arc::ptr_eq(balancers, &previous.balancers)
+        && entities
+            .certificates
+            .is_same(&previous.entities.certificates)
+        && entities
+            .ca_certificates
+            .is_same(&previous.entities.ca_certificates)
     {
         return Ok(previous.services.clone());
     }
@@ -61,13 +72,16 @@ pub(super) fn build(
     for record in entities.services.iter() {
         let id = record.value.id;
         let balancer = balancer(entities, balancers, &record.value);
+        let upstream = balancer.map(|balancer| balancer.upstream());
+        let papers =
+            Papers::of(&record.value, upstream, entities).map_err(|e| undialable(id, e))?;
         let kept = previous
             .and_then(|snapshot| snapshot.services.get(&id))
             .filter(|live| Arc::ptr_eq(&live.record, record) || live.record == *record)
-            .filter(|live| live.is_balanced_by(balancer));
+            .filter(|live| live.is_balanced_by(balancer) && live.papers.is_same(&papers));
         let live = match kept {
             Some(live) => live.clone(),
-            None => Arc::new(live_service(record, balancer, workshop)?),
+            None => Arc::new(live_service(record, balancer, papers, workshop)?),
         };
         services.insert(id, live);
     }
@@ -97,9 +111,19 @@ impl LiveService {
     }
 }
 
+fn undialable(id: Uuid, error: DialError) -> CompileError {
+    CompileError {
+        kind: Service::KIND.plural(),
+        id,
+        field: error.field.to_owned(),
+        message: error.message,
+    }
+}
+
 fn live_service(
     record: &Arc<Record<Service>>,
     balancer: Option<&Arc<Balancer>>,
+    papers: Papers,
     workshop: &Workshop,
 ) -> Result<LiveService, CompileError> {
     let service = &record.value;
@@ -117,14 +141,23 @@ fn live_service(
             error("host", format!("expected one of: {}", known.join(", ")))
         })?)
     } else {
-        let peers = Peers::new(service);
+        let resolver = &workshop.resolver;
         match balancer {
-            Some(balancer) => Upstream::Balanced(balancer.clone(), peers),
-            None => Upstream::Peers(peers),
+            Some(balancer) => Upstream::Balanced(balancer.clone(), resolver.clone()),
+            None => {
+                let name = resolver.name(&service.host);
+                Upstream::Peers(Arc::new(Peers::new(name, service.port)))
+            }
         }
+    };
+    let dialer = match service.protocol {
+        Protocol::Internal => None,
+        _ => Some(Dialer::new(service, &papers).map_err(|e| undialable(service.id, e))?),
     };
     Ok(LiveService {
         record: record.clone(),
+        papers,
+        dialer,
         label: label(service.name.as_deref(), service.id),
         upstream,
         path: service.path.as_deref().map(Box::from),

@@ -15,6 +15,7 @@ fn workshop() -> Workshop {
         parts: Parts::new(Clock::system(), Arc::new(Outbound::new()), Arc::default()),
         internals: HashMap::from([("echo", internal::echo())]),
         traffic: Arc::default(),
+        resolver: crate::gateway::resolve::Resolver::new(&Default::default(), Default::default()),
     }
 }
 
