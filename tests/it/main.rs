@@ -3,6 +3,7 @@
 
 mod admin;
 mod bad_input;
+mod balancing;
 mod cli;
 mod durability;
 mod identity;
