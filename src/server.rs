@@ -30,7 +30,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::tries::RetryBudget;
 use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Greeter, Limits};
-use crate::http::listener::RouterApp;
+use crate::http::listener::{Gate, RouterApp};
 use crate::http::tls::TlsDoor;
 use crate::telemetry::Gauge;
 use crate::telemetry::listeners::ListenerCounters;
@@ -108,6 +108,8 @@ pub struct RouterListener<'a> {
     pub addresses: [&'a [String]; 2],
     /// What it serves.
     pub router: Router,
+    /// Which requests' bodies it reads; `None`: all.
+    pub gate: Option<Gate>,
     /// Bounds on requests.
     pub bounds: Bounds,
     /// What comes before a request.
@@ -344,8 +346,8 @@ fn open_files() -> Option<usize> {
 fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Service<RouterGreeter>> {
     let [plain, encrypted] = listener.addresses;
     let greeter = |keeper| {
-        let router = listener.router.clone();
-        RouterApp::greeter(router, listener.bounds, in_flight, keeper)
+        let (router, gate) = (listener.router.clone(), listener.gate.clone());
+        RouterApp::greeter(router, gate, listener.bounds, in_flight, keeper)
     };
     let without = Doorkeeper {
         tls: None,

@@ -40,6 +40,7 @@ use error::ApiError;
 
 use crate::clock::{self, Clock};
 use crate::gateway::control::Control;
+use crate::http::listener::Gate;
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
 use crate::model::consumer::Consumer;
@@ -104,6 +105,16 @@ pub fn router(state: AdminState) -> Router {
         node: info::Node::of_this_process(),
     });
     Router::new().fallback(move |request: Request| answer(state.clone(), request))
+}
+
+/// Whether a request may use the Admin API, by its head alone: nobody else's
+/// body need be read.
+pub fn gate(state: &AdminState) -> Gate {
+    let access = Access {
+        token: state.token.clone(),
+        hosts: state.hosts.clone(),
+    };
+    Arc::new(move |head| access.check(&head.method, &head.uri, &head.headers).is_ok())
 }
 
 /// One path of the Admin API.

@@ -30,6 +30,7 @@ const NOW_SECS: i64 = 1_700_000_000;
 /// An Admin API with its store, gone when dropped.
 struct Api {
     router: Router,
+    gate: Gate,
     clock: Clock,
     control: Arc<Control>,
     _directory: tempfile::TempDir,
@@ -92,7 +93,7 @@ impl Api {
         let control = Control::open(workshop, store.clone(), declared)
             .await
             .expect("opens");
-        let router = router(AdminState {
+        let state = AdminState {
             control: control.clone(),
             store,
             telemetry,
@@ -100,9 +101,10 @@ impl Api {
             token: token.map(Secret::new),
             hosts: Vec::new(),
             metrics: true,
-        });
+        };
         Self {
-            router,
+            gate: gate(&state),
+            router: router(state),
             clock,
             control,
             _directory: directory,

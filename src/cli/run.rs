@@ -212,7 +212,7 @@ fn start_admin(
     tls: &TlsSections,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Server, ServerError> {
-    let router = admin::router(AdminState {
+    let state = AdminState {
         control: parts.control.clone(),
         store: parts.store.clone(),
         telemetry: parts.telemetry.clone(),
@@ -220,7 +220,9 @@ fn start_admin(
         token: config.admin.token.clone(),
         hosts: config.admin.hosts.clone(),
         metrics: config.telemetry.metrics,
-    });
+    };
+    let gate = admin::gate(&state);
+    let router = admin::router(state);
     let bounds = Bounds {
         body: ADMIN_BODY,
         time: Duration::from_secs(60),
@@ -241,6 +243,7 @@ fn start_admin(
             encrypted.map_or(&[], |tls| &tls.listen),
         ],
         router,
+        gate: Some(gate),
         bounds,
         keeper,
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use bytes::Bytes;
-use http::{StatusCode, Version, header};
+use http::{StatusCode, Version, header, request};
 use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
@@ -23,9 +23,14 @@ use crate::telemetry::Gauge;
 /// Seconds for which an idle connection is kept.
 const KEEPALIVE_SECONDS: u64 = 60;
 
+/// Whether a request's body is worth reading, by its head alone. The router
+/// answers one that is not as if it had no body; it must refuse it.
+pub type Gate = Arc<dyn Fn(&request::Parts) -> bool + Send + Sync>;
+
 /// Serves one `Router`.
 pub struct RouterApp {
     router: Router,
+    gate: Option<Gate>,
     bounds: Bounds,
     options: HttpServerOptions,
     in_flight: Gauge,
@@ -33,10 +38,11 @@ pub struct RouterApp {
 
 impl RouterApp {
     /// Lets `router` answer every request within `bounds`, in HTTP/1 and
-    /// HTTP/2.
+    /// HTTP/2. What `gate` does not admit is answered before its body is read.
     /// Requests that are being answered count in `in_flight`.
     pub fn greeter(
         router: Router,
+        gate: Option<Gate>,
         bounds: Bounds,
         in_flight: &Gauge,
         keeper: Doorkeeper,
@@ -47,6 +53,7 @@ impl RouterApp {
             options.h2_idle_timeout = Some(Duration::from_secs(KEEPALIVE_SECONDS));
             Arc::new(Self {
                 router: router.clone(),
+                gate: gate.clone(),
                 bounds,
                 options,
                 in_flight: in_flight.clone(),
@@ -64,6 +71,13 @@ impl RouterApp {
             return refuse(session, StatusCode::BAD_REQUEST, reason).await;
         }
         let mut head = session.req_header().as_owned_parts();
+        if self.gate.as_ref().is_some_and(|gate| !gate(&head)) {
+            session.set_keepalive(None);
+            head.extensions.insert(client(session));
+            bridge::respond(session, &self.router, head, Bytes::new(), |_| {}).await?;
+            bridge::linger(session).await;
+            return Ok(());
+        }
         let body = match bridge::read_body(session, self.bounds).await {
             Ok(body) => body,
             Err(error) => {

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::http::{client, send};
-use crate::support::raw::exchange;
+use crate::support::raw::{Connection, exchange};
 use crate::support::{Answer, Door, Setup};
 
 /// Fails unless the answer is 400 with code 2 and names `field`.
@@ -352,11 +352,30 @@ async fn random_bytes_never_break_a_listener() {
         } else {
             door.admin()
         };
-        let mut connection = crate::support::raw::Connection::open(&listener).await;
+        let mut connection = Connection::open(&listener).await;
         connection.try_send(&noise).await;
         connection.try_send(b"\r\n\r\n").await;
     }
     door.get("nowhere.test", "/").await.expect(404);
     door.admin_get("/status").await.expect(200);
     assert!(!door.log_text().contains("panicked"), "{}", door.log_text());
+}
+
+#[tokio::test]
+async fn a_body_is_not_read_of_who_may_not_send_one() {
+    let door = Setup::new().start().await;
+    let admin = door.admin();
+    for head in [
+        format!("host: {admin}\r\norigin: http://evil.example\r\n"),
+        "host: evil.example\r\n".to_owned(),
+    ] {
+        let mut connection = Connection::open(&admin).await;
+        // The answer comes though none of the announced body does.
+        let request = format!(
+            "POST /services HTTP/1.1\r\ncontent-type: application/json\r\n\
+             content-length: 1000000\r\nexpect: 100-continue\r\n{head}\r\n"
+        );
+        connection.send(request.as_bytes()).await;
+        assert_eq!(connection.response().await.status, 403, "{head}");
+    }
 }

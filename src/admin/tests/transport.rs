@@ -128,3 +128,36 @@ async fn the_token_is_asked_for_everywhere() {
         api.raw("GET", path, &headers, "").await.expect(401);
     }
 }
+
+#[tokio::test]
+async fn the_gate_admits_whom_the_router_admits() {
+    let api = Api::with("", Some("s3cret")).await;
+    for (headers, admitted) in [
+        (vec![("host", "localhost")], false),
+        (
+            vec![("host", "localhost"), ("kong-admin-token", "wrong")],
+            false,
+        ),
+        (
+            vec![("host", "localhost"), ("kong-admin-token", "s3cret")],
+            true,
+        ),
+        (
+            vec![
+                ("host", "localhost"),
+                ("kong-admin-token", "s3cret"),
+                ("origin", "http://evil.example"),
+            ],
+            false,
+        ),
+    ] {
+        let mut request = Request::builder().method("POST").uri("/services");
+        for (name, value) in &headers {
+            request = request.header(*name, *value);
+        }
+        let head = request.body(()).expect("a request").into_parts().0;
+        assert_eq!((api.gate)(&head), admitted, "{headers:?}");
+        let answer = api.raw("POST", "/services", &headers, "").await;
+        assert_eq!(answer.status.as_u16() == 400, admitted, "{}", answer.text);
+    }
+}
