@@ -63,6 +63,8 @@ pub struct Opened {
     pub control: Arc<Control>,
     /// The identity provider, if the file asks for one.
     pub identity: Option<Arc<Identity>>,
+    /// Finds the addresses of hosts.
+    pub resolver: Arc<Resolver>,
     /// Every counter.
     pub telemetry: Telemetry,
     /// The durable store.
@@ -92,6 +94,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let telemetry = Telemetry::default();
     telemetry.config_current.set(1);
     let workshop = workshop(config, clock, outbound, &telemetry, internals);
+    let resolver = workshop.resolver.clone();
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await
         .map_err(|error| refused(&declared, &error))?;
@@ -102,6 +105,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     Ok(Opened {
         control,
         identity,
+        resolver,
         telemetry,
         store,
         started_ms,

@@ -16,8 +16,8 @@ use crate::boot::{self, Opened, Reloader, Seen, TlsSections};
 use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::gateway::balance::keeper::Keeper;
-use crate::gateway::balance::names::SystemNames;
 use crate::gateway::proxy::Settings;
+use crate::gateway::resolve::TargetNames;
 use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Limits};
 use crate::server::tls::Tls;
@@ -110,7 +110,10 @@ async fn serve(
     tokio::spawn(warn_of_expiry(parts.telemetry.clone()));
     tokio::spawn(boot::watch(reloader.with_tls(tls), forced));
     let control = &parts.control;
-    let keeper = Keeper::new(control.live(), Arc::new(SystemNames));
+    let keeper = Keeper::new(
+        control.live(),
+        Arc::new(TargetNames(parts.resolver.clone())),
+    );
     tokio::spawn(keeper.run(control.changes()));
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),

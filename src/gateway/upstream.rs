@@ -186,6 +186,7 @@ mod tests {
             ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)),
             port: None,
             weight,
+            name: None,
         }
     }
 

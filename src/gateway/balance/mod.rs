@@ -16,7 +16,6 @@ pub mod keeper;
 pub mod key;
 pub mod lineup;
 pub mod member;
-pub mod names;
 mod probe;
 mod random;
 mod ring;

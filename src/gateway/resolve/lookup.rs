@@ -237,20 +237,22 @@ async fn follow(
     let services = gathered.services.into_iter().take(SRV_MAX);
     let hosts = services.map(|(priority, weight, port, target)| async move {
         let addresses = addresses_of(system, client, order, &target).await;
-        (priority, weight, port, addresses)
+        (priority, weight, port, target, addresses)
     });
     let mut endpoints = Vec::new();
     let mut reason = None;
-    for (priority, weight, port, addresses) in join_all(hosts).await {
+    for (priority, weight, port, target, addresses) in join_all(hosts).await {
         match addresses {
             Ok((addresses, left)) => {
                 ttl = ttl.min(left);
+                let name: Arc<str> = target.trim_end_matches('.').into();
                 endpoints.extend(addresses.into_iter().map(|ip| Endpoint {
                     priority,
                     ip,
                     port: Some(port),
                     // A weight of zero still means a small share.
                     weight: weight.max(1),
+                    name: Some(name.clone()),
                 }));
             }
             Err(error) => reason = Some(error),
@@ -325,6 +327,7 @@ fn plain(addresses: &[IpAddr]) -> Vec<Endpoint> {
         ip,
         port: None,
         weight: 1,
+        name: None,
     };
     addresses.iter().map(endpoint).collect()
 }
@@ -337,7 +340,7 @@ fn found(mut endpoints: Vec<Endpoint>, ttl: Duration) -> Found {
     endpoints.truncate(ENDPOINTS_MAX);
     if endpoints.iter().any(|e| e.ip.is_ipv4()) && endpoints.iter().any(|e| e.ip.is_ipv6()) {
         let reachable = |e: &&Endpoint| system::has_route(e.ip);
-        let kept: Vec<Endpoint> = endpoints.iter().filter(reachable).copied().collect();
+        let kept: Vec<Endpoint> = endpoints.iter().filter(reachable).cloned().collect();
         if !kept.is_empty() {
             endpoints = kept;
         }

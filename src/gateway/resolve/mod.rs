@@ -10,6 +10,7 @@ mod config;
 mod flight;
 mod lookup;
 mod system;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 
 pub use config::{DnsConfig, RecordKind};
 use lookup::Engine;
+pub use targets::TargetNames;
 
 use crate::telemetry::upstreams::DnsMetrics;
 
@@ -34,7 +36,7 @@ use crate::telemetry::upstreams::DnsMetrics;
 const STALE_WAIT: Duration = Duration::from_secs(1);
 
 /// One address of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// Lower ones are used before higher ones (RFC 2782); 0 without SRV.
     pub priority: u16,
@@ -44,6 +46,8 @@ pub struct Endpoint {
     pub port: Option<u16>,
     /// Its share among those of its priority, at least 1; 1 without SRV.
     pub weight: u16,
+    /// The host that an SRV record names.
+    pub name: Option<Arc<str>>,
 }
 
 impl Endpoint {
@@ -173,6 +177,7 @@ impl Name {
             ip,
             port: None,
             weight: 1,
+            name: None,
         };
         Self {
             host: host.into(),
