@@ -177,6 +177,12 @@ impl Telemetry {
                 vec![gauge(&[], self.metrics.throttle_partitions().get())],
             ),
             family(
+                "doorward_throttle_overflow_total",
+                "Requests throttled together because a filter holds as many partitions as it may.",
+                MetricType::COUNTER,
+                vec![counter(&[], self.metrics.throttle_overflow().get())],
+            ),
+            family(
                 "doorward_connections",
                 "Open client connections.",
                 MetricType::GAUGE,

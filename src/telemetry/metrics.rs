@@ -96,6 +96,7 @@ pub struct Metrics {
     decisions: DashMap<(&'static str, &'static str), Counter>,
     token_cache: DashMap<&'static str, Counter>,
     throttle_partitions: Gauge,
+    throttle_overflow: Counter,
 }
 
 impl Metrics {
@@ -139,5 +140,11 @@ impl Metrics {
     /// Partitions that throttling filters hold (`doorward_throttle_partitions`).
     pub fn throttle_partitions(&self) -> Gauge {
         self.throttle_partitions.clone()
+    }
+
+    /// Decisions on requests of partitions beyond the limit of their filter
+    /// (`doorward_throttle_overflow_total`).
+    pub fn throttle_overflow(&self) -> Counter {
+        self.throttle_overflow.clone()
     }
 }

@@ -6,44 +6,131 @@
 //! away than an empty bucket takes to fill. The bucket never holds more than a
 //! rate's requests, and what comes back in part of a step is kept while the
 //! bucket is in use and dropped once it was full for a whole step.
+//!
+//! How far away the instant is, is the bucket's *level*: nanoseconds until it
+//! is full. Everything a client is told follows from rate and level.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::rate::Rate;
 
+/// What a word becomes when its bucket has moved to another place.
+pub(super) const MOVED: u64 = u64::MAX;
+/// A word that decides as one that was never used, and is not zero.
+pub(super) const FULL: u64 = 1;
+
 /// Whether a request passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It took a token.
-    Pass,
+    /// It took a token; the level is now this.
+    Pass(u64),
     /// There is no token; the next one comes in this many nanoseconds (≥ 1).
     Refuse(u64),
 }
 
+impl Decision {
+    /// Whether the request passes.
+    pub fn passes(self) -> bool {
+        matches!(self, Self::Pass(_))
+    }
+}
+
+/// The bucket is somewhere else now: look it up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moved;
+
+/// An atomic word; a model checker has its own.
+pub(super) trait Word {
+    /// The value.
+    fn get(&self) -> u64;
+    /// Replaces `from` by `to`, or says what is there instead.
+    fn exchange(&self, from: u64, to: u64) -> Result<(), u64>;
+    /// Replaces whatever is there.
+    fn swap(&self, to: u64) -> u64;
+}
+
+impl Word for AtomicU64 {
+    fn get(&self) -> u64 {
+        self.load(Ordering::Acquire)
+    }
+
+    fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
+        self.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .map(drop)
+    }
+
+    fn swap(&self, to: u64) -> u64 {
+        AtomicU64::swap(self, to, Ordering::AcqRel)
+    }
+}
+
 /// Takes a token at `now` (monotonic, in nanoseconds). A refusal leaves the
 /// bucket as it is. Holds no lock.
-pub fn take(word: &AtomicU64, rate: &Rate, now: u64) -> Decision {
-    let mut full_at = word.load(Ordering::Relaxed);
+pub(super) fn take(word: &impl Word, rate: &Rate, now: u64) -> Result<Decision, Moved> {
+    let mut full_at = word.get();
     loop {
+        if full_at == MOVED {
+            return Err(Moved);
+        }
         let next = match after(full_at, rate, now) {
             Ok(next) => next,
-            Err(delay) => return Decision::Refuse(delay),
+            Err(delay) => return Ok(Decision::Refuse(delay)),
         };
-        match word.compare_exchange_weak(full_at, next, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return Decision::Pass,
-            Err(changed) => full_at = changed,
+        match word.exchange(full_at, next) {
+            Ok(()) => return Ok(Decision::Pass(next - now)),
+            Err(changed) => {
+                full_at = changed;
+                std::hint::spin_loop();
+            }
         }
     }
 }
 
+/// Gives a token back that was taken for a request that another rate refused.
+pub(super) fn give_back(word: &impl Word, rate: &Rate) -> Result<(), Moved> {
+    change(word, |full_at| {
+        full_at.saturating_sub(rate.step()).max(FULL)
+    })
+}
+
+/// Lets the bucket be full no earlier than at `full_at`.
+#[cfg_attr(not(test), expect(dead_code, reason = "for counters shared with other nodes"))]
+pub(super) fn raise(word: &impl Word, full_at: u64) -> Result<(), Moved> {
+    change(word, |known| known.max(full_at))
+}
+
+/// Fills the bucket.
+pub(super) fn fill(word: &impl Word) -> Result<(), Moved> {
+    change(word, |_| FULL)
+}
+
+fn change(word: &impl Word, to: impl Fn(u64) -> u64) -> Result<(), Moved> {
+    let mut full_at = word.get();
+    while full_at != MOVED {
+        match word.exchange(full_at, to(full_at)) {
+            Ok(()) => return Ok(()),
+            Err(changed) => full_at = changed,
+        }
+    }
+    Err(Moved)
+}
+
 /// The word of a bucket whose first request passes at `now`; never zero.
-pub fn first(rate: &Rate, now: u64) -> u64 {
+pub(super) fn first(rate: &Rate, now: u64) -> u64 {
     now + rate.step()
 }
 
 /// Whether the bucket decides at `now` as one that was never used would.
-pub fn is_idle(full_at: u64, rate: &Rate, now: u64) -> bool {
+pub(super) fn is_idle(full_at: u64, rate: &Rate, now: u64) -> bool {
     full_at == 0 || now.saturating_sub(full_at) >= rate.step()
+}
+
+/// What a request at `now` would meet, without taking anything.
+pub(super) fn look(full_at: u64, rate: &Rate, now: u64) -> Decision {
+    match after(full_at, rate, now) {
+        Ok(_) => Decision::Pass(full_at.saturating_sub(now)),
+        Err(delay) => Decision::Refuse(delay),
+    }
 }
 
 /// The word after a request at `now`, or the wait for the next token.
@@ -61,205 +148,4 @@ fn after(full_at: u64, rate: &Rate, now: u64) -> Result<u64, u64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use std::time::Duration;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::plugins::throttling::rate::{LONGEST, MOST, SHORTEST};
-
-    const SECOND: u64 = 1_000_000_000;
-
-    /// Any start: the clock's zero means nothing.
-    const T0: u64 = 77 * SECOND;
-
-    fn six_in_ten_seconds() -> Rate {
-        Rate::new(6, Duration::from_secs(10)).unwrap()
-    }
-
-    fn passes(word: &AtomicU64, rate: &Rate, now: u64, requests: usize) -> usize {
-        (0..requests)
-            .filter(|_| take(word, rate, now) == Decision::Pass)
-            .count()
-    }
-
-    fn retry_after(word: &AtomicU64, rate: &Rate, now: u64) -> u64 {
-        match take(word, rate, now) {
-            Decision::Pass => 0,
-            Decision::Refuse(delay) => delay.div_ceil(SECOND),
-        }
-    }
-
-    #[test]
-    fn a_burst_of_ten_passes_six_and_says_two_seconds() {
-        let (word, rate) = (AtomicU64::new(0), six_in_ten_seconds());
-        assert_eq!(passes(&word, &rate, T0, 10), 6);
-        assert_eq!(retry_after(&word, &rate, T0), 2);
-    }
-
-    #[test]
-    fn the_wait_is_rounded_up_to_whole_seconds() {
-        let (word, rate) = (AtomicU64::new(0), six_in_ten_seconds());
-        passes(&word, &rate, T0, 6);
-        assert_eq!(retry_after(&word, &rate, T0 + SECOND / 2), 2);
-        assert_eq!(retry_after(&word, &rate, T0 + SECOND * 7 / 10), 1);
-        assert_eq!(retry_after(&word, &rate, T0 + SECOND * 16 / 10), 1);
-    }
-
-    #[test]
-    fn an_empty_bucket_passes_one_request_a_step() {
-        let (word, rate) = (AtomicU64::new(0), six_in_ten_seconds());
-        passes(&word, &rate, T0, 6);
-        for tick in 1..20 {
-            let due = T0 + tick * rate.step();
-            assert_eq!(passes(&word, &rate, due - 1, 3), 0);
-            assert_eq!(passes(&word, &rate, due, 3), 1);
-        }
-    }
-
-    #[test]
-    fn a_flood_of_ten_seconds_passes_eleven() {
-        let (word, rate) = (AtomicU64::new(0), six_in_ten_seconds());
-        let passed: usize = (0..10_000)
-            .map(|ms| passes(&word, &rate, T0 + ms * 1_000_000, 1))
-            .sum();
-        assert_eq!(passed, 11);
-    }
-
-    #[test]
-    fn idle_credit_is_dropped_so_no_burst_exceeds_the_rate() {
-        let rate = six_in_ten_seconds();
-        for idle in [9 * SECOND, 10 * SECOND, 10 * SECOND + 1, 1000 * SECOND] {
-            let word = AtomicU64::new(0);
-            assert_eq!(passes(&word, &rate, T0, 1), 1);
-            assert_eq!(passes(&word, &rate, T0 + idle, 20), 6, "after {idle} ns");
-        }
-    }
-
-    #[test]
-    fn refusals_cost_nothing() {
-        let rate = six_in_ten_seconds();
-        let (calm, hammered) = (AtomicU64::new(0), AtomicU64::new(0));
-        passes(&calm, &rate, T0, 6);
-        passes(&hammered, &rate, T0, 6);
-        for ms in 0..1_666 {
-            assert_eq!(passes(&hammered, &rate, T0 + ms * 1_000_000, 1), 0);
-        }
-        assert_eq!(calm.into_inner(), hammered.into_inner());
-    }
-
-    #[test]
-    fn extreme_rates_do_not_overflow() {
-        for requests in [1, 2, MOST] {
-            for duration in [SHORTEST, LONGEST] {
-                let rate = Rate::new(requests, duration).unwrap();
-                let word = AtomicU64::new(0);
-                let late = 1 << 60;
-                assert_eq!(take(&word, &rate, late), Decision::Pass);
-                word.store(late + rate.fill(), Ordering::Relaxed);
-                assert_eq!(take(&word, &rate, late), Decision::Refuse(rate.step()));
-            }
-        }
-    }
-
-    #[test]
-    fn threads_at_once_never_take_more_than_there_is() {
-        let rate = Rate::new(10_000, Duration::from_secs(86_400)).unwrap();
-        let word = AtomicU64::new(0);
-        let passed: usize = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| passes(&word, &rate, T0, 5_000)))
-                .collect();
-            threads.into_iter().map(|t| t.join().unwrap()).sum()
-        });
-        assert_eq!(passed, 10_000);
-    }
-
-    /// The textbook bucket: counts tokens, refills in whole steps, drops the
-    /// rest of a step when a token was too many.
-    struct Textbook {
-        tokens: u64,
-        last: u64,
-    }
-
-    impl Textbook {
-        fn take(&mut self, rate: &Rate, now: u64) -> Decision {
-            let gained = (now - self.last) / rate.step();
-            if self.tokens + gained > rate.requests() {
-                self.tokens = rate.requests();
-                self.last = now;
-            } else {
-                self.tokens += gained;
-                self.last += gained * rate.step();
-            }
-            if self.tokens == 0 {
-                return Decision::Refuse(self.last + rate.step() - now);
-            }
-            self.tokens -= 1;
-            Decision::Pass
-        }
-    }
-
-    fn any_case() -> impl Strategy<Value = (Rate, Vec<u64>)> {
-        (1_u64..12, 1_u64..50).prop_flat_map(|(requests, millis)| {
-            let rate = Rate::new(requests, Duration::from_millis(millis)).unwrap();
-            let step = rate.step();
-            let gap = prop_oneof![
-                4 => Just(0_u64),
-                4 => 0..=step,
-                1 => Just(step),
-                2 => 0..=3 * step,
-                1 => 0..=2 * rate.fill(),
-            ];
-            (Just(rate), prop::collection::vec(gap, 1..120))
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn decides_as_the_textbook_bucket((rate, gaps) in any_case()) {
-            let word = AtomicU64::new(0);
-            let mut now = T0;
-            let mut textbook = Textbook { tokens: rate.requests(), last: 0 };
-            for gap in gaps {
-                now += gap;
-                prop_assert_eq!(take(&word, &rate, now), textbook.take(&rate, now));
-            }
-        }
-
-        #[test]
-        fn no_window_passes_more_than_the_rate_allows((rate, gaps) in any_case()) {
-            let word = AtomicU64::new(0);
-            let mut now = T0;
-            let mut passed = Vec::new();
-            for gap in gaps {
-                now += gap;
-                if take(&word, &rate, now) == Decision::Pass {
-                    passed.push(now);
-                }
-            }
-            for (i, from) in passed.iter().enumerate() {
-                for (count, to) in passed[i..].iter().enumerate() {
-                    let allowed = rate.requests() + (to - from).div_ceil(rate.step());
-                    prop_assert!((count as u64) < allowed);
-                }
-            }
-        }
-
-        #[test]
-        fn a_refused_request_passes_exactly_when_told((rate, gaps) in any_case()) {
-            let word = AtomicU64::new(0);
-            let mut now = T0;
-            for gap in gaps {
-                now += gap;
-                if let Decision::Refuse(delay) = take(&word, &rate, now) {
-                    prop_assert!(delay >= 1 && delay <= rate.step());
-                    prop_assert!(after(word.load(Ordering::Relaxed), &rate, now + delay - 1).is_err());
-                    prop_assert!(after(word.load(Ordering::Relaxed), &rate, now + delay).is_ok());
-                }
-            }
-        }
-    }
-}
+mod tests;

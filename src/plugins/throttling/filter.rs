@@ -1,186 +1,241 @@
 //! The filter: key, rate, token; 500, nothing or 429.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use http::header::RETRY_AFTER;
-use http::request::Parts as Request;
 use http::{HeaderValue, StatusCode};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::bucket::Decision;
-use super::config::Config;
-use super::partitions::{Key, Keys, Partitions};
-use super::policy::Policy;
-use super::sweep::{self, Limits};
+use super::config::{Config, Named};
+use super::grouping::Grouping;
+use super::headers::{Headers, Quota, seconds};
+use super::hot::Hot;
+use super::partitions::{Key, Outcome, Partitions};
+use super::policy::{Choice, Policy};
+use super::sweep;
 use crate::clock;
-use crate::expr::{Expression, Scope};
-use crate::filter::{Exchange, Filter, Flow, Verdict};
+use crate::expr::Scope;
+use crate::filter::{Exchange, Filter, Flow, PartitionReport, Partitioned, Verdict};
 use crate::http::reply::Reply;
-use crate::model::token::AccessToken;
 use crate::plugins::{ConfigError, Parts};
 use crate::telemetry::metrics::Counter;
 
-const NANOS: u64 = 1_000_000_000;
-
 /// A running throttling filter.
 pub struct Throttling {
-    grouping: Grouping,
+    pub(super) grouping: Grouping,
     policy: Policy,
-    /// One set of buckets for each of the policy's rates: a request whose rate
-    /// changes meets another bucket, so no mapping can refill one.
-    limits: Limits,
-    keys: Keys,
+    /// A bucket for each rate of a partition: a request whose rate changes
+    /// meets another bucket, so no mapping can refill one.
+    pub(super) partitions: Arc<Partitions>,
+    pub(super) maximum: usize,
+    /// What clients are told, if they are.
+    quota: Option<Quota>,
+    pub(super) shadow: bool,
+    pub(super) hot: Hot,
+    warnings: Vec<String>,
+    counted: Counted,
+}
+
+/// What became of requests.
+struct Counted {
     passed: Counter,
     refused: Counter,
+    /// Would have been refused.
+    shadowed: Counter,
     failed: Counter,
 }
 
-/// How requests are grouped; the common ways need no text.
-enum Grouping {
-    /// All requests are one partition.
-    Shared,
-    /// By client address.
-    Client,
-    /// By the value of an expression.
-    Expression(Expression),
+/// What a request is held to.
+struct Held<'a> {
+    key: Option<Key>,
+    choice: Choice<'a>,
 }
 
-/// What became of a request.
+/// Why a request can't be decided on: the configuration does not fit it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Pass,
-    /// No token for this many nanoseconds.
-    Refuse(u64),
+enum Fault {
     /// The partition is null or no text.
-    NoPartition,
+    Partition,
+    /// What should be a rate is none.
+    Rate,
 }
 
 pub(super) fn build(
     config: &Map<String, Value>,
     parts: &Parts,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    Ok(Arc::new(Throttling::new(Config::read(config)?, parts)))
+    build_named(config, parts, &|_| None)
+}
+
+/// Builds the filter of a `config` that may refer to other objects (rate
+/// policies) by name; `named` gives their declarations, `{type, config}`.
+///
+/// # Errors
+/// [`ConfigError`] with the field at fault.
+pub(crate) fn build_named(
+    config: &Map<String, Value>,
+    parts: &Parts,
+    named: Named<'_>,
+) -> Result<Arc<dyn Filter>, ConfigError> {
+    let config = Config::read(config, named)?;
+    Ok(Arc::new(Throttling::new(config, parts)))
 }
 
 impl Throttling {
     fn new(config: Config, parts: &Parts) -> Self {
-        let limits: Limits = config
-            .rates
-            .iter()
-            .map(|rate| {
-                let gauge = parts.metrics.throttle_partitions();
-                Partitions::new(*rate, config.partitions, gauge)
-            })
-            .collect();
-        sweep::schedule(&limits, config.cleaning_interval);
-        let decision = |decision| parts.metrics.decision("throttling", decision);
+        let metrics = &parts.metrics;
+        let partitions = Arc::new(Partitions::new(
+            config.rates,
+            config.partitions,
+            metrics.throttle_partitions(),
+            metrics.throttle_overflow(),
+        ));
+        sweep::schedule(&partitions, config.cleaning_interval);
+        let decision = |decision| metrics.decision("throttling", decision);
+        // What a shadow tells clients would throttle them.
+        let silent = config.shadow || config.headers == Headers::Off;
         Self {
-            grouping: Grouping::new(config.grouping),
+            grouping: Grouping::new(config.grouping, config.ipv6_prefix),
             policy: config.policy,
-            limits,
-            keys: Keys::random(),
-            passed: decision("pass"),
-            refused: decision("refuse"),
-            failed: decision("error"),
-        }
-    }
-
-    /// Decides on a request at `now` (monotonic nanoseconds).
-    fn decide(
-        &self,
-        request: &Request,
-        client: SocketAddr,
-        secure: bool,
-        token: Option<&AccessToken>,
-        now: u64,
-    ) -> Outcome {
-        let scope = Scope {
-            request,
-            client,
-            secure,
-            token,
-        };
-        // The partition is looked at before the rate: a request without one is
-        // an error even where it would not be throttled.
-        let Ok(key) = self.key(&scope) else {
-            return Outcome::NoPartition;
-        };
-        let limit = self.policy.choose(&scope).and_then(|i| self.limits.get(i));
-        let decision = match (limit, key) {
-            (None, _) => return Outcome::Pass,
-            (Some(limit), None) => limit.take_shared(now),
-            (Some(limit), Some(key)) => limit.take(key, now),
-        };
-        match decision {
-            Decision::Pass => Outcome::Pass,
-            Decision::Refuse(delay) => Outcome::Refuse(delay),
-        }
-    }
-
-    /// The request's partition; `Ok(None)`: the one of all requests.
-    fn key(&self, scope: &Scope<'_>) -> Result<Option<Key>, NoText> {
-        match &self.grouping {
-            Grouping::Shared => Ok(None),
-            Grouping::Client => Ok(Some(self.keys.key(&scope.client.ip().to_canonical()))),
-            Grouping::Expression(expression) => match expression.text(scope) {
-                Some(text) => Ok(Some(self.keys.key(&*text))),
-                None => Err(NoText),
+            partitions,
+            maximum: config.partitions,
+            quota: (!silent).then(|| Quota::new(config.names)),
+            shadow: config.shadow,
+            hot: Hot::new(),
+            warnings: config.warnings,
+            counted: Counted {
+                passed: decision("pass"),
+                refused: decision("refuse"),
+                shadowed: decision("would_refuse"),
+                failed: decision("error"),
             },
         }
     }
+
+    /// The partition and the rates of a request.
+    fn held(&self, scope: &Scope<'_>) -> Result<Held<'_>, Fault> {
+        // The partition is looked at before the rate: a request without one is
+        // an error even where it would not be throttled.
+        let key = self.grouping.key(scope).map_err(|_| Fault::Partition)?;
+        match self.policy.choose(scope, self.partitions.rates()) {
+            Choice::Broken => Err(Fault::Rate),
+            choice => Ok(Held { key, choice }),
+        }
+    }
+
+    /// Counts the decision and tells the client.
+    fn conclude(
+        &self,
+        scope: &Scope<'_>,
+        held: &Held<'_>,
+        outcome: &Outcome,
+        now: u64,
+    ) -> Concluded {
+        let limit = held.choice.rates();
+        let text = || self.grouping.text(scope);
+        self.hot.note(now, held.key, limit, outcome.passes(), text);
+        let quota = self.quota.as_ref();
+        Concluded {
+            headers: quota.map(|quota| quota.headers(self.partitions.rates(), limit, outcome)),
+            end: if outcome.passes() {
+                self.counted.passed.inc();
+                End::Pass
+            } else if self.shadow {
+                self.counted.shadowed.inc();
+                End::WouldRefuse
+            } else {
+                self.counted.refused.inc();
+                End::Refuse(outcome.delay)
+            },
+        }
+    }
+
+    /// Answers a request that can't be decided on.
+    fn failed(&self, fault: Fault, exchange: &mut Exchange) -> Flow {
+        self.counted.failed.inc();
+        let code = match fault {
+            Fault::Partition => "no_partition",
+            Fault::Rate => "no_rate",
+        };
+        exchange.refusal = Some(code.into());
+        if self.shadow {
+            return Flow::Continue;
+        }
+        Flow::Respond(Reply::empty(StatusCode::INTERNAL_SERVER_ERROR))
+    }
 }
 
-/// The partition is null or no text.
-struct NoText;
+/// What follows from a decision.
+struct Concluded {
+    headers: Option<[(http::HeaderName, HeaderValue); 2]>,
+    end: End,
+}
 
-impl Grouping {
-    fn new(expression: Expression) -> Self {
-        use crate::expr::Value::Text;
-        if expression.is_client_address() {
-            Self::Client
-        } else if matches!(expression.constant(), Some(Text(_))) {
-            Self::Shared
-        } else {
-            Self::Expression(expression)
+enum End {
+    Pass,
+    WouldRefuse,
+    Refuse(u64),
+}
+
+impl Concluded {
+    fn apply(self, exchange: &mut Exchange) -> Flow {
+        exchange
+            .response_headers
+            .extend(self.headers.into_iter().flatten());
+        match self.end {
+            End::Pass => Flow::Continue,
+            End::WouldRefuse => {
+                exchange.refusal = Some("would_throttle".into());
+                Flow::Continue
+            }
+            End::Refuse(delay) => {
+                exchange.refusal = Some("throttled".into());
+                // In whole seconds, rounded up (interface 7).
+                let seconds = HeaderValue::from(seconds(delay));
+                let reply = Reply::empty(StatusCode::TOO_MANY_REQUESTS);
+                Flow::Respond(reply.header(RETRY_AFTER, seconds))
+            }
         }
     }
 }
 
+/// What expressions may look at.
+fn scope<'a>(session: &'a Session, exchange: &'a Exchange) -> Scope<'a> {
+    Scope {
+        request: session.req_header(),
+        client: exchange.client,
+        secure: exchange.secure,
+        token: exchange.token.as_deref(),
+    }
+}
+
+#[async_trait]
 impl Filter for Throttling {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
-        let outcome = self.decide(
-            session.req_header(),
-            exchange.client,
-            exchange.secure,
-            exchange.token.as_deref(),
-            clock::monotonic_ns(),
-        );
-        match outcome {
-            Outcome::Pass => {
-                self.passed.inc();
-                Verdict::Now(Flow::Continue)
-            }
-            Outcome::Refuse(delay) => {
-                self.refused.inc();
-                exchange.refusal = Some("throttled".into());
-                Verdict::Now(Flow::Respond(too_many_requests(delay)))
-            }
-            Outcome::NoPartition => {
-                self.failed.inc();
-                exchange.refusal = Some("no_partition".into());
-                let reply = Reply::empty(StatusCode::INTERNAL_SERVER_ERROR);
-                Verdict::Now(Flow::Respond(reply))
-            }
+        let scope = scope(session, exchange);
+        let held = match self.held(&scope) {
+            Ok(held) => held,
+            Err(fault) => return Verdict::Now(self.failed(fault, exchange)),
+        };
+        if held.choice == Choice::Nothing {
+            self.counted.passed.inc();
+            return Verdict::Now(Flow::Continue);
         }
+        let now = clock::monotonic_ns();
+        let outcome = self.partitions.take_all(held.key, held.choice.rates(), now);
+        let concluded = self.conclude(&scope, &held, &outcome, now);
+        Verdict::Now(concluded.apply(exchange))
+    }
+
+    fn partitioned(&self) -> Option<&dyn Partitioned> {
+        Some(self)
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if let Grouping::Expression(expression) = &self.grouping
-            && expression.constant().is_some()
-        {
+        let mut warnings = self.warnings.clone();
+        if self.grouping.is_broken() {
             warnings.push(
                 "requestGroupingPolicy is never a text: every request gets status 500".to_owned(),
             );
@@ -188,12 +243,20 @@ impl Filter for Throttling {
         if self.policy.is_empty() {
             warnings.push("throttlingRatePolicy has no rate: nothing is throttled".to_owned());
         }
+        if self.shadow {
+            warnings.push("shadow is on: requests are counted, none is refused".to_owned());
+        }
         warnings
     }
 }
 
-/// 429 with the wait in whole seconds, rounded up (interface 7).
-fn too_many_requests(delay: u64) -> Reply {
-    let seconds = delay.div_ceil(NANOS).max(1);
-    Reply::empty(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, HeaderValue::from(seconds))
+#[async_trait]
+impl Partitioned for Throttling {
+    fn report(&self) -> PartitionReport {
+        self.report_at(clock::monotonic_ns())
+    }
+
+    async fn reset(&self, partition: &str) -> bool {
+        self.reset_at(partition, clock::monotonic_ns())
+    }
 }

@@ -3,16 +3,23 @@
 //!
 //! An expression puts a request into a partition, a policy chooses its rate,
 //! the partition's bucket has a token or not. `bucket` is the algorithm,
-//! `partitions` holds the buckets, `config` reads what was configured,
-//! [`filter`] answers. Buckets live in this process and with their filter:
-//! they survive every change that leaves the plugin's configuration alone.
+//! `table` holds words, `partitions` makes buckets of them, `config` reads what
+//! was configured, [`filter`] answers, `headers` tells clients their quota,
+//! `hot` watches who asks most and `inspect` shows it. Buckets live in this
+//! process and with their filter: they survive every change that leaves the
+//! plugin's configuration alone.
 
 pub mod bucket;
 mod config;
 pub mod filter;
+mod grouping;
+mod headers;
+mod hot;
+mod inspect;
 pub mod partitions;
 mod policy;
 pub mod rate;
+pub mod rates;
 mod sweep;
 mod table;
 #[cfg(test)]

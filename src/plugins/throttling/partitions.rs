@@ -1,9 +1,8 @@
-//! The buckets of a rate, one per partition, bounded.
+//! The buckets of a filter: one for each partition and rate, bounded.
 //!
-//! A partition is known by a 128-bit keyed hash of its text, so no request can
-//! choose to meet another's bucket, and its bucket is one word. Every lock is
-//! on one of 256 shards: cleaning visits one after the other, never more than a
-//! 256th of the partitions under one lock.
+//! A partition is known by a keyed hash of its text of more than a hundred
+//! bits, so no request can choose to meet another's bucket, and each of its
+//! buckets is one word.
 //!
 //! A limit bounds the memory that strangers can claim by inventing partitions.
 //! While a filter is full, new partitions share a fixed set of buckets: they
@@ -12,19 +11,22 @@
 
 use std::hash::Hash;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ahash::RandomState;
 
-use super::bucket::{self, Decision};
+use super::bucket::{self, Decision, FULL, Moved};
 use super::rate::Rate;
+use super::rates::Rates;
 pub use super::table::Key;
 use super::table::Table;
 use crate::clock;
-use crate::telemetry::metrics::Gauge;
+use crate::telemetry::metrics::{Counter, Gauge};
 
-/// Buckets that partitions beyond the limit share.
-const OVERFLOW: usize = 1024;
+/// Buckets of each rate that partitions beyond the limit share.
+const OVERFLOW: u64 = 1024;
+/// Most rates that hold for one request.
+pub const MAX_RATES: usize = 8;
 
 /// Makes [`Key`]s; every filter has secrets of its own.
 pub struct Keys(RandomState, RandomState);
@@ -45,105 +47,264 @@ impl Keys {
 
     /// The partition of a value.
     pub fn key(&self, value: &(impl Hash + ?Sized)) -> Key {
-        Key(self.0.hash_one(value), self.1.hash_one(value))
+        Key(self.0.hash_one(value), self.1.hash_one(value)).of_rate(0)
     }
 }
 
-/// The buckets of one rate.
+/// What was decided on a request that one or more rates hold for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Nanoseconds until there is a token of every rate; zero: the request
+    /// passes.
+    pub delay: u64,
+    /// The bucket of each rate, in nanoseconds until it is full.
+    pub levels: [u64; MAX_RATES],
+}
+
+impl Outcome {
+    /// Of one decision for each rate, in order.
+    fn of(rates: &Rates, limit: &[u16], decide: impl Fn(usize) -> Decision) -> Self {
+        let mut outcome = Self {
+            delay: 0,
+            levels: [0; MAX_RATES],
+        };
+        for (i, level) in outcome.levels.iter_mut().take(limit.len()).enumerate() {
+            *level = match decide(i) {
+                Decision::Pass(level) => level,
+                Decision::Refuse(delay) => {
+                    outcome.delay = outcome.delay.max(delay);
+                    let rate = rates.get(limit[i]);
+                    delay + rate.fill() - rate.step()
+                }
+            };
+        }
+        outcome
+    }
+
+    /// Whether the request passes.
+    pub fn passes(&self) -> bool {
+        self.delay == 0
+    }
+}
+
+/// The buckets of a filter.
 pub struct Partitions {
-    rate: Rate,
-    /// The bucket of the partition that needs no key.
-    shared: AtomicU64,
+    rates: Rates,
+    /// Buckets of the partition that needs no key, for the configured rates.
+    shared: Box<[AtomicU64]>,
     /// Made when first needed: an idle filter holds none.
     table: OnceLock<Table>,
     /// How many words there are, those being inserted included.
     count: AtomicUsize,
     limit: usize,
-    overflow: OnceLock<Box<[AtomicU64]>>,
-    /// All filters' partitions.
+    /// Whether it was said that the limit is reached.
+    said_full: AtomicBool,
+    /// All filters' buckets.
     gauge: Gauge,
+    /// All filters' decisions on shared overflow buckets.
+    overflowed: Counter,
 }
 
 impl Partitions {
-    /// No partition yet, and never more than `limit`.
-    pub fn new(rate: Rate, limit: usize, gauge: Gauge) -> Self {
+    /// No partition yet, and never more than `limit` buckets, those for the
+    /// overflow aside.
+    pub fn new(rates: Rates, limit: usize, gauge: Gauge, overflowed: Counter) -> Self {
         Self {
-            rate,
-            shared: AtomicU64::new(0),
+            shared: rates.fixed().iter().map(|_| AtomicU64::new(0)).collect(),
+            rates,
             table: OnceLock::new(),
             count: AtomicUsize::new(0),
             limit,
-            overflow: OnceLock::new(),
+            said_full: AtomicBool::new(false),
             gauge,
+            overflowed,
         }
     }
 
-    /// The rate of every bucket here.
-    pub fn rate(&self) -> &Rate {
-        &self.rate
+    /// The rates of the buckets.
+    pub fn rates(&self) -> &Rates {
+        &self.rates
     }
 
-    /// How many partitions are held.
+    /// How many buckets are held.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether no partition is held.
+    /// Whether no bucket is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes a token from the bucket that all requests share.
-    pub fn take_shared(&self, now: u64) -> Decision {
-        bucket::take(&self.shared, &self.rate, now)
+    /// Takes a token of each rate of `limit` at `now` (monotonic nanoseconds),
+    /// or of none; `None`: the partition that all requests share.
+    pub fn take_all(&self, key: Option<Key>, limit: &[u16], now: u64) -> Outcome {
+        if let [rate] = limit {
+            let decision = self.take(key, *rate, now);
+            return Outcome::of(&self.rates, limit, |_| decision);
+        }
+        // Most refusals are seen before anything is taken.
+        let seen = self.look_all(key, limit, now);
+        if !seen.passes() {
+            return seen;
+        }
+        let mut outcome = seen;
+        for (i, rate) in limit.iter().enumerate().take(MAX_RATES) {
+            match self.take(key, *rate, now) {
+                Decision::Pass(level) => outcome.levels[i] = level,
+                Decision::Refuse(delay) => {
+                    // Another request was faster: it shall be as if this one
+                    // had not been.
+                    for taken in &limit[..i] {
+                        self.give_back(key, *taken);
+                    }
+                    let rate = self.rates.get(*rate);
+                    outcome.levels[i] = delay + rate.fill() - rate.step();
+                    return Outcome { delay, ..outcome };
+                }
+            }
+        }
+        outcome
     }
 
-    /// Takes a token of a partition at `now` (monotonic nanoseconds).
-    pub fn take(&self, key: Key, now: u64) -> Decision {
-        let table = self.table.get_or_init(Table::new);
-        match table.with(key, |word| bucket::take(word, &self.rate, now)) {
-            Some(decision) => decision,
-            None => self.take_new(table, key, now),
+    /// What a request at `now` would meet.
+    pub fn look_all(&self, key: Option<Key>, limit: &[u16], now: u64) -> Outcome {
+        Outcome::of(&self.rates, limit, |i| {
+            let rate = limit[i];
+            let full_at = self.word(key, rate, |word| Ok(bucket::Word::get(word)));
+            bucket::look(full_at.unwrap_or(0), self.rates.get(rate), now)
+        })
+    }
+
+    /// Takes a token of one rate.
+    pub fn take(&self, key: Option<Key>, rate: u16, now: u64) -> Decision {
+        let found = self.rates.get(rate);
+        if let Some(decision) = self.word(key, rate, |word| bucket::take(word, found, now)) {
+            return decision;
         }
+        self.take_new(bucket_key(key, rate), found, now)
     }
 
     #[cold]
-    fn take_new(&self, table: &Table, key: Key, now: u64) -> Decision {
-        if self.count.fetch_add(1, Ordering::Relaxed) >= self.limit {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            return self.take_overflow(key, now);
+    fn take_new(&self, key: Key, rate: &Rate, now: u64) -> Decision {
+        let first = bucket::first(rate, now);
+        let take = |word: &AtomicU64| bucket::take(word, rate, now);
+        if self.may_insert() {
+            let taken = self.insert(key, first, take);
+            return taken.unwrap_or(Decision::Pass(first - now));
         }
-        let first = bucket::first(&self.rate, now);
-        let taken = table.insert(key, first, |word| bucket::take(word, &self.rate, now));
-        if taken.is_some() {
+        self.overflowed.inc();
+        if !self.said_full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                partitions = self.limit,
+                "throttling holds as many partitions as it may: new ones are throttled together"
+            );
+        }
+        let key = key.overflow(OVERFLOW);
+        if let Some(decision) = self.table().with(key, take) {
+            return decision;
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let taken = self.insert(key, first, take);
+        taken.unwrap_or(Decision::Pass(first - now))
+    }
+
+    /// Counts one bucket more if the limit allows it.
+    fn may_insert(&self) -> bool {
+        let room = self.count.fetch_add(1, Ordering::Relaxed) < self.limit;
+        if !room {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        room
+    }
+
+    /// Inserts a word that is counted already.
+    fn insert<T>(
+        &self,
+        key: Key,
+        word: u64,
+        found: impl Fn(&AtomicU64) -> Result<T, Moved>,
+    ) -> Option<T> {
+        let made = self.table().insert(key, word, found);
+        if made.is_some() {
             // Another thread was faster.
             self.count.fetch_sub(1, Ordering::Relaxed);
         } else {
             self.gauge.add(1);
         }
-        taken.unwrap_or(Decision::Pass)
+        made
     }
 
-    fn take_overflow(&self, key: Key, now: u64) -> Decision {
-        let words = self
-            .overflow
-            .get_or_init(|| (0..OVERFLOW).map(|_| AtomicU64::new(0)).collect());
-        let index = key.1 % OVERFLOW as u64;
-        match usize::try_from(index).ok().and_then(|i| words.get(i)) {
-            Some(word) => bucket::take(word, &self.rate, now),
-            None => self.take_shared(now),
+    fn give_back(&self, key: Option<Key>, rate: u16) {
+        let found = self.rates.get(rate);
+        self.word(key, rate, |word| bucket::give_back(word, found));
+    }
+
+    /// Lets the buckets be no fuller than `levels` at `now`: what is known of
+    /// them from elsewhere.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for counters shared with other nodes"))]
+    pub(super) fn raise_all(
+        &self,
+        key: Option<Key>,
+        limit: &[u16],
+        levels: &[u64; MAX_RATES],
+        now: u64,
+    ) {
+        for (rate, level) in limit.iter().zip(levels).filter(|(_, level)| **level > 0) {
+            let full_at = now.saturating_add(*level);
+            let raise = |word: &AtomicU64| bucket::raise(word, full_at);
+            if self.word(key, *rate, raise).is_none() && self.may_insert() {
+                self.insert(bucket_key(key, *rate), full_at, raise);
+            }
         }
     }
 
-    /// Forgets the partitions whose buckets were full for a whole step: they
-    /// decide as new ones would, so nobody notices.
+    /// Fills the buckets of a partition; whether one was not full.
+    pub(super) fn reset(&self, key: Option<Key>, now: u64) -> bool {
+        let mut found = false;
+        for rate in 0..self.rates.len() {
+            let level = self.word(key, rate, |word| {
+                let full_at = bucket::Word::get(word);
+                bucket::fill(word).map(|()| full_at.saturating_sub(now))
+            });
+            found |= level.is_some_and(|level| level > 0);
+        }
+        found
+    }
+
+    /// What `found` makes of a bucket's word; `None`: there is none.
+    fn word<T>(
+        &self,
+        key: Option<Key>,
+        rate: u16,
+        found: impl Fn(&AtomicU64) -> Result<T, Moved>,
+    ) -> Option<T> {
+        if key.is_none()
+            && let Some(word) = self.shared.get(usize::from(rate))
+        {
+            return found(word).ok();
+        }
+        self.table().with(bucket_key(key, rate), found)
+    }
+
+    fn table(&self) -> &Table {
+        self.table.get_or_init(|| Table::new(self.limit))
+    }
+
+    /// Forgets the buckets that were full for a whole step: they decide as new
+    /// ones would, so nobody notices.
     pub fn clean(&self, now: u64) {
         let Some(table) = self.table.get() else {
             return;
         };
-        let removed = table.retain(|full_at| !bucket::is_idle(full_at, &self.rate, now));
+        let removed = table.retain(|rate, full_at| {
+            full_at != FULL && !bucket::is_idle(full_at, self.rates.get(rate), now)
+        });
         self.count.fetch_sub(removed, Ordering::Relaxed);
         self.gauge.add(-signed(removed));
+        if removed > 0 && self.len() < self.limit {
+            self.said_full.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -153,105 +314,14 @@ impl Drop for Partitions {
     }
 }
 
+/// The key of a bucket.
+fn bucket_key(key: Option<Key>, rate: u16) -> Key {
+    key.unwrap_or(Key(0, 0)).of_rate(rate)
+}
+
 fn signed(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn partitions(limit: usize) -> (Partitions, Gauge) {
-        let gauge = Gauge::default();
-        let rate = Rate::new(2, Duration::from_secs(10)).unwrap();
-        (Partitions::new(rate, limit, gauge.clone()), gauge)
-    }
-
-    #[test]
-    fn partitions_do_not_touch_each_other() {
-        let (partitions, _) = partitions(10);
-        let keys = Keys::random();
-        for _ in 0..2 {
-            assert_eq!(partitions.take(keys.key("a"), SECOND), Decision::Pass);
-        }
-        assert_eq!(
-            partitions.take(keys.key("a"), SECOND),
-            Decision::Refuse(5 * SECOND)
-        );
-        assert_eq!(partitions.take(keys.key("b"), SECOND), Decision::Pass);
-        assert_eq!(partitions.take_shared(SECOND), Decision::Pass);
-    }
-
-    #[test]
-    fn a_flood_of_invented_partitions_stays_within_the_limit_and_is_throttled() {
-        let (partitions, gauge) = partitions(100);
-        let keys = Keys::random();
-        assert_eq!(partitions.take(keys.key("known"), SECOND), Decision::Pass);
-        let passed = (0..100_000)
-            .filter(|n| partitions.take(keys.key(n), SECOND) == Decision::Pass)
-            .count();
-        assert_eq!(partitions.len(), 100);
-        assert_eq!(gauge.get(), 100);
-        assert!(passed <= 99 + 2 * OVERFLOW, "{passed} passed");
-        assert_eq!(partitions.take(keys.key("known"), SECOND), Decision::Pass);
-    }
-
-    #[test]
-    fn cleaning_forgets_what_is_full_and_keeps_the_rest() {
-        let (partitions, gauge) = partitions(10_000);
-        let keys = Keys::random();
-        for n in 0..5_000 {
-            partitions.take(keys.key(&n), SECOND);
-        }
-        partitions.take(keys.key("late"), 8 * SECOND);
-        // Full at 6 s, for a whole step at 11 s.
-        partitions.clean(11 * SECOND - 1);
-        assert_eq!(partitions.len(), 5_001);
-        partitions.clean(11 * SECOND);
-        assert_eq!(partitions.len(), 1);
-        assert_eq!(gauge.get(), 1);
-        assert!(partitions.table.get().unwrap().capacity() < 5_000);
-        assert_eq!(
-            partitions.take(keys.key("late"), 11 * SECOND),
-            Decision::Pass
-        );
-        drop(partitions);
-        assert_eq!(gauge.get(), 0);
-    }
-
-    #[test]
-    fn cleaning_beside_requests_loses_no_count() {
-        let (partitions, gauge) = partitions(10_000);
-        let keys = Keys::random();
-        std::thread::scope(|scope| {
-            for thread in 0..2_u64 {
-                let (partitions, keys) = (&partitions, &keys);
-                scope.spawn(move || {
-                    for n in 0..20_000_u64 {
-                        partitions.take(keys.key(&(n % 500)), n * SECOND + thread);
-                    }
-                });
-            }
-            for n in 0..200 {
-                partitions.clean(n * 100 * SECOND);
-            }
-        });
-        let held = partitions.table.get().unwrap().len();
-        assert_eq!(partitions.len(), held);
-        assert_eq!(gauge.get(), i64::try_from(held).unwrap());
-    }
-
-    #[test]
-    fn two_filters_hash_the_same_text_differently() {
-        assert_ne!(Keys::random().key("a"), Keys::random().key("a"));
-        let keys = Keys::random();
-        assert_eq!(keys.key("a"), keys.key("a"));
-        let Key(first, second) = keys.key("a");
-        assert_ne!(first, second);
-    }
-}
+mod tests;

@@ -1,43 +1,99 @@
-//! Which rate a request is held to.
+//! Which rates a request is held to.
 
 use std::collections::HashMap;
 
-use crate::expr::{Expression, Scope};
+use super::rates::Rates;
+use crate::expr::{Expression, Scope, Value};
 
-/// Chooses one of a filter's rates, by its place among them.
+/// Chooses rates, by their numbers among the filter's.
 #[derive(Debug)]
 pub(super) enum Policy {
-    /// Always this one.
-    Fixed(usize),
-    /// The one that the value of an expression is mapped to.
+    /// Always these.
+    Fixed(Limit),
+    /// Those that the value of an expression is mapped to.
     Mapped {
         mapper: Expression,
-        rates: HashMap<Box<str>, usize>,
-        default: Option<usize>,
+        limits: HashMap<Box<str>, Limit>,
+        default: Option<Limit>,
     },
-    /// What another policy chooses, or this one where that chooses none.
-    WithDefault(Box<Policy>, usize),
+    /// The one that an expression names, as `6/10 s`.
+    Expression(Expression),
+    /// What another policy chooses, or these where that chooses none.
+    WithDefault(Box<Policy>, Limit),
+}
+
+/// Rates that hold together.
+pub(super) type Limit = Box<[u16]>;
+
+/// What a policy chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice<'a> {
+    /// The request is not throttled.
+    Nothing,
+    /// All of these hold.
+    Limit(&'a [u16]),
+    /// This one holds.
+    One([u16; 1]),
+    /// What should be a rate is none: an error of the configuration.
+    Broken,
+}
+
+impl Choice<'_> {
+    /// The numbers of the rates.
+    pub(super) fn rates(&self) -> &[u16] {
+        match self {
+            Self::Limit(rates) => rates,
+            Self::One(rates) => rates,
+            Self::Nothing | Self::Broken => &[],
+        }
+    }
 }
 
 impl Policy {
-    /// The rate for a request; `None`: it is not throttled.
-    pub(super) fn choose(&self, scope: &Scope<'_>) -> Option<usize> {
+    /// The rates for a request.
+    pub(super) fn choose<'a>(&'a self, scope: &Scope<'_>, rates: &Rates) -> Choice<'a> {
+        let some = |limit: Option<&'a Limit>| limit.map_or(Choice::Nothing, |l| Choice::Limit(l));
         match self {
-            Self::Fixed(rate) => Some(*rate),
+            Self::Fixed(limit) => Choice::Limit(limit),
             Self::Mapped {
                 mapper,
-                rates,
+                limits,
                 default,
-            } => mapper
-                .text(scope)
-                .and_then(|key| rates.get(&*key).copied())
-                .or(*default),
-            Self::WithDefault(delegate, default) => delegate.choose(scope).or(Some(*default)),
+            } => {
+                let mapped = mapper.text(scope).and_then(|key| limits.get(&*key));
+                some(mapped.or(default.as_ref()))
+            }
+            Self::Expression(expression) => match expression.evaluate(scope) {
+                Value::Null => Choice::Nothing,
+                Value::Text(text) => rates
+                    .named(&text)
+                    .map_or(Choice::Broken, |number| Choice::One([number])),
+                _ => Choice::Broken,
+            },
+            Self::WithDefault(delegate, default) => match delegate.choose(scope, rates) {
+                Choice::Nothing => Choice::Limit(default),
+                chosen => chosen,
+            },
         }
     }
 
     /// Whether it can never choose a rate.
     pub(super) fn is_empty(&self) -> bool {
-        matches!(self, Self::Mapped { rates, default: None, .. } if rates.is_empty())
+        match self {
+            Self::Mapped {
+                limits, default, ..
+            } => limits.is_empty() && default.is_none(),
+            Self::Expression(expression) => matches!(expression.constant(), Some(Value::Null)),
+            Self::Fixed(_) | Self::WithDefault(..) => false,
+        }
+    }
+
+    /// Whether requests may bring up rates of their own.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::Expression(_) => true,
+            Self::WithDefault(delegate, _) => delegate.is_open(),
+            Self::Fixed(_) | Self::Mapped { .. } => false,
+        }
     }
 }

@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 use super::partitions::Partitions;
 use crate::clock;
 
-/// What a filter throttles with; the sweeper holds it weakly.
-pub(super) type Limits = Arc<[Partitions]>;
-
 struct Job {
-    limits: Weak<[Partitions]>,
+    /// Held weakly: a filter that is gone takes its buckets along.
+    partitions: Weak<Partitions>,
     every: Duration,
     due: Instant,
 }
@@ -27,12 +25,12 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
 });
 static ADDED: Condvar = Condvar::new();
 
-/// Cleans `limits` every so often until the last other holder is gone. The
+/// Cleans `partitions` every so often until the last other holder is gone. The
 /// thread starts with the first filter and ends after the last.
-pub(super) fn schedule(limits: &Limits, every: Duration) {
+pub(super) fn schedule(partitions: &Arc<Partitions>, every: Duration) {
     let mut queue = lock();
     queue.jobs.push(Job {
-        limits: Arc::downgrade(limits),
+        partitions: Arc::downgrade(partitions),
         every,
         due: Instant::now() + every,
     });
@@ -51,7 +49,7 @@ pub(super) fn schedule(limits: &Limits, every: Duration) {
 fn run() {
     let mut queue = lock();
     loop {
-        queue.jobs.retain(|job| job.limits.strong_count() > 0);
+        queue.jobs.retain(|job| job.partitions.strong_count() > 0);
         let Some(next) = queue.jobs.iter_mut().min_by_key(|job| job.due) else {
             queue.running = false;
             return;
@@ -67,12 +65,11 @@ fn run() {
             continue;
         }
         next.due = now + next.every;
-        let limits = next.limits.upgrade();
+        let partitions = next.partitions.upgrade();
         drop(queue);
-        for partitions in limits.iter().flat_map(|limits| limits.iter()) {
+        if let Some(partitions) = partitions {
             partitions.clean(clock::monotonic_ns());
         }
-        drop(limits);
         queue = lock();
     }
 }

@@ -1,19 +1,53 @@
 //! A sharded map from partitions to words, made for millions of them.
 //!
-//! Each of 256 shards is an array of 24-byte slots with linear probing, at
-//! most four fifths full, behind a lock that look-ups share: a decision on a
-//! cold partition misses the cache once. (A general map costs a second miss
-//! for its control bytes, and twice the memory right after it has doubled.)
+//! Each shard is an array of 24-byte slots with linear probing, at most four
+//! fifths full: a decision on a cold partition misses the cache once. (A
+//! general map costs a second miss for its control bytes, and twice the memory
+//! right after it has doubled.)
+//!
+//! A decision takes no lock: it reads the array that is in force and changes
+//! one word in it. Inserting, growing and cleaning are for one thread at a time
+//! in each shard. Who replaces an array first takes every word out of it,
+//! leaving [`MOVED`], so no decision is made on a word that has left; who finds
+//! that mark waits for the new array. Shards stay small however large the map
+//! may become, so that wait is a fraction of a millisecond.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
-/// A partition: two hashes of its text under keys of their own.
+use super::bucket::{MOVED, Moved, Word};
+
+/// A bucket: two hashes of a partition's text under keys of their own, the
+/// lower 16 bits of the second replaced by the number of its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub(super) u64, pub(super) u64);
 
-const SHARDS: usize = 256;
+impl Key {
+    /// The bucket of another rate of the same partition: a neighbour.
+    pub(super) fn of_rate(self, rate: u16) -> Self {
+        Self(self.0, self.1 & !0xffff | u64::from(rate))
+    }
+
+    /// The bucket that partitions beyond the limit share, one of `buckets`.
+    pub(super) fn overflow(self, buckets: u64) -> Self {
+        let n = (self.1 >> 16) % buckets;
+        Self(n << 32, n << 54).of_rate(self.rate())
+    }
+
+    /// The number of the rate.
+    fn rate(self) -> u16 {
+        // The lower bits: nothing is lost.
+        (self.1 & 0xffff) as u16
+    }
+}
+
+/// Slots of a shard when the map is as full as it may be, about.
+const SHARD: usize = 4096;
+const FEWEST_SHARDS: usize = 64;
+const MOST_SHARDS: usize = 1 << 15;
 const SMALLEST: usize = 8;
 
 /// The map. A word is never zero: zero is an empty slot.
@@ -21,34 +55,50 @@ pub(super) struct Table {
     shards: Box<[Shard]>,
 }
 
-/// On a cache line of its own: locks of different shards don't contend.
+/// On a cache line of its own: different shards don't contend.
 #[repr(align(64))]
-#[derive(Default)]
-struct Shard(RwLock<Slots>);
-
-#[derive(Default)]
-struct Slots {
-    slots: Box<[Slot]>,
-    used: usize,
+struct Shard {
+    slots: ArcSwap<Slots>,
+    /// How many slots are used. Held by who inserts, grows or cleans.
+    used: Mutex<usize>,
 }
 
 #[derive(Default)]
+struct Slots(Box<[Slot]>);
+
+/// The key is written before the word, and never again.
+#[derive(Default)]
 struct Slot {
-    key: (u64, u64),
+    key: (AtomicU64, AtomicU64),
     word: AtomicU64,
 }
 
 impl Table {
-    pub(super) fn new() -> Self {
+    /// An empty map, made for up to `limit` words.
+    pub(super) fn new(limit: usize) -> Self {
+        let shards = (limit / SHARD)
+            .next_power_of_two()
+            .clamp(FEWEST_SHARDS, MOST_SHARDS);
+        let empty = Arc::new(Slots::default());
         Self {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..shards).map(|_| Shard::new(empty.clone())).collect(),
         }
     }
 
     /// What `found` makes of the partition's word; `None` where it has none.
-    pub(super) fn with<T>(&self, key: Key, found: impl FnOnce(&AtomicU64) -> T) -> Option<T> {
-        let slots = self.shard(key).0.read();
-        slots.find(key).map(found)
+    pub(super) fn with<T>(
+        &self,
+        key: Key,
+        found: impl Fn(&AtomicU64) -> Result<T, Moved>,
+    ) -> Option<T> {
+        let shard = self.shard(key);
+        loop {
+            match shard.slots.load().find(key).map(&found)? {
+                Ok(made) => return Some(made),
+                // The new array is in force when its maker lets go.
+                Err(Moved) => drop(shard.used.lock()),
+            }
+        }
     }
 
     /// Inserts `word` (not zero). If another thread was faster, what `found`
@@ -57,24 +107,35 @@ impl Table {
         &self,
         key: Key,
         word: u64,
-        found: impl FnOnce(&AtomicU64) -> T,
+        found: impl Fn(&AtomicU64) -> Result<T, Moved>,
     ) -> Option<T> {
-        let mut slots = self.shard(key).0.write();
-        if let Some(word) = slots.find(key) {
-            return Some(found(word));
+        let shard = self.shard(key);
+        let mut used = shard.used.lock();
+        let slots = shard.slots.load();
+        // Words move only under the lock that is held here.
+        if let Some(Ok(made)) = slots.find(key).map(found) {
+            return Some(made);
         }
-        slots.insert(key, word);
+        let len = slots.0.len();
+        if (*used + 1) * 5 > len * 4 {
+            drop(slots);
+            shard.rebuild((len + len / 2).max(SMALLEST), |_, _| true);
+        }
+        shard.slots.load().place(key, word);
+        *used += 1;
         None
     }
 
-    /// Removes the words that `keep` does not want; returns how many. Each
-    /// shard is locked for itself, and only if it has something to remove.
-    pub(super) fn retain(&self, keep: impl Fn(u64) -> bool) -> usize {
+    /// Removes the words that `keep` does not want of a rate; returns how
+    /// many. Each shard is changed for itself, and only if there is something
+    /// to remove.
+    pub(super) fn retain(&self, keep: impl Fn(u16, u64) -> bool) -> usize {
         let mut removed = 0;
         for shard in &self.shards {
-            let is_clean = shard.0.read().words().all(&keep);
-            if !is_clean {
-                removed += shard.0.write().retain(&keep);
+            let wanted = |(key, word): &(Key, u64)| keep(key.rate(), *word);
+            let doomed = shard.slots.load().words().any(|entry| !wanted(&entry));
+            if doomed {
+                removed += shard.retain(&keep);
             }
         }
         removed
@@ -83,175 +144,135 @@ impl Table {
     /// How many words there are.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.read().used).sum()
+        self.shards.iter().map(|shard| *shard.used.lock()).sum()
     }
 
     /// How many slots there are.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        let slots = |shard: &Shard| shard.0.read().slots.len();
+        let slots = |shard: &Shard| shard.slots.load().0.len();
         self.shards.iter().map(slots).sum()
     }
 
     fn shard(&self, key: Key) -> &Shard {
-        // The top byte: always below the 256 shards.
-        &self.shards[(key.0 >> 56) as usize % SHARDS]
+        // The upper half, scaled to the shards, a power of two.
+        &self.shards[(key.0 >> 32) as usize & (self.shards.len() - 1)]
+    }
+}
+
+impl Shard {
+    fn new(slots: Arc<Slots>) -> Self {
+        Self {
+            slots: ArcSwap::new(slots),
+            used: Mutex::new(0),
+        }
+    }
+
+    fn retain(&self, keep: impl Fn(u16, u64) -> bool) -> usize {
+        let mut used = self.used.lock();
+        let slots = self.slots.load();
+        let (before, len) = (*used, slots.0.len());
+        let stay = slots.words().filter(|(key, word)| keep(key.rate(), *word));
+        let stay = stay.count();
+        drop(slots);
+        // A shard that a flood has blown up gives its memory back; one that
+        // breathes keeps it.
+        let wanted = if stay == 0 {
+            0
+        } else if stay < len / 4 {
+            (stay * 2).max(SMALLEST)
+        } else {
+            len
+        };
+        *used = self.rebuild(wanted, keep);
+        before - *used
+    }
+
+    /// Moves what `keep` wants into an array of at least `len` slots; returns
+    /// how many. Only under the lock.
+    fn rebuild(&self, len: usize, keep: impl Fn(u16, u64) -> bool) -> usize {
+        let old = self.slots.load_full();
+        let mut moved = Vec::with_capacity(len);
+        for slot in &old.0 {
+            if slot.word.load(Ordering::Acquire) == 0 {
+                continue;
+            }
+            let word = Word::swap(&slot.word, MOVED);
+            let key = slot.key();
+            // Used meanwhile, it may stay although it was not to be.
+            if keep(key.rate(), word) {
+                moved.push((key, word));
+            }
+        }
+        let len = if moved.is_empty() {
+            len
+        } else {
+            len.max(moved.len() + moved.len() / 4 + 1)
+        };
+        let new = Slots((0..len).map(|_| Slot::default()).collect());
+        for (key, word) in &moved {
+            new.place(*key, *word);
+        }
+        self.slots.store(Arc::new(new));
+        moved.len()
     }
 }
 
 impl Slots {
     fn find(&self, key: Key) -> Option<&AtomicU64> {
         for index in self.probe(key) {
-            let slot = self.slots.get(index)?;
-            if slot.key == (key.0, key.1) && slot.word.load(Ordering::Relaxed) != 0 {
-                return Some(&slot.word);
-            }
-            if slot.word.load(Ordering::Relaxed) == 0 {
+            let slot = self.0.get(index)?;
+            // Before the key: it is written after it.
+            if slot.word.load(Ordering::Acquire) == 0 {
                 return None;
+            }
+            if slot.key() == key {
+                return Some(&slot.word);
             }
         }
         None
     }
 
-    fn insert(&mut self, key: Key, word: u64) {
-        if (self.used + 1) * 5 > self.slots.len() * 4 {
-            let larger = self.slots.len() + self.slots.len() / 2;
-            self.resize(larger.max(SMALLEST));
-        }
-        self.place(key, word);
-        self.used += 1;
-    }
-
-    /// Puts a word into the first empty slot; there is one.
-    fn place(&mut self, key: Key, word: u64) {
-        for index in self.probe(key) {
-            if let Some(slot) = self.slots.get_mut(index)
-                && *slot.word.get_mut() == 0
-            {
-                slot.key = (key.0, key.1);
-                *slot.word.get_mut() = word;
-                return;
-            }
+    /// Puts a word into the first empty slot; there is one. Only for one
+    /// thread at a time.
+    fn place(&self, key: Key, word: u64) {
+        let empty = |slot: &&Slot| slot.word.load(Ordering::Relaxed) == 0;
+        let mut slots = self.probe(key).filter_map(|index| self.0.get(index));
+        if let Some(slot) = slots.find(empty) {
+            slot.key.0.store(key.0, Ordering::Relaxed);
+            slot.key.1.store(key.1, Ordering::Relaxed);
+            slot.word.store(word, Ordering::Release);
         }
     }
 
     /// Every slot once, beginning with the key's own.
     fn probe(&self, key: Key) -> impl Iterator<Item = usize> + use<> {
-        let slots = self.slots.len();
-        // Scales the hash to the number of slots without a division.
+        let slots = self.0.len();
+        // Scales the hash to the number of slots without a division; what
+        // tells rates apart is too low to count.
         let first = (u128::from(key.1) * slots as u128) >> 64;
         let first = usize::try_from(first).unwrap_or(0);
         (first..slots).chain(0..first)
     }
 
-    fn words(&self) -> impl Iterator<Item = u64> {
-        let words = self.slots.iter().map(|s| s.word.load(Ordering::Relaxed));
-        words.filter(|word| *word != 0)
+    /// Keys and words; those that have moved are left out.
+    fn words(&self) -> impl Iterator<Item = (Key, u64)> {
+        let words = self.0.iter().map(|slot| {
+            let word = slot.word.load(Ordering::Acquire);
+            (slot.key(), word)
+        });
+        words.filter(|(_, word)| *word != 0 && *word != MOVED)
     }
+}
 
-    fn retain(&mut self, keep: impl Fn(u64) -> bool) -> usize {
-        let before = self.used;
-        for slot in &mut self.slots {
-            let word = slot.word.get_mut();
-            if *word != 0 && !keep(*word) {
-                *word = 0;
-                self.used -= 1;
-            }
-        }
-        // What remains is placed anew, for no probe may end at a gap. A shard
-        // that a flood has blown up gives its memory back; one that breathes
-        // keeps it.
-        let wanted = if self.used == 0 {
-            0
-        } else if self.used < self.slots.len() / 4 {
-            (self.used * 2).max(SMALLEST)
-        } else {
-            self.slots.len()
-        };
-        self.resize(wanted);
-        before - self.used
-    }
-
-    fn resize(&mut self, slots: usize) {
-        let fresh = (0..slots).map(|_| Slot::default()).collect();
-        for mut slot in std::mem::replace(&mut self.slots, fresh) {
-            let word = *slot.word.get_mut();
-            if word != 0 {
-                self.place(Key(slot.key.0, slot.key.1), word);
-            }
-        }
+impl Slot {
+    fn key(&self) -> Key {
+        Key(
+            self.key.0.load(Ordering::Relaxed),
+            self.key.1.load(Ordering::Relaxed),
+        )
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn word(table: &Table, key: Key) -> Option<u64> {
-        table.with(key, |word| word.load(Ordering::Relaxed))
-    }
-
-    #[test]
-    fn a_slot_takes_24_bytes_and_a_shard_a_cache_line() {
-        assert_eq!(size_of::<Slot>(), 24);
-        assert_eq!(size_of::<Shard>(), 64);
-    }
-
-    #[test]
-    fn keys_that_share_one_hash_are_told_apart() {
-        let table = Table::new();
-        for n in 1..200 {
-            assert_eq!(table.insert(Key(n, 7), n, |_| ()), None);
-            assert_eq!(table.insert(Key(7 << 56, n), n, |_| ()), None);
-        }
-        for n in 1..200 {
-            assert_eq!(word(&table, Key(n, 7)), Some(n));
-            assert_eq!(word(&table, Key(7 << 56, n)), Some(n));
-            assert_eq!(word(&table, Key(n, 8)), None);
-        }
-    }
-
-    #[test]
-    fn an_emptied_table_gives_its_memory_back() {
-        let table = Table::new();
-        for n in 1..=10_000_u64 {
-            let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            table.insert(Key(hash, hash.rotate_left(32)), n, |_| ());
-        }
-        assert_eq!(table.len(), 10_000);
-        assert!(table.capacity() < 10_000 * 64 / 24);
-        assert_eq!(table.retain(|word| word > 9_990), 9_990);
-        assert!(table.capacity() <= 10 * SMALLEST);
-        assert_eq!(table.retain(|_| false), 10);
-        assert_eq!(table.capacity(), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn behaves_as_a_map(steps in prop::collection::vec((0..4_u8, 0..40_u64, 1..50_u64), 0..400)) {
-            let (table, mut model) = (Table::new(), HashMap::new());
-            for (step, n, word_) in steps {
-                // Few different hashes, so that probes run into each other
-                // and around the end.
-                let key = Key((n % 2) << 56 | n, u64::MAX - n % 3);
-                match step {
-                    0 => {
-                        table.retain(|word| word > word_);
-                        model.retain(|_, word| *word > word_);
-                    }
-                    _ => {
-                        let known = table.insert(key, word_, |word| word.load(Ordering::Relaxed));
-                        prop_assert_eq!(known, model.get(&n).copied());
-                        model.entry(n).or_insert(word_);
-                    }
-                }
-                prop_assert_eq!(table.len(), model.len());
-                prop_assert_eq!(word(&table, key), model.get(&n).copied());
-            }
-        }
-    }
-}
+mod tests;

@@ -90,6 +90,231 @@ async fn the_seventh_request_is_refused_with_empty_body_and_retry_after() {
     assert_eq!(reply.headers[0].0, RETRY_AFTER);
     assert_eq!(reply.headers[0].1, "2");
     assert_eq!(exchange.refusal.as_deref(), Some("throttled"));
+    assert!(exchange.response_headers.is_empty());
+}
+
+fn shown(exchange: &Exchange) -> Vec<String> {
+    let headers = exchange.response_headers.iter();
+    headers
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn quota_headers_agree_with_retry_after() {
+    let filter = build(json!({
+        "rates": [{"name": "burst", "numberOfRequests": 2, "duration": "2 h"}, "9/9 days"],
+        "headers": "draft",
+    }))
+    .unwrap();
+    let mut session = session("").await;
+    for left in [1, 0] {
+        let mut exchange = from("192.0.2.1:1");
+        assert!(answer(&*filter, &mut session, &mut exchange).is_none());
+        assert_eq!(
+            shown(&exchange),
+            [
+                "ratelimit-policy: \"burst\";q=2;w=7200, \"9/9d\";q=9;w=777600".to_owned(),
+                format!(
+                    "ratelimit: \"burst\";r={left};t=3600, \"9/9d\";r={};t=86400",
+                    left + 7
+                ),
+            ]
+        );
+    }
+    let mut exchange = from("192.0.2.1:1");
+    let reply = answer(&*filter, &mut session, &mut exchange).unwrap();
+    let wait = reply.headers[0].1.to_str().unwrap();
+    assert_eq!(
+        shown(&exchange)[1],
+        format!("ratelimit: \"burst\";r=0;t={wait}, \"9/9d\";r=7;t={wait}")
+    );
+}
+
+#[tokio::test]
+async fn a_shadow_counts_and_reports_and_refuses_nothing() {
+    let parts = parts();
+    let config = json!({"rate": rate(2, "1 h"), "shadow": true, "headers": "draft"});
+    let filter = (KIND.build)(config.as_object().unwrap(), &parts).unwrap();
+    let mut session = session("").await;
+    assert_eq!(passes(&*filter, &mut session, from("192.0.2.1:1"), 5), 5);
+    let mut exchange = from("192.0.2.1:1");
+    assert!(answer(&*filter, &mut session, &mut exchange).is_none());
+    assert!(shown(&exchange).is_empty(), "clients are told nothing");
+    assert_eq!(exchange.refusal.as_deref(), Some("would_throttle"));
+    let counted = |decision| parts.metrics.decision("throttling", decision).get();
+    assert_eq!(
+        (counted("pass"), counted("would_refuse"), counted("refuse")),
+        (2, 4, 0)
+    );
+    let report = filter.partitioned().unwrap().report();
+    assert!(report.shadow);
+    assert_eq!(
+        (report.hottest[0].passed, report.hottest[0].refused),
+        (2, 4)
+    );
+
+    let broken = json!({
+        "requestGroupingPolicy": "${request.headers['X-User'][0]}",
+        "rate": rate(2, "1 h"), "shadow": true,
+    });
+    let filter = build(broken).unwrap();
+    assert_eq!(passes(&*filter, &mut session, from("192.0.2.1:1"), 5), 5);
+}
+
+#[tokio::test]
+async fn a_client_with_a_whole_ipv6_network_is_one_partition() {
+    let mut session = session("").await;
+    let address = "${contexts.client.remoteAddress}";
+    for policy in [address, "client ${contexts.client.remoteAddress}"] {
+        let config = json!({"requestGroupingPolicy": policy, "rate": rate(2, "1 h")});
+        let filter = build(config).unwrap();
+        assert_eq!(
+            passes(&*filter, &mut session, from("[2001:db8:0:1::1]:1"), 3),
+            2
+        );
+        assert_eq!(
+            passes(&*filter, &mut session, from("[2001:db8:0:1:ffff::9]:1"), 3),
+            0
+        );
+        assert_eq!(
+            passes(&*filter, &mut session, from("[2001:db8:0:2::1]:1"), 3),
+            2
+        );
+        assert_eq!(passes(&*filter, &mut session, from("192.0.2.1:1"), 3), 2);
+        assert_eq!(passes(&*filter, &mut session, from("192.0.2.2:1"), 3), 2);
+    }
+    for (length, passing) in [(128, 2), (56, 0), (1, 0)] {
+        let filter = build(json!({
+            "requestGroupingPolicy": address, "rate": rate(2, "1 h"), "ipv6PrefixLength": length,
+        }))
+        .unwrap();
+        assert_eq!(
+            passes(&*filter, &mut session, from("[2001:db8::1]:1"), 3),
+            2
+        );
+        assert_eq!(
+            passes(&*filter, &mut session, from("[2001:db8::2]:1"), 3),
+            passing
+        );
+    }
+}
+
+#[tokio::test]
+async fn tiers_by_claim_hold_and_switching_them_refills_nothing() {
+    let filter = build(json!({
+        "throttlingRatePolicy": {"type": "MappedThrottlingPolicy", "config": {
+            "throttlingRateMapper": "${contexts.oauth2.accessToken.info.sub}",
+            "throttlingRatesMapping": {
+                "gold": ["9/1 h", "10/1 day"],
+                "silver": ["3/1 h", "10/1 day"],
+            },
+            "defaultRate": "1/1 h",
+        }},
+    }))
+    .unwrap();
+    let mut session = session("").await;
+    assert_eq!(passes(&*filter, &mut session, of_subject("silver"), 5), 3);
+    // The day is that of both.
+    assert_eq!(passes(&*filter, &mut session, of_subject("gold"), 9), 7);
+    assert_eq!(passes(&*filter, &mut session, of_subject("silver"), 5), 0);
+    assert_eq!(passes(&*filter, &mut session, of_subject("other"), 5), 1);
+}
+
+#[tokio::test]
+async fn an_expression_names_the_rate() {
+    for policy in [
+        json!({"type": "ExpressionThrottlingPolicy", "config": {
+            "rate": "${request.headers['X-Rate'][0]}",
+        }}),
+        json!({"type": "ScriptableThrottlingPolicy", "config": {
+            "type": "application/x-expression", "source": "${request.headers['X-Rate'][0]}",
+        }}),
+    ] {
+        let filter = build(json!({"throttlingRatePolicy": policy})).unwrap();
+        let mut three = session("X-Rate: 3/1 h\r\n").await;
+        let mut same = session("X-Rate: 3/60 min\r\n").await;
+        let mut none = session("").await;
+        let mut broken = session("X-Rate: a lot\r\n").await;
+        assert_eq!(passes(&*filter, &mut three, from("192.0.2.1:1"), 5), 3);
+        assert_eq!(passes(&*filter, &mut same, from("192.0.2.1:1"), 5), 0);
+        assert_eq!(passes(&*filter, &mut none, from("192.0.2.1:1"), 5), 5);
+        let mut exchange = from("192.0.2.1:1");
+        let reply = answer(&*filter, &mut broken, &mut exchange).unwrap();
+        assert_eq!(reply.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(exchange.refusal.as_deref(), Some("no_rate"));
+    }
+}
+
+#[tokio::test]
+async fn policies_may_be_given_by_name() {
+    let declared = json!({
+        "Mapped": {"type": "MappedThrottlingPolicy", "config": {
+            "throttlingRateMapper": "${request.headers['X-Plan'][0]}",
+            "throttlingRatesMapping": {"free": rate(1, "1 h")},
+        }},
+        "Default": {"type": "DefaultRateThrottlingPolicy", "config": {
+            "delegateThrottlingRatePolicy": "Mapped", "defaultRate": rate(2, "1 h"),
+        }},
+        "Circle": {"type": "DefaultRateThrottlingPolicy", "config": {
+            "delegateThrottlingRatePolicy": "Circle", "defaultRate": rate(2, "1 h"),
+        }},
+    });
+    let build = |name: &str| {
+        let config = json!({"throttlingRatePolicy": name});
+        let named = |name: &str| declared.get(name).cloned();
+        super::filter::build_named(config.as_object().unwrap(), &parts(), &named)
+    };
+    let filter = build("Default").unwrap();
+    let mut free = session("X-Plan: free\r\n").await;
+    let mut paid = session("X-Plan: paid\r\n").await;
+    assert_eq!(passes(&*filter, &mut free, from("192.0.2.1:1"), 5), 1);
+    assert_eq!(passes(&*filter, &mut paid, from("192.0.2.1:1"), 5), 2);
+    for (name, words) in [
+        ("Circle", "too often"),
+        ("Nobody", "no object named 'Nobody'"),
+    ] {
+        let Err(error) = build(name) else {
+            panic!("{name} was accepted");
+        };
+        assert!(error.message.contains(words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn operators_see_the_hottest_partitions_and_reset_one() {
+    let filter = build(json!({
+        "requestGroupingPolicy": "${request.headers['X-User'][0]}",
+        "rates": ["3/1 h", "9/1 day"],
+    }))
+    .unwrap();
+    let mut ada = session("X-User: ada\r\n").await;
+    let mut bob = session("X-User: bob\r\n").await;
+    passes(&*filter, &mut bob, from("192.0.2.1:1"), 2);
+    passes(&*filter, &mut ada, from("192.0.2.1:1"), 5);
+    let partitioned = filter.partitioned().unwrap();
+    let report = partitioned.report();
+    assert_eq!((report.held, report.maximum), (4, 1_000_000));
+    let [first, second] = &report.hottest[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!((&*first.text, first.passed, first.refused), ("ada", 3, 2));
+    assert_eq!(
+        (&*second.text, second.passed, second.refused),
+        ("bob", 2, 0)
+    );
+    let bucket = |i: usize| (first.buckets[i].rate.as_str(), first.buckets[i].remaining);
+    assert_eq!([bucket(0), bucket(1)], [("3/1h", 0), ("9/1d", 6)]);
+
+    assert!(partitioned.reset(&first.id).await);
+    assert_eq!(passes(&*filter, &mut ada, from("192.0.2.1:1"), 5), 3);
+    assert!(
+        partitioned.reset("bob").await,
+        "a text names a partition too"
+    );
+    assert!(!partitioned.reset("bob").await);
+    assert_eq!(passes(&*filter, &mut bob, from("192.0.2.1:1"), 5), 3);
+    assert!(!partitioned.reset("carol").await);
 }
 
 #[tokio::test]
@@ -282,12 +507,50 @@ fn a_configuration_that_makes_no_sense_is_refused_by_field() {
         (
             json!({"throttlingRatePolicy": "Name"}),
             "throttlingRatePolicy",
-            "inline object",
+            "no object named 'Name'",
         ),
         (
-            json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy"}}),
-            "throttlingRatePolicy.type",
-            "not supported",
+            json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy", "config": {
+                "type": "application/x-groovy", "file": "rate.groovy",
+            }}}),
+            "throttlingRatePolicy.config.type",
+            "write the choice as an expression",
+        ),
+        (
+            json!({"throttlingRatePolicy": {"type": "ExpressionThrottlingPolicy"}}),
+            "throttlingRatePolicy.config.rate",
+            "is required",
+        ),
+        (json!({"rates": []}), "rates", "between 1 and 8"),
+        (
+            json!({"rates": ["6/10 s", {"numberOfRequests": 6, "duration": "10000 ms"}]}),
+            "rates.1",
+            "same rate",
+        ),
+        (
+            json!({"rates": ["6/10 s", "6 per minute"]}),
+            "rates.1",
+            "written as `6/10 s`",
+        ),
+        (
+            json!({"rates": [{"name": "a\"b", "numberOfRequests": 6, "duration": "1 s"}]}),
+            "rates.0.name",
+            "without quotes",
+        ),
+        (
+            json!({"rate": rate(6, "1 s"), "rates": ["6/10 s"]}),
+            "rates",
+            "not both",
+        ),
+        (
+            json!({"rate": rate(6, "1 s"), "headers": "on"}),
+            "headers",
+            "expected one of: off, draft",
+        ),
+        (
+            json!({"rate": rate(6, "1 s"), "ipv6PrefixLength": 129}),
+            "ipv6PrefixLength",
+            "between 1 and 128",
         ),
         (
             json!({"throttlingRatePolicy": {"type": "MappedThrottlingPolicy", "config": {
@@ -387,6 +650,14 @@ fn settings_without_effect_are_warned_of() {
     let mapped = json!({"throttlingRatePolicy": {
         "type": "MappedThrottlingPolicy", "config": {"throttlingRateMapper": "x"},
     }});
+    let unknown = json!({"rate": {"numberOfRequests": 6, "duration": "1 s", "burst": 9}, "x": 1});
+    assert_eq!(
+        build(unknown).unwrap().warnings(),
+        [
+            "x is not known and has no effect",
+            "rate.burst is not known and has no effect"
+        ]
+    );
     assert_eq!(build(mapped).unwrap().warnings().len(), 1);
     assert!(
         build(json!({"rate": rate(6, "10 s")}))
