@@ -46,7 +46,7 @@ check: deps ## Formatting, lints, documentation and dependency policy; warnings 
 	else echo 'cargo-deny is not installed: dependency policy not checked'; fi
 
 # What the build and the tests call from outside: program:Debian package.
-NEEDS       := cc:build-essential cmake:cmake curl:curl
+NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server
 NEEDS_BENCH := wrk:wrk
 
 deps: ## Install what build and tests need where it is missing (Debian: apt-get).

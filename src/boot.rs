@@ -19,6 +19,7 @@ use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
 use crate::plugins::Parts;
 use crate::server::ServerError;
+use crate::shared::{Redis, RedisConfigError};
 use crate::store::{self, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::yaml::DocumentError;
@@ -47,6 +48,9 @@ pub enum BootError {
     /// The identity provider.
     #[error("identity: {0}")]
     Identity(#[from] IdentityError),
+    /// The shared Redis.
+    #[error("redis: {0}")]
+    Redis(#[from] RedisConfigError),
     /// The base address of the identity provider.
     #[error("identity.base_url: {0}")]
     BaseUrl(#[from] url::ParseError),
@@ -93,8 +97,11 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     }
     let telemetry = Telemetry::default();
     telemetry.config_current.set(1);
-    let workshop = workshop(config, clock, outbound, &telemetry, internals);
+    let mut workshop = workshop(config, clock, outbound, &telemetry, internals);
     let resolver = workshop.resolver.clone();
+    if let Some(section) = &config.redis {
+        workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
+    }
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await
         .map_err(|error| refused(&declared, &error))?;

@@ -12,6 +12,7 @@ use crate::gateway::resolve::DnsConfig;
 use crate::identity::config::IdentityConfig;
 use crate::identity::{Identity, IdentityError};
 use crate::model::secret::Secret;
+use crate::shared::RedisConfig;
 use crate::yaml::{Document, DocumentError, PathSegment};
 
 /// The configuration file as it is written.
@@ -28,6 +29,8 @@ pub struct Config {
     pub entities: Vec<PathBuf>,
     /// The identity provider; absent: none.
     pub identity: Option<IdentityConfig>,
+    /// A Redis that this node shares with others; absent: none.
+    pub redis: Option<RedisConfig>,
     /// Metrics and logs.
     pub telemetry: TelemetryConfig,
 }
@@ -273,6 +276,11 @@ impl Config {
         if !self.store.0.starts_with("sqlite:") {
             return at("store", "expected sqlite:PATH".to_owned());
         }
+        if let Some(Err(error)) = self.redis.as_ref().map(RedisConfig::check) {
+            let dot = if error.key().is_some() { "." } else { "" };
+            let path = format!("redis{dot}{}", error.key().unwrap_or_default());
+            return at(&path, error.to_string());
+        }
         if let Some(identity) = &self.identity
             && let Err(IdentityError::Config { path, message }) = Identity::check(identity.clone())
         {
@@ -427,6 +435,44 @@ mod tests {
         assert!(message.contains("needs admin.token"), "{message}");
         let message = refused("proxy:\n  tls: {min_version: SSLv3}\n");
         assert!(message.contains("min_version"), "{message}");
+    }
+
+    #[test]
+    fn a_redis_is_an_address_or_a_map_and_what_is_wrong_is_named() {
+        let accepted = |text: &str| {
+            let document = Document::parse(text, Path::new("d.yaml")).expect("YAML");
+            let config: Config = document.deserialize().expect("a configuration");
+            config.check(&document).expect("fine");
+            config.redis.expect("a Redis")
+        };
+        let short = accepted("redis: redis://user:sesame@127.0.0.1:6379/2\n");
+        assert_eq!(short.deadline, "50 ms");
+        let long = accepted("redis:\n  url: redis://h\n  password: sesame\n  deadline: 20 ms\n");
+        assert!(!format!("{short:?} {long:?}").contains("sesame"));
+        for (text, message) in [
+            (
+                "redis: http://h\n",
+                "d.yaml:1: redis: expected redis://[USER",
+            ),
+            ("redis: sesame\n", "d.yaml:1: redis: expected redis://[USER"),
+            ("redis: {}\n", "d.yaml:1: redis: missing field `url`"),
+            (
+                "redis:\n  url: redis://h\n  deadline: 1 h\n",
+                "d.yaml:3: redis.deadline: expected",
+            ),
+            (
+                "redis:\n  url: redis://h\n  pasword: x\n",
+                "d.yaml:3: redis.pasword: unknown field",
+            ),
+            (
+                "redis:\n  url: rediss://h\n  ca: /no/such\n",
+                "d.yaml:3: redis.ca: /no/such",
+            ),
+        ] {
+            let refused = refused(text);
+            assert!(refused.starts_with(message), "{refused}");
+            assert!(!refused.contains("sesame"), "{refused}");
+        }
     }
 
     #[test]

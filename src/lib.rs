@@ -15,7 +15,7 @@
 //! # Imports point one way
 //!
 //! `main → cli, boot, server → config → gateway, admin, identity → plugins →
-//! filter, session, store, http, telemetry → model, expr, jose, x509, yaml, clock`. `identity` imports
+//! filter, store, http, shared, telemetry → model, expr, jose, x509, yaml, clock`. `identity` imports
 //! neither `gateway` nor `admin`; a plugin imports neither `gateway` nor
 //! `identity`. A test checks this.
 
@@ -33,6 +33,7 @@ pub mod jose;
 pub mod model;
 pub mod plugins;
 pub mod server;
+pub mod shared;
 pub mod store;
 pub mod telemetry;
 pub mod x509;

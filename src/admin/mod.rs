@@ -22,6 +22,7 @@ mod reply;
 mod schemas;
 mod tags;
 mod targets;
+mod throttling;
 
 #[cfg(test)]
 mod tests;
@@ -309,6 +310,13 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/schemas/{entity}/validate", &["POST"], schemas::validate),
     endpoint("/tags", READ, tags::all),
     endpoint("/tags/{tags}", READ, tags::one),
+    endpoint("/throttling", READ, throttling::all),
+    endpoint("/throttling/{plugins}", READ, throttling::one),
+    endpoint(
+        "/throttling/{plugins}/{partition}",
+        &["DELETE"],
+        throttling::partition,
+    ),
 ];
 
 impl Endpoint {

@@ -4,6 +4,7 @@ mod entities;
 mod inputs;
 mod kinds;
 mod lists;
+mod throttling;
 mod transport;
 
 use std::collections::HashMap;

@@ -114,7 +114,9 @@ impl Reloader {
         prepared.commit();
         certificates.into_iter().for_each(Prepared::commit);
         if fixed(config) != self.started {
-            tracing::warn!("proxy, admin, store and telemetry change with the next start only");
+            tracing::warn!(
+                "proxy, admin, store, redis and telemetry change with the next start only"
+            );
         }
         Ok(())
     }
@@ -130,12 +132,13 @@ fn fixed(config: &Config) -> String {
         tls.client_certificates.ca = None;
     }
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         proxy,
         admin,
         config.admin.listen,
         config.store,
         config.telemetry,
+        config.redis,
         config.identity.as_ref().map(|identity| &identity.base_url)
     )
 }

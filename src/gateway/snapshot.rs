@@ -16,6 +16,7 @@ use super::entities::{Entities, Entity, Record};
 use super::resolve::Resolver;
 use super::router::Router;
 use crate::clock;
+use crate::filter::Filter;
 use crate::model::route::Route;
 use crate::plugins::Parts;
 use crate::telemetry::traffic::Traffic;
@@ -121,6 +122,11 @@ impl Snapshot {
             chains,
             entities: entities.clone(),
         })
+    }
+
+    /// The running filter of a plugin.
+    pub fn filter(&self, plugin: Uuid) -> Option<&Arc<dyn Filter>> {
+        self.filters.get(&plugin).map(|built| &built.filter)
     }
 
     /// The routes of this snapshot that `next` has not taken over; both were

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::filter::Filter;
 use crate::http::outbound::Outbound;
 use crate::model::schema::Schema;
+use crate::shared::Redis;
 use crate::telemetry::Metrics;
 
 use consumers::Consumers;
@@ -35,6 +36,11 @@ pub struct Parts {
     pub providers: Arc<Providers>,
     /// Whom requests can come from.
     pub consumers: Arc<Consumers>,
+    /// What nodes share, if they do.
+    pub redis: Option<Redis>,
+    /// What tells the filter to be built from every other: the plugin's id,
+    /// the same on all nodes.
+    pub scope: Arc<str>,
 }
 
 impl Parts {
@@ -46,6 +52,17 @@ impl Parts {
             metrics,
             providers: Arc::default(),
             consumers: Arc::default(),
+            redis: None,
+            scope: Arc::default(),
+        }
+    }
+
+    /// The parts for one plugin.
+    #[must_use]
+    pub fn scoped(&self, scope: &str) -> Self {
+        Self {
+            scope: scope.into(),
+            ..self.clone()
         }
     }
 }

@@ -183,6 +183,28 @@ impl Telemetry {
                 vec![counter(&[], self.metrics.throttle_overflow().get())],
             ),
             family(
+                "doorward_throttle_local_total",
+                "Requests counted in this process alone because the shared Redis gave no answer.",
+                MetricType::COUNTER,
+                vec![counter(&[], self.metrics.throttle_alone().get())],
+            ),
+            family(
+                "doorward_redis_up",
+                "1 if the shared Redis is in use.",
+                MetricType::GAUGE,
+                Vec::from_iter(self.metrics.redis_is_up().map(|up| gauge(&[], up))),
+            ),
+            family(
+                "doorward_redis_failures_total",
+                "Answers of the shared Redis that were errors or did not come in time.",
+                MetricType::COUNTER,
+                Vec::from_iter(
+                    self.metrics
+                        .redis_is_up()
+                        .map(|_| counter(&[], self.metrics.redis_failures().get())),
+                ),
+            ),
+            family(
                 "doorward_connections",
                 "Open client connections.",
                 MetricType::GAUGE,

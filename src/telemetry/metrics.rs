@@ -4,8 +4,8 @@
 //! thread, and summed when it is read: two cores never write to one line.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 
@@ -97,6 +97,9 @@ pub struct Metrics {
     token_cache: DashMap<&'static str, Counter>,
     throttle_partitions: Gauge,
     throttle_overflow: Counter,
+    throttle_alone: Counter,
+    redis_up: OnceLock<Gauge>,
+    redis_failures: Counter,
 }
 
 impl Metrics {
@@ -140,6 +143,29 @@ impl Metrics {
     /// Partitions that throttling filters hold (`doorward_throttle_partitions`).
     pub fn throttle_partitions(&self) -> Gauge {
         self.throttle_partitions.clone()
+    }
+
+    /// Decisions of filters with shared counters that had to be made in this
+    /// process alone (`doorward_throttle_local_total`).
+    pub fn throttle_alone(&self) -> Counter {
+        self.throttle_alone.clone()
+    }
+
+    /// Whether the shared Redis is in use (`doorward_redis_up`): shown once
+    /// somebody asked for it.
+    pub fn redis_up(&self) -> Gauge {
+        self.redis_up.get_or_init(Gauge::default).clone()
+    }
+
+    /// The same, if there is a Redis.
+    pub(super) fn redis_is_up(&self) -> Option<i64> {
+        self.redis_up.get().map(Gauge::get)
+    }
+
+    /// Answers of the shared Redis that were errors or did not come in time
+    /// (`doorward_redis_failures_total`).
+    pub fn redis_failures(&self) -> Counter {
+        self.redis_failures.clone()
     }
 
     /// Decisions on requests of partitions beyond the limit of their filter

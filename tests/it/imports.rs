@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["config"],
     &["gateway", "admin", "identity"],
     &["plugins"],
-    &["filter", "session", "store", "http", "telemetry"],
+    &["filter", "store", "http", "shared", "telemetry"],
     &["model", "expr", "jose", "x509", "yaml", "clock"],
 ];
 

@@ -68,7 +68,7 @@ fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, Compi
         );
         error("name".to_owned(), message)
     })?;
-    let filter = (kind.build)(&plugin.config, parts)
+    let filter = (kind.build)(&plugin.config, &parts.scoped(&plugin.id.to_string()))
         .map_err(|e| error(format!("config.{}", e.field), e.message))?;
     for warning in filter.warnings() {
         tracing::warn!(plugin = %plugin.name, id = %plugin.id, "{warning}");

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::rate::Rate;
 
-/// What a word becomes when its bucket has moved to another place.
-pub(super) const MOVED: u64 = u64::MAX;
+/// A word from here on says that its bucket has moved to another place. No
+/// instant is as late: rates are bounded so.
+pub(super) const MOVED: u64 = 1 << 63;
 /// A word that decides as one that was never used, and is not zero.
 pub(super) const FULL: u64 = 1;
 
@@ -47,6 +48,10 @@ pub(super) trait Word {
     fn exchange(&self, from: u64, to: u64) -> Result<(), u64>;
     /// Replaces whatever is there.
     fn swap(&self, to: u64) -> u64;
+    /// Adds, and says what was there.
+    fn add(&self, n: u64) -> u64;
+    /// Takes back what was added.
+    fn sub(&self, n: u64);
 }
 
 impl Word for AtomicU64 {
@@ -62,14 +67,35 @@ impl Word for AtomicU64 {
     fn swap(&self, to: u64) -> u64 {
         AtomicU64::swap(self, to, Ordering::AcqRel)
     }
+
+    fn add(&self, n: u64) -> u64 {
+        self.fetch_add(n, Ordering::Relaxed)
+    }
+
+    fn sub(&self, n: u64) {
+        self.fetch_sub(n, Ordering::Relaxed);
+    }
 }
 
 /// Takes a token at `now` (monotonic, in nanoseconds). A refusal leaves the
 /// bucket as it is. Holds no lock.
 pub(super) fn take(word: &impl Word, rate: &Rate, now: u64) -> Result<Decision, Moved> {
     let mut full_at = word.get();
+    if is_plenty(full_at, rate, now) {
+        let level = word.add(rate.step());
+        if level >= MOVED {
+            return Err(Moved);
+        }
+        let level = (level + rate.step()).saturating_sub(now);
+        if level <= rate.fill() {
+            return Ok(Decision::Pass(level));
+        }
+        // Hundreds of others took a token in between.
+        word.sub(rate.step());
+        full_at = word.get();
+    }
     loop {
-        if full_at == MOVED {
+        if full_at >= MOVED {
             return Err(Moved);
         }
         let next = match after(full_at, rate, now) {
@@ -78,10 +104,7 @@ pub(super) fn take(word: &impl Word, rate: &Rate, now: u64) -> Result<Decision, 
         };
         match word.exchange(full_at, next) {
             Ok(()) => return Ok(Decision::Pass(next - now)),
-            Err(changed) => {
-                full_at = changed;
-                std::hint::spin_loop();
-            }
+            Err(changed) => full_at = changed,
         }
     }
 }
@@ -93,20 +116,14 @@ pub(super) fn give_back(word: &impl Word, rate: &Rate) -> Result<(), Moved> {
     })
 }
 
-/// Lets the bucket be full no earlier than at `full_at`.
-#[cfg_attr(not(test), expect(dead_code, reason = "for counters shared with other nodes"))]
-pub(super) fn raise(word: &impl Word, full_at: u64) -> Result<(), Moved> {
-    change(word, |known| known.max(full_at))
-}
-
-/// Fills the bucket.
-pub(super) fn fill(word: &impl Word) -> Result<(), Moved> {
-    change(word, |_| FULL)
+/// Lets the bucket be full at `full_at`.
+pub(super) fn set(word: &impl Word, full_at: u64) -> Result<(), Moved> {
+    change(word, |_| full_at.clamp(FULL, MOVED - 1))
 }
 
 fn change(word: &impl Word, to: impl Fn(u64) -> u64) -> Result<(), Moved> {
     let mut full_at = word.get();
-    while full_at != MOVED {
+    while full_at < MOVED {
         match word.exchange(full_at, to(full_at)) {
             Ok(()) => return Ok(()),
             Err(changed) => full_at = changed,
@@ -123,6 +140,19 @@ pub(super) fn first(rate: &Rate, now: u64) -> u64 {
 /// Whether the bucket decides at `now` as one that was never used would.
 pub(super) fn is_idle(full_at: u64, rate: &Rate, now: u64) -> bool {
     full_at == 0 || now.saturating_sub(full_at) >= rate.step()
+}
+
+/// Whether the bucket is in use and has tokens for every thread there is many
+/// times over: one can be taken without looking at the rest, which is faster
+/// where many threads meet.
+fn is_plenty(full_at: u64, rate: &Rate, now: u64) -> bool {
+    const MANY: u64 = 1024;
+    full_at < MOVED
+        && full_at > now
+        && full_at - now
+            <= rate
+                .fill()
+                .saturating_sub(MANY * rate.step().min(MOVED / MANY))
 }
 
 /// What a request at `now` would meet, without taking anything.

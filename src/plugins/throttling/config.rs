@@ -88,7 +88,6 @@ pub(super) struct Config {
     pub(super) headers: Headers,
     pub(super) shadow: bool,
     /// Whether counters may be shared with other nodes.
-    #[expect(dead_code, reason = "for counters shared with other nodes")]
     pub(super) shared: bool,
     /// What an operator should know.
     pub(super) warnings: Vec<String>,

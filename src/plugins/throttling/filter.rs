@@ -14,6 +14,7 @@ use super::headers::{Headers, Quota, seconds};
 use super::hot::Hot;
 use super::partitions::{Key, Outcome, Partitions};
 use super::policy::{Choice, Policy};
+use super::remote::Remote;
 use super::sweep;
 use crate::clock;
 use crate::expr::Scope;
@@ -34,6 +35,8 @@ pub struct Throttling {
     quota: Option<Quota>,
     pub(super) shadow: bool,
     pub(super) hot: Hot,
+    /// The buckets that nodes share; `None`: this process counts alone.
+    pub(super) remote: Option<Remote>,
     warnings: Vec<String>,
     counted: Counted,
 }
@@ -104,6 +107,11 @@ impl Throttling {
             quota: (!silent).then(|| Quota::new(config.names)),
             shadow: config.shadow,
             hot: Hot::new(),
+            remote: parts
+                .redis
+                .as_ref()
+                .filter(|_| config.shared)
+                .map(|redis| Remote::new(redis.clone(), &parts.scope, metrics.throttle_alone())),
             warnings: config.warnings,
             counted: Counted {
                 passed: decision("pass"),
@@ -123,6 +131,22 @@ impl Throttling {
             Choice::Broken => Err(Fault::Rate),
             choice => Ok(Held { key, choice }),
         }
+    }
+
+    /// The decision on the shared buckets, or without an answer on those of
+    /// this process.
+    async fn shared_outcome(&self, held: &Held<'_>, text: &str, now: u64) -> Outcome {
+        let limit = held.choice.rates();
+        if let Some(remote) = &self.remote {
+            let rates = self.partitions.rates();
+            if let Ok(outcome) = remote.take_all(text, rates, limit).await {
+                let levels = &outcome.levels;
+                self.partitions.set_all(held.key, limit, levels, now);
+                return outcome;
+            }
+            remote.was_alone();
+        }
+        self.partitions.take_all(held.key, limit, now)
     }
 
     /// Counts the decision and tells the client.
@@ -224,9 +248,40 @@ impl Filter for Throttling {
             return Verdict::Now(Flow::Continue);
         }
         let now = clock::monotonic_ns();
-        let outcome = self.partitions.take_all(held.key, held.choice.rates(), now);
+        let limit = held.choice.rates();
+        let outcome = match &self.remote {
+            Some(remote) if remote.is_up() => {
+                let known = self.partitions.look_all(held.key, limit, now);
+                if known.passes() || !remote.may_refuse(held.key, now) {
+                    return Verdict::Wait;
+                }
+                known
+            }
+            Some(remote) => {
+                remote.was_alone();
+                self.partitions.take_all(held.key, limit, now)
+            }
+            None => self.partitions.take_all(held.key, limit, now),
+        };
         let concluded = self.conclude(&scope, &held, &outcome, now);
         Verdict::Now(concluded.apply(exchange))
+    }
+
+    /// Asks for a decision on the shared buckets.
+    async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
+        let (held, text) = {
+            let scope = scope(session, exchange);
+            match self.held(&scope) {
+                Ok(held) => (held, self.grouping.text(&scope).into_owned()),
+                Err(fault) => return self.failed(fault, exchange),
+            }
+        };
+        // As of before the question: a bucket is never thought emptier than it
+        // is.
+        let now = clock::monotonic_ns();
+        let outcome = self.shared_outcome(&held, &text, now).await;
+        let concluded = self.conclude(&scope(session, exchange), &held, &outcome, now);
+        concluded.apply(exchange)
     }
 
     fn partitioned(&self) -> Option<&dyn Partitioned> {
@@ -257,6 +312,11 @@ impl Partitioned for Throttling {
     }
 
     async fn reset(&self, partition: &str) -> bool {
-        self.reset_at(partition, clock::monotonic_ns())
+        let shared = match (&self.remote, self.text_of(partition)) {
+            (Some(remote), Some(text)) => remote.reset(&text, self.partitions.rates()).await,
+            _ => false,
+        };
+        let own = self.reset_at(partition, clock::monotonic_ns());
+        shared || own
     }
 }

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(hot.hottest().len(), 2);
         note(&hot, 4 * HALF_LIFE, 8, true);
         let texts: Vec<_> = hot.hottest().iter().map(|e| e.text.clone()).collect();
-        assert_eq!(texts, ["user 8".into()]);
+        assert_eq!(texts, [Box::<str>::from("user 8")]);
         hot.forget(key(8));
         assert!(hot.hottest().is_empty());
     }

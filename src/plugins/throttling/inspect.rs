@@ -3,6 +3,7 @@
 use super::filter::Throttling;
 use super::hot::Noted;
 use super::partitions::Key;
+use super::remote::Remote;
 use crate::filter::{BucketReport, HotPartition, PartitionReport};
 
 /// The id of the partition that all requests share.
@@ -15,7 +16,7 @@ impl Throttling {
             held: self.partitions.len(),
             maximum: self.maximum,
             shadow: self.shadow,
-            shared: false,
+            shared: self.remote.as_ref().is_some_and(Remote::is_up),
             hottest: hottest
                 .iter()
                 .map(|noted| self.partition(noted, now))
@@ -43,6 +44,21 @@ impl Throttling {
                     }
                 })
                 .collect(),
+        }
+    }
+
+    /// The text of the partition that is named by its id or its text.
+    pub(super) fn text_of(&self, partition: &str) -> Option<String> {
+        if self.grouping.is_shared() {
+            return Some(String::new());
+        }
+        match key_of_id(partition) {
+            None => Some(partition.to_owned()),
+            key => {
+                let hottest = self.hot.hottest();
+                let noted = hottest.into_iter().find(|noted| noted.key == key);
+                noted.map(|noted| noted.text.into())
+            }
         }
     }
 

@@ -5,9 +5,9 @@
 //! the partition's bucket has a token or not. `bucket` is the algorithm,
 //! `table` holds words, `partitions` makes buckets of them, `config` reads what
 //! was configured, [`filter`] answers, `headers` tells clients their quota,
-//! `hot` watches who asks most and `inspect` shows it. Buckets live in this
-//! process and with their filter: they survive every change that leaves the
-//! plugin's configuration alone.
+//! `hot` watches who asks most and `inspect` shows it. Buckets live with their
+//! filter and survive every change that leaves the plugin's configuration
+//! alone: in this process, or (`remote`) in a Redis that nodes share.
 
 pub mod bucket;
 mod config;
@@ -20,6 +20,7 @@ pub mod partitions;
 mod policy;
 pub mod rate;
 pub mod rates;
+mod remote;
 mod sweep;
 mod table;
 #[cfg(test)]

@@ -81,6 +81,21 @@ impl Outcome {
         outcome
     }
 
+    fn of_one(rate: &Rate, decision: Decision) -> Self {
+        let mut levels = [0; MAX_RATES];
+        let delay = match decision {
+            Decision::Pass(level) => {
+                levels[0] = level;
+                0
+            }
+            Decision::Refuse(delay) => {
+                levels[0] = delay + rate.fill() - rate.step();
+                delay
+            }
+        };
+        Self { delay, levels }
+    }
+
     /// Whether the request passes.
     pub fn passes(&self) -> bool {
         self.delay == 0
@@ -140,8 +155,7 @@ impl Partitions {
     /// or of none; `None`: the partition that all requests share.
     pub fn take_all(&self, key: Option<Key>, limit: &[u16], now: u64) -> Outcome {
         if let [rate] = limit {
-            let decision = self.take(key, *rate, now);
-            return Outcome::of(&self.rates, limit, |_| decision);
+            return Outcome::of_one(self.rates.get(*rate), self.take(key, *rate, now));
         }
         // Most refusals are seen before anything is taken.
         let seen = self.look_all(key, limit, now);
@@ -240,10 +254,9 @@ impl Partitions {
         self.word(key, rate, |word| bucket::give_back(word, found));
     }
 
-    /// Lets the buckets be no fuller than `levels` at `now`: what is known of
-    /// them from elsewhere.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for counters shared with other nodes"))]
-    pub(super) fn raise_all(
+    /// Lets the buckets have `levels` at `now`: what is known of them from
+    /// elsewhere.
+    pub(super) fn set_all(
         &self,
         key: Option<Key>,
         limit: &[u16],
@@ -252,9 +265,9 @@ impl Partitions {
     ) {
         for (rate, level) in limit.iter().zip(levels).filter(|(_, level)| **level > 0) {
             let full_at = now.saturating_add(*level);
-            let raise = |word: &AtomicU64| bucket::raise(word, full_at);
-            if self.word(key, *rate, raise).is_none() && self.may_insert() {
-                self.insert(bucket_key(key, *rate), full_at, raise);
+            let set = |word: &AtomicU64| bucket::set(word, full_at);
+            if self.word(key, *rate, set).is_none() && self.may_insert() {
+                self.insert(bucket_key(key, *rate), full_at, set);
             }
         }
     }
@@ -265,7 +278,7 @@ impl Partitions {
         for rate in 0..self.rates.len() {
             let level = self.word(key, rate, |word| {
                 let full_at = bucket::Word::get(word);
-                bucket::fill(word).map(|()| full_at.saturating_sub(now))
+                bucket::set(word, FULL).map(|()| full_at.saturating_sub(now))
             });
             found |= level.is_some_and(|level| level > 0);
         }

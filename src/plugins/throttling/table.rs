@@ -119,7 +119,7 @@ impl Table {
         let len = slots.0.len();
         if (*used + 1) * 5 > len * 4 {
             drop(slots);
-            shard.rebuild((len + len / 2).max(SMALLEST), |_, _| true);
+            shard.grow((len + len / 2).max(SMALLEST));
         }
         shard.slots.load().place(key, word);
         *used += 1;
@@ -188,28 +188,27 @@ impl Shard {
         before - *used
     }
 
+    /// Moves everything into an array of `len` slots: more than it has. Only
+    /// under the lock.
+    fn grow(&self, len: usize) {
+        let new = Slots::empty(len);
+        for (key, word) in self.slots.load().take_out() {
+            new.place(key, word);
+        }
+        self.slots.store(Arc::new(new));
+    }
+
     /// Moves what `keep` wants into an array of at least `len` slots; returns
     /// how many. Only under the lock.
     fn rebuild(&self, len: usize, keep: impl Fn(u16, u64) -> bool) -> usize {
-        let old = self.slots.load_full();
-        let mut moved = Vec::with_capacity(len);
-        for slot in &old.0 {
-            if slot.word.load(Ordering::Acquire) == 0 {
-                continue;
-            }
-            let word = Word::swap(&slot.word, MOVED);
-            let key = slot.key();
-            // Used meanwhile, it may stay although it was not to be.
-            if keep(key.rate(), word) {
-                moved.push((key, word));
-            }
-        }
-        let len = if moved.is_empty() {
-            len
-        } else {
-            len.max(moved.len() + moved.len() / 4 + 1)
-        };
-        let new = Slots((0..len).map(|_| Slot::default()).collect());
+        // What was used meanwhile stays, although it was not to be.
+        let old = self.slots.load();
+        let moved: Vec<(Key, u64)> = old
+            .take_out()
+            .filter(|(key, word)| keep(key.rate(), *word))
+            .collect();
+        let room = moved.len() + moved.len() / 4;
+        let new = Slots::empty(if room > len { room + 1 } else { len });
         for (key, word) in &moved {
             new.place(*key, *word);
         }
@@ -219,6 +218,18 @@ impl Shard {
 }
 
 impl Slots {
+    fn empty(len: usize) -> Self {
+        Self((0..len).map(|_| Slot::default()).collect())
+    }
+
+    /// Takes every word out, for good: whoever wants one has to look for it in
+    /// the array that comes after.
+    fn take_out(&self) -> impl Iterator<Item = (Key, u64)> {
+        let used = |slot: &&Slot| slot.word.load(Ordering::Acquire) != 0;
+        let slots = self.0.iter().filter(used);
+        slots.map(|slot| (slot.key(), Word::swap(&slot.word, MOVED)))
+    }
+
     fn find(&self, key: Key) -> Option<&AtomicU64> {
         for index in self.probe(key) {
             let slot = self.0.get(index)?;
@@ -261,7 +272,7 @@ impl Slots {
             let word = slot.word.load(Ordering::Acquire);
             (slot.key(), word)
         });
-        words.filter(|(_, word)| *word != 0 && *word != MOVED)
+        words.filter(|(_, word)| *word != 0 && *word < MOVED)
     }
 }
 

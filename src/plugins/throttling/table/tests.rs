@@ -124,7 +124,7 @@ fn add_one(table: &Table, key: Key) {
     let added = table.with(key, |word| {
         let mut value = Word::get(word);
         loop {
-            if value == MOVED {
+            if value >= MOVED {
                 return Err(Moved);
             }
             match word.exchange(value, value + 1) {

@@ -1,0 +1,127 @@
+//! `/throttling`: what throttling filters count, and how to start anew.
+
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::draft::Key;
+use super::entity::Answer;
+use super::error::ApiError;
+use super::reply;
+use crate::filter::{Filter, HotPartition, PartitionReport, Partitioned};
+use crate::gateway::entities::Record;
+use crate::model::plugin::Plugin;
+
+/// `GET /throttling`: the running filters that count by partition.
+pub(super) fn all(call: Call) -> Answer {
+    Box::pin(async move {
+        let snapshot = call.state.control.live().load_full();
+        let entities = call.state.control.entities();
+        let running = entities.plugins.iter().filter_map(|record| {
+            let filter = snapshot.filter(record.value.id)?;
+            Some(summary(record, &filter.partitioned()?.report()))
+        });
+        let data: Vec<Value> = running.collect();
+        Ok(reply::json(
+            StatusCode::OK,
+            &json!({"data": data, "next": null}),
+        ))
+    })
+}
+
+/// `GET /throttling/{plugin}`: the hottest partitions of a filter, the plugin
+/// named by id or `instance_name`. Their texts may be names of people: they
+/// are shown with `?reveal=1` only.
+pub(super) fn one(call: Call) -> Answer {
+    Box::pin(async move {
+        let (record, filter) = running(&call)?;
+        let report = partitioned(&filter)?.report();
+        let reveal = call
+            .query
+            .iter()
+            .any(|(name, value)| name == "reveal" && matches!(value.as_str(), "1" | "true"));
+        let hottest: Vec<Value> = report
+            .hottest
+            .iter()
+            .map(|partition| shown(partition, reveal))
+            .collect();
+        let mut body = summary(&record, &report);
+        body["hottest"] = hottest.into();
+        Ok(reply::json(StatusCode::OK, &body))
+    })
+}
+
+/// `DELETE /throttling/{plugin}/{partition}`: fills the buckets of a
+/// partition, named by its id or its text.
+pub(super) fn partition(call: Call) -> Answer {
+    Box::pin(async move {
+        debug_assert_eq!(call.method, Method::DELETE);
+        let (_, filter) = running(&call)?;
+        if partitioned(&filter)?.reset(call.param(1)).await {
+            return Ok(reply::empty(StatusCode::NO_CONTENT));
+        }
+        let message = "nothing is counted of this partition";
+        Err(ApiError::Missing(message.to_owned()))
+    })
+}
+
+/// The plugin that the path names, and its filter.
+fn running(call: &Call) -> Result<(Arc<Record<Plugin>>, Arc<dyn Filter>), ApiError> {
+    let entities = call.state.control.entities();
+    let record = match call.key(0) {
+        Key::Id(id) => entities.plugins.get(id),
+        Key::Name(name) => entities.plugins.by_key(&name),
+    };
+    let record = record.ok_or(ApiError::NotFound)?;
+    let snapshot = call.state.control.live().load_full();
+    let filter = snapshot.filter(record.value.id).cloned();
+    let missing = || ApiError::Missing("the plugin is not enabled".to_owned());
+    Ok((record.clone(), filter.ok_or_else(missing)?))
+}
+
+fn partitioned(filter: &Arc<dyn Filter>) -> Result<&dyn Partitioned, ApiError> {
+    let missing = || ApiError::Missing("the plugin does not count by partition".to_owned());
+    filter.partitioned().ok_or_else(missing)
+}
+
+fn summary(record: &Record<Plugin>, report: &PartitionReport) -> Value {
+    let plugin = &record.value;
+    json!({
+        "plugin": {
+            "id": plugin.id,
+            "name": plugin.name,
+            "instance_name": plugin.instance_name,
+        },
+        "buckets": report.held,
+        "maximum": report.maximum,
+        "shadow": report.shadow,
+        "counters": if report.shared { "shared" } else { "local" },
+    })
+}
+
+fn shown(partition: &HotPartition, reveal: bool) -> Value {
+    let buckets: Vec<Value> = partition
+        .buckets
+        .iter()
+        .map(|bucket| {
+            json!({
+                "rate": bucket.rate,
+                "capacity": bucket.capacity,
+                "remaining": bucket.remaining,
+                "full_in_ms": bucket.full_in_ms,
+            })
+        })
+        .collect();
+    let mut shown = json!({
+        "id": partition.id,
+        "passed": partition.passed,
+        "refused": partition.refused,
+        "buckets": buckets,
+    });
+    if reveal {
+        shown["partition"] = (*partition.text).into();
+    }
+    shown
+}

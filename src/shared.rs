@@ -1,0 +1,306 @@
+//! State that nodes share, in a Redis.
+//!
+//! One connection carries every worker's commands, pipelined, on a thread of
+//! its own. It is in use or it is not ([`Redis::is_up`]): an answer that does
+//! not come within the deadline, or an error, takes it out of use at once, for
+//! all; a probe that is answered in time brings it back. Nothing ever waits
+//! longer than the deadline, and who gets no answer goes on without.
+
+mod config;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+pub use config::{RedisConfig, RedisConfigError};
+
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::{Counter, Gauge};
+
+/// Longest wait for a connection, the handshakes included.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Between two tries to connect, at first and at most.
+const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
+/// How often a connection nobody complains of is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// A state that lasted less is not worth a line in the log.
+const STABLE: Duration = Duration::from_secs(10);
+
+/// No answer: do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the shared Redis gives no answer")]
+pub struct Unavailable;
+
+/// A script, known by its hash once the server has seen it.
+#[derive(Debug, Clone)]
+pub struct Script {
+    code: &'static str,
+    hash: Arc<str>,
+}
+
+/// A Redis; clones share the connection. It is let go with the last of them.
+#[derive(Clone)]
+pub struct Redis(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    deadline: Duration,
+    /// The connection, while it is in use.
+    live: ArcSwapOption<MultiplexedConnection>,
+    /// Tells the thread that the connection went out of use.
+    lost: Notify,
+    /// Every connection learns them before it is used.
+    scripts: Mutex<Vec<Script>>,
+    up: Gauge,
+    failures: Counter,
+}
+
+impl Redis {
+    /// Begins to connect and returns at once; commands fail until it is done.
+    ///
+    /// # Errors
+    /// Where the configuration is not that of a Redis.
+    pub fn open(config: &RedisConfig, metrics: &Metrics) -> Result<Self, RedisConfigError> {
+        let inner = Arc::new(Inner {
+            client: config.client()?,
+            deadline: config.deadline()?,
+            live: ArcSwapOption::empty(),
+            lost: Notify::new(),
+            scripts: Mutex::default(),
+            up: metrics.redis_up(),
+            failures: metrics.redis_failures(),
+        });
+        inner.up.set(0);
+        let weak = Arc::downgrade(&inner);
+        let thread = std::thread::Builder::new().name("redis".to_owned());
+        let spawned = thread.spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(keep_connected(weak)),
+                Err(error) => tracing::error!(%error, "no runtime for the shared Redis"),
+            }
+        });
+        spawned.map_err(RedisConfigError::Thread)?;
+        Ok(Self(inner))
+    }
+
+    /// Whether commands are answered, as far as is known.
+    pub fn is_up(&self) -> bool {
+        self.0.live.load().is_some()
+    }
+
+    /// Makes a script known to this and every later connection.
+    pub fn script(&self, code: &'static str) -> Script {
+        let hash = redis::Script::new(code).get_hash().into();
+        let script = Script { code, hash };
+        let mut scripts = self.0.scripts.lock();
+        if !scripts.iter().any(|known| known.code == code) {
+            scripts.push(script.clone());
+        }
+        script
+    }
+
+    /// Runs a script: one round trip, two if the server has forgotten it.
+    ///
+    /// # Errors
+    /// [`Unavailable`] where no integers come within the deadline.
+    pub async fn run(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: &[u64],
+    ) -> Result<Vec<i64>, Unavailable> {
+        let command = |verb: &str, script: &str| {
+            let mut command = redis::cmd(verb);
+            command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
+            command
+        };
+        let first = command("EVALSHA", &script.hash);
+        let answer = match self.ask(&first).await? {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                self.ask(&command("EVAL", script.code)).await?
+            }
+            answer => answer,
+        };
+        let integers = answer.and_then(|value| Ok(redis::from_redis_value(value)?));
+        integers.map_err(|error| self.gone(&error.to_string()))
+    }
+
+    /// Removes keys of one hash slot; whether there was one.
+    ///
+    /// # Errors
+    /// [`Unavailable`] where no answer comes within the deadline.
+    pub async fn remove(&self, keys: &[String]) -> Result<bool, Unavailable> {
+        let mut command = redis::cmd("DEL");
+        command.arg(keys);
+        match self.ask(&command).await? {
+            Ok(Value::Int(removed)) => Ok(removed > 0),
+            Ok(_) => Err(self.gone("DEL is not answered by a number")),
+            Err(error) => Err(self.gone(&error.to_string())),
+        }
+    }
+
+    /// The server's answer, which may be an error.
+    async fn ask(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Unavailable> {
+        let Some(live) = self.0.live.load_full() else {
+            return Err(Unavailable);
+        };
+        let mut connection = MultiplexedConnection::clone(&live);
+        let answer = connection.send_packed_command(command);
+        match timeout(self.0.deadline, answer).await {
+            Ok(answer) => Ok(answer.and_then(|value| Ok(value.extract_error()?))),
+            Err(_) => Err(self.gone("no answer within the deadline")),
+        }
+    }
+
+    /// Takes the connection out of use.
+    fn gone(&self, why: &str) -> Unavailable {
+        self.0.failures.inc();
+        if self.0.live.swap(None).is_some() {
+            self.0.up.set(0);
+            tracing::debug!(why, "the shared Redis is out of use");
+            self.0.lost.notify_one();
+        }
+        Unavailable
+    }
+}
+
+/// Connects, watches, and connects again, until nobody needs it any more.
+async fn keep_connected(inner: Weak<Inner>) {
+    let mut news = News::default();
+    let mut wait = RETRY[0];
+    while let Some(redis) = inner.upgrade() {
+        match redis.connect().await {
+            Ok(connection) => {
+                news.up();
+                wait = RETRY[0];
+                redis.live.store(Some(Arc::new(connection)));
+                redis.up.set(1);
+            }
+            Err(error) => {
+                news.down(&error);
+                drop(redis);
+                sleep(wait).await;
+                wait = (wait * 2).min(RETRY[1]);
+                continue;
+            }
+        }
+        drop(redis);
+        if let Some(why) = until_lost(&inner).await {
+            news.down(&why);
+        }
+        // A server that is slow now is still slow a moment later.
+        sleep(wait).await;
+    }
+}
+
+/// Waits until the connection is out of use; `None`: nobody needs it any more.
+async fn until_lost(inner: &Weak<Inner>) -> Option<String> {
+    loop {
+        let redis = inner.upgrade()?;
+        let noticed = timeout(LOOK, redis.lost.notified()).await.is_ok();
+        if noticed || redis.live.load().is_none() {
+            return Some("no answer within the deadline, or an error".to_owned());
+        }
+        let connection = redis.live.load_full()?;
+        if let Err(error) = redis
+            .probe(&mut MultiplexedConnection::clone(&connection))
+            .await
+        {
+            redis.live.store(None);
+            redis.up.set(0);
+            redis.failures.inc();
+            return Some(error);
+        }
+    }
+}
+
+impl Inner {
+    async fn connect(&self) -> Result<MultiplexedConnection, String> {
+        // Deadlines are kept here, for all alike.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let connecting = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config);
+        let mut connection = match timeout(CONNECT, connecting).await {
+            Ok(connection) => connection.map_err(|error| error.to_string())?,
+            Err(_) => return Err("no connection in time".to_owned()),
+        };
+        let scripts = self.scripts.lock().clone();
+        for script in scripts {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.code);
+            self.answered(&mut connection, &load).await?;
+        }
+        self.probe(&mut connection).await?;
+        Ok(connection)
+    }
+
+    /// Whether the server takes writes, in time.
+    async fn probe(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
+        let mut set = redis::cmd("SET");
+        set.arg("doorward:probe").arg(1).arg("PX").arg(1000);
+        self.answered(connection, &set).await
+    }
+
+    async fn answered(
+        &self,
+        connection: &mut MultiplexedConnection,
+        command: &Cmd,
+    ) -> Result<(), String> {
+        match timeout(self.deadline, connection.send_packed_command(command)).await {
+            Ok(Ok(value)) => match value.extract_error() {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer within the deadline".to_owned()),
+        }
+    }
+}
+
+/// Says once that the Redis is gone, and once that it is back.
+#[derive(Default)]
+struct News {
+    said_up: Option<bool>,
+    up_since: Option<Instant>,
+}
+
+impl News {
+    fn up(&mut self) {
+        self.up_since = Some(Instant::now());
+        if self.said_up != Some(true) {
+            self.said_up = Some(true);
+            tracing::info!("the shared Redis answers: counters are shared");
+        }
+    }
+
+    fn down(&mut self, why: &str) {
+        let was_stable = self
+            .up_since
+            .take()
+            .is_some_and(|since| since.elapsed() > STABLE);
+        if self.said_up != Some(false) && (self.said_up.is_none() || was_stable) {
+            self.said_up = Some(false);
+            tracing::warn!(
+                why,
+                "the shared Redis gives no answer: counting in this process alone"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
