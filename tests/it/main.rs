@@ -7,6 +7,8 @@ mod balancing;
 mod cli;
 mod deck;
 mod durability;
+mod handshakes;
+mod hostile;
 mod identity;
 mod imports;
 mod openid_connect;

@@ -1,0 +1,393 @@
+//! TLS listeners: which certificate clients get, who gets in, and what changes
+//! without a restart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reqwest::Method;
+use rustls::ProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+use serde_json::json;
+
+use crate::support::ports::Port;
+use crate::support::tls::{Authority, Offer, Pair};
+use crate::support::{Door, Setup, eventually, raw};
+
+const MIRROR: &str = "- {name: mirror, protocol: internal, host: echo, routes: [{paths: [/]}]}\n";
+
+/// A door whose TLS listener has these settings and `default` as certificate.
+async fn door(port: &Port, settings: &str, default: &Pair, files: &[(&str, &str)]) -> Door {
+    let proxy = format!(
+        "{{listen: [\"@PROXY@\"], workers: 2, tls: {{listen: [\"{}\"], certificate: \
+         \"@DIR@/cert.pem\", key: \"@DIR@/key.pem\"{settings}}}}}",
+        port.authority()
+    );
+    let mut door = Setup::new().proxy(&proxy).services(MIRROR).lay_out();
+    door.write("cert.pem", &default.cert);
+    door.write("key.pem", &default.key);
+    for (name, text) in files {
+        door.write(name, text);
+    }
+    door.start().await;
+    door
+}
+
+async fn add(door: &Door, pair: &Pair, names: &[&str]) -> String {
+    let made = door.admin_post("/certificates", &pair.json(names)).await;
+    let made = made.expect(201).json();
+    made["id"].as_str().expect("an id").to_owned()
+}
+
+#[tokio::test]
+async fn the_certificate_is_chosen_by_server_name() {
+    let port = Port::reserve();
+    let (default, exact, wild, last) = (
+        Pair::new("default.test"),
+        Pair::new("a.test"),
+        Pair::new("*.a.test"),
+        Pair::new("www.b.test"),
+    );
+    let door = door(&port, "", &default, &[]).await;
+    add(&door, &exact, &["a.test", "www.a.test"]).await;
+    add(&door, &wild, &["*.a.test"]).await;
+    add(&door, &last, &["www.b.*"]).await;
+    let offer = Offer::new();
+    for (name, pair) in [
+        ("a.test", &exact),
+        ("www.a.test", &exact),
+        ("WWW.A.test", &exact),
+        ("x.a.test", &wild),
+        ("y.x.a.test", &default),
+        ("www.b.example", &last),
+        ("b.test", &default),
+        // Addresses are not sent as names.
+        ("127.0.0.1", &default),
+    ] {
+        let shown = offer
+            .connect(port.number(), name)
+            .expect("connected")
+            .shown();
+        assert!(shown == pair.der, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn both_versions_and_both_protocols_are_spoken() {
+    let port = Port::reserve();
+    let _door = door(&port, "", &Pair::new("a.test"), &[]).await;
+    for (version, expected) in [
+        (&TLS12, ProtocolVersion::TLSv1_2),
+        (&TLS13, ProtocolVersion::TLSv1_3),
+    ] {
+        let offer = Offer::versions(&[version]);
+        let mut connection = offer.connect(port.number(), "a.test").expect("connected");
+        assert_eq!(connection.version(), expected);
+        let answer = connection.get("a.test", "").expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let offer = offer.protocols(&["h2", "http/1.1"]);
+        let connection = offer.connect(port.number(), "a.test").expect("connected");
+        assert_eq!(connection.protocol(), "h2");
+    }
+}
+
+#[tokio::test]
+async fn a_least_version_is_kept() {
+    let port = Port::reserve();
+    let _door = door(&port, ", min_version: TLSv1.3", &Pair::new("a.test"), &[]).await;
+    let old = Offer::versions(&[&TLS12]).connect(port.number(), "a.test");
+    assert!(old.is_err());
+    let new = Offer::new().connect(port.number(), "a.test");
+    assert_eq!(new.expect("connected").version(), ProtocolVersion::TLSv1_3);
+}
+
+#[tokio::test]
+async fn old_clients_get_the_rsa_certificate_and_others_the_cheaper_one() {
+    let port = Port::reserve();
+    let door = door(&port, "", &Pair::new("default.test"), &[]).await;
+    let (rsa, ecdsa) = (Pair::rsa("a.test"), Pair::new("a.test"));
+    let mut both = rsa.json(&["a.test"]);
+    both["cert_alt"] = json!(ecdsa.cert);
+    both["key_alt"] = json!(ecdsa.key);
+    door.admin_post("/certificates", &both).await.expect(201);
+    let shown = |offer: Offer| {
+        offer
+            .connect(port.number(), "a.test")
+            .expect("connected")
+            .shown()
+    };
+    assert!(shown(Offer::new()) == ecdsa.der);
+    assert!(shown(Offer::rsa_only()) == rsa.der);
+}
+
+#[tokio::test]
+async fn certificates_are_swapped_under_load_without_a_failed_handshake() {
+    let port = Port::reserve();
+    let pairs = [Pair::new("a.test"), Pair::new("a.test")];
+    let door = door(&port, "", &Pair::new("default.test"), &[]).await;
+    let id = add(&door, &pairs[0], &["a.test"]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let known = pairs.each_ref().map(|pair| pair.der.clone());
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let (stop, known, port) = (stop.clone(), known.clone(), port.number());
+            std::thread::spawn(move || {
+                let mut done = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    // A new offer each time, so that no session is resumed.
+                    let connected = Offer::new().connect(port, "a.test");
+                    let mut connection = connected.expect("a handshake");
+                    assert!(known.contains(&connection.shown()));
+                    let answer = connection.get("a.test", "").expect("an answer");
+                    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+                    done += 1;
+                }
+                done
+            })
+        })
+        .collect();
+    let path = format!("/certificates/{id}");
+    for turn in 1..=20 {
+        let pair = &pairs[turn % 2];
+        let change = json!({"cert": pair.cert, "key": pair.key});
+        let changed = door.admin_json(Method::PATCH, &path, &change).await;
+        changed.expect(200);
+        // In force as soon as it is acknowledged.
+        let shown = Offer::new()
+            .connect(port.number(), "a.test")
+            .expect("connected")
+            .shown();
+        assert!(shown == pair.der, "turn {turn}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.join().expect("no failed handshake") > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_certificate_is_not_shown_any_more() {
+    let port = Port::reserve();
+    let (default, pair) = (Pair::new("default.test"), Pair::new("a.test"));
+    let door = door(&port, "", &default, &[]).await;
+    let id = add(&door, &pair, &["a.test"]).await;
+    let shown = || {
+        Offer::new()
+            .connect(port.number(), "a.test")
+            .expect("connected")
+            .shown()
+    };
+    assert!(shown() == pair.der);
+    door.admin_delete(&format!("/certificates/{id}"))
+        .await
+        .expect(204);
+    assert!(shown() == default.der);
+}
+
+#[tokio::test]
+async fn the_default_certificate_is_read_again_when_its_file_changes() {
+    let port = Port::reserve();
+    let (first, second) = (Pair::new("a.test"), Pair::new("a.test"));
+    let door = door(&port, "", &first, &[]).await;
+    let shown = || {
+        Offer::new()
+            .connect(port.number(), "a.test")
+            .expect("connected")
+            .shown()
+    };
+    assert!(shown() == first.der);
+    // A key that does not fit changes nothing, and is told.
+    door.write("key.pem", &second.key);
+    door.wait_log("the refusal", |line| line.contains("not reloaded"))
+        .await;
+    assert!(shown() == first.der);
+    door.write("cert.pem", &second.cert);
+    eventually("the new certificate", || {
+        let new = shown() == second.der;
+        async move { new.then_some(()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sessions_resume_on_any_worker() {
+    let port = Port::reserve();
+    let _door = door(&port, "", &Pair::new("a.test"), &[]).await;
+    for version in [&TLS12, &TLS13] {
+        let offer = Offer::versions(&[version]);
+        let mut first = offer.connect(port.number(), "a.test").expect("connected");
+        first.get("a.test", "").expect("an answer");
+        assert!(!first.is_resumed());
+        // Enough that both of the workers are met.
+        for _ in 0..16 {
+            let mut next = offer.connect(port.number(), "a.test").expect("connected");
+            assert!(next.is_resumed(), "{version:?}");
+            next.get("a.test", "").expect("an answer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_certificate_a_generated_one_is_shown_and_said_so() {
+    let port = Port::reserve();
+    let proxy = format!(
+        "{{listen: [\"@PROXY@\"], tls: {{listen: [\"{}\"]}}}}",
+        port.authority()
+    );
+    let door = Setup::new().proxy(&proxy).services(MIRROR).start().await;
+    let mut connection = Offer::new()
+        .connect(port.number(), "a.test")
+        .expect("connected");
+    let answer = connection.get("a.test", "").expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(door.log_text().contains("self-signed"));
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_shown_and_counted_as_such() {
+    let port = Port::reserve();
+    let pair = Pair::expired("old.test");
+    let door = door(&port, "", &Pair::new("a.test"), &[]).await;
+    add(&door, &pair, &["old.test"]).await;
+    let shown = Offer::new()
+        .connect(port.number(), "old.test")
+        .expect("connected")
+        .shown();
+    assert!(shown == pair.der);
+    let metrics = door.admin_get("/metrics").await.expect(200).body;
+    let line = "doorward_certificate_expiry_seconds{certificate=\"old.test\"} -";
+    assert!(metrics.contains(line), "{metrics}");
+    let own = "doorward_certificate_expiry_seconds{certificate=\"proxy.tls\"} ";
+    assert!(metrics.contains(own), "{metrics}");
+}
+
+#[tokio::test]
+async fn optional_client_certificates_are_verified_and_forwarded() {
+    let port = Port::reserve();
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let settings = ", client_certificates: {mode: optional, ca: \"@DIR@/ca.pem\", forward: true}";
+    let pem = ours.pem();
+    let door = door(&port, settings, &Pair::new("a.test"), &[("ca.pem", &pem)]).await;
+    let forged = "Client-Cert: :Zm9yZ2Vk:\r\nX_Client_Cert_Dn: CN=admin\r\n";
+    let ask = |offer: Offer| {
+        let mut connection = offer.connect(port.number(), "a.test")?;
+        connection.get("a.test", forged)
+    };
+    let without = ask(Offer::new()).expect("an answer");
+    assert!(without.starts_with("HTTP/1.1 200"), "{without}");
+    assert!(!without.to_lowercase().contains("client-cert"), "{without}");
+    assert!(!without.contains("CN=admin"), "{without}");
+    let with = ask(Offer::certificate(&ours.client("worker"))).expect("an answer");
+    assert!(with.contains("\"client-cert\":\":MII"), "{with}");
+    assert!(
+        with.contains("\"x-client-cert-dn\":\"CN=worker\""),
+        "{with}"
+    );
+    assert!(with.contains("\"x-client-cert-san\":\"worker\""), "{with}");
+    // One that is shown must be good.
+    let stranger = ask(Offer::certificate(&theirs.client("worker")));
+    assert!(stranger.is_err(), "{stranger:?}");
+    // Nor may one be claimed where there is no TLS.
+    let request = format!("GET /x HTTP/1.1\r\nHost: a\r\n{forged}\r\n");
+    let plain = raw::exchange(&door.proxy(), request.as_bytes()).await;
+    let plain = plain.expect("an answer").text();
+    assert!(
+        !plain.contains("Zm9yZ2Vk") && !plain.contains("CN=admin"),
+        "{plain}"
+    );
+}
+
+#[tokio::test]
+async fn required_client_certificates_keep_others_out() {
+    let port = Port::reserve();
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let settings = ", client_certificates: {mode: required, ca: \"@DIR@/ca.pem\"}";
+    let pem = ours.pem();
+    let door = door(&port, settings, &Pair::new("a.test"), &[("ca.pem", &pem)]).await;
+    let ask = |offer: Offer| {
+        let mut connection = offer.connect(port.number(), "a.test")?;
+        connection.get("a.test", "")
+    };
+    for version in [&TLS12, &TLS13] {
+        assert!(ask(Offer::versions(&[version])).is_err(), "{version:?}");
+    }
+    assert!(ask(Offer::certificate(&theirs.client("worker"))).is_err());
+    let ours = ask(Offer::certificate(&ours.client("worker"))).expect("an answer");
+    assert!(ours.starts_with("HTTP/1.1 200"), "{ours}");
+    let metrics = door.admin_get("/metrics").await.expect(200).body;
+    let line = "doorward_tls_handshake_failures_total{listener=\"proxy\",\
+                reason=\"client_certificate\"} 3";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_connection_made_for_one_name_serves_no_other_with_a_certificate_of_its_own() {
+    let port = Port::reserve();
+    let authority = Authority::new();
+    let settings = ", client_certificates: {mode: optional, ca: \"@DIR@/ca.pem\"}";
+    let pem = authority.pem();
+    let door = door(&port, settings, &Pair::new("d.test"), &[("ca.pem", &pem)]).await;
+    add(&door, &Pair::new("a.test"), &["a.test", "aa.test"]).await;
+    add(&door, &Pair::new("b.test"), &["b.test"]).await;
+    let ask = |host| {
+        let connected = Offer::new().connect(port.number(), "a.test");
+        connected
+            .expect("connected")
+            .get(host, "")
+            .expect("an answer")
+    };
+    for (host, status) in [
+        ("a.test", 200),
+        ("aa.test", 200),
+        ("b.test", 421),
+        ("c", 421),
+    ] {
+        let answer = ask(host);
+        let expected = format!("HTTP/1.1 {status}");
+        assert!(answer.starts_with(&expected), "{host}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn routes_are_found_by_the_name_of_the_handshake() {
+    let port = Port::reserve();
+    let door = door(&port, "", &Pair::new("a.test"), &[]).await;
+    let service = json!({"name": "named", "protocol": "internal", "host": "echo",
+        "path": "/named"});
+    door.admin_post("/services", &service).await.expect(201);
+    let route = json!({"name": "by-name", "snis": ["named.test"], "protocols": ["https"],
+        "paths": ["/x"], "strip_path": false});
+    let made = door.admin_post("/services/named/routes", &route).await;
+    made.expect(201);
+    let connected = Offer::new().connect(port.number(), "NAMED.test");
+    let answer = connected
+        .expect("connected")
+        .get("any.host", "")
+        .expect("an answer");
+    assert!(answer.contains("\"/named/x\""), "{answer}");
+    let connected = Offer::new().connect(port.number(), "other.test");
+    let answer = connected
+        .expect("connected")
+        .get("any.host", "")
+        .expect("an answer");
+    assert!(answer.contains("\"/x\""), "{answer}");
+}
+
+#[tokio::test]
+async fn the_admin_listener_speaks_tls_too() {
+    let port = Port::reserve();
+    let admin = format!(
+        "{{listen: \"@ADMIN@\", token: 0123456789abcdef, tls: {{listen: [\"{}\"]}}}}",
+        port.authority()
+    );
+    let mut door = Setup::new().admin(&admin).services(MIRROR).lay_out();
+    door.spawn();
+    door.wait_log("the start", |line| line.contains("ready"))
+        .await;
+    for (token, status) in [("Kong-Admin-Token: 0123456789abcdef\r\n", 404), ("", 401)] {
+        let connected = Offer::new().connect(port.number(), "localhost");
+        let answer = connected.expect("connected").get("localhost", token);
+        let answer = answer.expect("an answer");
+        let expected = format!("HTTP/1.1 {status}");
+        assert!(answer.starts_with(&expected), "{answer}");
+    }
+}
