@@ -1,5 +1,10 @@
 //! The openid-connect plugin in front of a real upstream.
 
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use serde_json::{Value, json};
 
 use crate::support::issuer::forge;
@@ -81,6 +86,39 @@ async fn a_token_is_taken_from_header_query_and_form() {
         .expect(200);
     let sent = format!("Bearer {token}");
     assert_eq!(upstream.last().header("authorization"), Some(sent.as_str()));
+}
+
+#[tokio::test]
+async fn a_token_in_a_form_of_unknown_length_is_found_and_the_form_forwarded() {
+    let (door, issuer, upstream) = foreign("").await;
+    let body = format!("access_token={}&pad={}", issuer.token(), "x".repeat(30_000));
+    let pieces = |body: &str| {
+        let pieces = body.as_bytes().chunks(1000);
+        let frames = pieces.map(|piece| Frame::data(Bytes::copy_from_slice(piece)));
+        let frames: Vec<Result<_, Infallible>> = frames.map(Ok).collect();
+        reqwest::Body::wrap(StreamBody::new(futures_util::stream::iter(frames)))
+    };
+    let address: std::net::SocketAddr = door.proxy().parse().expect("an address");
+    let builder = || http::builder().resolve("api.test", address);
+    let url = format!("http://api.test:{}/", address.port());
+    for builder in [builder(), builder().http2_prior_knowledge()] {
+        let client = builder.build().expect("a client");
+        let post = |body| {
+            let request = client.post(&url);
+            http::send(
+                request
+                    .header("content-type", "application/x-www-form-urlencoded")
+                    .body(body),
+            )
+        };
+        post(pieces(&body)).await.expect(200);
+        assert_eq!(upstream.last().body, body.as_bytes());
+        let count = upstream.seen().len();
+        assert_eq!(post(pieces("a=b")).await.status, 401);
+        let long = format!("pad={}&{body}", "x".repeat(70_000));
+        assert_eq!(post(pieces(&long)).await.status, 413);
+        assert_eq!(upstream.seen().len(), count);
+    }
 }
 
 #[tokio::test]

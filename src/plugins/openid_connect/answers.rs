@@ -74,7 +74,7 @@ impl Writer<'_> {
         }
         let mut reply = Reply::message(class.status(), self.message(refusal, class))
             .header(CACHE_CONTROL, no_store);
-        if !matches!(class, Class::Broken | Class::Slow) {
+        if !matches!(class, Class::Broken | Class::Slow | Class::TooLong) {
             let challenge = HeaderValue::from_str(&self.challenge(refusal, class)).ok()?;
             reply = reply.header(WWW_AUTHENTICATE, challenge);
         }
@@ -86,7 +86,7 @@ impl Writer<'_> {
             Class::NoCredential | Class::BadToken => self.unauthorized_uri.as_ref(),
             Class::Forbidden => self.forbidden_uri.as_ref(),
             Class::Broken => self.unexpected_uri.as_ref(),
-            Class::BadRequest | Class::Slow => None,
+            Class::BadRequest | Class::Slow | Class::TooLong => None,
         }
     }
 
@@ -96,6 +96,7 @@ impl Writer<'_> {
             Class::Forbidden => self.forbidden,
             Class::BadRequest => "Bad request",
             Class::Slow => "Request timeout",
+            Class::TooLong => "Request body is too large",
             Class::Broken => "An unexpected error occurred",
         };
         match self.explain {

@@ -12,6 +12,7 @@ pub(super) enum Refusal {
     RepeatedToken,
     MalformedRequest,
     BodyTimeout,
+    BodyTooLong,
     MalformedToken,
     TokenTooLong,
     EncryptedToken,
@@ -53,17 +54,20 @@ pub(super) enum Class {
     Forbidden,
     /// 408: the body with the token did not come.
     Slow,
+    /// 413: the body in which the token may be is too long.
+    TooLong,
     /// 500: the provider's keys can't be had, or the configuration is wrong.
     Broken,
 }
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 29] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
         BodyTimeout,
+        BodyTooLong,
         MalformedToken,
         TokenTooLong,
         EncryptedToken,
@@ -98,6 +102,10 @@ impl Refusal {
             RepeatedToken => ("repeated_token", "more than one access token was sent"),
             MalformedRequest => ("malformed_request", "the request is malformed"),
             BodyTimeout => ("body_timeout", "the request body did not come in time"),
+            BodyTooLong => (
+                "body_too_long",
+                "the request body is too long to be searched",
+            ),
             MalformedToken => ("malformed_token", "the access token is malformed"),
             TokenTooLong => ("token_too_long", "the access token is too long"),
             EncryptedToken => ("encrypted_token", "the access token is encrypted"),
@@ -141,6 +149,7 @@ impl Refusal {
             NoToken => Class::NoCredential,
             RepeatedToken | MalformedRequest => Class::BadRequest,
             BodyTimeout => Class::Slow,
+            BodyTooLong => Class::TooLong,
             MalformedToken | TokenTooLong | EncryptedToken | UnsupportedAlg | UnknownExtension
             | UnknownKey | BadSignature | TokenExpired | TokenNotYetValid | MalformedTimes
             | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken => {
@@ -160,6 +169,7 @@ impl Class {
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -170,7 +180,7 @@ impl Class {
             Self::BadRequest => Some("invalid_request"),
             Self::BadToken => Some("invalid_token"),
             Self::Forbidden => Some("insufficient_scope"),
-            Self::NoCredential | Self::Slow | Self::Broken => None,
+            Self::NoCredential | Self::Slow | Self::TooLong | Self::Broken => None,
         }
     }
 }

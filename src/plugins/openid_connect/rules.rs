@@ -24,6 +24,8 @@ pub(super) struct Rules {
     issuers: Vec<String>,
     domains: Vec<String>,
     audience: Required,
+    /// Of `audience`, which also says for whom tokens are asked.
+    meant_for: Required,
     scopes: Required,
     groups: Required,
     roles: Required,
@@ -45,6 +47,7 @@ struct Required {
 impl Rules {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let required = |claim, items, refusal| Required::new(fields, claim, items, refusal);
+        let meant_for = fields.texts("audience")?;
         let groups = fields.is_changed("consumer_groups_claim");
         Ok(Self {
             verify_claims: fields.flag("verify_claims")?,
@@ -57,6 +60,11 @@ impl Rules {
                 "audience_required",
                 Refusal::WrongAudience,
             )?,
+            meant_for: Required {
+                claim: fields.texts("audience_claim")?,
+                items: meant_for.into_iter().map(|one| vec![one]).collect(),
+                refusal: Refusal::WrongAudience,
+            },
             scopes: required("scopes_claim", "scopes_required", Refusal::MissingScope)?,
             groups: required("groups_claim", "groups_required", Refusal::MissingGroup)?,
             roles: required("roles_claim", "roles_required", Refusal::MissingRole)?,
@@ -128,7 +136,14 @@ impl Rules {
                 return Err(Refusal::WrongDomain);
             }
         }
-        for rule in [&self.audience, &self.scopes, &self.groups, &self.roles] {
+        let rules = [
+            &self.audience,
+            &self.meant_for,
+            &self.scopes,
+            &self.groups,
+            &self.roles,
+        ];
+        for rule in rules {
             rule.check(claims)?;
         }
         if self.forbidden.iter().any(|name| claims.contains_key(name)) {
@@ -264,6 +279,21 @@ mod tests {
             check(deep, json!({"aud": "api"})),
             Err(Refusal::WrongAudience)
         );
+    }
+
+    #[test]
+    fn a_token_for_another_audience_than_the_plugins_is_refused() {
+        let config = json!({"audience": ["https://api", "orders"]});
+        for good in [json!("orders"), json!(["x", "https://api"])] {
+            assert!(check(config.clone(), json!({ "aud": good })).is_ok());
+        }
+        for bad in [json!({"aud": "x"}), json!({"aud": []}), json!({})] {
+            assert_eq!(check(config.clone(), bad), Err(Refusal::WrongAudience));
+        }
+        let both = json!({"audience": ["orders"], "audience_required": ["api"]});
+        assert!(check(both.clone(), json!({"aud": ["orders", "api"]})).is_ok());
+        let outcome = check(both, json!({"aud": "orders"}));
+        assert_eq!(outcome, Err(Refusal::WrongAudience));
     }
 
     #[test]

@@ -2,22 +2,17 @@
 //! sent to the upstream.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING};
-use http::{HeaderMap, Method};
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde::Deserialize;
 
 use super::{Found, Places, parameters, put};
+use crate::http::bridge::{self, BUFFERED_MAX, BodyError};
 use crate::plugins::openid_connect::refusal::Refusal;
-
-/// Longer bodies are not searched: Pingora can replay no more than this.
-const BODY_MAX: usize = 64 * 1024;
-/// A body that takes longer is refused.
-const READ_MAX: Duration = Duration::from_secs(10);
 
 /// The bodies that may hold a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +27,10 @@ impl Places {
         self.body
             && !matches!(request.method, Method::GET | Method::HEAD)
             && form(&request.headers).is_some()
-            && length(&request.headers).is_some_and(|length| (1..=BODY_MAX).contains(&length))
+            && match length(&request.headers) {
+                Some(length) => (1..=BUFFERED_MAX).contains(&length),
+                None => of_unknown_length(request),
+            }
     }
 
     /// The token in a body that has been read.
@@ -94,47 +92,24 @@ fn length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// Whether a body may come whose length nobody has told: in chunks, or in the
+/// frames of HTTP/2.
+fn of_unknown_length(request: &RequestHeader) -> bool {
+    let headers = &request.headers;
+    headers.contains_key(TRANSFER_ENCODING)
+        || (request.version == Version::HTTP_2 && !headers.contains_key(CONTENT_LENGTH))
+}
+
 /// Reads the whole body, which stays available for the upstream.
 ///
 /// # Errors
-/// When it does not come in time or not whole; then the connection is of no
-/// further use and will be closed.
+/// When it is too long, or does not come in time or not whole; then the
+/// connection is of no further use and will be closed.
 pub(in super::super) async fn read(session: &mut Session) -> Result<Bytes, Refusal> {
-    match tokio::time::timeout(READ_MAX, read_all(session)).await {
-        Ok(Ok(body)) => Ok(body),
-        failure => {
-            session.set_keepalive(None);
-            Err(match failure {
-                Err(_) => Refusal::BodyTimeout,
-                Ok(_) => Refusal::MalformedRequest,
-            })
-        }
-    }
-}
-
-async fn read_all(session: &mut Session) -> Result<Bytes, Refusal> {
-    // Before the first read, or proxying would wait for a body that is gone.
-    session.enable_retry_buffering();
-    if expects_continue(session.req_header()) {
-        let written = session.as_downstream_mut().write_continue_response().await;
-        written.map_err(|_| Refusal::MalformedRequest)?;
-    }
-    let mut body = BytesMut::new();
-    loop {
-        match session.as_downstream_mut().read_request_body().await {
-            Ok(Some(piece)) => body.extend_from_slice(&piece),
-            Ok(None) => return Ok(body.freeze()),
-            Err(_) => return Err(Refusal::MalformedRequest),
-        }
-        if body.len() > BODY_MAX || session.retry_buffer_truncated() {
-            return Err(Refusal::MalformedRequest);
-        }
-    }
-}
-
-/// Pingora leaves the answer to `Expect: 100-continue` to whoever reads.
-fn expects_continue(request: &RequestHeader) -> bool {
-    let expected = request.headers.get(EXPECT);
-    request.version >= http::Version::HTTP_11
-        && expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    let body = bridge::buffer_body(session).await;
+    body.map_err(|error| match error {
+        BodyError::TooLarge => Refusal::BodyTooLong,
+        BodyError::TooSlow => Refusal::BodyTimeout,
+        BodyError::Broken(_) => Refusal::MalformedRequest,
+    })
 }
