@@ -13,12 +13,16 @@ use crate::plugins::ConfigError;
 const TYPES: &[&str] = &["jwt", "at+jwt"];
 /// Types that tell in the claim `typ` of a token that it is another token.
 const OTHER_TOKENS: &[&str] = &["ID", "Refresh", "Offline", "Logout"];
+/// Claims of ID tokens only.
+const HASHES: &[&str] = &["at_hash", "c_hash", "s_hash"];
 const LOGOUT_EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 /// The rules of one plugin.
 #[derive(Debug)]
 pub(super) struct Rules {
     verify_claims: bool,
+    /// Whether ID tokens are taken for access tokens.
+    id_tokens: bool,
     leeway: i64,
     max_age: Option<i64>,
     issuers: Vec<String>,
@@ -51,6 +55,7 @@ impl Rules {
         let groups = fields.is_changed("consumer_groups_claim");
         Ok(Self {
             verify_claims: fields.flag("verify_claims")?,
+            id_tokens: fields.flag("bearer_id_tokens")?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
             max_age: fields.integer("max_age")?,
             issuers: fields.texts("issuers_allowed")?,
@@ -87,7 +92,7 @@ impl Rules {
         issuer: &str,
         now: i64,
     ) -> Result<Option<i64>, Refusal> {
-        if !is_access_token(typ, claims) {
+        if !is_access_token(typ, claims, self.id_tokens) {
             return Err(Refusal::WrongType);
         }
         let mut end = None;
@@ -200,14 +205,23 @@ impl Required {
 
 /// Whether nothing says that this is an ID token, refresh token or the like
 /// (RFC 8725 §3.11): each issuer marks them in its own way, or not at all.
-fn is_access_token(typ: Option<&str>, claims: &Map<String, Value>) -> bool {
-    let is = |name: &str, wanted: &str| claims.get(name).is_none_or(|value| value == wanted);
-    let other = |value: &Value| OTHER_TOKENS.iter().any(|typ| value == typ);
+fn is_access_token(typ: Option<&str>, claims: &Map<String, Value>, id_tokens: bool) -> bool {
+    let named = claims
+        .get("tokenName")
+        .is_none_or(|name| name == "access_token" || (id_tokens && name == "id_token"));
+    let other = |value: &Value| {
+        let kind = OTHER_TOKENS.iter().find(|typ| value == **typ);
+        kind.is_some_and(|kind| !(id_tokens && *kind == "ID"))
+    };
     let logout = |events: &Value| events.get(LOGOUT_EVENT).is_some();
+    // Only ID tokens vouch for what was issued with them (OpenID Connect Core
+    // §3.1.3.6, §3.3.2.11), unless the header says what it is (RFC 9068).
+    let vouches = typ != Some("at+jwt") && HASHES.iter().any(|name| claims.contains_key(*name));
     typ.is_none_or(|typ| TYPES.contains(&typ))
-        && is("tokenName", "access_token")
+        && named
         && !claims.get("typ").is_some_and(other)
         && !claims.get("events").is_some_and(logout)
+        && (id_tokens || !vouches)
 }
 
 #[cfg(test)]
@@ -279,6 +293,30 @@ mod tests {
             check(deep, json!({"aud": "api"})),
             Err(Refusal::WrongAudience)
         );
+    }
+
+    #[test]
+    fn an_id_token_is_no_access_token_unless_configured() {
+        for id_token in [
+            json!({"at_hash": "x"}),
+            json!({"c_hash": "x"}),
+            json!({"s_hash": "x"}),
+            json!({"typ": "ID"}),
+            json!({"tokenName": "id_token"}),
+        ] {
+            let outcome = check(json!({}), id_token.clone());
+            assert_eq!(outcome, Err(Refusal::WrongType), "{id_token}");
+            assert!(check(json!({"bearer_id_tokens": true}), id_token).is_ok());
+        }
+        let named = check_typed(json!({}), Some("at+jwt"), json!({"at_hash": "x"}));
+        assert!(named.is_ok(), "its header says what it is");
+        for other in [
+            json!({"typ": "Refresh"}),
+            json!({"tokenName": "refresh_token"}),
+        ] {
+            let outcome = check(json!({"bearer_id_tokens": true}), other);
+            assert_eq!(outcome, Err(Refusal::WrongType));
+        }
     }
 
     #[test]

@@ -185,6 +185,7 @@ fn clients() -> Vec<Field> {
         words("refresh_token_param_type", PLACES).default(json!(PLACES)),
         text("bearer_token_cookie_name"),
         text("bearer_token_header_name"),
+        flag("bearer_id_tokens", false),
         text("id_token_param_name"),
         text("refresh_token_param_name"),
         flag("refresh_tokens", true),
