@@ -14,7 +14,7 @@ use crate::gateway::control::{Control, DeclaredError};
 use crate::gateway::declarative::{self, Declared};
 use crate::gateway::internal;
 use crate::gateway::resolve::Resolver;
-use crate::gateway::snapshot::Workshop;
+use crate::gateway::snapshot::{Snapshot, Workshop};
 use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
 use crate::plugins::Parts;
@@ -133,6 +133,25 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     let outbound = Arc::new(Outbound::new());
     let workshop = workshop(config, clock, outbound, &Telemetry::default(), internals);
     Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
+}
+
+/// The snapshot that an instance started with `config` now would run on.
+/// Nothing is opened for writing, and nothing is created.
+///
+/// # Errors
+/// What [`open`] would refuse.
+pub async fn compile(config: &Config, clock: &Clock) -> Result<Snapshot, BootError> {
+    let declared = declared(config, clock.now_ms())?;
+    let mut internals = HashMap::from([("echo", internal::echo())]);
+    if config.identity.is_some() {
+        internals.insert("identity", axum::Router::new());
+    }
+    let outbound = Arc::new(Outbound::new());
+    let workshop = workshop(config, clock, outbound, &Telemetry::default(), internals);
+    let store = store::open_existing(&config.store.0).await?;
+    Control::compile(&workshop, store.as_deref(), declared.entities.clone())
+        .await
+        .map_err(|error| refused(&declared, &error))
 }
 
 fn workshop(

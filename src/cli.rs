@@ -1,5 +1,6 @@
 //! The command line.
 
+mod explain;
 pub mod identity;
 mod run;
 
@@ -14,6 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::boot;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::gateway::explain::Listeners;
 use crate::server::tls;
 
 /// One front door: reverse proxy, API gateway and identity provider.
@@ -32,6 +34,9 @@ enum Command {
     Check(FileArg),
     /// Asks a running instance whether it is ready; exit status 1 if not
     Health(FileArg),
+    /// Tells which route a request gets and why, its filters and its peer;
+    /// exit status 1 if no route matches
+    Explain(Box<explain::Arguments>),
     #[command(flatten)]
     Identity(Box<identity::Command>),
     /// Prints a completion script for a shell
@@ -65,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check(&file.config),
         Command::Health(file) => health(&file.config),
+        Command::Explain(arguments) => explain::run(*arguments),
         Command::Identity(command) => identity::run(*command),
         Command::Completions { shell } => {
             let mut command = Cli::command();
@@ -86,6 +92,19 @@ fn install_crypto() {
 fn complain(error: &dyn std::fmt::Display) {
     for line in error.to_string().lines() {
         eprintln!("doorward: {line}");
+    }
+}
+
+/// What the listeners of `config` contribute to a request.
+fn listeners(config: &Config) -> Listeners {
+    let port = |addresses: &[String]| {
+        let first = addresses.first().and_then(|a| a.rsplit(':').next());
+        first.and_then(|port| port.parse().ok()).unwrap_or(0)
+    };
+    Listeners {
+        port: port(&config.proxy.listen),
+        tls_port: config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
+        trusted: config.proxy.trusted_ips.clone().into(),
     }
 }
 

@@ -13,6 +13,7 @@ mod consumers;
 mod draft;
 mod entity;
 mod error;
+mod explain;
 mod form;
 mod health;
 mod info;
@@ -41,6 +42,7 @@ use error::ApiError;
 
 use crate::clock::{self, Clock};
 use crate::gateway::control::Control;
+use crate::gateway::explain::Listeners;
 use crate::http::listener::Gate;
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
@@ -79,6 +81,8 @@ pub struct AdminState {
     pub hosts: Vec<String>,
     /// Whether `/metrics` is served.
     pub metrics: bool,
+    /// The listeners for clients, for `/explain`.
+    pub listeners: Listeners,
 }
 
 struct State {
@@ -88,6 +92,7 @@ struct State {
     clock: Clock,
     access: Access,
     metrics: bool,
+    listeners: Listeners,
     node: info::Node,
 }
 
@@ -103,6 +108,7 @@ pub fn router(state: AdminState) -> Router {
             hosts: state.hosts,
         },
         metrics: state.metrics,
+        listeners: state.listeners,
         node: info::Node::of_this_process(),
     });
     Router::new().fallback(move |request: Request| answer(state.clone(), request))
@@ -152,6 +158,7 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/status", READ, info::status),
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
+    endpoint("/explain", &["POST"], explain::explain),
     endpoint("/workspaces", READ, info::workspaces),
     endpoint("/workspaces/{workspaces}", READ, info::workspace),
     endpoint("/services", LIST, collection::<Service>),

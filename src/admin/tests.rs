@@ -102,6 +102,7 @@ impl Api {
             token: token.map(Secret::new),
             hosts: Vec::new(),
             metrics: true,
+            listeners: Default::default(),
         };
         Self {
             gate: gate(&state),

@@ -10,12 +10,13 @@ use http::HeaderValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use super::{USAGE, complain, init_log};
+use super::{USAGE, complain, init_log, listeners};
 use crate::admin::{self, AdminState};
 use crate::boot::{self, Opened, Reloader, Seen, TlsSections};
 use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::gateway::balance::keeper::Keeper;
+use crate::gateway::explain::Listeners;
 use crate::gateway::proxy::Settings;
 use crate::gateway::resolve::TargetNames;
 use crate::http::bridge::Bounds;
@@ -223,6 +224,7 @@ fn start_admin(
         token: config.admin.token.clone(),
         hosts: config.admin.hosts.clone(),
         metrics: config.telemetry.metrics,
+        listeners: listeners(config),
     };
     let gate = admin::gate(&state);
     let router = admin::router(state);
@@ -259,14 +261,11 @@ fn settings(
     parts: &Opened,
     access_log: Option<Arc<AccessLog>>,
 ) -> Settings {
-    let port = |addresses: &[String]| {
-        let first = addresses.first().and_then(|a| a.rsplit(':').next());
-        first.and_then(|port| port.parse().ok()).unwrap_or(0)
-    };
-    let (plain, tls) = (
-        port(&config.proxy.listen),
-        config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
-    );
+    let Listeners {
+        port: plain,
+        tls_port: tls,
+        trusted,
+    } = listeners(config);
     let asked = config
         .proxy
         .tls
@@ -276,7 +275,7 @@ fn settings(
         clock: clock.clone(),
         client_certificates: asked.is_some_and(|asked| asked.mode != CertificateMode::Off),
         forward_certificates: asked.is_some_and(|asked| asked.forward),
-        trusted: config.proxy.trusted_ips.clone().into(),
+        trusted,
         port: plain,
         tls_port: tls,
         port_texts: [plain, tls].map(HeaderValue::from),

@@ -46,11 +46,20 @@ impl Link {
     }
 
     fn applies(&self, place: Place) -> bool {
-        let plugin = &self.record.value;
-        let for_route = plugin.route.is_none_or(|route| route.id == place.route);
-        let for_service = plugin.service.map(|service| service.id);
-        for_route && (for_service.is_none() || for_service == place.service)
+        applies(&self.record.value, place)
     }
+
+    /// Higher runs first.
+    pub(super) fn priority(&self) -> i32 {
+        self.priority
+    }
+}
+
+/// Whether `plugin` is for the route at `place`, whatever the consumer.
+pub(super) fn applies(plugin: &Plugin, place: Place) -> bool {
+    let for_route = plugin.route.is_none_or(|route| route.id == place.route);
+    let for_service = plugin.service.map(|service| service.id);
+    for_route && (for_service.is_none() || for_service == place.service)
 }
 
 /// The more is said about where a plugin applies, the lower.

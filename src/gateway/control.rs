@@ -145,13 +145,7 @@ impl Control {
         store: Arc<dyn Store>,
         declared: DeclaredEntities,
     ) -> Result<Arc<Self>, DeclaredError> {
-        let stored = stored_entities(&*store)
-            .await
-            .map_err(|error| DeclaredError {
-                kind: "entities",
-                id: Uuid::nil(),
-                error: ChangeError::Store(error),
-            })?;
+        let stored = stored_entities(&*store).await.map_err(unreadable)?;
         let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
         publish_consumers(&workshop, &entities);
         Ok(Arc::new(Self {
@@ -172,6 +166,23 @@ impl Control {
     /// What [`Control::open`] would refuse.
     pub fn check(workshop: &Workshop, declared: DeclaredEntities) -> Result<(), DeclaredError> {
         with_declared(&Entities::default(), declared, workshop, None).map(|_| ())
+    }
+
+    /// The snapshot of what `store` holds and what is declared; changes nothing.
+    ///
+    /// # Errors
+    /// What [`Control::open`] would refuse.
+    pub async fn compile(
+        workshop: &Workshop,
+        store: Option<&dyn Store>,
+        declared: DeclaredEntities,
+    ) -> Result<Snapshot, DeclaredError> {
+        let stored = match store {
+            None => Entities::default(),
+            Some(store) => stored_entities(store).await.map_err(unreadable)?,
+        };
+        let (_, snapshot) = with_declared(&stored, declared, workshop, None)?;
+        Ok(snapshot)
     }
 
     /// The entities in force.
@@ -315,6 +326,14 @@ impl From<CompileError> for ChangeError {
             field: error.field,
             message: error.message,
         }
+    }
+}
+
+fn unreadable(error: StoreError) -> DeclaredError {
+    DeclaredError {
+        kind: "entities",
+        id: Uuid::nil(),
+        error: ChangeError::Store(error),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod control;
 pub mod declarative;
 mod edit;
 pub mod entities;
+pub mod explain;
 mod forward;
 mod head;
 pub mod internal;

@@ -57,7 +57,7 @@ pub struct CompileError {
 #[derive(Default)]
 pub struct Snapshot {
     /// Finds a request's route.
-    pub router: Router,
+    pub router: Arc<Router>,
     /// The routes, at the positions that the router answers; by ascending id.
     pub routes: Vec<Arc<LiveRoute>>,
     /// The balancers of all upstreams.
@@ -72,6 +72,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// What it was compiled from.
+    pub fn entities(&self) -> &Entities {
+        &self.entities
+    }
+
     /// Compiles `entities`. What `previous` holds and has not changed is kept:
     /// filters with their counters and caches, resolved addresses, compiled
     /// expressions. A change costs a comparison for each record, and work for
@@ -94,16 +99,7 @@ impl Snapshot {
             .iter()
             .filter(|route| is_live(entities, &route.value))
             .collect();
-        let router = Router::build(
-            records.iter().map(|record| &record.value),
-            previous.map(|snapshot| &snapshot.router),
-        )
-        .map_err(|error| CompileError {
-            kind: Route::KIND.plural(),
-            id: records[error.route].value.id,
-            field: error.field,
-            message: error.message,
-        })?;
+        let router = router(&records, previous)?;
         let chains = filters::chains(entities, &filters, previous);
         let parts = route::Parts {
             services: &services,
@@ -150,6 +146,27 @@ fn balancers(entities: &Entities, previous: Option<&Snapshot>) -> Arc<Roster> {
     }
     let before = previous.map(|snapshot| &*snapshot.balancers);
     Arc::new(Roster::new(entities, before, clock::monotonic_ns()))
+}
+
+/// The router of `records`: that of `previous` if it has the same.
+fn router(
+    records: &[&Arc<Record<Route>>],
+    previous: Option<&Snapshot>,
+) -> Result<Arc<Router>, CompileError> {
+    if let Some(previous) = previous
+        && previous.routes.len() == records.len()
+        && (previous.routes.iter().zip(records)).all(|(old, new)| old.is_of(new))
+    {
+        return Ok(previous.router.clone());
+    }
+    let routes = records.iter().map(|record| &record.value);
+    let router = Router::build(routes, previous.map(|snapshot| &*snapshot.router));
+    router.map(Arc::new).map_err(|error| CompileError {
+        kind: Route::KIND.plural(),
+        id: records[error.route].value.id,
+        field: error.field,
+        message: error.message,
+    })
 }
 
 /// Whether requests can reach `route`: a disabled service takes its routes

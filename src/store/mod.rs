@@ -268,3 +268,19 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
         ))),
     }
 }
+
+/// Opens the store at `url` for reading, if there is one: nothing is created,
+/// migrated or written.
+///
+/// # Errors
+/// As [`open`]; also for a store that an older version wrote.
+pub async fn open_existing(url: &str) -> Result<Option<Arc<dyn Store>>, StoreError> {
+    let Some(("sqlite", path)) = url.split_once(':') else {
+        return open(url).await.map(Some);
+    };
+    let path = std::path::Path::new(path.strip_prefix("//").unwrap_or(path));
+    if !path.exists() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(SqliteStore::open_existing(path).await?)))
+}

@@ -7,6 +7,7 @@ mod balancing;
 mod cli;
 mod deck;
 mod durability;
+mod explain;
 mod handshakes;
 mod hostile;
 mod identity;

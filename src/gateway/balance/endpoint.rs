@@ -233,6 +233,16 @@ impl Endpoint {
         self.state.breaker.stand(now_ns)
     }
 
+    /// The Host header for the target, over TLS or not.
+    pub fn authority(&self, tls: bool) -> &HeaderValue {
+        &self.authority[usize::from(tls)]
+    }
+
+    /// Its part of its target's weight.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
     /// The target as its record names it.
     pub fn target(&self) -> &str {
         &self.target

@@ -53,6 +53,16 @@ pub(super) struct Parts<'a> {
 }
 
 impl LiveRoute {
+    /// The route's record.
+    pub fn record(&self) -> &Record<Route> {
+        &self.record
+    }
+
+    /// Whether it was made from this very record.
+    pub(super) fn is_of(&self, record: &Arc<Record<Route>>) -> bool {
+        Arc::ptr_eq(&self.record, record)
+    }
+
     /// The id of the route.
     pub fn id(&self) -> Uuid {
         self.record.value.id

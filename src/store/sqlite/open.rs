@@ -44,6 +44,30 @@ impl SqliteStore {
         let readers = readers.map_err(unavailable)?;
         Ok(Self { writer, readers })
     }
+
+    /// Opens the file at `path` for reading only.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when the file can't be opened, is no
+    /// database, or was written by another version.
+    pub async fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .read_only(true)
+            .busy_timeout(BUSY);
+        let readers = pool(READERS).connect_with(options).await;
+        let readers = readers.map_err(|error| cannot_open(path, &error.to_string()))?;
+        let version: i64 = sqlx::query_scalar("PRAGMA user_version")
+            .fetch_one(&readers)
+            .await
+            .map_err(unavailable)?;
+        if usize::try_from(version) != Ok(MIGRATIONS.len()) {
+            let reason = "it was written by another version";
+            return Err(cannot_open(path, reason));
+        }
+        let writer = readers.clone();
+        Ok(Self { writer, readers })
+    }
 }
 
 fn pool(connections: u32) -> SqlitePoolOptions {

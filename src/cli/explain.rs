@@ -1,0 +1,196 @@
+//! `doorward explain`: what would happen to a request, and why.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{FileArg, USAGE, complain, listeners};
+use crate::boot;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::gateway::explain::answer::Explanation;
+use crate::gateway::explain::{Question, Witness, explain};
+
+/// How long a running instance may take for its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest answer that is read.
+const ANSWER_LIMIT: u64 = 64 << 20;
+
+/// A request to be explained.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The method
+    method: String,
+    /// https://HOST/PATH?QUERY, http://…, or a path
+    url: String,
+    /// A header of the request; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Address that the request comes from
+    #[arg(long, value_name = "IP")]
+    client: Option<IpAddr>,
+    /// Server name of the TLS handshake; by default the URL's host
+    #[arg(long, value_name = "NAME")]
+    sni: Option<String>,
+    /// Consumer that authentication finds, by name or id
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
+    /// Most near misses that are shown
+    #[arg(long, value_name = "N")]
+    near: Option<usize>,
+    /// Prints what POST /explain of the admin listener answers
+    #[arg(long)]
+    json: bool,
+    /// Admin listener of the instance to ask; by default the configuration's,
+    /// and if nobody answers there, files and store are read
+    #[arg(long, value_name = "URL")]
+    admin: Option<String>,
+    #[command(flatten)]
+    file: FileArg,
+}
+
+/// Why nothing could be explained.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Instance(String),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Boot(#[from] boot::BootError),
+    #[error(transparent)]
+    Question(#[from] crate::gateway::explain::QuestionError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// Explains; the exit status is 1 if no route was found.
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    let config = match Config::load(&arguments.file.config) {
+        Ok(config) => config,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let question = Question {
+        method: arguments.method,
+        url: arguments.url,
+        headers: arguments.headers.into(),
+        client: arguments.client,
+        sni: arguments.sni,
+        http_version: None,
+        consumer: arguments.consumer,
+        limit: arguments.near,
+    };
+    let explanation = match answer(&config, arguments.admin.as_deref(), &question) {
+        Ok(explanation) => explanation,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n",
+        false => explanation.to_string(),
+    };
+    // A reader that has seen enough is no error.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    match explanation.route {
+        Some(_) => ExitCode::SUCCESS,
+        None => ExitCode::FAILURE,
+    }
+}
+
+fn answer(
+    config: &Config,
+    admin: Option<&str>,
+    question: &Question,
+) -> Result<Explanation, Failure> {
+    let address = match admin {
+        None => config.admin.listen.clone(),
+        Some(url) => match url.split_once("://") {
+            Some(("http", rest)) => rest.trim_end_matches('/').to_owned(),
+            None => url.to_owned(),
+            Some(_) => {
+                let message = format!("--admin {url}: only http:// can be asked");
+                return Err(Failure::Instance(message));
+            }
+        },
+    };
+    let connected = connect(&address);
+    match (connected, admin) {
+        (Ok(stream), _) => ask(stream, &address, config, question),
+        (Err(error), Some(_)) => Err(Failure::Instance(format!("{address}: {error}"))),
+        (Err(_), None) => {
+            eprintln!("doorward: nobody answers at {address}: reading files and store");
+            offline(config, question)
+        }
+    }
+}
+
+fn connect(address: &str) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Asks a running instance.
+fn ask(
+    mut stream: TcpStream,
+    address: &str,
+    config: &Config,
+    question: &Question,
+) -> Result<Explanation, Failure> {
+    let body = serde_json::to_string(question)?;
+    let token = config.admin.token.as_ref();
+    let token = token.map_or(String::new(), |token| {
+        format!("Kong-Admin-Token: {}\r\n", token.expose())
+    });
+    // HTTP/1.0: the answer comes whole and ends with the connection.
+    let request = format!(
+        "POST /explain HTTP/1.0\r\nHost: {address}\r\n{token}Content-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_LIMIT).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .ok_or_else(|| Failure::Instance(format!("{address}: not an HTTP answer")))?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if status == "200" {
+        return Ok(serde_json::from_str(body)?);
+    }
+    let message = serde_json::from_str::<Value>(body).unwrap_or_default();
+    let message = message["message"].as_str().unwrap_or("no message");
+    Err(Failure::Instance(format!(
+        "{address} answers {status}: {message}"
+    )))
+}
+
+/// Compiles what the files declare and the store holds; changes nothing.
+fn offline(config: &Config, question: &Question) -> Result<Explanation, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let snapshot = runtime.block_on(boot::compile(config, &Clock::system()))?;
+    let witness = Witness {
+        snapshot: &snapshot,
+        listeners: &listeners(config),
+    };
+    Ok(explain(&witness, question)?)
+}

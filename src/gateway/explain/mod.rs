@@ -1,0 +1,340 @@
+//! What would happen to a request, and why: for operators.
+//!
+//! A question becomes a request head, and that goes through the functions that
+//! requests go through: strict parse, router, protocols, forwarding. Nothing
+//! here is a second opinion, and nothing here costs a request anything.
+
+pub mod answer;
+mod destination;
+mod near;
+mod origin;
+mod question;
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ipnet::IpNet;
+use pingora::http::RequestHeader;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::admit;
+use super::chain::{self, Link};
+use super::choose::{self, Arrival};
+use super::entities::{Entities, Record};
+use super::router::{Match, path};
+use super::snapshot::{LiveRoute, Snapshot};
+use crate::http::reply::{Reply, ReplyBody};
+use crate::model::plugin::Plugin;
+use crate::model::route::Route;
+use answer::{Chosen, Explanation, Refusal, Shadowed, Shown, Understood};
+use origin::Origins;
+
+pub use question::{Question, QuestionError};
+
+/// How many near misses are told if the question does not say.
+const MISSES: usize = 5;
+/// Most near misses that are told.
+const MOST_MISSES: usize = 100;
+
+/// What the listeners contribute to a request.
+#[derive(Debug, Clone, Default)]
+pub struct Listeners {
+    /// Port of the plain listener.
+    pub port: u16,
+    /// Port of the TLS listener.
+    pub tls_port: u16,
+    /// Proxies whose `X-Forwarded-*` are believed.
+    pub trusted: Box<[IpNet]>,
+}
+
+/// What a question is answered from.
+pub struct Witness<'a> {
+    /// The snapshot in force.
+    pub snapshot: &'a Snapshot,
+    /// The listeners.
+    pub listeners: &'a Listeners,
+}
+
+/// Explains what happens to a request.
+///
+/// # Errors
+/// [`QuestionError`] for what is no request.
+pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation, QuestionError> {
+    let request = question.request()?;
+    let (tls, sni) = (question.is_tls(), question.sni());
+    let listeners = witness.listeners;
+    let arrival = Arrival {
+        tls,
+        sni: sni.as_deref(),
+        port: if tls {
+            listeners.tls_port
+        } else {
+            listeners.port
+        },
+    };
+    let peer = question.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let client = admit::client(&request, SocketAddr::new(peer, 0), &listeners.trusted).ip();
+    let secure = choose::is_secure(tls, &request, peer, &listeners.trusted);
+    let scheme = if secure { "https" } else { "http" };
+    let (host, port) = admit::authority(&request).unwrap_or_default();
+    let mut normal = None;
+    let chosen = choose::choose(witness.snapshot, &request, arrival, &mut normal);
+    let path = normal.as_deref().unwrap_or(request.uri.path());
+    let mut explanation = Explanation {
+        request: Understood {
+            method: request.method.to_string(),
+            scheme: scheme.to_owned(),
+            host: host.to_owned(),
+            port: port.unwrap_or(arrival.port),
+            path: path.to_owned(),
+            client: client.to_string(),
+            sni: sni.clone(),
+        },
+        refusal: None,
+        route: None,
+        near_misses: Vec::new(),
+        filters: Vec::new(),
+        shadowed: Vec::new(),
+        upstream: None,
+    };
+    let mut origins = Origins::new(witness.snapshot.entities());
+    let found = chosen.as_ref().ok().map(|(found, _)| *found);
+    witness.tell_routes(
+        question,
+        &request,
+        arrival,
+        found,
+        &mut explanation,
+        &mut origins,
+    );
+    match chosen {
+        Err(reply) => {
+            let reason = why_refused(&request, &explanation);
+            explanation.refusal = Some(refusal(&reply, reason));
+        }
+        Ok((found, route)) => {
+            if let Some(reply) = route.protocols.refuse(&request, secure) {
+                let reason = "the route's protocols do not admit this one".to_owned();
+                explanation.refusal = Some(refusal(&reply, reason));
+            }
+            witness.tell_filters(route, question, &mut explanation, &mut origins);
+            let way = destination::Way {
+                found,
+                path,
+                peer,
+                client,
+                secure,
+            };
+            witness.tell_destination(request.clone(), route, &way, &mut explanation, &mut origins);
+        }
+    }
+    Ok(explanation)
+}
+
+fn refusal(reply: &Reply, reason: String) -> Refusal {
+    let message = match &reply.body {
+        ReplyBody::Message(message) => message.to_string(),
+        _ => reply
+            .status
+            .canonical_reason()
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    Refusal {
+        status: reply.status.as_u16(),
+        message,
+        reason,
+    }
+}
+
+/// Why a request gets no route, in words.
+fn why_refused(request: &RequestHeader, explanation: &Explanation) -> String {
+    if admit::authority(request).is_none() {
+        return "the Host header is not a host with an optional port".to_owned();
+    }
+    if let Err(error) = path::normalize(request.uri.path()) {
+        return error.to_string();
+    }
+    if explanation.route.is_some() {
+        return "what is left of the path after stripping begins with a dot segment".to_owned();
+    }
+    "no route matches all of the request".to_owned()
+}
+
+impl Witness<'_> {
+    /// The route and the near misses.
+    fn tell_routes(
+        &self,
+        question: &Question,
+        request: &RequestHeader,
+        arrival: Arrival<'_>,
+        found: Option<Match>,
+        explanation: &mut Explanation,
+        origins: &mut Origins<'_>,
+    ) {
+        let Ok(admitted) = admit::admit(request) else {
+            return; // refused before routing
+        };
+        let routes: Vec<&Record<Route>> = self.snapshot.routes.iter().map(|r| r.record()).collect();
+        let query = choose::query(request, &admitted, arrival);
+        let router = &self.snapshot.router;
+        // Also when the rest of the path is refused: that is the route's doing.
+        let found = found.or_else(|| router.find(&query));
+        let limit = question.limit.unwrap_or(MISSES).min(MOST_MISSES);
+        if let Some(found) = found {
+            let record = routes[found.route];
+            explanation.route = Some(Chosen {
+                id: record.value.id,
+                name: record.value.name.clone(),
+                origin: origins.of(record),
+                matched: near::matched(router, &query, (found.rank, &record.value), found.matched),
+            });
+        }
+        let chosen = found.map(|found| (found.rank, found.route));
+        let mut misses = near::disabled(self.snapshot.entities(), &query, limit, origins);
+        let others = near::misses(router, &query, &routes, chosen, limit, origins);
+        misses.extend(others);
+        misses.truncate(limit);
+        explanation.near_misses = misses;
+    }
+
+    fn tell_filters(
+        &self,
+        route: &LiveRoute,
+        question: &Question,
+        explanation: &mut Explanation,
+        origins: &mut Origins<'_>,
+    ) {
+        let consumer = question
+            .consumer
+            .as_deref()
+            .and_then(|name| consumer_id(self.snapshot.entities(), name));
+        let chain = match (consumer, &route.scoped) {
+            (Some(consumer), Some(scoped)) => {
+                // Consumers are found by authentication.
+                let done = route
+                    .filters
+                    .iter()
+                    .position(|link| link.record.value.name == AUTHENTICATION);
+                let done = done.map_or(0, |at| at + 1);
+                scoped.chain(route.place, consumer, &route.filters, done)
+            }
+            _ => None,
+        };
+        let chain: Cow<'_, [Link]> = match chain {
+            Some(chain) => Cow::Owned(chain.into()),
+            None => Cow::Borrowed(&route.filters),
+        };
+        explanation.filters = chain.iter().map(|link| shown(link, origins)).collect();
+        for record in self.snapshot.entities().plugins.iter() {
+            let plugin = &record.value;
+            let of_consumer = plugin.consumer.map(|c| c.id);
+            if !chain::applies(plugin, route.place)
+                || (of_consumer.is_some() && of_consumer != consumer)
+                || chain.iter().any(|link| link.record.value.id == plugin.id)
+            {
+                continue;
+            }
+            let winner = chain
+                .iter()
+                .find(|link| link.record.value.name == plugin.name);
+            let reason = match winner {
+                _ if !plugin.enabled => "it is disabled".to_owned(),
+                Some(winner) => format!(
+                    "a more specific one runs: {} ({})",
+                    scope(&winner.record.value),
+                    winner.record.value.id
+                ),
+                None => "it runs before the consumer is known".to_owned(),
+            };
+            explanation.shadowed.push(Shadowed {
+                name: plugin.name.clone(),
+                id: plugin.id,
+                scope: scope(plugin),
+                origin: origins.of(record),
+                reason,
+            });
+        }
+    }
+}
+
+/// The plugin that finds consumers.
+const AUTHENTICATION: &str = "openid-connect";
+
+fn consumer_id(entities: &Entities, name: &str) -> Option<Uuid> {
+    if let Some(record) = entities.consumers.by_key(name) {
+        return Some(record.value.id);
+    }
+    let id = name.parse().ok()?;
+    Some(entities.consumers.get(id)?.value.id)
+}
+
+fn shown(link: &Link, origins: &mut Origins<'_>) -> Shown {
+    let plugin = &link.record.value;
+    Shown {
+        name: plugin.name.clone(),
+        id: plugin.id,
+        instance_name: plugin.instance_name.clone(),
+        priority: link.priority(),
+        scope: scope(plugin),
+        origin: origins.of(&link.record),
+        config: redacted(Value::Object(plugin.config.clone())),
+    }
+}
+
+fn scope(plugin: &Plugin) -> String {
+    let parts = [
+        ("route", plugin.route.is_some()),
+        ("service", plugin.service.is_some()),
+        ("consumer", plugin.consumer.is_some()),
+    ];
+    let parts: Vec<&str> = parts
+        .iter()
+        .filter(|(_, set)| *set)
+        .map(|(name, _)| *name)
+        .collect();
+    match parts.as_slice() {
+        [] => "global".to_owned(),
+        parts => parts.join("+"),
+    }
+}
+
+/// Parts of the names of fields that hold secrets.
+const SECRETS: &[&str] = &[
+    "secret",
+    "password",
+    "passphrase",
+    "salt",
+    "private",
+    "jwk",
+    "credential_value",
+];
+
+/// `config` without the values of its secrets.
+fn redacted(mut config: Value) -> Value {
+    match &mut config {
+        Value::Object(map) => {
+            for (field, value) in map.iter_mut() {
+                let is_secret = SECRETS.iter().any(|part| field.contains(part));
+                let bare = matches!(value, Value::Null | Value::Bool(_) | Value::Number(_));
+                let old = value.take();
+                *value = match is_secret && !bare {
+                    true => Value::from("[redacted]"),
+                    false => redacted(old),
+                };
+            }
+        }
+        Value::Array(list) => {
+            for value in list {
+                let old = value.take();
+                *value = redacted(old);
+            }
+        }
+        _ => {}
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests;
