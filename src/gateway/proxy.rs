@@ -21,8 +21,8 @@ use super::balance::{Balancer, Outcome, key};
 use super::chain::Link;
 use super::choose::Arrival;
 use super::forward::{self, Origin};
-use super::peer::host_of;
-use super::resolve::ResolveError;
+use super::peer::{Dialer, host_of};
+use super::resolve::{ResolveError, Resolver};
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
 use super::tries::{self, Again, NAME_RESOLUTION, RetryBudget, Tries};
 use super::{admit, choose, client_certificate, head, internal, observe};
@@ -38,6 +38,8 @@ use crate::telemetry::metrics::{Gauge, Tallied};
 use crate::telemetry::traffic::RouteTraffic;
 use crate::telemetry::upstreams::UpstreamMetrics;
 
+/// Most targets whose names a request waits for in vain.
+const UNRESOLVED: usize = 4;
 /// Seconds for which an idle client connection is kept.
 const KEEPALIVE_SECONDS: u64 = 75;
 /// Longest time for which a client may take nothing of an answer.
@@ -347,15 +349,13 @@ impl ProxyHttp for Gateway {
             Upstream::Balanced(balancer, resolver) => {
                 let (service, resolver) = (service.clone(), resolver.clone());
                 let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
-                let endpoint = target(session, ctx, &balancer.clone())?;
-                let found = match endpoint.address() {
-                    Some(address) => Ok(address),
-                    None => {
-                        let name = resolver.name(endpoint.host());
-                        let all = name.answer(dialer.patience()).await;
-                        all.map(|all| all[0].address(endpoint.port()))
+                let balancer = balancer.clone();
+                let mut found = located(session, ctx, &balancer, &resolver, dialer).await?;
+                for _ in 1..UNRESOLVED {
+                    if found.is_err() {
+                        found = located(session, ctx, &balancer, &resolver, dialer).await?;
                     }
-                };
+                }
                 let address = self.resolved(found)?;
                 let kept = kept_host(session, ctx);
                 let name = kept.or(ctx.attempts.server_name());
@@ -594,6 +594,23 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
 }
 
 /// The target of an upstream for the next try.
+/// The next target, at its address: known, or found now for the first time.
+async fn located(
+    session: &Session,
+    ctx: &mut Ctx,
+    balancer: &Balancer,
+    resolver: &Arc<Resolver>,
+    dialer: &Dialer,
+) -> Result<std::result::Result<SocketAddr, ResolveError>> {
+    let endpoint = target(session, ctx, balancer)?;
+    if let Some(address) = endpoint.address() {
+        return Ok(Ok(address));
+    }
+    let name = resolver.name(endpoint.host());
+    let all = name.answer(dialer.patience()).await;
+    Ok(all.map(|all| all[0].address(endpoint.port())))
+}
+
 fn target<'c>(session: &Session, ctx: &'c mut Ctx, balancer: &Balancer) -> Result<&'c Endpoint> {
     let Ctx {
         attempts,

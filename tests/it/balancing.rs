@@ -102,6 +102,12 @@ async fn a_refused_connection_is_retried_at_another_target() {
     let door = door(json!({}), &[(dead, 100), (alive.address(), 100)]).await;
     assert_eq!(counts(&door, 20).await["\"alive\""], 20);
     assert_eq!(health(&door, dead).await, "HEALTHCHECKS_OFF");
+    let change = passive(json!({"tcp_failures": 2}));
+    door.admin_json(Method::PATCH, "/upstreams/group", &change)
+        .await
+        .expect(200);
+    assert_eq!(counts(&door, 6).await["\"alive\""], 6);
+    assert_eq!(health(&door, dead).await, "UNHEALTHY");
 }
 
 #[tokio::test]
