@@ -8,21 +8,17 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::breaker::{Passage, Swing, Terms, Ticket};
-use super::endpoint::{DOWN, Endpoint, RAMPING, SICK, State, TRIPPED};
+use super::breaker::{Terms, Ticket};
+use super::endpoint::{DOWN, Endpoint, RAMPING, SICK, TRIPPED};
 use super::health::{self, Outcome, Rules};
 use super::key::{Hashed, Keys, Request};
 use super::lineup::Lineup;
 use super::member::Member;
-use super::random::{mix, scale};
+use super::search::Search;
 use super::turn::Cursor;
 use crate::model::target::Target;
 use crate::model::upstream::{Algorithm, HashOn, Upstream};
 
-/// Turns that are tried before all endpoints are looked at.
-const TURNS: usize = 8;
-/// Up to this many endpoints are all compared; of more, two that are drawn.
-const COMPARED: usize = 32;
 /// Tries that are remembered.
 const REMEMBERED: usize = 32;
 const NS_PER_S: u64 = 1_000_000_000;
@@ -48,23 +44,23 @@ pub(super) struct Group {
     /// The flags of an endpoint's state that count in this configuration.
     pub(super) heeded: u32,
     pub(super) checked: bool,
-    passive: Rules,
+    pub(super) passive: Rules,
     pub(super) active: Rules,
     pub(super) breaker: Terms,
-    max_requests: u32,
+    pub(super) max_requests: u32,
     pub(super) slow_start_ns: u64,
     /// Percentage of the weight that must be healthy.
     threshold: f64,
-    algorithm: Algorithm,
-    shared: Arc<Shared>,
+    pub(super) algorithm: Algorithm,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What outlives every version of an upstream's configuration.
 #[derive(Debug, Default)]
-struct Shared {
-    cursor: Cursor,
+pub(super) struct Shared {
+    pub(super) cursor: Cursor,
     /// How often the health of any endpoint changed.
-    flips: AtomicU64,
+    pub(super) flips: AtomicU64,
 }
 
 /// No endpoint can take the request (`failure to get a peer from the
@@ -84,7 +80,7 @@ impl Tried {
         }
     }
 
-    fn contains(&self, endpoint: &Endpoint) -> bool {
+    pub(super) fn contains(&self, endpoint: &Endpoint) -> bool {
         self.0.contains(&endpoint.state.number)
     }
 }
@@ -95,11 +91,21 @@ pub struct Pick {
     endpoint: Arc<Endpoint>,
     since_ns: u64,
     /// If it tries a half-open breaker, until the outcome is known.
-    ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     reported: bool,
 }
 
 impl Pick {
+    /// A try at an endpoint that has counted it in.
+    pub(super) fn new(endpoint: Arc<Endpoint>, since_ns: u64) -> Self {
+        Self {
+            endpoint,
+            since_ns,
+            ticket: None,
+            reported: false,
+        }
+    }
+
     /// Where the request goes.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -129,14 +135,6 @@ impl Drop for Pick {
             self.endpoint.state.breaker.give_back(ticket);
         }
     }
-}
-
-/// One search for an endpoint.
-struct Search<'a> {
-    group: &'a Group,
-    lineup: &'a Lineup,
-    tried: &'a Tried,
-    now_ns: u64,
 }
 
 impl Balancer {
@@ -238,264 +236,6 @@ impl Balancer {
         let pick = pick.ok_or(NoTarget)?;
         tried.note(&pick.endpoint);
         Ok(pick)
-    }
-}
-
-impl Search<'_> {
-    fn run(&self, hash: Option<u64>) -> Option<Pick> {
-        match (self.group.algorithm, &self.lineup.ring, hash) {
-            (Algorithm::ConsistentHashing, Some(ring), Some(hash)) => {
-                let mut at = hash;
-                for _ in 0..TURNS {
-                    let endpoint = &self.lineup.endpoints[ring.owner(at)];
-                    if self.may_try(endpoint) && self.fits(endpoint) {
-                        return self.enter(endpoint);
-                    }
-                    at = mix(at);
-                }
-                self.scan(at)
-            }
-            (Algorithm::LeastConnections, ..) => {
-                self.least(|endpoint, weight| (endpoint.state.in_flight() as f64 + 1.0) / weight)
-            }
-            (Algorithm::Latency, ..) => {
-                self.least(|endpoint, weight| f64::from(endpoint.state.cost(self.now_ns)) / weight)
-            }
-            _ => self.in_turn(),
-        }
-    }
-
-    fn in_turn(&self) -> Option<Pick> {
-        let mut turn = 0;
-        for _ in 0..TURNS {
-            turn = self.group.shared.cursor.next();
-            let endpoint = &self.lineup.endpoints[self.lineup.turns.at(turn)?];
-            let pick = (self.may_try(endpoint) && self.is_its_turn(endpoint, turn))
-                .then(|| self.enter(endpoint))
-                .flatten();
-            if pick.is_some() {
-                return pick;
-            }
-        }
-        self.scan(mix(turn))
-    }
-
-    /// Whether an endpoint that grows takes this turn.
-    fn is_its_turn(&self, endpoint: &Endpoint, turn: u64) -> bool {
-        let state = &endpoint.state;
-        let flags = state.flags.load(Ordering::Relaxed) & self.group.heeded;
-        if flags & RAMPING == 0 {
-            return true;
-        }
-        let part = state.ramped(self.group.slow_start_ns, self.now_ns);
-        (mix(turn) >> 11) as f64 / (1_u64 << 53) as f64 <= part
-    }
-
-    fn may_try(&self, endpoint: &Endpoint) -> bool {
-        endpoint.is_open(self.now_ns) && !self.tried.contains(endpoint)
-    }
-
-    fn fits(&self, endpoint: &Endpoint) -> bool {
-        let limit = u64::from(self.group.max_requests);
-        limit == 0 || endpoint.state.in_flight() < limit
-    }
-
-    /// Takes the endpoint, unless its limit or its breaker forbids it.
-    fn enter(&self, endpoint: &Arc<Endpoint>) -> Option<Pick> {
-        let state = &endpoint.state;
-        if !state.enter(self.group.max_requests) {
-            return None;
-        }
-        let tripped = state.flags.load(Ordering::Relaxed) & self.group.heeded & TRIPPED != 0;
-        let mut pick = Pick {
-            endpoint: endpoint.clone(),
-            since_ns: self.now_ns,
-            ticket: None,
-            reported: false,
-        };
-        if tripped {
-            match state.breaker.pass(self.group.breaker, self.now_ns)? {
-                Passage::Free => {}
-                Passage::Trial(ticket) => pick.ticket = Some(ticket),
-            }
-        }
-        Some(pick)
-    }
-
-    /// The best of a few endpoints, or the better of two drawn by weight.
-    fn least(&self, score: impl Fn(&Endpoint, f64) -> f64) -> Option<Pick> {
-        let endpoints = &self.lineup.endpoints;
-        let turn = self.group.shared.cursor.next();
-        let first = self.lineup.turns.at(turn)?;
-        let score = |index: usize| {
-            let endpoint = &endpoints[index];
-            if self.tried.contains(endpoint) || !self.fits(endpoint) {
-                return None;
-            }
-            let weight = endpoint.current_weight(self.now_ns);
-            (weight > 0.0).then(|| (score(endpoint, weight), index))
-        };
-        let better = |a: (f64, usize), b: (f64, usize)| if b.0 < a.0 { b } else { a };
-        let best = if endpoints.len() <= COMPARED {
-            // Whose turn it is comes first, and so wins among equals.
-            let order = (first..endpoints.len()).chain(0..first);
-            order.filter_map(score).reduce(better)
-        } else {
-            let second = self.lineup.turns.drawn(mix(turn))?;
-            [first, second].into_iter().filter_map(score).reduce(better)
-        };
-        best.and_then(|(_, index)| self.enter(&endpoints[index]))
-            .or_else(|| self.scan(mix(turn)))
-    }
-
-    /// Looks at all endpoints: a random one of those that can be had, by
-    /// weight; the next ones if somebody else was faster.
-    fn scan(&self, draw: u64) -> Option<Pick> {
-        let endpoints = &self.lineup.endpoints;
-        let weight = |endpoint: &Endpoint| {
-            if self.tried.contains(endpoint) || !self.fits(endpoint) {
-                0
-            } else {
-                endpoint.current_weight(self.now_ns).ceil() as u64
-            }
-        };
-        let total: u64 = endpoints.iter().map(|e| weight(e)).sum();
-        let mut position = scale(draw, total);
-        let start = endpoints.iter().position(|endpoint| {
-            let weight = weight(endpoint);
-            let here = position < weight;
-            position = position.saturating_sub(weight);
-            here
-        })?;
-        let order = endpoints[start..].iter().chain(&endpoints[..start]);
-        order
-            .filter(|endpoint| weight(endpoint) > 0)
-            .find_map(|endpoint| self.enter(endpoint))
-    }
-}
-
-impl Endpoint {
-    /// Learns from a try that took `elapsed_ns`.
-    fn learn(&self, outcome: Outcome, ticket: Option<Ticket>, elapsed_ns: u64, now_ns: u64) {
-        /// What a failed try counts on top of its time, so that failing fast
-        /// does not look attractive.
-        const FAILURE_NS: u64 = 100_000_000;
-        let failed = !matches!(outcome, Outcome::Status(status) if status < 500);
-        if failed {
-            self.state.note_failure(outcome);
-        }
-        if self.group.algorithm == Algorithm::Latency {
-            let penalty = if failed { FAILURE_NS } else { 0 };
-            self.state.observe(elapsed_ns + penalty, now_ns);
-        }
-        if self.group.heeded & TRIPPED != 0 {
-            self.swing(failed, ticket, now_ns);
-        }
-        self.count(&self.group.passive, outcome, now_ns);
-    }
-
-    /// Counts an outcome towards the endpoint's health.
-    pub(super) fn count(&self, rules: &Rules, outcome: Outcome, now_ns: u64) {
-        if rules.is_idle() {
-            return;
-        }
-        let healthy = self.is_healthy();
-        let changed = rules
-            .event(outcome)
-            .and_then(|(event, limit)| self.state.tally.count(event, limit, healthy));
-        if let Some(healthy) = changed {
-            self.turn_health(healthy, now_ns);
-        }
-    }
-
-    /// Sets the health, as an operator does.
-    pub(super) fn force_health(&self, healthy: bool, now_ns: u64) {
-        self.state.tally.clear();
-        if healthy && self.state.breaker_is_reset() {
-            tracing::info!(upstream = %self.group.name, target = %self.label(), "breaker closed by hand");
-        }
-        self.turn_health(healthy, now_ns);
-    }
-
-    fn turn_health(&self, healthy: bool, now_ns: u64) {
-        let flag = if self.group.checked { SICK } else { DOWN };
-        let changed = if healthy {
-            self.state.unset(SICK | DOWN)
-        } else {
-            self.state.set(flag)
-        };
-        if !changed {
-            return;
-        }
-        self.group.shared.flips.fetch_add(1, Ordering::AcqRel);
-        let (upstream, target) = (&self.group.name, self.label());
-        if healthy {
-            if self.group.slow_start_ns > 0 {
-                self.state.ramp(now_ns);
-            }
-            tracing::info!(%upstream, %target, "target is healthy");
-        } else {
-            tracing::warn!(%upstream, %target, "target is unhealthy");
-        }
-    }
-
-    fn swing(&self, failed: bool, ticket: Option<Ticket>, now_ns: u64) {
-        let breaker = &self.state.breaker;
-        let swing = if failed {
-            breaker.failed(ticket, self.group.breaker, now_ns)
-        } else {
-            breaker.succeeded(ticket)
-        };
-        let (upstream, target) = (&self.group.name, self.label());
-        match swing {
-            None => {}
-            Some(Swing::Opened) => {
-                self.state.show_breaker();
-                tracing::warn!(%upstream, %target, "breaker opened");
-            }
-            Some(Swing::Closed) => {
-                self.state.show_breaker();
-                if self.group.slow_start_ns > 0 {
-                    self.state.ramp(now_ns);
-                }
-                tracing::info!(%upstream, %target, "breaker closed");
-            }
-        }
-    }
-
-    /// The target and, if it is a name, the address.
-    pub(super) fn label(&self) -> String {
-        match self.address {
-            Some(address) if address.to_string() != *self.target => {
-                format!("{} ({address})", self.target)
-            }
-            _ => self.target.to_string(),
-        }
-    }
-}
-
-impl State {
-    /// Sets the flag that makes picks look at the breaker, or takes it away;
-    /// again if the breaker moved meanwhile, so that the two never part.
-    fn show_breaker(&self) {
-        loop {
-            let closed = self.breaker.is_closed();
-            if closed {
-                self.unset(TRIPPED);
-            } else {
-                self.set(TRIPPED);
-            }
-            if self.breaker.is_closed() == closed {
-                return;
-            }
-        }
-    }
-
-    /// Closes the breaker; whether it was not closed.
-    fn breaker_is_reset(&self) -> bool {
-        let moved = self.breaker.reset();
-        self.show_breaker();
-        moved
     }
 }
 

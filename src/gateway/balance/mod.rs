@@ -14,12 +14,14 @@ pub mod endpoint;
 mod health;
 pub mod keeper;
 pub mod key;
+mod learn;
 pub mod lineup;
 pub mod member;
 mod probe;
 mod random;
 mod ring;
 pub mod roster;
+mod search;
 pub mod status;
 mod turn;
 
