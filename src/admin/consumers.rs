@@ -1,4 +1,5 @@
-//! What only consumers have: the look-up by `custom_id`.
+//! What only consumers have: the look-up by `custom_id`, and credentials, of
+//! which there are none.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::entity::{self, Answer};
 use super::error::ApiError;
-use super::reply;
+use super::{draft, reply};
 use crate::gateway::entities::Unique;
 use crate::gateway::records::Resource;
 use crate::model::consumer::Consumer;
@@ -32,5 +33,17 @@ pub(super) fn all(call: Call) -> Answer {
             .collect();
         let body = json!({"data": found, "next": null});
         Ok(reply::json(StatusCode::OK, &body))
+    })
+}
+
+/// `/consumers/{consumer}/acls` and the lists of other credentials: empty,
+/// since no plugin here keeps credentials. Client libraries read them whenever
+/// they apply a consumer, and give up on a 404.
+pub(super) fn credentials(call: Call) -> Answer {
+    Box::pin(async move {
+        let entities = call.state.control.entities();
+        draft::find::<Consumer>(&entities, &call.key(0)).ok_or(ApiError::NotFound)?;
+        let none = json!({"data": [], "next": null});
+        Ok(reply::json(StatusCode::OK, &none))
     })
 }

@@ -245,6 +245,28 @@ static ENDPOINTS: &[Endpoint] = &[
         ITEM,
         child::<Consumer, Plugin>,
     ),
+    endpoint("/consumers/{consumers}/acls", READ, consumers::credentials),
+    endpoint(
+        "/consumers/{consumers}/basic-auth",
+        READ,
+        consumers::credentials,
+    ),
+    endpoint(
+        "/consumers/{consumers}/hmac-auth",
+        READ,
+        consumers::credentials,
+    ),
+    endpoint("/consumers/{consumers}/jwt", READ, consumers::credentials),
+    endpoint(
+        "/consumers/{consumers}/key-auth",
+        READ,
+        consumers::credentials,
+    ),
+    endpoint(
+        "/consumers/{consumers}/oauth2",
+        READ,
+        consumers::credentials,
+    ),
     endpoint("/upstreams", LIST, collection::<Upstream>),
     endpoint("/upstreams/{upstreams}", ITEM, item::<Upstream>),
     endpoint(

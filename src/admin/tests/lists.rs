@@ -335,3 +335,23 @@ async fn a_record_is_validated_without_following_references() {
     );
     assert_eq!(api.get("/services").await.json()["data"], json!([]));
 }
+
+#[tokio::test]
+async fn a_consumer_has_no_credentials_and_a_stranger_is_not_found() {
+    let api = Api::new().await;
+    api.post("/consumers", json!({"username": "bob"}))
+        .await
+        .expect(201);
+    for kind in [
+        "acls",
+        "basic-auth",
+        "hmac-auth",
+        "jwt",
+        "key-auth",
+        "oauth2",
+    ] {
+        let list = api.get(&format!("/consumers/bob/{kind}")).await.expect(200);
+        assert_eq!(list.json(), json!({"data": [], "next": null}));
+        api.get(&format!("/consumers/eve/{kind}")).await.expect(404);
+    }
+}
