@@ -259,6 +259,12 @@ impl<'a> Parser<'a> {
         if urn.is_some_and(|urn| !urn.eq_ignore_ascii_case(USER_URN)) {
             return Ok(Target::Unknown);
         }
+        if let Some((parent, _)) = name.split_once('.')
+            && schema::find(parent).is_some_and(|parent| parent.kind == Type::Free)
+        {
+            // They can be anything: to say that nobody has them would be wrong.
+            return Err(self.wrong_at(start, format!("members of {parent} can't be asked for")));
+        }
         let name = match self.element {
             Some(parent) => format!("{}.{name}", parent.path),
             None => name,
@@ -353,8 +359,11 @@ fn compare(target: Target, op: Op, value: &Value) -> Result<Filter, Senseless> {
     let attribute = match attribute.kind {
         Type::ComplexMany => schema::find(&format!("{}.value", attribute.path))
             .ok_or(Senseless(true, "name a sub-attribute to compare"))?,
-        Type::Complex | Type::Free => {
-            return Err(Senseless(true, "name a sub-attribute to compare"));
+        Type::Complex => return Err(Senseless(true, "name a sub-attribute to compare")),
+        Type::Free => return Err(Senseless(true, "it can only be asked for by pr")),
+        // It has the address in it under which the client came.
+        _ if attribute.path == "meta.location" => {
+            return Err(Senseless(true, "compare the id instead"));
         }
         _ => attribute,
     };

@@ -344,3 +344,37 @@ async fn scim_clients_get_their_media_type() {
         .await;
     assert_eq!(answer.header("content-type"), "application/scim+json");
 }
+
+#[tokio::test]
+async fn filters_on_what_every_record_shows_find_what_it_shows() {
+    let mut config = config();
+    config["realms"]["/"]["users"] = json!([
+        {"userName": "ann", "preferences": {"theme": "dark"}},
+        {"userName": "bob"},
+    ]);
+    let provider = Provider::with(config).await;
+    let token = provider.client_token().await;
+    let urn = "urn:ietf:params:scim:schemas:core:2.0:User";
+    for (filter, found) in [
+        (format!("schemas eq \"{urn}\""), 2),
+        ("schemas pr".to_owned(), 2),
+        ("schemas eq \"urn:other\"".to_owned(), 0),
+        ("meta.version eq \"W/\\\"1\\\"\"".to_owned(), 2),
+        ("meta.version ne \"W/\\\"1\\\"\"".to_owned(), 0),
+        ("meta.location pr".to_owned(), 2),
+        ("preferences pr".to_owned(), 1),
+        ("not (preferences pr)".to_owned(), 1),
+    ] {
+        let answer = query(&provider, &token, &filter).await;
+        assert_eq!(names(&answer).len(), found, "{filter}");
+    }
+    for filter in [
+        "preferences.theme eq \"dark\"",
+        "preferences.theme pr",
+        "preferences eq \"dark\"",
+        "meta.location eq \"http://x\"",
+    ] {
+        let answer = query(&provider, &token, filter).await;
+        assert_eq!(answer.json()["scimType"], "invalidFilter", "{filter}");
+    }
+}

@@ -25,6 +25,9 @@ fn place(attribute: &Attribute) -> Place {
         "meta.created" => Place::Column("u.created_ms"),
         "meta.lastModified" => Place::Column("u.updated_ms"),
         "meta.resourceType" => Place::Column("'User'"),
+        "meta.version" => Place::Column("('W/\"' || u.version || '\"')"),
+        // What every record shows.
+        "schemas" => Place::Column("'urn:ietf:params:scim:schemas:core:2.0:User'"),
         _ => Place::Rows,
     }
 }
@@ -115,8 +118,15 @@ impl Writer<'_> {
     }
 
     fn present(&mut self, attribute: &Attribute) {
-        if matches!(place(attribute), Place::Column(_)) || attribute.path == "meta" {
+        let always = ["meta", "meta.location"];
+        if matches!(place(attribute), Place::Column(_)) || always.contains(&attribute.path) {
             return self.text("1");
+        }
+        if attribute.kind == Type::Free {
+            // Its members are in no rows.
+            self.text("EXISTS (SELECT 1 FROM json_each(u.doc, '$.");
+            self.text(attribute.path);
+            return self.text("'))");
         }
         self.open_rows();
         if matches!(attribute.kind, Type::Complex | Type::ComplexMany) {
