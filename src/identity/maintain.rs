@@ -11,11 +11,11 @@ use crate::model::client::SignAlg;
 /// How often another process's changes are looked for.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Polls between two rounds of sweeping and key rotation: a minute.
+/// Polls between two beginnings of sweeping, and looks at the keys: a minute.
 const ROUND: u32 = 300;
 
-/// Records swept of each kind in a round.
-const SWEPT: u32 = 10_000;
+/// Records swept of each kind at once: writers must not wait long.
+const SWEPT: u32 = 5_000;
 
 /// Starts the task; it ends when the provider does.
 pub(super) fn start(state: &Arc<State>) {
@@ -55,11 +55,17 @@ async fn run(weak: Weak<State>) {
     let mut seen = None;
     let mut healthy = true;
     let mut tick = 0_u32;
+    let mut more_to_sweep = false;
     loop {
         let Some(state) = weak.upgrade() else { return };
         let result = poll(&state, &mut seen).await;
-        if tick.is_multiple_of(ROUND) && result.is_ok() {
-            round(&state).await;
+        if result.is_ok() {
+            if tick.is_multiple_of(ROUND) {
+                rotate_keys(&state).await;
+                more_to_sweep = true;
+            }
+            // The next poll goes on: no flood of records outruns that.
+            more_to_sweep = more_to_sweep && sweep(&state, SWEPT).await;
         }
         if healthy != result.is_ok() {
             healthy = result.is_ok();
@@ -84,13 +90,55 @@ async fn poll(state: &State, seen: &mut Option<i64>) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn round(state: &State) {
-    let now_ms = state.clock.now_ms();
-    if let Err(error) = state.store.sweep(now_ms, SWEPT).await {
-        tracing::warn!(%error, "expired records stay for now");
+/// Removes expired records, some of them; says whether there may be more.
+async fn sweep(state: &State, limit: u32) -> bool {
+    match state.store.sweep(state.clock.now_ms(), limit).await {
+        Ok(gone) => gone >= u64::from(limit),
+        Err(error) => {
+            tracing::warn!(%error, "expired records stay for now");
+            false
+        }
     }
+}
+
+async fn rotate_keys(state: &State) {
     let config = state.live().config.keys.clone();
     if let Err(error) = state.keys.rotate_due(&config).await {
         tracing::error!(%error, "signing keys could not be rotated");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::identity::testing::{Provider, START_MS};
+    use crate::model::grant::{StoredAccess, TokenHash};
+
+    #[tokio::test]
+    async fn sweeping_goes_on_until_nothing_is_left() {
+        let provider = Provider::new().await;
+        let expired = |number: u32| StoredAccess {
+            hash: TokenHash::of(&number.to_string()),
+            grant_id: String::new(),
+            claims: Map::new(),
+            expires_ms: START_MS - 1,
+        };
+        for number in 0..7 {
+            let token = expired(number);
+            let stored = provider.store.record_tokens(None, Some(&token));
+            stored.await.expect("stored");
+        }
+        let mut sweeps = 1;
+        while sweep(&provider.identity.state, 3).await {
+            sweeps += 1;
+        }
+        // The background sweeps too, when it starts.
+        assert!(sweeps <= 3, "{sweeps}");
+        for number in 0..7 {
+            let held = provider.store.access_token(expired(number).hash).await;
+            assert_eq!(held.expect("a store"), None);
+        }
     }
 }
