@@ -295,17 +295,27 @@ impl<F: Into<Fault>> From<F> for ScimError {
 
 /// 405 in the shape of the OAuth endpoints; `allowed` in the order to print.
 pub(super) fn wrong_method(allowed: &[Method], found: &Method) -> OAuthError {
-    let list = allowed.iter().map(Method::as_str).collect::<Vec<_>>();
     OAuthError {
         status: StatusCode::METHOD_NOT_ALLOWED,
-        header: HeaderValue::from_str(&list.join(", "))
-            .ok()
-            .map(|value| (ALLOW, value)),
+        header: allow(allowed).map(|value| (ALLOW, value)),
         ..OAuthError::bad(
             "method_not_allowed",
-            format!("Required Method: {} found: {found}", list.join(" or ")),
+            format!(
+                "Required Method: {} found: {found}",
+                listed(allowed, " or ")
+            ),
         )
     }
+}
+
+/// The value of `Allow` (RFC 9110 §10.2.1).
+pub(super) fn allow(methods: &[Method]) -> Option<HeaderValue> {
+    HeaderValue::from_str(&listed(methods, ", ")).ok()
+}
+
+fn listed(methods: &[Method], between: &str) -> String {
+    let names: Vec<_> = methods.iter().map(Method::as_str).collect();
+    names.join(between)
 }
 
 #[cfg(test)]

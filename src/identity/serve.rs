@@ -11,7 +11,7 @@ use http::header::{ALLOW, CONTENT_LENGTH};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::error::{JsonError, OAuthError, ScimError, wrong_method};
+use super::error::{JsonError, OAuthError, ScimError, allow, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
@@ -87,12 +87,24 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
     let method = request.method().clone();
     match call(state, live, surface, rest, request).await {
         Ok((endpoint, call)) => dispatch(endpoint, &call).await,
-        Err(lost) => match surface {
-            Surface::OAuth2 => lost_oauth(lost, &method).response(),
-            Surface::Json => lost_json(lost, path).response(),
-            Surface::V1 => lost_scim(lost),
-        },
+        Err(lost) => lost_response(lost, surface, path, &method),
     }
+}
+
+fn lost_response(lost: Lost, surface: Surface, path: &str, method: &Method) -> Response {
+    let allowed = match lost {
+        Lost::Method(methods) => allow(methods),
+        _ => None,
+    };
+    let mut response = match surface {
+        Surface::OAuth2 => lost_oauth(lost, method).response(),
+        Surface::Json => lost_json(lost, path).response(),
+        Surface::V1 => lost_scim(lost),
+    };
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
 }
 
 fn surface(path: &str) -> Option<(Surface, &str)> {
@@ -234,14 +246,9 @@ fn lost_scim(lost: Lost) -> Response {
         Lost::Path | Lost::Realm(_) => {
             error(StatusCode::NOT_FOUND, "There is no such resource.").response()
         }
-        Lost::Method(allowed) => {
+        Lost::Method(_) => {
             let text = "The resource does not have this method.";
-            let mut response = error(StatusCode::METHOD_NOT_ALLOWED, text).response();
-            let allow = allowed.first().map(Method::as_str).unwrap_or_default();
-            if let Ok(allow) = HeaderValue::from_str(allow) {
-                response.headers_mut().insert(ALLOW, allow);
-            }
-            response
+            error(StatusCode::METHOD_NOT_ALLOWED, text).response()
         }
         Lost::TooLong => error(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long.").response(),
         Lost::Body => error(StatusCode::BAD_REQUEST, "The body is incomplete.").response(),

@@ -17,9 +17,9 @@ use crate::model::user::{Owner, User};
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1)];
 
-/// A use within this many milliseconds of the last noted one is not noted:
-/// a busy session must not write to the disk each time.
-const NOTED_EVERY_MS: i64 = 60_000;
+/// A use within this part of the idle time, and at most a minute, of the last
+/// noted one is not noted: a busy session must not write to the disk each time.
+const NOTED: i64 = 30;
 
 /// Answers an action on a session.
 pub(super) async fn post(call: &Call) -> Response {
@@ -90,8 +90,7 @@ async fn find(call: &Call, token: &str) -> Result<Option<(StoredSession, User)>,
     let Some(session) = store.session(TokenHash::of(token)).await? else {
         return Ok(None);
     };
-    let idle_ms = i64::from(call.state.live().config.session.idle_minutes) * 60_000;
-    let alive = call.now_ms < session.ends_ms && call.now_ms - session.used_ms < idle_ms;
+    let alive = call.now_ms < session.ends_ms && call.now_ms - session.used_ms < idle_ms(call);
     if !alive {
         return Ok(None);
     }
@@ -108,6 +107,11 @@ async fn find(call: &Call, token: &str) -> Result<Option<(StoredSession, User)>,
     Ok(user.filter(|user| user.active).map(|user| (session, user)))
 }
 
+/// How long a session lasts without use.
+fn idle_ms(call: &Call) -> i64 {
+    i64::from(call.state.live().config.session.idle_minutes) * 60_000
+}
+
 fn not_valid() -> Response {
     respond::json(StatusCode::OK, &json!({"valid": false}))
 }
@@ -122,7 +126,8 @@ async fn validate(call: &Call, token: &str) -> Result<Response, JsonError> {
 }
 
 async fn note_use(call: &Call, session: &StoredSession) -> Result<(), Fault> {
-    if call.now_ms - session.used_ms >= NOTED_EVERY_MS {
+    let unnoted = (idle_ms(call) / NOTED).min(60_000);
+    if call.now_ms - session.used_ms >= unnoted {
         call.state
             .store
             .touch_session(session.hash, call.now_ms)
@@ -139,7 +144,7 @@ async fn info(call: &Call, token: &str) -> Result<Response, JsonError> {
         let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
         time.to_rfc3339_opts(SecondsFormat::Secs, true)
     };
-    let idle_ms = i64::from(call.state.live().config.session.idle_minutes) * 60_000;
+    let idle_ms = idle_ms(call);
     let body = json!({
         "username": user.user_name,
         "universalId": format!("id={},ou=user", user.user_name),

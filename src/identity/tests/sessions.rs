@@ -118,3 +118,39 @@ async fn the_server_says_which_cookie_it_uses() {
     assert_eq!(info["cookieName"], "iPlanetDirectoryPro");
     assert_eq!(info["FQDN"], "localhost");
 }
+
+#[tokio::test]
+async fn a_session_that_may_idle_for_a_minute_lives_while_it_is_used() {
+    let mut config = crate::identity::testing::config();
+    config["session"] = json!({"idle_minutes": 1});
+    let provider = Provider::with(config).await;
+    let token = session(&provider, "demo").await;
+    for _ in 0..10 {
+        provider.clock.advance(50_000);
+        let answer = act(&provider, "validate", &token).await;
+        assert_eq!(answer.json()["valid"], true);
+    }
+    provider.clock.advance(60_000);
+    let answer = act(&provider, "validate", &token).await;
+    assert_eq!(answer.json()["valid"], false);
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones() {
+    let provider = Provider::new().await;
+    for (path, allowed) in [
+        ("/json/authenticate", "POST"),
+        ("/json/realms/root/sessions", "POST"),
+    ] {
+        let answer = provider.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("allow")),
+            (405, allowed)
+        );
+    }
+    let answer = provider.send(request("PUT", "/v1/users", &[], "")).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("allow")),
+        (405, "GET")
+    );
+}
