@@ -56,6 +56,12 @@ pub enum BootError {
     BaseUrl(#[from] url::ParseError),
 }
 
+impl From<DeclaredError> for BootError {
+    fn from(error: DeclaredError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
 fn lines(errors: &[DocumentError]) -> String {
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
     lines.join("\n")
@@ -119,20 +125,44 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     })
 }
 
+/// The entities of files and store, with nothing running.
+///
+/// # Errors
+/// As [`open`].
+pub async fn entities(config: &Config, clock: &Clock) -> Result<Arc<Control>, BootError> {
+    let declared = declared(config, clock.now_ms())?;
+    let store = store::open(&config.store.0).await?;
+    let workshop = bare_workshop(config, clock)?;
+    Control::open(workshop, store, declared.entities.clone())
+        .await
+        .map_err(|error| refused(&declared, &error))
+}
+
 /// Whether `config` could be started, without opening anything.
 ///
 /// # Errors
 /// What [`open`] would refuse, as far as the files alone tell.
 pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     let declared = declared(config, clock.now_ms())?;
+    let workshop = bare_workshop(config, clock)?;
+    Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
+}
+
+/// For entities that no request will meet.
+fn bare_workshop(config: &Config, clock: &Clock) -> Result<Workshop, BootError> {
     let mut internals = HashMap::from([("echo", internal::echo())]);
     if let Some(section) = &config.identity {
         Identity::check(section.clone())?;
         internals.insert("identity", axum::Router::new());
     }
     let outbound = Arc::new(Outbound::new());
-    let workshop = workshop(config, clock, outbound, &Telemetry::default(), internals);
-    Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
+    Ok(workshop(
+        config,
+        clock,
+        outbound,
+        &Telemetry::default(),
+        internals,
+    ))
 }
 
 /// The snapshot that an instance started with `config` now would run on.

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod config;
 mod explain;
 pub mod identity;
 mod run;
@@ -37,6 +38,9 @@ enum Command {
     /// Tells which route a request gets and why, its filters and its peer;
     /// exit status 1 if no route matches
     Explain(Box<explain::Arguments>),
+    /// Exports and imports the gateway's entities
+    #[command(subcommand)]
+    Config(config::Action),
     #[command(flatten)]
     Identity(Box<identity::Command>),
     /// Prints a completion script for a shell
@@ -71,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Check(file) => check(&file.config),
         Command::Health(file) => health(&file.config),
         Command::Explain(arguments) => explain::run(*arguments),
+        Command::Config(action) => config::run(&action),
         Command::Identity(command) => identity::run(*command),
         Command::Completions { shell } => {
             let mut command = Cli::command();

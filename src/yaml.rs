@@ -74,6 +74,27 @@ impl Document {
         file: &Path,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, DocumentError> {
+        let tokens = Tokens {
+            environment: Some(environment),
+            directory: file.parent().unwrap_or(Path::new("")),
+        };
+        Self::parse_in(text, file, &tokens)
+    }
+
+    /// Parses a text that came from elsewhere: it may not ask for what this
+    /// machine holds, so a configuration token in it is an error.
+    ///
+    /// # Errors
+    /// As [`Document::parse`].
+    pub fn parse_foreign(text: &str, name: &Path) -> Result<Self, DocumentError> {
+        let tokens = Tokens {
+            environment: None,
+            directory: Path::new(""),
+        };
+        Self::parse_in(text, name, &tokens)
+    }
+
+    fn parse_in(text: &str, file: &Path, tokens: &Tokens<'_>) -> Result<Self, DocumentError> {
         let syntax = Syntax::of(file);
         let fail = |line, message| DocumentError {
             file: file.to_owned(),
@@ -92,13 +113,18 @@ impl Document {
             value,
             resolved: HashSet::new(),
         };
-        document.resolve(environment)?;
+        document.resolve(tokens)?;
         Ok(document)
     }
 
     /// The document, tokens resolved.
     pub fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// Takes the value out, to read it without a copy; lines can still be told.
+    pub fn take_value(&mut self) -> Value {
+        std::mem::take(&mut self.value)
     }
 
     /// The file it came from.
@@ -144,15 +170,7 @@ impl Document {
         })
     }
 
-    fn resolve(
-        &mut self,
-        environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<(), DocumentError> {
-        let directory = self.file.parent().unwrap_or(Path::new("")).to_owned();
-        let tokens = Tokens {
-            environment,
-            directory: &directory,
-        };
+    fn resolve(&mut self, tokens: &Tokens<'_>) -> Result<(), DocumentError> {
         let mut value = std::mem::take(&mut self.value);
         let mut resolved = HashSet::new();
         let outcome = tokens.resolve_all(&mut value, &mut Vec::new(), &mut resolved);
@@ -160,6 +178,15 @@ impl Document {
         self.resolved = resolved;
         outcome.map_err(|(path, error)| self.error(&path, error.to_string()))
     }
+}
+
+/// A value as a YAML document that [`Document`] reads back as it is: what looks
+/// like a configuration token is marked as none.
+pub fn write(value: &Value) -> String {
+    let mut value = value.clone();
+    tokens::escape_all(&mut value);
+    // JSON values have nothing that YAML can't say.
+    serde_yaml::to_string(&value).unwrap_or_default()
 }
 
 impl fmt::Debug for Document {

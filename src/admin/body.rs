@@ -40,7 +40,7 @@ pub(super) fn arguments(
 }
 
 /// The media type without its parameters, in lower case.
-fn essence(content_type: &str) -> String {
+pub(super) fn essence(content_type: &str) -> String {
     let essence = content_type.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
 }

@@ -9,6 +9,7 @@ mod access;
 mod body;
 mod call;
 mod certificates;
+mod config;
 mod consumers;
 mod draft;
 mod entity;
@@ -59,6 +60,8 @@ use crate::telemetry::Telemetry;
 
 /// Largest request body, in bytes.
 pub const MAX_BODY: usize = 1 << 20;
+/// Largest body of a `POST /config`, in bytes.
+pub const MAX_CONFIG: usize = 32 << 20;
 
 /// The one workspace there is.
 const WORKSPACE: &str = "default";
@@ -155,6 +158,7 @@ const fn endpoint(
 /// Every endpoint. Of two that match, the first one counts.
 static ENDPOINTS: &[Endpoint] = &[
     endpoint("/", READ, info::root),
+    endpoint("/config", LIST, config::config),
     endpoint("/status", READ, info::status),
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
@@ -443,7 +447,12 @@ async fn dispatch(
         return Ok(response);
     }
     let query = body::pairs(head.uri.query().unwrap_or_default())?;
-    let body = axum::body::to_bytes(body, MAX_BODY)
+    let limit = if endpoint.path == "/config" {
+        MAX_CONFIG
+    } else {
+        MAX_BODY
+    };
+    let body = axum::body::to_bytes(body, limit)
         .await
         .map_err(|_| ApiError::TooLarge)?;
     let call = Call {

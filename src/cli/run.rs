@@ -27,7 +27,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::access_log::AccessLog;
 
 /// Longest body of a request to the admin listener.
-const ADMIN_BODY: usize = admin::MAX_BODY;
+const ADMIN_BODY: usize = admin::MAX_CONFIG;
 
 pub(super) fn run(file: &Path) -> ExitCode {
     let began = Instant::now();

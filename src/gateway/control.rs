@@ -1,5 +1,7 @@
 //! The only writer: a change is compiled, then persisted, then in force.
 
+mod difference;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::records;
 use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::store::{Store, StoreError};
+
+pub use difference::Difference;
 
 /// One step of a change.
 #[derive(Clone, Debug)]
@@ -265,6 +269,52 @@ impl Control {
         })
     }
 
+    /// Puts the entities that `read` makes of those in force in the place of
+    /// all that is stored: in one durable step, or not at all. With `dry`
+    /// nothing is changed, and the answer says what would be.
+    ///
+    /// # Errors
+    /// What `read` returned, or the first entity that can't be in force: above
+    /// all one that a file owns, and that is to be another one.
+    pub async fn replace_stored<E, F>(self: &Arc<Self>, dry: bool, read: F) -> Result<Difference, E>
+    where
+        F: FnOnce(&Entities) -> Result<DeclaredEntities, E> + Send,
+        E: From<DeclaredError>,
+    {
+        let alone = self.writer.clone().lock_owned().await;
+        let current = self.entities.load_full();
+        let wanted = read(&current)?;
+        let candidate = difference::with_stored(&current, wanted)?;
+        let difference = Difference::between(&current, &candidate);
+        if difference.is_empty() {
+            return Ok(difference);
+        }
+        let previous = self.live.load_full();
+        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
+            .map_err(DeclaredError::from)?;
+        if dry {
+            return Ok(difference);
+        }
+        let writes = difference.writes();
+        let this = self.clone();
+        let stored = tokio::spawn(async move {
+            let _alone = alone;
+            this.store.write_entities(writes).await?;
+            this.swap(candidate, snapshot);
+            Ok::<_, StoreError>(())
+        });
+        let stored = stored
+            .await
+            .map_err(|error| StoreError::Unavailable(error.to_string()))
+            .and_then(|result| result);
+        stored.map_err(|error| DeclaredError {
+            kind: "entities",
+            id: Uuid::nil(),
+            error: ChangeError::Store(error),
+        })?;
+        Ok(difference)
+    }
+
     fn swap(&self, entities: Entities, snapshot: Snapshot) {
         if !entities.consumers.is_same(&self.entities.load().consumers) {
             publish_consumers(&self.workshop, &entities);
@@ -337,6 +387,16 @@ fn unreadable(error: StoreError) -> DeclaredError {
     }
 }
 
+impl From<CompileError> for DeclaredError {
+    fn from(error: CompileError) -> Self {
+        Self {
+            kind: error.kind,
+            id: error.id,
+            error: error.into(),
+        }
+    }
+}
+
 async fn stored_entities(store: &dyn Store) -> Result<Entities, StoreError> {
     let mut entities = Entities::default();
     for (kind, id, doc) in store.entities().await? {
@@ -374,12 +434,7 @@ fn with_declared(
             error,
         })?;
     }
-    let snapshot =
-        Snapshot::compile(&candidate, workshop, previous).map_err(|error| DeclaredError {
-            kind: error.kind,
-            id: error.id,
-            error: error.into(),
-        })?;
+    let snapshot = Snapshot::compile(&candidate, workshop, previous)?;
     Ok((candidate, snapshot))
 }
 

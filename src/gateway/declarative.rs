@@ -5,6 +5,8 @@
 //! all of it at once; a file with a mistake declares nothing.
 
 mod collect;
+mod export;
+mod header;
 mod link;
 
 #[cfg(test)]
@@ -13,11 +15,13 @@ mod tests;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::control::{ChangeError, DeclaredEntities, DeclaredError};
+use super::entities::{Entities, Kind};
 use crate::yaml::{Document, DocumentError, PathSegment};
+
+pub use export::{document, export};
 
 /// Most errors that are told at once.
 const MAX_ERRORS: usize = 50;
@@ -28,7 +32,7 @@ pub struct Declared {
     /// The records, owned by their files.
     pub entities: DeclaredEntities,
     documents: Vec<Document>,
-    places: HashMap<(&'static str, Uuid), Place>,
+    places: HashMap<(Kind, Uuid), Place>,
 }
 
 /// Where a record is declared.
@@ -37,6 +41,16 @@ struct Place {
     /// Position of its document.
     document: usize,
     path: Vec<PathSegment>,
+}
+
+/// For whom documents are read.
+#[derive(Clone, Copy)]
+enum Reading<'a> {
+    /// The files own what they declare.
+    Files,
+    /// The store is to own it; what is in force already keeps its ids and
+    /// times.
+    Store(&'a Entities),
 }
 
 /// Reads files, given as name and text.
@@ -56,12 +70,36 @@ pub fn load(files: &[(PathBuf, String)], now_ms: i64) -> Result<Declared, Vec<Do
             Err(error) => errors.push(error),
         }
     }
+    read(documents, errors, now_ms, Reading::Files)
+}
+
+/// Reads a document that is to take the place of all that is stored. A record
+/// without id that is in `current` under the same name or at the same place is
+/// that one; one that says nothing new is left as it is.
+///
+/// # Errors
+/// What is wrong, at most 50 findings, in the order of lines.
+pub fn load_stored(
+    document: Document,
+    current: &Entities,
+    now_ms: i64,
+) -> Result<Declared, Vec<DocumentError>> {
+    read(vec![document], Vec::new(), now_ms, Reading::Store(current))
+}
+
+fn read(
+    mut documents: Vec<Document>,
+    mut errors: Vec<DocumentError>,
+    now_ms: i64,
+    reading: Reading<'_>,
+) -> Result<Declared, Vec<DocumentError>> {
     let mut findings = Vec::new();
     let mut pending = Vec::new();
-    for (index, document) in documents.iter().enumerate() {
-        collect::records(index, document, &mut pending, &mut findings);
+    for (index, document) in documents.iter_mut().enumerate() {
+        let value = document.take_value();
+        collect::records(index, value, &mut pending, &mut findings);
     }
-    let (entities, places) = link::records(&documents, pending, now_ms, &mut findings);
+    let (entities, places) = link::records(&documents, pending, now_ms, reading, &mut findings);
     let room = MAX_ERRORS.saturating_sub(errors.len());
     errors.extend(findings.into_iter().take(room).map(|finding| {
         let Place { document, path } = finding.place;
@@ -81,7 +119,8 @@ pub fn load(files: &[(PathBuf, String)], now_ms: i64) -> Result<Declared, Vec<Do
 impl Declared {
     /// Where in the files an entity is wrong, `None` if no file declares it.
     pub fn locate(&self, error: &DeclaredError) -> Option<DocumentError> {
-        let place = self.places.get(&(error.kind, error.id))?;
+        let kind = Kind::of_plural(error.kind)?;
+        let place = self.places.get(&(kind, error.id))?;
         let document = &self.documents[place.document];
         let (field, message) = match &error.error {
             ChangeError::Invalid { field, message } => (field.clone(), message.clone()),
@@ -96,27 +135,16 @@ impl Declared {
             | ChangeError::Store(_) => (String::new(), error.error.to_string()),
         };
         let mut path = place.path.clone();
-        extend(&mut path, document.value(), &field);
+        // In a dotted field positions count from one.
+        path.extend(
+            field
+                .split('.')
+                .filter(|part| !part.is_empty())
+                .map(|part| match part.parse::<usize>() {
+                    Ok(position) if position > 0 => PathSegment::Index(position - 1),
+                    _ => part.into(),
+                }),
+        );
         Some(document.error(&path, message))
-    }
-}
-
-/// Appends a dotted field, in which positions count from one.
-fn extend(path: &mut Vec<PathSegment>, root: &Value, field: &str) {
-    let mut value = path.iter().try_fold(root, |value, segment| match segment {
-        PathSegment::Key(key) => value.get(key),
-        PathSegment::Index(index) => value.get(index),
-    });
-    for part in field.split('.').filter(|part| !part.is_empty()) {
-        let position = part.parse::<usize>().ok().and_then(|p| p.checked_sub(1));
-        let segment = match (value, position) {
-            (Some(Value::Array(_)), Some(index)) => PathSegment::Index(index),
-            _ => part.into(),
-        };
-        value = value.and_then(|value| match &segment {
-            PathSegment::Key(key) => value.get(key),
-            PathSegment::Index(index) => value.get(index),
-        });
-        path.push(segment);
     }
 }

@@ -1,6 +1,8 @@
 //! From what was sent or declared to records: the one way in, for the Admin
 //! API and for declarative files alike.
 
+mod any;
+
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -19,6 +21,8 @@ use crate::model::service::Service;
 use crate::model::sni::Sni;
 use crate::model::target::Target;
 use crate::model::upstream::Upstream;
+
+pub use any::{AnyResource, Unresolved, any};
 
 /// A kind of record that can be made and changed from outside.
 pub trait Resource: Entity + DeserializeOwned {

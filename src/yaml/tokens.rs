@@ -22,6 +22,10 @@ pub(super) enum TokenError {
     Unset { name: String, variable: String },
     #[error("configuration token '{0}' is not a name of letters, digits, '.', '-' and '_'")]
     Name(String),
+    #[error(
+        "configuration tokens are resolved in files only; write \\&{{ or \\{{vault:// for the text itself"
+    )]
+    Foreign,
     #[error("configuration token is not closed by '}}'")]
     Open,
     #[error("configuration tokens are nested deeper than {MAX_NESTING} levels")]
@@ -36,7 +40,8 @@ pub(super) enum TokenError {
 
 /// Where tokens get their values from.
 pub(super) struct Tokens<'a> {
-    pub(super) environment: &'a dyn Fn(&str) -> Option<String>,
+    /// `None`: there are none to be had.
+    pub(super) environment: Option<&'a dyn Fn(&str) -> Option<String>>,
     /// What relative paths of `&{file:…}` start from.
     pub(super) directory: &'a Path,
 }
@@ -85,6 +90,9 @@ impl Tokens<'_> {
         {
             return self.vault(reference).map(Some);
         }
+        if let Some(plain) = text.strip_prefix('\\').filter(|_| is_vault(text)) {
+            return Ok(Some(plain.to_owned()));
+        }
         if !text.contains("&{") {
             return Ok(None);
         }
@@ -116,6 +124,9 @@ impl Tokens<'_> {
 
     /// The value of what stands between `&{` and `}`.
     fn token(&self, inner: &str, depth: usize) -> Result<String, TokenError> {
+        if self.environment.is_none() {
+            return Err(TokenError::Foreign);
+        }
         let (name, default) = match inner.split_once('|') {
             Some((name, default)) => (name.trim(), Some(default)),
             None => (inner.trim(), None),
@@ -139,7 +150,8 @@ impl Tokens<'_> {
             return Err(TokenError::Name(name.to_owned()));
         }
         let variable = name.replace(['.', '-'], "_").to_ascii_uppercase();
-        (self.environment)(&variable).ok_or_else(|| TokenError::Unset {
+        let environment = self.environment.ok_or(TokenError::Foreign)?;
+        environment(&variable).ok_or_else(|| TokenError::Unset {
             name: name.to_owned(),
             variable,
         })
@@ -165,6 +177,9 @@ impl Tokens<'_> {
 
     /// `env/NAME`, or `env/NAME/KEY` of a variable that holds a JSON object.
     fn vault(&self, reference: &str) -> Result<String, TokenError> {
+        if self.environment.is_none() {
+            return Err(TokenError::Foreign);
+        }
         let unsupported = || TokenError::Vault(reference.to_owned());
         let path = reference.strip_prefix("env/").ok_or_else(unsupported)?;
         let Some((name, key)) = path.split_once('/') else {
@@ -176,6 +191,27 @@ impl Tokens<'_> {
             Some(Value::String(text)) => Ok(text.clone()),
             _ => Err(unsupported()),
         }
+    }
+}
+
+/// Whether a text begins as a vault reference does, or one marked as none.
+fn is_vault(text: &str) -> bool {
+    text.trim_start_matches('\\').starts_with("{vault://")
+}
+
+/// Marks every text of `value` that would be read as a token as none.
+pub(super) fn escape_all(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if is_vault(text) {
+                text.insert(0, '\\');
+            } else if text.contains("&{") {
+                *text = text.replace("&{", "\\&{");
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(escape_all),
+        Value::Object(map) => map.values_mut().for_each(escape_all),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -1,35 +1,46 @@
 //! From a document to its records, nested ones taken out of their parents.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Place;
-use crate::yaml::{Document, PathSegment};
+use super::header::{self, Header};
+use crate::gateway::entities::Kind;
+use crate::yaml::PathSegment;
 
-/// Keys that tools put into files and that declare nothing.
-const TOLERATED: &[&str] = &["_comment", "_ignore", "_transform", "_info", "_workspace"];
-
-/// Entities of the format that can't be served yet.
-const LATER: &[&str] = &[
-    "consumers",
+/// Lists of the format that can't be served here, at the top of a document or
+/// in a record.
+const NOT_SERVED: &[&str] = &[
     "consumer_groups",
-    "upstreams",
-    "targets",
-    "certificates",
-    "ca_certificates",
-    "snis",
+    "consumer_group_consumers",
+    "consumer_group_plugins",
     "vaults",
     "keys",
     "key_sets",
     "partials",
     "acls",
+    "groups",
     "basicauth_credentials",
     "hmacauth_secrets",
+    "hmacauth_credentials",
     "jwt_secrets",
     "keyauth_credentials",
+    "mtls_auth_credentials",
     "oauth2_credentials",
+    "oauth2_tokens",
     "filter_chains",
+    "custom_plugins",
+    "cloned_plugins",
+    "custom_entities",
+    "degraphql_routes",
+    "graphql_ratelimiting_cost_decorations",
+    "service_packages",
     "licenses",
     "rbac_roles",
+    "rbac_users",
+    "admins",
+    "parameters",
+    "clustering_data_planes",
+    "_konnect",
 ];
 
 /// A record that was found, before its references are resolved.
@@ -38,17 +49,8 @@ pub(super) struct Pending {
     pub(super) kind: Kind,
     pub(super) place: Place,
     pub(super) record: Map<String, Value>,
-    /// The records around it, as positions in the list of all: they give its
-    /// references.
+    /// The record around it, as its position in the list of all.
     pub(super) parent: Option<usize>,
-}
-
-/// The kinds that can be declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
-    Service,
-    Route,
-    Plugin,
 }
 
 /// Something wrong in a file.
@@ -58,64 +60,15 @@ pub(super) struct Finding {
     pub(super) message: String,
 }
 
-impl Kind {
-    /// The key under which lists of this kind stand.
-    pub(super) fn plural(self) -> &'static str {
-        match self {
-            Kind::Service => "services",
-            Kind::Route => "routes",
-            Kind::Plugin => "plugins",
-        }
-    }
-
-    /// The field by which a nested record refers to its parent.
-    pub(super) fn field(self) -> &'static str {
-        match self {
-            Kind::Service => "service",
-            Kind::Route => "route",
-            Kind::Plugin => "plugin",
-        }
-    }
-
-    /// What may be nested in a record of this kind.
-    fn children(self) -> &'static [Kind] {
-        match self {
-            Kind::Service => &[Kind::Route, Kind::Plugin],
-            Kind::Route => &[Kind::Plugin],
-            Kind::Plugin => &[],
-        }
-    }
-}
-
-/// Appends the records of `document`, parents before their children.
-pub(super) fn records(
-    index: usize,
-    document: &Document,
-    pending: &mut Vec<Pending>,
-    findings: &mut Vec<Finding>,
-) {
-    let mut collector = Collector {
-        document: index,
-        pathsigns: false,
-        pending,
-        findings,
-    };
-    match document.value() {
-        Value::Object(root) => collector.root(root),
-        _ => collector.wrong(&[], "expected a mapping"),
-    }
-}
-
-struct Collector<'a> {
+/// What is found in one document.
+pub(super) struct Found<'a> {
     document: usize,
-    /// Whether expressions among paths have no `~` yet (before format 3.0).
-    pathsigns: bool,
     pending: &'a mut Vec<Pending>,
     findings: &'a mut Vec<Finding>,
 }
 
-impl Collector<'_> {
-    fn wrong(&mut self, path: &[PathSegment], message: impl Into<String>) {
+impl Found<'_> {
+    pub(super) fn wrong(&mut self, path: &[PathSegment], message: impl Into<String>) {
         self.findings.push(Finding {
             place: Place {
                 document: self.document,
@@ -124,56 +77,92 @@ impl Collector<'_> {
             message: message.into(),
         });
     }
+}
 
-    fn root(&mut self, root: &Map<String, Value>) {
-        match root.get("_format_version") {
-            Some(Value::String(version)) if version == "3.0" => {}
-            Some(Value::String(version)) if version == "1.1" || version == "2.1" => {
-                self.pathsigns = true;
-            }
-            Some(_) => self.wrong(
-                &["_format_version".into()],
-                "expected one of: \"1.1\", \"2.1\", \"3.0\" (a text, in quotes)",
-            ),
-            None if root.contains_key("handler") || root.contains_key("baseURI") => {
-                let message = "route files (name, baseURI, condition, handler) can't be read yet";
-                return self.wrong(&[], message);
-            }
-            None => {
-                let message = "required field missing: _format_version: \"3.0\"";
-                return self.wrong(&[], message);
-            }
+/// Appends the records of a document, parents before their children.
+pub(super) fn records(
+    document: usize,
+    value: Value,
+    pending: &mut Vec<Pending>,
+    findings: &mut Vec<Finding>,
+) {
+    let mut found = Found {
+        document,
+        pending,
+        findings,
+    };
+    let Value::Object(mut root) = value else {
+        return found.wrong(&[], "expected a mapping");
+    };
+    let Some(header) = Header::take(&mut root, &mut found) else {
+        return;
+    };
+    let mut collector = Collector { header, found };
+    for (key, value) in root {
+        let path = vec![key.as_str().into()];
+        if let Some(kind) = Kind::of_plural(&key) {
+            collector.list(kind, value, &path, None);
+        } else if is_not_served(&key) {
+            collector.refuse(&key, &value, &path, &Kind::ALL);
+        } else if !header::is_comment(&key) {
+            collector.found.wrong(&path, "unknown field");
         }
-        for (key, value) in root {
-            let path = vec![key.as_str().into()];
-            let declared = [Kind::Service, Kind::Route, Kind::Plugin]
-                .into_iter()
-                .find(|kind| kind.plural() == key);
-            if let Some(kind) = declared {
-                self.list(kind, value, path, None);
-            } else if LATER.contains(&key.as_str()) {
-                let empty = value.as_array().is_some_and(Vec::is_empty) || value.is_null();
-                if !empty {
-                    self.wrong(&path, format!("'{key}' can't be declared yet"));
-                }
-            } else if key != "_format_version" && !TOLERATED.contains(&key.as_str()) {
-                self.wrong(&path, "unknown field");
-            }
+    }
+}
+
+fn is_not_served(key: &str) -> bool {
+    NOT_SERVED.contains(&key)
+}
+
+/// What may be nested in a record of this kind: what refers to it by its name.
+fn children(kind: Kind) -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(move |child| {
+        let mut links = child.links().iter();
+        links.any(|link| link.to == kind && link.field == kind.singular())
+    })
+}
+
+struct Collector<'a> {
+    header: Header,
+    found: Found<'a>,
+}
+
+impl Collector<'_> {
+    /// An empty list of what is not served says nothing.
+    fn refuse(&mut self, key: &str, value: &Value, path: &[PathSegment], allowed: &[Kind]) {
+        let empty = match value {
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => map.is_empty(),
+            value => value.is_null(),
+        };
+        if !empty {
+            let allowed: Vec<&str> = allowed.iter().map(|kind| kind.plural()).collect();
+            let allowed = match allowed.as_slice() {
+                [] => String::new(),
+                some => format!("; expected one of: {}", some.join(", ")),
+            };
+            let message = format!("'{key}' can't be served here{allowed}");
+            self.found.wrong(path, message);
         }
     }
 
-    fn list(&mut self, kind: Kind, value: &Value, path: Vec<PathSegment>, parent: Option<usize>) {
+    fn list(&mut self, kind: Kind, value: Value, path: &[PathSegment], parent: Option<usize>) {
         let list = match value {
             Value::Array(list) => list,
             Value::Null => return,
-            _ => return self.wrong(&path, "expected an array"),
+            _ => return self.found.wrong(path, "expected an array"),
         };
-        for (index, item) in list.iter().enumerate() {
-            let mut path = path.clone();
+        for (index, item) in list.into_iter().enumerate() {
+            let mut path = path.to_vec();
             path.push(index.into());
             match item {
                 Value::Object(record) => self.record(kind, record, path, parent),
-                _ => self.wrong(&path, "expected a record"),
+                // The names of a certificate, as the Admin API shows them.
+                Value::String(name) if kind == Kind::Sni && parent.is_some() => {
+                    let record = Map::from_iter([("name".to_owned(), json!(name))]);
+                    self.record(kind, record, path, parent);
+                }
+                _ => self.found.wrong(&path, "expected a record"),
             }
         }
     }
@@ -181,50 +170,44 @@ impl Collector<'_> {
     fn record(
         &mut self,
         kind: Kind,
-        record: &Map<String, Value>,
+        record: Map<String, Value>,
         path: Vec<PathSegment>,
         parent: Option<usize>,
     ) {
-        let is_child = |key: &str| kind.children().iter().any(|child| child.plural() == key);
-        let mut own: Map<String, Value> = record
-            .iter()
-            .filter(|(key, _)| !is_child(key) && !TOLERATED.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        if self.pathsigns && kind == Kind::Route {
-            mark_expressions(&mut own);
+        let mut own = Map::new();
+        let mut nested = Vec::new();
+        let nestable: Vec<Kind> = children(kind).collect();
+        for (key, value) in record {
+            if let Some(child) = nestable.iter().find(|child| child.plural() == key) {
+                nested.push((*child, value));
+            } else if is_not_served(&key) {
+                let mut path = path.clone();
+                path.push(key.as_str().into());
+                self.refuse(&key, &value, &path, &nestable);
+            } else if !header::is_comment(&key) {
+                own.insert(key, value);
+            }
         }
-        let position = self.pending.len();
-        self.pending.push(Pending {
+        if let Err((field, message)) = self.header.apply(kind, &mut own) {
+            let mut path = path.clone();
+            path.push(field.into());
+            self.found.wrong(&path, message);
+        }
+        let position = self.found.pending.len();
+        self.found.pending.push(Pending {
             kind,
             place: Place {
-                document: self.document,
+                document: self.found.document,
                 path: path.clone(),
             },
             record: own,
             parent,
         });
-        for child in kind.children() {
-            if let Some(value) = record.get(child.plural()) {
-                let mut path = path.clone();
-                path.push(child.plural().into());
-                self.list(*child, value, path, Some(position));
-            }
-        }
-    }
-}
-
-/// Before format 3.0 a path was an expression if it looked like one.
-fn mark_expressions(route: &mut Map<String, Value>) {
-    let Some(Value::Array(paths)) = route.get_mut("paths") else {
-        return;
-    };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._~/%-".contains(c);
-    for path in paths {
-        if let Value::String(path) = path
-            && !path.chars().all(plain)
-        {
-            path.insert(0, '~');
+        nested.sort_by_key(|(child, _)| *child);
+        for (child, value) in nested {
+            let mut path = path.clone();
+            path.push(child.plural().into());
+            self.list(child, value, &path, Some(position));
         }
     }
 }

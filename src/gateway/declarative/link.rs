@@ -7,14 +7,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::collect::{Finding, Kind, Pending};
-use super::{DeclaredEntities, Place};
-use crate::gateway::entities::{self, Origin};
-use crate::gateway::records::{self, Resource};
-use crate::model::plugin::Plugin;
-use crate::model::route::Route;
+use super::collect::{Finding, Pending};
+use super::{DeclaredEntities, Place, Reading};
+use crate::gateway::entities::{Entities, Item, Kind, Origin};
+use crate::gateway::records;
 use crate::model::schema::{Source, Violations};
-use crate::model::service::Service;
 use crate::yaml::Document;
 
 /// Ids of declared records without one are derived from this and from what
@@ -27,12 +24,17 @@ pub(super) fn records(
     documents: &[Document],
     pending: Vec<Pending>,
     now_ms: i64,
+    reading: Reading<'_>,
     findings: &mut Vec<Finding>,
-) -> (DeclaredEntities, HashMap<(&'static str, Uuid), Place>) {
+) -> (DeclaredEntities, HashMap<(Kind, Uuid), Place>) {
     let mut linker = Linker {
         files: documents.iter().map(|d| Arc::from(d.file())).collect(),
         documents,
         now_ms,
+        current: match reading {
+            Reading::Files => None,
+            Reading::Store(current) => Some(Current::of(current)),
+        },
         ids: vec![None; pending.len()],
         kinds: pending.iter().map(|item| item.kind).collect(),
         names: HashMap::new(),
@@ -41,8 +43,9 @@ pub(super) fn records(
     };
     let mut entities = DeclaredEntities::default();
     let mut read: Vec<_> = pending.into_iter().map(|p| linker.read(p)).collect();
-    // Plugins last: their ids are derived from what they refer to.
-    for kind in [Kind::Service, Kind::Route, Kind::Plugin] {
+    // In this order each kind comes after those that it refers to: ids are
+    // derived from references.
+    for kind in Kind::ALL {
         for (position, item) in read.iter_mut().enumerate() {
             if let Some(item) = item.as_mut().filter(|item| item.kind == kind) {
                 linker.ids[position] = linker.identify(item);
@@ -50,28 +53,44 @@ pub(super) fn records(
         }
     }
     for (position, item) in read.into_iter().enumerate() {
-        let (Some(item), Some(id)) = (item, linker.ids[position]) else {
-            continue;
-        };
-        match item.kind {
-            Kind::Service => linker.finish::<Service>(item, id, &mut entities),
-            Kind::Route => linker.finish::<Route>(item, id, &mut entities),
-            Kind::Plugin => linker.finish::<Plugin>(item, id, &mut entities),
+        if let (Some(item), Some(id)) = (item, linker.ids[position]) {
+            entities.items.extend(linker.finish(item, id));
         }
     }
     (entities, linker.places)
+}
+
+/// What is in force, by what identifies it.
+struct Current<'a> {
+    entities: &'a Entities,
+    ids: HashMap<(Kind, String), Uuid>,
+}
+
+impl<'a> Current<'a> {
+    fn of(entities: &'a Entities) -> Self {
+        let identified = |item: Arc<dyn Item>| {
+            let seed = identity(item.kind(), &item.doc())?;
+            Some(((item.kind(), seed), item.id()))
+        };
+        Self {
+            entities,
+            ids: entities.items().filter_map(identified).collect(),
+        }
+    }
 }
 
 struct Linker<'a> {
     documents: &'a [Document],
     files: Vec<Arc<Path>>,
     now_ms: i64,
+    /// What is in force, if it is to be kept where it says the same.
+    current: Option<Current<'a>>,
     /// By position in the list of all; `None`: wrong, and said so.
     ids: Vec<Option<Uuid>>,
     kinds: Vec<Kind>,
     /// Who has a unique name.
     names: HashMap<(Kind, String), (Uuid, Place)>,
-    places: HashMap<(&'static str, Uuid), Place>,
+    places: HashMap<(Kind, Uuid), Place>,
     findings: &'a mut Vec<Finding>,
 }
 
@@ -92,11 +111,7 @@ impl Linker<'_> {
 
     /// Types the values; `None`, with findings, if that can't be done.
     fn read(&mut self, mut pending: Pending) -> Option<Pending> {
-        let schema = match pending.kind {
-            Kind::Service => Service::schema(&pending.record),
-            Kind::Route => Route::schema(&pending.record),
-            Kind::Plugin => Plugin::schema(&pending.record),
-        };
+        let schema = records::any(pending.kind).schema(&pending.record);
         let record = std::mem::take(&mut pending.record);
         match schema.and_then(|schema| schema.read(record, Source::File)) {
             Ok(read) => {
@@ -125,8 +140,7 @@ impl Linker<'_> {
             _ => self.derive(item),
         };
         self.claim_name(item, id)?;
-        let kind = item.kind.plural();
-        if let Some(other) = self.places.insert((kind, id), item.place.clone()) {
+        if let Some(other) = self.places.insert((item.kind, id), item.place.clone()) {
             let message = format!("is declared already at {}", self.told(&other));
             self.wrong(&item.place, None, message);
             return None;
@@ -140,7 +154,7 @@ impl Linker<'_> {
             return Some(());
         };
         let id = self.ids.get(parent).copied().flatten()?;
-        let field = self.kinds.get(parent)?.field();
+        let field = self.kinds.get(parent)?.singular();
         if item.record.get(field).is_some_and(|value| !value.is_null()) {
             let message = format!("is given already by the {field} around it");
             self.wrong(&item.place, Some(field), message);
@@ -152,57 +166,43 @@ impl Linker<'_> {
     }
 
     fn refer_by_name(&mut self, item: &mut Pending) -> Option<()> {
-        let names = &self.names;
-        let find = |kind: entities::Kind, name: &str| {
-            let kind = match kind {
-                entities::Kind::Service => Kind::Service,
-                entities::Kind::Route => Kind::Route,
-                _ => return None,
-            };
-            names.get(&(kind, name.to_owned())).map(|(id, _)| *id)
+        let (names, current) = (&self.names, &self.current);
+        let find = |kind: Kind, name: &str| {
+            let declared = names.get(&(kind, folded(kind, name))).map(|(id, _)| *id);
+            declared.or_else(|| of_files(current.as_ref()?.entities, kind, name))
         };
-        let unresolved = match item.kind {
-            Kind::Service => return Some(()),
-            Kind::Route => records::resolve_names::<Route>(&mut item.record, find),
-            Kind::Plugin => records::resolve_names::<Plugin>(&mut item.record, find),
-        };
-        let Err((field, kind, name)) = unresolved else {
+        let resource = records::any(item.kind);
+        let Err((field, kind, name)) = resource.resolve_names(&mut item.record, &find) else {
             return Some(());
         };
-        let message = match kind {
-            entities::Kind::Service | entities::Kind::Route => {
-                format!("no {field} named '{name}' is declared")
-            }
-            _ => format!("'{}' can't be declared yet", kind.plural()),
+        let message = match kind.key() {
+            Some(_) => format!("no {} named '{name}' is declared", kind.singular()),
+            None => format!("expected the id of one of the {}", kind.plural()),
         };
         self.wrong(&item.place, Some(field), message);
         None
     }
 
-    /// The same id at each load, whatever else the files hold: from the name;
-    /// of plugins from their place; else from the content.
+    /// The same id at each load, whatever else the files hold: from the name
+    /// or the place; else from the content.
     fn derive(&self, item: &Pending) -> Uuid {
-        let record = &item.record;
-        let shown = |field: &str| {
-            record
-                .get(field)
-                .map_or("null".to_owned(), Value::to_string)
-        };
-        let name = record.get("name").and_then(Value::as_str);
-        let seed = match (item.kind, name) {
-            (Kind::Plugin, _) => ["name", "service", "route"].map(shown).join(" "),
-            (_, Some(name)) => name.to_owned(),
-            (_, None) => Value::Object(record.clone()).to_string(),
-        };
+        let identity = identity(item.kind, &item.record);
+        if let (Some(current), Some(seed)) = (&self.current, &identity)
+            && let Some(id) = current.ids.get(&(item.kind, seed.clone()))
+        {
+            return *id;
+        }
+        let has_twins = identity.is_none();
+        let seed = identity.unwrap_or_else(|| Value::Object(item.record.clone()).to_string());
         let derived = |copy: usize| {
             let kind = item.kind.plural();
             Uuid::new_v5(&NAMESPACE, format!("{kind} {copy} {seed}").as_bytes())
         };
         let mut id = derived(0);
-        if name.is_none() {
+        if has_twins {
             // Twins without names are told apart by their order.
             let mut copy = 1;
-            while self.places.contains_key(&(item.kind.plural(), id)) {
+            while self.places.contains_key(&(item.kind, id)) {
                 id = derived(copy);
                 copy += 1;
             }
@@ -211,14 +211,13 @@ impl Linker<'_> {
     }
 
     fn claim_name(&mut self, item: &Pending, id: Uuid) -> Option<()> {
-        let field = match item.kind {
-            Kind::Service | Kind::Route => "name",
-            Kind::Plugin => "instance_name",
-        };
-        let Some(Value::String(name)) = item.record.get(field) else {
+        let field = item.kind.key();
+        let Some((field, Value::String(name))) =
+            field.and_then(|field| Some((field, item.record.get(field)?)))
+        else {
             return Some(());
         };
-        let key = (item.kind, name.clone());
+        let key = (item.kind, folded(item.kind, name));
         if let Some((_, other)) = self.names.get(&key) {
             let message = format!("'{name}' is taken already at {}", self.told(other));
             self.wrong(&item.place, Some(field), message);
@@ -228,17 +227,33 @@ impl Linker<'_> {
         Some(())
     }
 
-    fn finish<T: Resource>(
-        &mut self,
-        mut item: Pending,
-        id: Uuid,
-        entities: &mut DeclaredEntities,
-    ) {
-        records::stamp::<T>(&mut item.record, id, self.now_ms);
-        let origin = Origin::File(self.files[item.place.document].clone());
-        match records::finish::<T>(item.record, origin) {
-            Ok(record) => entities.push(record),
-            Err(violations) => self.violations(&item.place, &violations),
+    fn finish(&mut self, mut item: Pending, id: Uuid) -> Option<Arc<dyn Item>> {
+        let resource = records::any(item.kind);
+        let old = self.current.as_ref().and_then(|current| {
+            let table = current.entities.table(item.kind);
+            table.item(id)
+        });
+        let origin = match (&old, &self.current) {
+            // What a file owns and the document repeats stays the file's.
+            (Some(old), _) => old.origin().clone(),
+            (None, Some(_)) => Origin::Store,
+            (None, None) => Origin::File(self.files[item.place.document].clone()),
+        };
+        if let Some(old) = &old {
+            keep_times(&mut item.record, &old.doc());
+        }
+        resource.stamp(&mut item.record, id, self.now_ms);
+        let made = resource.finish(item.record, origin.clone());
+        let made = made.and_then(|new| match &old {
+            Some(old) => changed_or_same(old, new, origin, self.now_ms),
+            None => Ok(new),
+        });
+        match made {
+            Ok(item) => Some(item),
+            Err(violations) => {
+                self.violations(&item.place, &violations);
+                None
+            }
         }
     }
 
@@ -248,5 +263,81 @@ impl Linker<'_> {
             Some(line) => format!("{}:{line}", document.file().display()),
             None => document.file().display().to_string(),
         }
+    }
+}
+
+/// A document that does not tell the times of a record means those it has.
+fn keep_times(record: &mut Map<String, Value>, old: &Map<String, Value>) {
+    for field in ["created_at", "updated_at"] {
+        let slot = record.entry(field).or_insert(Value::Null);
+        if slot.is_null() {
+            *slot = old.get(field).cloned().unwrap_or_default();
+        }
+    }
+}
+
+/// `old` if `new` says the same; else `new`, whose last change is now unless
+/// it says when.
+fn changed_or_same(
+    old: &Arc<dyn Item>,
+    new: Arc<dyn Item>,
+    origin: Origin,
+    now_ms: i64,
+) -> Result<Arc<dyn Item>, Violations> {
+    let (before, mut after) = (old.doc(), new.doc());
+    if before == after {
+        return Ok(old.clone());
+    }
+    if before.get("updated_at") != after.get("updated_at") {
+        return Ok(new);
+    }
+    after.remove("updated_at");
+    let resource = records::any(new.kind());
+    resource.stamp(&mut after, new.id(), now_ms);
+    resource.finish(after, origin)
+}
+
+/// The record of this name that a file owns.
+fn of_files(entities: &Entities, kind: Kind, name: &str) -> Option<Uuid> {
+    let table = entities.table(kind);
+    let item = table.item(table.id_of(name)?)?;
+    (*item.origin() != Origin::Store).then(|| item.id())
+}
+
+/// Server names are the same in any case.
+fn folded(kind: Kind, name: &str) -> String {
+    match kind {
+        Kind::Sni => name.to_ascii_lowercase(),
+        _ => name.to_owned(),
+    }
+}
+
+/// What makes a record of this kind the same one as another, besides its id:
+/// its name or its place. `None`: nothing does.
+fn identity(kind: Kind, record: &Map<String, Value>) -> Option<String> {
+    let shown = |field: &str| {
+        record
+            .get(field)
+            .map_or("null".to_owned(), Value::to_string)
+    };
+    let text = |field: &str| record.get(field).and_then(Value::as_str);
+    match kind {
+        Kind::Service | Kind::Route | Kind::Upstream => text("name").map(str::to_owned),
+        Kind::Sni => text("name").map(|name| folded(kind, name)),
+        Kind::Consumer => match (text("username"), text("custom_id")) {
+            (Some(name), _) => Some(name.to_owned()),
+            (None, Some(id)) => Some(format!("custom_id {id}")),
+            (None, None) => None,
+        },
+        Kind::Plugin => {
+            let mut place = ["name", "service", "route"].map(shown).join(" ");
+            if record.get("consumer").is_some_and(|to| !to.is_null()) {
+                place = format!("{place} {}", shown("consumer"));
+            }
+            Some(place)
+        }
+        Kind::Target => Some(["target", "upstream"].map(shown).join(" ")),
+        Kind::Certificate => text("cert").map(str::to_owned),
+        Kind::CaCertificate => text("cert_digest").or(text("cert")).map(str::to_owned),
     }
 }

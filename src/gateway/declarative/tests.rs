@@ -1,7 +1,9 @@
+mod kinds;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::gateway::entities::{Entity, Origin, Record};
@@ -160,8 +162,8 @@ fn every_error_names_file_line_and_key() {
              \x20   config:\n\
              \x20     issuer: http://a\n\
              \x20     leeway: -1\n\
-             consumers:\n\
-             - username: u\n"),
+             consumer_groups:\n\
+             - name: u\n"),
         [
             "r.yaml:2: bogus: unknown field",
             "r.yaml:4: services[0].host: required field missing",
@@ -169,7 +171,9 @@ fn every_error_names_file_line_and_key() {
             "r.yaml:10: services[1].routes[0].paths[1]: should start with: / (fixed path) or ~/ (regex path)",
             "r.yaml:11: services[1].routes[0].plugins[0].name: plugin 'nope' not enabled; add it to the 'plugins' configuration property",
             "r.yaml:16: services[1].plugins[0].config.leeway: value should be between 0 and 86400",
-            "r.yaml:17: consumers: 'consumers' can't be declared yet",
+            "r.yaml:17: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
+             ca_certificates, certificates, snis, consumers, upstreams, targets, services, \
+             routes, plugins",
         ]
     );
 }

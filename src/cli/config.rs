@@ -1,0 +1,231 @@
+//! `doorward config …`: the gateway's entities as one declarative document.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::{FileArg, USAGE, complain, init_log};
+use crate::boot;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::gateway::control::Difference;
+use crate::gateway::declarative;
+use crate::yaml::Document;
+
+/// Longest wait for an answer of a running instance.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Longest answer that is read, in bytes.
+const MAX_ANSWER: u64 = 256 << 20;
+
+/// What to do with the entities.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Writes all entities, those of the files and those of the store, as a
+    /// declarative document. It holds every secret in clear text, as it is
+    /// stored; a file is made readable for its owner only
+    Export {
+        #[command(flatten)]
+        file: FileArg,
+        /// Where to write to; by default to standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Makes the stored entities those of a declarative document: what it does
+    /// not declare is removed, what files own stays
+    Import {
+        #[command(flatten)]
+        file: FileArg,
+        /// The document; `-` is standard input
+        document: PathBuf,
+        /// Says what would change, and changes nothing
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// Does what the command says; exit status 1 when it can't, 2 for a wrong file.
+pub(super) fn run(action: &Action) -> ExitCode {
+    let (Action::Export { file, .. } | Action::Import { file, .. }) = action;
+    let config = match Config::load(&file.config) {
+        Ok(config) => config,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    init_log();
+    let done = match action {
+        Action::Export { output, .. } => export(&config, output.as_deref()),
+        Action::Import {
+            document, check, ..
+        } => import(&config, document, *check),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn export(config: &Config, output: Option<&Path>) -> anyhow::Result<()> {
+    let text = match ask(config, "GET", "/config", "")? {
+        Some((200, body)) => {
+            let body: Value = serde_json::from_slice(&body)?;
+            let text = body["config"]
+                .as_str()
+                .context("an answer without config")?;
+            text.to_owned()
+        }
+        Some((status, body)) => bail!("{}", refusal(status, &body)),
+        None => offline(config, async |control| {
+            Ok(declarative::export(&control.entities()))
+        })?,
+    };
+    match output {
+        None => Ok(std::io::stdout().write_all(text.as_bytes())?),
+        Some(path) => write_private(path, &text)
+            .with_context(|| format!("{} can't be written", path.display())),
+    }
+}
+
+/// For the owner's eyes only, from the first byte.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn import(config: &Config, path: &Path, check: bool) -> anyhow::Result<()> {
+    let mut text = String::new();
+    let unreadable = || format!("{} can't be read", path.display());
+    if path == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text)?;
+    } else {
+        text = std::fs::read_to_string(path).with_context(unreadable)?;
+    }
+    let target = if check {
+        "/config?check=1"
+    } else {
+        "/config?check_hash=1"
+    };
+    let told = match ask(config, "POST", target, &text)? {
+        Some((200, body)) => {
+            let body: Value = serde_json::from_slice(&body)?;
+            summary(|kind| body[kind].as_array().map_or(0, Vec::len))
+        }
+        Some((201, _)) => "imported".to_owned(),
+        Some((304, _)) => "nothing to change".to_owned(),
+        Some((status, body)) => bail!("{}", refusal(status, &body)),
+        None => summary_of(&import_offline(config, path, &text, check)?),
+    };
+    println!("{told}");
+    Ok(())
+}
+
+fn import_offline(
+    config: &Config,
+    path: &Path,
+    text: &str,
+    check: bool,
+) -> anyhow::Result<Difference> {
+    let document = Document::parse_foreign(text, path)?;
+    offline(config, async |control| {
+        let mut read = None;
+        let outcome = control
+            .replace_stored(check, |current| {
+                let now_ms = Clock::system().now_ms();
+                let declared = declarative::load_stored(document, current, now_ms);
+                let declared = declared.map_err(|errors| boot::BootError::Entities(errors))?;
+                Ok(read.insert(declared).entities.clone())
+            })
+            .await;
+        outcome.map_err(|error: boot::BootError| anyhow::anyhow!("{error}"))
+    })
+}
+
+fn summary_of(difference: &Difference) -> String {
+    summary(|kind| match kind {
+        "created" => difference.created.len(),
+        "updated" => difference.updated.len(),
+        _ => difference.deleted.len(),
+    })
+}
+
+fn summary(count: impl Fn(&str) -> usize) -> String {
+    format!(
+        "created: {}, updated: {}, deleted: {}",
+        count("created"),
+        count("updated"),
+        count("deleted")
+    )
+}
+
+fn refusal(status: u16, body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    match body["message"].as_str() {
+        Some(message) => message.to_owned(),
+        None => format!("the running instance answered {status}"),
+    }
+}
+
+/// Does `work` on files and store, with nobody running.
+fn offline<T>(
+    config: &Config,
+    work: impl AsyncFnOnce(std::sync::Arc<crate::gateway::control::Control>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async { work(boot::entities(config, &Clock::system()).await?).await })
+}
+
+/// Status and body of a request to the running instance; `None`: nobody
+/// listens.
+fn ask(
+    config: &Config,
+    method: &str,
+    target: &str,
+    body: &str,
+) -> anyhow::Result<Option<(u16, Vec<u8>)>> {
+    let address: SocketAddr = config.admin.listen.parse()?;
+    let mut stream = match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("no answer from {address}")),
+    };
+    stream.set_read_timeout(Some(LIMIT))?;
+    let token = config.admin.token.as_ref();
+    let token = token.map_or(String::new(), |token| {
+        format!("Kong-Admin-Token: {}\r\n", token.expose())
+    });
+    let head = format!(
+        "{method} {target} HTTP/1.0\r\nHost: {address}\r\n{token}Content-Type: application/yaml\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let end = end.context("an answer without an end of its head")?;
+    let status = std::str::from_utf8(answer.get(9..12).unwrap_or_default())?.parse()?;
+    Ok(Some((status, answer.split_off(end + 4))))
+}
