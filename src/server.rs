@@ -39,6 +39,8 @@ use crate::telemetry::listeners::ListenerCounters;
 /// thousands of idle connections, large enough to send a common answer whole.
 const READ_BUFFER: usize = 1 << 10;
 const WRITE_BUFFER: usize = 8 << 10;
+/// What the process exits with when a worker is lost (EX_SOFTWARE).
+const WORKER_LOST: i32 = 70;
 /// How long requests to the admin listener may finish after SIGTERM.
 const ADMIN_DRAIN: Duration = Duration::from_secs(5);
 /// Idle upstream connections of one worker. Fewer than busy ones would make
@@ -142,10 +144,13 @@ impl Server {
             let mut watch = shutdown.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             threads.push(thread.spawn(move || {
+                let _indispensable = Indispensable(watch.clone());
                 runtime.block_on(async move {
-                    let serve = services
-                        .iter_mut()
-                        .map(|service| service.start_service(Some(fds.clone()), watch.clone(), 1));
+                    let serve = services.iter_mut().map(async |service| {
+                        let _indispensable = Indispensable(watch.clone());
+                        let fds = Some(fds.clone());
+                        service.start_service(fds, watch.clone(), 1).await;
+                    });
                     join_all(serve).await;
                     drained(&mut watch, &in_flight, drain).await;
                 });
@@ -175,11 +180,14 @@ impl Server {
         let mut watch = shutdown.clone();
         let thread = std::thread::Builder::new().name(name);
         let thread = thread.spawn(move || {
+            let _indispensable = Indispensable(watch.clone());
             let fds = Arc::new(Mutex::new(fds));
             runtime.block_on(async move {
-                let serve = services
-                    .iter_mut()
-                    .map(|service| service.start_service(Some(fds.clone()), watch.clone(), 1));
+                let serve = services.iter_mut().map(async |service| {
+                    let _indispensable = Indispensable(watch.clone());
+                    let fds = Some(fds.clone());
+                    service.start_service(fds, watch.clone(), 1).await;
+                });
                 join_all(serve).await;
                 // A change is stored and then in force: it is not cut in two.
                 drained(&mut watch, &in_flight, ADMIN_DRAIN).await;
@@ -198,6 +206,24 @@ impl Server {
                 tracing::error!("a worker panicked");
             }
         }
+    }
+}
+
+/// Ends the process when what holds it ends before it was asked to: without
+/// one of its workers it would leave connections unanswered in the socket that
+/// nobody accepts from any more. Whoever started the process starts it again.
+struct Indispensable(ShutdownWatch);
+
+impl Drop for Indispensable {
+    fn drop(&mut self) {
+        // Closed: the process is ending in another way.
+        if *self.0.borrow() || self.0.has_changed().is_err() {
+            return;
+        }
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("");
+        tracing::error!(thread = name, "a worker ended: ending the process");
+        std::process::exit(WORKER_LOST);
     }
 }
 

@@ -47,6 +47,38 @@ pub(super) fn take_response(head: &mut ResponseHeader) -> (response::Parts, Opti
     (parts, reason)
 }
 
+/// Headers that concern one connection only (RFC 9110 §7.6.1).
+const HOP_BY_HOP: [header::HeaderName; 6] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHORIZATION,
+];
+
+/// Removes what concerns the client's connection, and what it nominated.
+pub(super) fn strip_hop_by_hop(request: &mut RequestHeader) {
+    let nominated: Vec<String> = request
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        // A client may not hide these from an upstream.
+        .filter(|name| name != "host" && name != "authorization")
+        .collect();
+    for name in &nominated {
+        request.remove_header(name.as_str());
+    }
+    for name in &HOP_BY_HOP {
+        request.remove_header(name);
+    }
+    request.remove_header("keep-alive");
+    request.remove_header("proxy-connection");
+}
+
 /// Removes from a response what concerned the upstream's connection only: the
 /// fields that its `Connection` names, and `Keep-Alive` (RFC 9110 §7.6.1).
 pub(super) fn strip_nominated(headers: &mut HeaderMap) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use ipnet::IpNet;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType, HttpPeer};
@@ -28,6 +28,7 @@ use super::tries::{self, Again, NAME_RESOLUTION, RetryBudget, Tries};
 use super::{admit, choose, client_certificate, head, internal, observe};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
+use crate::http::bridge;
 use crate::http::greeting;
 use crate::http::handshake::Handshake;
 use crate::http::listener::malformed;
@@ -44,6 +45,8 @@ const UNRESOLVED: usize = 4;
 const KEEPALIVE_SECONDS: u64 = 75;
 /// Longest time for which a client may take nothing of an answer.
 const WRITE_STALL: Duration = Duration::from_secs(60);
+/// Longest time that a client may take to send a short body.
+const CLIENT_BODY: Duration = Duration::from_secs(60);
 /// Longest time spent on reading a body that nobody wants any more.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -98,6 +101,8 @@ pub struct Ctx {
     path: Option<Box<str>>,
     pub(super) exchange: Exchange,
     pub(super) request_id: Option<HeaderValue>,
+    /// Whether the whole body was read beforehand.
+    gathered: bool,
     tries: Tries,
     attempts: Attempts,
     upstream_started: Option<Instant>,
@@ -275,6 +280,7 @@ impl ProxyHttp for Gateway {
             path: None,
             exchange: Exchange::default(),
             request_id: None,
+            gathered: false,
             tries: Tries::default(),
             attempts: Attempts::default(),
             upstream_started: None,
@@ -319,12 +325,12 @@ impl ProxyHttp for Gateway {
             return Ok(true);
         }
         let Some(Upstream::Internal(router)) = ctx.service().map(|s| &s.upstream) else {
-            return Ok(false);
+            return self.gather_body(session, ctx).await;
         };
         let router = router.clone();
         let started = Instant::now();
         let mut head = session.req_header().clone();
-        internal::strip_hop_by_hop(&mut head);
+        head::strip_hop_by_hop(&mut head);
         self.forward_head(&mut head, ctx)?;
         internal::respond(session, &router, head, ctx, started).await?;
         Ok(true)
@@ -377,13 +383,17 @@ impl ProxyHttp for Gateway {
         request: &mut RequestHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
+        if ctx.gathered {
+            // The client was told to go on, and has.
+            request.remove_header(&header::EXPECT);
+        }
         self.forward_head(request, ctx)
     }
 
     /// 4. Finish the response head for the client.
     async fn response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
@@ -395,6 +405,9 @@ impl ProxyHttp for Gateway {
             && let Some(address) = ctx.tries.address
         {
             peers.reachable(address);
+        }
+        if session.req_header().version == Version::HTTP_10 {
+            unchunk(session, response);
         }
         finish_head(response, ctx, now)
     }
@@ -517,6 +530,29 @@ impl ProxyHttp for Gateway {
 }
 
 impl Gateway {
+    /// Reads a short body before a peer is chosen, so that a slow client keeps
+    /// no upstream waiting; whether the request ends here.
+    async fn gather_body(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
+        let length = session.req_header().headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let wanted = ctx.route.as_ref().is_some_and(|route| route.gathers_body);
+        let short = length.is_some_and(|n| (1..=bridge::BUFFERED_MAX).contains(&n));
+        if !wanted || !short || session.as_mut().is_body_done() {
+            return Ok(false);
+        }
+        match bridge::buffer_body_within(session, CLIENT_BODY).await {
+            Ok(_) => {
+                ctx.gathered = true;
+                Ok(false)
+            }
+            Err(error) => {
+                let reply = Reply::message(error.status(), error.to_string());
+                self.reply(session, ctx, reply).await?;
+                Ok(true)
+            }
+        }
+    }
+
     fn resolved(&self, found: std::result::Result<SocketAddr, ResolveError>) -> Result<SocketAddr> {
         let explain = |error: ResolveError| Error::explain(NAME_RESOLUTION, error.to_string());
         found
@@ -637,6 +673,14 @@ fn target<'c>(session: &Session, ctx: &'c mut Ctx, balancer: &Balancer) -> Resul
     attempts
         .next(balancer, hash)
         .map_err(|error| Error::explain(ErrorType::Custom(observe::NO_TARGET), error.to_string()))
+}
+
+/// HTTP/1.0 knows no chunks: the end of the connection ends the body (RFC 9112
+/// §6.1).
+fn unchunk(session: &mut Session, response: &mut ResponseHeader) {
+    if response.remove_header(&header::TRANSFER_ENCODING).is_some() {
+        session.set_keepalive(None);
+    }
 }
 
 /// Whether the upstream is silent only because the client has not sent it

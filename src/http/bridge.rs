@@ -115,18 +115,27 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
 /// Longest body that [`buffer_body`] reads: the engine replays no more.
 pub const BUFFERED_MAX: usize = 64 << 10;
 
+/// Reads the whole request body for a filter, within ten seconds; see
+/// [`buffer_body_within`].
+///
+/// # Errors
+/// As there.
+pub async fn buffer_body(session: &mut Session) -> Result<Bytes, BodyError> {
+    buffer_body_within(session, Duration::from_secs(10)).await
+}
+
 /// Reads the whole request body so that it can still be sent to an upstream.
 ///
 /// # Errors
 /// [`BodyError`] when it is longer than [`BUFFERED_MAX`], takes longer than
-/// ten seconds, or does not come whole; then the connection is of no further
+/// `time`, or does not come whole; then the connection is of no further
 /// use and is closed after the answer.
-pub async fn buffer_body(session: &mut Session) -> Result<Bytes, BodyError> {
+pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result<Bytes, BodyError> {
     // Before the first read, or proxying would wait for a body that is gone.
     session.enable_retry_buffering();
     let bounds = Bounds {
         body: BUFFERED_MAX,
-        time: Duration::from_secs(10),
+        time,
     };
     let mut read = read_body(session.as_downstream_mut(), bounds).await;
     if read.is_ok() && session.retry_buffer_truncated() {

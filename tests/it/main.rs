@@ -12,6 +12,7 @@ mod handshakes;
 mod hostile;
 mod identity;
 mod imports;
+mod names;
 mod openid_connect;
 mod operation;
 mod plugins;

@@ -10,7 +10,7 @@ use super::answer::{Destination, Explanation, Refusal, Target};
 use super::origin::Origins;
 use crate::gateway::balance::Balancer;
 use crate::gateway::forward::{self, Origin};
-use crate::gateway::internal;
+use crate::gateway::head;
 use crate::gateway::router::Match;
 use crate::gateway::snapshot::{LiveRoute, Upstream};
 use crate::model::service::Service;
@@ -70,7 +70,7 @@ impl Witness<'_> {
             request_id: None,
             host: first.map_or(&live.host, |endpoint| endpoint.authority(live.tls)),
         };
-        internal::strip_hop_by_hop(&mut request);
+        head::strip_hop_by_hop(&mut request);
         if forward::prepare(&mut request, route, live, &origin).is_err() {
             return;
         }

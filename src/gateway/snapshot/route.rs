@@ -32,6 +32,8 @@ pub struct LiveRoute {
     pub owned_headers: Box<[HeaderName]>,
     /// Whether the matched prefix is cut off.
     pub strip_path: bool,
+    /// Whether short bodies are read before a peer is chosen.
+    pub gathers_body: bool,
     /// Whether the client's Host header is kept.
     pub preserve_host: bool,
     /// Whether paths are joined the `v1` way.
@@ -132,6 +134,7 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
         scoped: chain.scoped,
         owned_headers: chain.owned_headers,
         strip_path: route.strip_path,
+        gathers_body: route.request_buffering,
         preserve_host: route.preserve_host,
         v1_paths: route.path_handling == PathHandling::V1,
         protocols: Protocols::of(route),

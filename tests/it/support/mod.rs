@@ -2,6 +2,7 @@
 //! upstreams and providers on loopback, and clients that say exactly what they
 //! send.
 
+pub(crate) mod dns;
 pub(crate) mod door;
 pub(crate) mod http;
 pub(crate) mod issuer;
