@@ -11,6 +11,7 @@ mod call;
 mod certificates;
 mod config;
 mod consumers;
+mod cors;
 mod draft;
 mod entity;
 mod error;
@@ -19,6 +20,7 @@ mod form;
 mod health;
 mod info;
 mod list;
+mod path;
 mod plugins;
 mod reply;
 mod schemas;
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, header};
 
 use access::Access;
 use call::Call;
@@ -392,7 +394,7 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
             let mut response = dispatch(state, head, body)
                 .await
                 .unwrap_or_else(ApiError::into_response);
-            allow_origin(response.headers_mut(), origin);
+            cors::allow_origin(response.headers_mut(), origin);
             response
         }
     };
@@ -413,29 +415,18 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
 
 const LATENCY: HeaderName = HeaderName::from_static("x-kong-admin-latency");
 
-/// An origin that got this far is the listener's own.
-fn allow_origin(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
-    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
-    let origin = origin.unwrap_or(HeaderValue::from_static("*"));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(
-        header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
-        HeaderValue::from_static("true"),
-    );
-}
-
 async fn dispatch(
     state: Arc<State>,
     head: http::request::Parts,
     body: axum::body::Body,
 ) -> Result<Response, ApiError> {
-    let segments = segments(head.uri.path())?;
+    let segments = path::segments(head.uri.path())?;
     let (endpoint, params) = ENDPOINTS
         .iter()
         .find_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
         .ok_or(ApiError::NotFound)?;
     if head.method == Method::OPTIONS {
-        return Ok(options(endpoint, &head.headers));
+        return Ok(cors::options(endpoint, &head.headers));
     }
     let method = match head.method {
         Method::HEAD => Method::GET,
@@ -443,7 +434,7 @@ async fn dispatch(
     };
     if !endpoint.methods.contains(&method.as_str()) {
         let mut response = ApiError::Method.into_response();
-        insert(response.headers_mut(), header::ALLOW, &endpoint.allow());
+        cors::insert(response.headers_mut(), header::ALLOW, &endpoint.allow());
         return Ok(response);
     }
     let query = body::pairs(head.uri.query().unwrap_or_default())?;
@@ -465,57 +456,4 @@ async fn dispatch(
         body,
     };
     (endpoint.handler)(call).await
-}
-
-/// The parts of a path, decoded, without the workspace and trailing slashes.
-fn segments(path: &str) -> Result<Vec<String>, ApiError> {
-    let mut segments = path
-        .split('/')
-        .filter(|segment| !segment.is_empty())
-        .map(|segment| form::decoded(segment, false))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| ApiError::NotFound)?;
-    let first = segments.first().map_or("", String::as_str);
-    if first.is_empty() || is_top_level(first) {
-        return Ok(segments);
-    }
-    if first == WORKSPACE {
-        segments.remove(0);
-        if segments == ["kong"] {
-            segments.clear();
-        }
-        return Ok(segments);
-    }
-    match segments.get(1) {
-        Some(second) if second == "kong" || is_top_level(second) => {
-            Err(ApiError::Workspace(first.to_owned()))
-        }
-        _ => Err(ApiError::NotFound),
-    }
-}
-
-fn is_top_level(segment: &str) -> bool {
-    ENDPOINTS
-        .iter()
-        .any(|endpoint| endpoint.path.split('/').nth(1) == Some(segment))
-}
-
-fn options(endpoint: &Endpoint, request: &HeaderMap) -> Response {
-    let mut response = reply::empty(StatusCode::NO_CONTENT);
-    let headers = response.headers_mut();
-    let allow = endpoint.allow();
-    insert(headers, header::ALLOW, &allow);
-    insert(headers, header::ACCESS_CONTROL_ALLOW_METHODS, &allow);
-    let wanted = request
-        .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
-        .cloned()
-        .unwrap_or(HeaderValue::from_static("Content-Type"));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted);
-    response
-}
-
-fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
 }

@@ -1,5 +1,6 @@
 //! The Admin API called without a socket, on a store of its own.
 
+mod certificates;
 mod entities;
 mod inputs;
 mod kinds;

@@ -1,0 +1,37 @@
+//! Paths: workspace, encoding, trailing slashes (gateway-admin-api §1).
+
+use super::error::ApiError;
+use super::{ENDPOINTS, WORKSPACE, form};
+
+/// The parts of a path, decoded, without the workspace and trailing slashes.
+pub(super) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
+    let mut segments = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| form::decoded(segment, false))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| ApiError::NotFound)?;
+    let first = segments.first().map_or("", String::as_str);
+    if first.is_empty() || is_top_level(first) {
+        return Ok(segments);
+    }
+    if first == WORKSPACE {
+        segments.remove(0);
+        if segments == ["kong"] {
+            segments.clear();
+        }
+        return Ok(segments);
+    }
+    match segments.get(1) {
+        Some(second) if second == "kong" || is_top_level(second) => {
+            Err(ApiError::Workspace(first.to_owned()))
+        }
+        _ => Err(ApiError::NotFound),
+    }
+}
+
+fn is_top_level(segment: &str) -> bool {
+    ENDPOINTS
+        .iter()
+        .any(|endpoint| endpoint.path.split('/').nth(1) == Some(segment))
+}
