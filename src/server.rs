@@ -21,6 +21,7 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{Fds, ListenFds, ShutdownWatch};
 use pingora::services::Service as _;
 use pingora::services::listening::Service;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
 
@@ -352,7 +353,7 @@ fn proxy_services(config: &ProxyConfig, shared: &Shared, in_flight: &Gauge) -> V
 /// Bounds on clients' connections.
 fn limits(config: &ProxyConfig) -> Limits {
     let connections = match config.max_connections {
-        0 => open_files().map_or(DEFAULT_CONNECTIONS, |files| (files / 2).max(64)),
+        0 => raise_open_files().map_or(DEFAULT_CONNECTIONS, |files| (files / 2).max(64)),
         connections => connections,
     };
     Limits {
@@ -362,11 +363,17 @@ fn limits(config: &ProxyConfig) -> Limits {
     }
 }
 
-/// How many files this process may open, if the system tells.
-fn open_files() -> Option<usize> {
-    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find(|l| l.starts_with("Max open files"))?;
-    line.split_whitespace().nth(3)?.parse().ok()
+/// Lets the process open as many files as it is allowed to, which is often far
+/// more than it starts with: each connection is one.
+///
+/// Returns how many, or nothing if there is no bound.
+pub fn raise_open_files() -> Option<usize> {
+    let mut limit = getrlimit(Resource::Nofile);
+    let before = limit.current;
+    limit.current = limit.maximum;
+    let raised = before != limit.maximum && setrlimit(Resource::Nofile, limit).is_ok();
+    let files = if raised { limit.maximum } else { before };
+    files.map(|files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
 fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Service<RouterGreeter>> {

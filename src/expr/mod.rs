@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use http::request::Parts;
 
 use crate::model::token::AccessToken;
+use crate::x509::ClientCertificate;
 use node::Node;
 pub use value::Value;
 
@@ -73,6 +74,8 @@ pub struct Scope<'a> {
     pub client: SocketAddr,
     /// Whether the client used TLS.
     pub secure: bool,
+    /// The client's verified certificate, if it showed one.
+    pub certificate: Option<&'a ClientCertificate>,
     /// The verified access token, if there is one.
     pub token: Option<&'a AccessToken>,
 }

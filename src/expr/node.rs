@@ -85,6 +85,7 @@ impl Node {
             request: &request,
             client: ([0, 0, 0, 0], 0).into(),
             secure: false,
+            certificate: None,
             token: None,
         };
         Some(self.evaluate(&scope).into_owned())

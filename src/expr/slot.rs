@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, Version};
 
 use super::value::Value;
 use super::{MAX_TEXT, Scope};
+use crate::x509::ClientCertificate;
 
 /// A plain value of the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,11 @@ pub(super) enum Slot {
     ClientAddress,
     ClientPort,
     ClientSecure,
+    CertificateSubject,
+    CertificateNames,
+    CertificateSerial,
+    CertificateFingerprint,
+    CertificateThumbprint,
     UserAgent,
     Token,
     Scopes,
@@ -53,6 +59,8 @@ pub enum Object {
     Contexts,
     /// `contexts.client`
     Client,
+    /// `contexts.client.certificate`
+    Certificate,
     /// `contexts.oauth2`
     OAuth2,
     /// `contexts.oauth2.accessToken`
@@ -127,6 +135,14 @@ impl Object {
                 ("userAgent", S(Slot::UserAgent)),
                 ("isSecure", S(Slot::ClientSecure)),
                 ("secure", S(Slot::ClientSecure)),
+                ("certificate", O(Self::Certificate)),
+            ],
+            Self::Certificate => &[
+                ("subject", S(Slot::CertificateSubject)),
+                ("names", S(Slot::CertificateNames)),
+                ("serial", S(Slot::CertificateSerial)),
+                ("fingerprint", S(Slot::CertificateFingerprint)),
+                ("thumbprint", S(Slot::CertificateThumbprint)),
             ],
             Self::OAuth2 => &[("accessToken", O(Self::AccessToken))],
             Self::AccessToken => &[
@@ -159,7 +175,7 @@ impl Slot {
     /// have; `None` for what has members.
     pub(super) fn plain(self) -> Option<&'static str> {
         match self {
-            Self::Claims | Self::Scopes => None,
+            Self::Claims | Self::Scopes | Self::CertificateNames => None,
             Self::Port | Self::ClientPort | Self::ExpiresAt => Some("a number"),
             Self::ClientSecure => Some("true or false"),
             _ => Some("a text"),
@@ -184,6 +200,14 @@ impl Slot {
             )),
             Self::ClientPort => Some(Value::Integer(scope.client.port().into())),
             Self::ClientSecure => Some(Value::Bool(scope.secure)),
+            Self::CertificateSubject => certificate(scope, |c| &c.subject),
+            Self::CertificateNames => scope.certificate.map(|c| {
+                let names = c.names.iter();
+                Value::List(names.map(|name| Value::borrowed_text(name)).collect())
+            }),
+            Self::CertificateSerial => certificate(scope, |c| &c.serial),
+            Self::CertificateFingerprint => certificate(scope, |c| &c.fingerprint),
+            Self::CertificateThumbprint => certificate(scope, |c| &c.thumbprint),
             Self::UserAgent => header(scope, &USER_AGENT, 0),
             Self::Token => scope.token.map(|t| Value::borrowed_text(&t.token)),
             Self::Scopes => scope
@@ -199,6 +223,15 @@ impl Slot {
         };
         found.unwrap_or(Value::Null)
     }
+}
+
+/// A text of the client's certificate.
+fn certificate<'a>(
+    scope: &Scope<'a>,
+    text: impl Fn(&'a ClientCertificate) -> &'a String,
+) -> Option<Value<'a>> {
+    let certificate = scope.certificate?;
+    Some(Value::borrowed_text(text(certificate)))
 }
 
 /// The claim `name` of the verified token.

@@ -41,6 +41,7 @@ fn value_of(text: &str) -> Value<'static> {
         request: &request,
         client: "192.0.2.7:4711".parse().expect("an address"),
         secure: true,
+        certificate: None,
         token: Some(&token),
     };
     let expression = match Expression::compile(text) {
@@ -361,6 +362,7 @@ fn a_text_is_expected_and_other_types_are_null() {
         request: &request,
         client: "[::ffff:192.0.2.7]:1".parse().expect("an address"),
         secure: false,
+        certificate: None,
         token: None,
     };
     let text = |source: &str| {
@@ -386,6 +388,7 @@ fn a_header_that_is_not_utf8_still_has_a_value() {
         request: &request,
         client: "192.0.2.7:1".parse().expect("an address"),
         secure: false,
+        certificate: None,
         token: None,
     };
     let expression = Expression::compile("${request.headers['X-Raw'][0]}").expect("compiles");
@@ -408,6 +411,7 @@ fn common_partitions_are_evaluated_without_a_copy() {
         request: &request,
         client: "192.0.2.7:1".parse().expect("an address"),
         secure: false,
+        certificate: None,
         token: Some(&token),
     };
     for source in [
@@ -500,4 +504,32 @@ fn evaluate_if_it_compiles(source: &str) {
         Ok(_) => drop(value_of(source)),
         Err(error) => assert!(error.column <= source.chars().count() + 1),
     }
+}
+
+#[test]
+fn a_clients_certificate_is_read_by_its_members() {
+    let request = http::Request::new(()).into_parts().0;
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let der = rcgen::CertificateParams::new(vec!["worker.test".to_owned()])
+        .and_then(|params| params.self_signed(&key))
+        .expect("a certificate");
+    let certificate = crate::x509::ClientCertificate::read(der.der()).expect("facts");
+    let evaluate = |text: &str, certificate| {
+        let scope = Scope {
+            request: &request,
+            client: "192.0.2.7:1".parse().expect("an address"),
+            secure: true,
+            certificate,
+            token: None,
+        };
+        let expression = Expression::compile(text).expect("compiles");
+        expression.text(&scope).map(std::borrow::Cow::into_owned)
+    };
+    let fingerprint = "${contexts.client.certificate.fingerprint}";
+    let found = evaluate(fingerprint, Some(&certificate));
+    assert_eq!(found, Some(certificate.fingerprint.clone()));
+    assert_eq!(evaluate(fingerprint, None), None);
+    let name = "${contexts.client.certificate.names[0]}";
+    let found = evaluate(name, Some(&certificate));
+    assert_eq!(found.as_deref(), Some("worker.test"));
 }

@@ -193,6 +193,10 @@ fn entry<'a>(
         received: seen.received,
         sent: seen.sent,
         consumer: ctx.exchange.consumer.as_deref().and_then(Consumer::label),
+        certificate: ctx
+            .exchange
+            .client_certificate()
+            .map(|c| c.subject.as_str()),
         refusal: ctx.exchange.refusal.as_deref(),
         user_agent: text(header::USER_AGENT).unwrap_or(""),
     }

@@ -5,14 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use http::HeaderValue;
 use pingora::listeners::TlsAccept;
 use pingora::protocols::tls::{SslDigest, TlsRef};
 
-use crate::x509;
+pub use crate::x509::ClientCertificate;
 
 /// Facts of one TLS connection.
 #[derive(Debug, Default)]
@@ -24,28 +20,6 @@ pub struct Handshake {
     pub client_certificate: Option<ClientCertificate>,
     /// Whether a request has come.
     used: AtomicBool,
-}
-
-/// A client's certificate that was verified in the handshake.
-#[derive(Debug)]
-pub struct ClientCertificate {
-    /// The subject, as RFC 4514 writes it.
-    pub subject: String,
-    /// Subject alternative names: host names, addresses, URIs, mailboxes.
-    pub names: Vec<String>,
-    /// The same in one text, with commas in between.
-    pub joined_names: String,
-    /// The serial number in lower-case hexadecimal.
-    pub serial: String,
-    /// SHA-256 of the certificate in lower-case hexadecimal.
-    pub fingerprint: String,
-    /// SHA-256 of the certificate in base64url, as tokens that are bound to it
-    /// have it (`x5t#S256`, RFC 8705 §3.1).
-    pub thumbprint: String,
-    /// Valid until, in seconds since the epoch.
-    pub not_after: i64,
-    /// The whole certificate as the header `Client-Cert` (RFC 9440 §2.1).
-    pub header: HeaderValue,
 }
 
 impl Handshake {
@@ -65,27 +39,6 @@ impl Handshake {
     /// Whether a request has come.
     pub fn is_used(&self) -> bool {
         self.used.load(Ordering::Relaxed)
-    }
-}
-
-impl ClientCertificate {
-    /// Reads the certificate `der`; nothing if it can't be read.
-    fn read(der: &[u8]) -> Option<Self> {
-        let facts = x509::facts(der).ok()?;
-        let digest = digest(&SHA256, der);
-        let header = format!(":{}:", STANDARD.encode(der));
-        // A comma inside a name must not make two of it.
-        let joined: Vec<_> = facts.names.iter().map(|n| n.replace(',', "%2C")).collect();
-        Some(Self {
-            subject: facts.subject,
-            joined_names: joined.join(","),
-            names: facts.names,
-            serial: facts.serial,
-            fingerprint: x509::hex(digest.as_ref()),
-            thumbprint: URL_SAFE_NO_PAD.encode(digest.as_ref()),
-            not_after: facts.not_after,
-            header: HeaderValue::try_from(header).ok()?,
-        })
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Entry<'a> {
     pub sent: u64,
     /// Name of the consumer.
     pub consumer: Option<&'a str>,
+    /// Subject of the client's verified certificate.
+    pub certificate: Option<&'a str>,
     /// Code of a refusal by a filter.
     pub refusal: Option<&'a str>,
     /// User-Agent header.
@@ -146,6 +148,7 @@ fn line(out: &mut String, entry: &Entry<'_>) {
         ("service", entry.service),
         ("route", entry.route),
         ("consumer", entry.consumer),
+        ("certificate", entry.certificate),
         ("refusal", entry.refusal),
         ("request_id", entry.request_id),
     ] {
@@ -218,6 +221,7 @@ mod tests {
             received: 0,
             sent: 3,
             consumer: None,
+            certificate: None,
             refusal: None,
             user_agent: "curl",
         }

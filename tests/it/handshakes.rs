@@ -283,6 +283,10 @@ async fn optional_client_certificates_are_verified_and_forwarded() {
         "{with}"
     );
     assert!(with.contains("\"x-client-cert-san\":\"worker\""), "{with}");
+    door.wait_log("the subject in the access log", |line| {
+        line.contains("\"certificate\":\"CN=worker\"")
+    })
+    .await;
     // One that is shown must be good.
     let stranger = ask(Offer::certificate(&theirs.client("worker")));
     assert!(stranger.is_err(), "{stranger:?}");

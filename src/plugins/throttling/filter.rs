@@ -231,6 +231,7 @@ fn scope<'a>(session: &'a Session, exchange: &'a Exchange) -> Scope<'a> {
         request: session.req_header(),
         client: exchange.client,
         secure: exchange.secure,
+        certificate: exchange.client_certificate(),
         token: exchange.token.as_deref(),
     }
 }
