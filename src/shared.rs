@@ -31,8 +31,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
 /// How often a connection nobody complains of is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// A state that lasted less is not worth a line in the log.
-const STABLE: Duration = Duration::from_secs(10);
+/// Least time between two lines in the log that say the same.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// No answer: do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -275,12 +275,11 @@ impl Inner {
 #[derive(Default)]
 struct News {
     said_up: Option<bool>,
-    up_since: Option<Instant>,
+    said_down_at: Option<Instant>,
 }
 
 impl News {
     fn up(&mut self) {
-        self.up_since = Some(Instant::now());
         if self.said_up != Some(true) {
             self.said_up = Some(true);
             tracing::info!("the shared Redis answers: counters are shared");
@@ -288,12 +287,11 @@ impl News {
     }
 
     fn down(&mut self, why: &str) {
-        let was_stable = self
-            .up_since
-            .take()
-            .is_some_and(|since| since.elapsed() > STABLE);
-        if self.said_up != Some(false) && (self.said_up.is_none() || was_stable) {
-            self.said_up = Some(false);
+        // One that comes and goes is not worth a line each time; if it stays
+        // away, the next try says so.
+        let lately = self.said_down_at.is_some_and(|at| at.elapsed() < QUIET);
+        if self.said_up != Some(false) && !lately {
+            (self.said_up, self.said_down_at) = (Some(false), Some(Instant::now()));
             tracing::warn!(
                 why,
                 "the shared Redis gives no answer: counting in this process alone"

@@ -20,6 +20,7 @@ mod proxying;
 mod reload;
 mod request_guard;
 mod routing;
+mod sharing;
 mod smuggling;
 mod support;
 mod throttling;

@@ -151,3 +151,70 @@ async fn partitions_are_counted_and_decisions_shown() {
         "{metrics}"
     );
 }
+
+#[tokio::test]
+async fn several_rates_hold_at_once_and_clients_are_told_what_is_left() {
+    let upstream = upstream().await;
+    let config =
+        "rates: [2/2 h, {name: daily, numberOfRequests: 10, duration: 10 days}], headers: draft";
+    let door = throttled(&upstream, config).await;
+    let first = door.get("api.test", "/").await.expect(200);
+    assert_eq!(
+        first.header("ratelimit-policy"),
+        "\"2/2h\";q=2;w=7200, \"daily\";q=10;w=864000"
+    );
+    assert_eq!(
+        first.header("ratelimit"),
+        "\"2/2h\";r=1;t=3600, \"daily\";r=9;t=86400"
+    );
+    door.get("api.test", "/").await.expect(200);
+    let refused = door.get("api.test", "/").await.expect(429);
+    let wait = refused.header("retry-after");
+    assert_eq!(
+        refused.header("ratelimit"),
+        format!("\"2/2h\";r=0;t={wait}, \"daily\";r=8;t={wait}")
+    );
+}
+
+#[tokio::test]
+async fn a_shadow_refuses_nobody_and_logs_whom_it_would_have_refused() {
+    let upstream = upstream().await;
+    let door = throttled(&upstream, &format!("shadow: true, {SIX}")).await;
+    assert_eq!(passing(&door, "", 10).await, 10);
+    let metrics = door.admin_get("/metrics").await.expect(200).body;
+    let line = "doorward_plugin_decisions_total{plugin=\"throttling\",decision=\"would_refuse\"} 4";
+    assert!(metrics.contains(line), "{metrics}");
+    door.wait_log("the access log", |line| line.contains("would_throttle"))
+        .await;
+}
+
+#[tokio::test]
+async fn operators_see_who_is_hot_without_names_and_reset_one() {
+    let upstream = upstream().await;
+    let policy = "requestGroupingPolicy: \"${request.headers['X-User'][0]}\"";
+    let door = throttled(&upstream, &format!("{policy}, {SIX}")).await;
+    assert_eq!(passing(&door, "ada", 10).await, 6);
+    assert_eq!(passing(&door, "bob", 3).await, 3);
+    let list = door.admin_get("/throttling").await.expect(200).body;
+    let list: serde_json::Value = serde_json::from_str(&list).expect("JSON");
+    let plugin = list["data"][0]["plugin"]["id"].as_str().expect("an id");
+    let shown = door
+        .admin_get(&format!("/throttling/{plugin}"))
+        .await
+        .expect(200)
+        .body;
+    assert!(!shown.contains("ada"), "{shown}");
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let hottest = &shown["hottest"][0];
+    assert_eq!(hottest["passed"], 6);
+    assert_eq!(hottest["refused"], 4);
+    let id = hottest["id"].as_str().expect("an id");
+    door.admin_delete(&format!("/throttling/{plugin}/{id}"))
+        .await
+        .expect(204);
+    assert_eq!(passing(&door, "ada", 10).await, 6);
+    door.admin_delete(&format!("/throttling/{plugin}/bob"))
+        .await
+        .expect(204);
+    assert_eq!(passing(&door, "bob", 10).await, 6);
+}

@@ -206,3 +206,141 @@ proptest! {
         }
     }
 }
+
+/// A small generator, for far more schedules than a test could afford to
+/// shrink.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+#[test]
+fn two_million_random_schedules_decide_as_the_textbook_bucket() {
+    let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+    for schedule in 0..2_000_000 {
+        // Some with so many tokens that they are taken without a second look.
+        let requests = match dice.roll(16) {
+            0 => 1_000 + dice.roll(3_000),
+            _ => 1 + dice.roll(9),
+        };
+        let rate = Rate::new(requests, Duration::from_millis(1 + dice.roll(40))).unwrap();
+        let word = AtomicU64::new(0);
+        let mut now = T0;
+        let mut textbook = Textbook {
+            tokens: requests,
+            last: 0,
+        };
+        for _ in 0..1 + dice.roll(8) {
+            now += match dice.roll(8) {
+                0..3 => 0,
+                3..6 => dice.roll(rate.step() + 1),
+                6 => rate.step() * (1 + dice.roll(3)),
+                _ => dice.roll(2 * rate.fill()),
+            };
+            let expected = textbook.take(&rate, now);
+            assert_eq!(take(&word, &rate, now), expected, "schedule {schedule}");
+        }
+    }
+}
+
+/// The memory of a model checker: every interleaving is tried.
+mod interleaved {
+    use loom::sync::Mutex;
+    use loom::sync::atomic::{AtomicU64, Ordering};
+    use loom::thread;
+    use std::sync::Arc;
+
+    use super::super::*;
+    use super::{Rate, T0, six_in_ten_seconds};
+
+    impl Word for AtomicU64 {
+        fn get(&self) -> u64 {
+            self.load(Ordering::Acquire)
+        }
+
+        fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
+            self.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed)
+                .map(drop)
+        }
+
+        fn swap(&self, to: u64) -> u64 {
+            AtomicU64::swap(self, to, Ordering::AcqRel)
+        }
+
+        fn add(&self, n: u64) -> u64 {
+            self.fetch_add(n, Ordering::Relaxed)
+        }
+
+        fn sub(&self, n: u64) {
+            self.fetch_sub(n, Ordering::Relaxed);
+        }
+    }
+
+    /// A bucket and the place that it moves to, as in the map.
+    struct Moving {
+        old: AtomicU64,
+        new: AtomicU64,
+        lock: Mutex<()>,
+    }
+
+    impl Moving {
+        fn new(full_at: u64) -> Arc<Self> {
+            Arc::new(Self {
+                old: AtomicU64::new(full_at),
+                new: AtomicU64::new(0),
+                lock: Mutex::new(()),
+            })
+        }
+
+        fn take(&self, rate: &Rate) -> Decision {
+            take(&self.old, rate, T0).unwrap_or_else(|Moved| {
+                drop(self.lock.lock().expect("no panic"));
+                take(&self.new, rate, T0).expect("it moves once")
+            })
+        }
+
+        fn move_it(&self) {
+            let _lock = self.lock.lock().expect("no panic");
+            let full_at = Word::swap(&self.old, MOVED);
+            self.new.store(full_at, Ordering::Release);
+        }
+    }
+
+    /// Two requests, and a move: how many pass of those that `left` allows.
+    fn passed_of_two(rate: Rate, left: u64) {
+        loom::model(move || {
+            let bucket = Moving::new(T0 + rate.fill() - left * rate.step());
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let bucket = bucket.clone();
+                    thread::spawn(move || bucket.take(&rate).passes())
+                })
+                .collect();
+            bucket.move_it();
+            let passed = threads.into_iter().map(|t| t.join().expect("no panic"));
+            let passed = passed.filter(|passed| *passed).count() as u64;
+            assert_eq!(passed, left.min(2));
+            let level = bucket.new.load(Ordering::Relaxed) - T0;
+            assert_eq!(rate.tokens(level), left - passed, "nothing is lost");
+        });
+    }
+
+    #[test]
+    fn no_interleaving_takes_more_than_there_is_nor_loses_a_token() {
+        for left in 1..3 {
+            passed_of_two(six_in_ten_seconds(), left);
+        }
+    }
+
+    #[test]
+    fn no_interleaving_loses_a_token_taken_without_a_second_look() {
+        let plenty = Rate::new(4_000, std::time::Duration::from_secs(40)).expect("a rate");
+        passed_of_two(plenty, 2_000);
+    }
+}
