@@ -158,7 +158,7 @@ impl Redis {
         let mut connection = MultiplexedConnection::clone(&live);
         let answer = connection.send_packed_command(command);
         match timeout(self.0.deadline, answer).await {
-            Ok(answer) => Ok(answer.and_then(|value| Ok(value.extract_error()?))),
+            Ok(answer) => Ok(answer.and_then(Value::extract_error)),
             Err(_) => Err(self.gone("no answer within the deadline")),
         }
     }
