@@ -186,3 +186,82 @@ async fn a_route_for_https_only_asks_for_an_upgrade() {
     assert_eq!(answer.json()["message"], "Please use HTTPS protocol");
     assert!(answer.header("upgrade").contains("TLS/1.2"));
 }
+
+/// The status and head of the answer to a request as it stands here.
+async fn raw(door: &Door, head: &str) -> (u16, String) {
+    let request = format!("{head}\r\nConnection: close\r\n\r\n");
+    let answer = exchange(&door.proxy(), request.as_bytes()).await;
+    let answer = answer.expect("an answer");
+    let location = answer.header("location").unwrap_or_default().to_owned();
+    (answer.status, location)
+}
+
+#[tokio::test]
+async fn a_redirect_to_https_keeps_the_target_as_it_was_sent() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{hosts: [s.test], protocols: [https], https_redirect_status_code: 308}]";
+    let door = door_with(&upstream, routes).await;
+    let head = "GET /a%2fb//c?x=%20&y HTTP/1.1\r\nHost: s.test:8000";
+    let (status, location) = raw(&door, head).await;
+    assert_eq!(status, 308);
+    assert_eq!(location, "https://s.test/a%2fb//c?x=%20&y");
+}
+
+#[tokio::test]
+async fn a_query_is_kept_byte_for_byte_and_so_is_a_bare_question_mark() {
+    let upstream = Upstream::echo().await;
+    let door = door_with(&upstream, "[{paths: [/q]}]").await;
+    for (sent, seen) in [
+        ("/q/x?", "/base/x?"),
+        ("/q/x?a=%2e%2E&&b=//..", "/base/x?a=%2e%2E&&b=//.."),
+        ("/%71/%2525?a", "/base/%2525?a"),
+    ] {
+        let (status, _) = raw(&door, &format!("GET {sent} HTTP/1.1\r\nHost: a.test")).await;
+        assert_eq!(status, 200, "{sent}");
+        assert_eq!(upstream.last().target, seen);
+    }
+}
+
+#[tokio::test]
+async fn a_host_matches_with_its_port_and_a_final_dot() {
+    let upstream = Upstream::echo().await;
+    let door = door_with(&upstream, "[{hosts: ['p.test:81', '*.w.test:82']}]").await;
+    for (host, status) in [
+        ("p.test:81", 200),
+        ("P.Test.:81", 200),
+        ("p.test:82", 404),
+        ("p.test", 404),
+        ("x.w.test:82", 200),
+        ("x.w.test:81", 404),
+    ] {
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}");
+        assert_eq!(raw(&door, &head).await.0, status, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_grpc_route_takes_grpc_only() {
+    let upstream = Upstream::echo().await;
+    let routes = "[{paths: [/pkg], protocols: [grpc], strip_path: false}]";
+    let door = door_with(&upstream, routes).await;
+    let answer = door.get("a.test", "/pkg.S/M").await.expect(415);
+    assert_eq!(
+        answer.json()["message"],
+        "Non-gRPC request matched gRPC route"
+    );
+    let head = "POST /pkg.S/M HTTP/1.1\r\nHost: a.test\r\nContent-Type: application/grpc\r\nContent-Length: 0";
+    assert_eq!(raw(&door, head).await.0, 426);
+}
+
+#[tokio::test]
+async fn constructs_that_need_backtracking_are_refused_by_name() {
+    let door = Setup::new().start().await;
+    let route = json!({"paths": ["/ok", "~/a(?=b)"]});
+    let answer = door.admin_post("/routes", &route).await.expect(400);
+    let text = answer.json().to_string();
+    assert!(text.contains("look-ahead '(?='"), "{text}");
+    assert!(
+        text.contains("~/a(?=b)") || text.contains("/a(?=b)"),
+        "{text}"
+    );
+}

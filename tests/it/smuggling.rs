@@ -283,14 +283,18 @@ async fn a_stripped_prefix_does_not_open_the_way_out_of_the_service_path() {
     let url = upstream.url("/s");
     let service = format!("- {{name: web, url: '{url}', routes: [{{paths: [/foo]}}]}}\n");
     let door = Setup::new().services(&service).start().await;
-    for path in ["/foo..", "/foo../x", "/foo..%2Fadmin", "/foo..;/x"] {
+    for path in ["/foo..", "/foo..%2Fadmin", "/foo..;/x"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
         let answer = exchange(&door.proxy(), request.as_bytes()).await;
         assert_eq!(answer.expect("an answer").status, 400, "{path}");
     }
     assert!(upstream.seen().is_empty());
-    door.get("a.test", "/foo..x").await.expect(200);
-    assert_eq!(upstream.last().target, "/s/..x");
+    for (path, sent) in [("/foo..x", "/s/..x"), ("/foo../x", "/s/x")] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        let answer = exchange(&door.proxy(), request.as_bytes()).await;
+        assert_eq!(answer.expect("an answer").status, 200, "{path}");
+        assert_eq!(upstream.last().target, sent);
+    }
 }
 
 #[tokio::test]

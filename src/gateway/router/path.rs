@@ -108,12 +108,14 @@ fn is_dots(segment: &str) -> bool {
 
 /// Whether stripping the first `matched` bytes of a normal path leaves one
 /// that begins with a dot segment: `/foo..` matches the prefix `/foo`, and the
-/// rest would climb out of the service's path.
+/// rest would climb out of the service's path. A leading `./` or `../` does
+/// not: [`upstream_path`] removes it.
 pub fn climbs_when_stripped(path: &str, matched: usize) -> bool {
     let rest = path.get(matched..).unwrap_or("");
     if matched == 0 || !rest.starts_with('.') {
         return false;
     }
+    let rest = without_leading_dots(rest);
     let rest = rest
         .replace("%2F", "/")
         .replace("%5C", "/")
@@ -278,16 +280,15 @@ mod tests {
     fn a_stripped_prefix_does_not_open_the_way_up() {
         for path in [
             "/foo..",
-            "/foo../x",
             "/foo..%2Fadmin",
             "/foo..;/x",
-            "/foo./x",
             "/foo.",
+            "/foo.%5Cx",
         ] {
             assert!(climbs_when_stripped(path, 4), "{path}");
         }
         for path in [
-            "/foo", "/foo/..x", "/foo...", "/foo.x", "/foo/.x", "/foobar",
+            "/foo", "/foo/..x", "/foo...", "/foo.x", "/foo/.x", "/foobar", "/foo../x", "/foo./x",
         ] {
             assert!(!climbs_when_stripped(path, 4), "{path}");
         }
@@ -342,5 +343,73 @@ mod tests {
         assert_eq!(up(Some("/s"), "/foobar", 4, true), "/sbar");
         assert_eq!(up(Some("/s/"), "/foo/bar", 4, true), "/s/bar");
         assert_eq!(up(Some("/s"), "/foo", 4, false), "/sfoo");
+    }
+
+    #[test]
+    fn leading_dots_of_the_rest_are_removed() {
+        let up =
+            |request: &'static str| upstream_path(Some("/s"), request, 4, true, false).into_owned();
+        assert_eq!(up("/foo../x"), "/s/x");
+        assert_eq!(up("/foo./x"), "/s/x");
+        assert_eq!(up("/foo../..x"), "/s/..x");
+    }
+
+    #[test]
+    fn nothing_is_decoded_twice() {
+        assert_eq!(normal("/%2541"), "/%2541");
+        assert_eq!(normal("/%252e%252e/x"), "/%252e%252e/x");
+        assert_eq!(normal("/a%2fb"), "/a%2Fb", "an encoded slash is no slash");
+        assert_eq!(normal("/%3f%23%20%c3%a9"), "/%3F%23%20%C3%A9");
+        assert_eq!(normalize("/%2e%2e%2fx"), Err(PathError::HiddenDots));
+        assert_eq!(normalize("/a\\..\\b"), Err(PathError::HiddenDots));
+        assert_eq!(normalize("/%00"), Err(PathError::Control));
+        assert_eq!(normalize("/%zz"), Err(PathError::Percent));
+        assert_eq!(normalize("/%"), Err(PathError::Percent));
+        assert_eq!(normalize("/\u{e9}"), Err(PathError::Byte));
+    }
+
+    /// Whether a reader of any kind sees a segment that climbs.
+    fn climbs(path: &str) -> bool {
+        let lenient = path.replace("%2F", "/").replace("%5C", "/");
+        let lenient = lenient.replace('\\', "/");
+        let mut segments = lenient.split('/');
+        segments.any(|segment| segment.split(';').next() == Some(".."))
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn normal_paths_stay_and_never_climb(path in "/([a./;%]|\\\\|%2[eEfF]|%5c|%25|\\.\\.|//|%41){0,12}") {
+            if let Ok(once) = normalize(&path) {
+                proptest::prop_assert!(once.starts_with('/'));
+                proptest::prop_assert!(!climbs(&once), "{} from {}", once, path);
+                proptest::prop_assert!(!once.contains("//"), "{} from {}", once, path);
+                let twice = normalize(&once).map(|p| p.into_owned());
+                proptest::prop_assert_eq!(twice.as_deref(), Ok(&*once));
+            }
+        }
+
+        #[test]
+        fn what_is_forwarded_never_climbs(
+            path in "/foo([a./;%]|\\\\|%2[eEfF]|%5c|\\.\\.|//){0,10}",
+            matched in 0..6_usize,
+            strip: bool,
+            v1: bool,
+            service in proptest::sample::select(vec!["/", "/s", "/s/", "/a/b"]),
+        ) {
+            let Ok(path) = normalize(&path) else { return Ok(()) };
+            if strip && climbs_when_stripped(&path, matched) {
+                return Ok(());
+            }
+            let sent = upstream_path(Some(service), &path, matched, strip, v1);
+            proptest::prop_assert!(sent.starts_with(service.trim_end_matches('/')));
+            proptest::prop_assert!(!climbs(&sent), "{} from {}", sent, path);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(path in "\\PC{0,60}", matched in 0..80_usize) {
+            let _ = normalize(&path);
+            let _ = climbs_when_stripped(&path, matched);
+            let _ = upstream_path(None, &path, matched, true, false);
+        }
     }
 }
