@@ -56,7 +56,7 @@ fn picking(c: &mut Criterion) {
     for (name, fields) in algorithms() {
         for n in [2, 10, 100, 1000] {
             let balancer = Balancer::new(&upstream(&fields), &targets(n), None, 0);
-            let mut now = 0;
+            let mut now = 0_u64;
             group.bench_function(BenchmarkId::new(name, n), |b| {
                 b.iter(|| {
                     now += 1000;
