@@ -85,14 +85,16 @@ impl Endpoint {
         } else {
             breaker.succeeded(ticket)
         };
+        let Some(swing) = swing else {
+            return;
+        };
         let (upstream, target) = (&self.group.name, self.label());
         match swing {
-            None => {}
-            Some(Swing::Opened) => {
+            Swing::Opened => {
                 self.state.show_breaker();
                 tracing::warn!(%upstream, %target, "breaker opened");
             }
-            Some(Swing::Closed) => {
+            Swing::Closed => {
                 self.state.show_breaker();
                 if self.group.slow_start_ns > 0 {
                     self.state.ramp(now_ns);
