@@ -26,4 +26,5 @@ mod smuggling;
 mod support;
 mod throttling;
 mod tls;
+mod upstreams;
 mod walkthrough;
