@@ -115,6 +115,10 @@ impl<'a> Builder<'a> {
     }
 
     /// The compiled form of `source`, from the previous router if it had it.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "patterns are hashed and compared by their text"
+    )]
     fn pattern(&mut self, shown: &str, source: &str) -> Result<Pattern, String> {
         let known = &mut self.router.patterns;
         if let Some(pattern) = known.get(source) {
@@ -198,7 +202,7 @@ impl<'a> Builder<'a> {
 
     fn finish(mut self) -> Router {
         let drafts = &mut self.drafts;
-        drafts.sort_unstable_by(|a, b| b.precedence.cmp(&a.precedence));
+        drafts.sort_unstable_by_key(|draft| std::cmp::Reverse(draft.precedence));
         let mut router = self.router;
         let mut hosts: HashMap<HostPattern, SmallVec<[u32; 4]>, RandomState> = HashMap::default();
         let mut any = Vec::new();

@@ -198,7 +198,7 @@ impl Index {
                 }
             }
         }
-        if !(matches!(fork.by, By::Sni(_)) && !ask.query.tls) {
+        if !matches!(fork.by, By::Sni(_)) || ask.query.tls {
             self.search(entries, fork.rest, walked, ask, best);
         }
     }
