@@ -152,7 +152,7 @@ fn import_offline(
             .replace_stored(check, |current| {
                 let now_ms = Clock::system().now_ms();
                 let declared = declarative::load_stored(document, current, now_ms);
-                let declared = declared.map_err(|errors| boot::BootError::Entities(errors))?;
+                let declared = declared.map_err(boot::BootError::Entities)?;
                 Ok(read.insert(declared).entities.clone())
             })
             .await;

@@ -240,6 +240,11 @@ impl Linker<'_> {
             (None, None) => Origin::File(self.files[item.place.document].clone()),
         };
         if let Some(old) = &old {
+            if *old.origin() != Origin::Store {
+                // Those of a file are made up at each start.
+                item.record
+                    .retain(|field, _| !TIMES.contains(&field.as_str()));
+            }
             keep_times(&mut item.record, &old.doc());
         }
         resource.stamp(&mut item.record, id, self.now_ms);
@@ -266,9 +271,11 @@ impl Linker<'_> {
     }
 }
 
+const TIMES: [&str; 2] = ["created_at", "updated_at"];
+
 /// A document that does not tell the times of a record means those it has.
 fn keep_times(record: &mut Map<String, Value>, old: &Map<String, Value>) {
-    for field in ["created_at", "updated_at"] {
+    for field in TIMES {
         let slot = record.entry(field).or_insert(Value::Null);
         if slot.is_null() {
             *slot = old.get(field).cloned().unwrap_or_default();
