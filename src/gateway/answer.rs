@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
 use crate::http::reply::{Reply, ReplyBody};
@@ -24,7 +25,12 @@ pub(super) async fn send(
 ) -> pingora::Result<()> {
     if is_grpc(session.req_header()) {
         let head = grpc_head(reply, extra, request_id, latency_ms)?;
-        return session.write_response_header(Box::new(head), true).await;
+        let head = Box::new(head);
+        // A stream that ends with anything but this head has no status.
+        return match session.as_downstream_mut() {
+            ServerSession::H2(stream) => stream.write_response_header(head, true),
+            _ => session.write_response_header(head, true).await,
+        };
     }
     let (content_type, body) = render(reply.body, &session.req_header().headers);
     let mut head = ResponseHeader::build(reply.status, Some(10))?;

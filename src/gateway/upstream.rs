@@ -165,7 +165,7 @@ fn in_turn(all: &[Endpoint], turn: usize, wanted: impl Fn(&Endpoint) -> bool) ->
     } else {
         // Multiples of the golden ratio fall evenly into any shares.
         let spread = (turn as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (u128::from(spread) * u128::from(total) >> 64) as u64
+        ((u128::from(spread) * u128::from(total)) >> 64) as u64
     };
     group().find(|endpoint| {
         let weight = u64::from(endpoint.weight);
