@@ -18,6 +18,7 @@ mod forward;
 mod head;
 pub mod internal;
 mod observe;
+mod passage;
 pub mod peer;
 pub mod proxy;
 pub mod records;

@@ -16,16 +16,14 @@ use pingora::{ErrorSource, Result};
 
 use super::answer::{self, VIA};
 use super::attempt::Attempts;
-use super::balance::endpoint::Endpoint;
-use super::balance::{Balancer, Outcome, key};
+use super::balance::Outcome;
 use super::chain::Link;
 use super::choose::Arrival;
 use super::forward::{self, Origin};
-use super::peer::{Dialer, host_of};
-use super::resolve::{ResolveError, Resolver};
+use super::resolve::ResolveError;
 use super::snapshot::{LiveRoute, LiveService, Snapshot, Upstream};
 use super::tries::{self, Again, NAME_RESOLUTION, RetryBudget, Tries};
-use super::{admit, choose, client_certificate, head, internal, observe};
+use super::{admit, choose, client_certificate, head, internal, observe, passage};
 use crate::clock::Clock;
 use crate::filter::{Exchange, Flow, Verdict};
 use crate::http::bridge;
@@ -98,13 +96,13 @@ pub struct Ctx {
     /// The filters, where they are not the route's.
     chain: Option<Box<[Link]>>,
     /// The normalised path, where it is not the one that was sent.
-    path: Option<Box<str>>,
+    pub(super) path: Option<Box<str>>,
     pub(super) exchange: Exchange,
     pub(super) request_id: Option<HeaderValue>,
     /// Whether the whole body was read beforehand.
     gathered: bool,
     tries: Tries,
-    attempts: Attempts,
+    pub(super) attempts: Attempts,
     upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
     /// The client's connection; set when the request begins.
@@ -350,20 +348,25 @@ impl ProxyHttp for Gateway {
             Upstream::Peers(peers) => {
                 let found = peers.pick(&ctx.tries.tried, dialer.patience()).await;
                 let address = self.resolved(found)?;
-                (dialer.peer(address, kept_host(session, ctx)), address)
+                (
+                    dialer.peer(address, passage::kept_host(session, ctx)),
+                    address,
+                )
             }
             Upstream::Balanced(balancer, resolver) => {
                 let (service, resolver) = (service.clone(), resolver.clone());
                 let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
                 let balancer = balancer.clone();
-                let mut found = located(session, ctx, &balancer, &resolver, dialer).await?;
+                let mut found =
+                    passage::located(session, ctx, &balancer, &resolver, dialer).await?;
                 for _ in 1..UNRESOLVED {
                     if found.is_err() {
-                        found = located(session, ctx, &balancer, &resolver, dialer).await?;
+                        found =
+                            passage::located(session, ctx, &balancer, &resolver, dialer).await?;
                     }
                 }
                 let address = self.resolved(found)?;
-                let kept = kept_host(session, ctx);
+                let kept = passage::kept_host(session, ctx);
                 let name = kept.or(ctx.attempts.server_name());
                 (dialer.peer(address, name), address)
             }
@@ -407,7 +410,7 @@ impl ProxyHttp for Gateway {
             peers.reachable(address);
         }
         if session.req_header().version == Version::HTTP_10 {
-            unchunk(session, response);
+            passage::unchunk(session, response);
         }
         finish_head(response, ctx, now)
     }
@@ -420,7 +423,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Box<Ctx>,
         reused: bool,
     ) -> Box<Error> {
-        if waits_for_client(session, &error) {
+        if passage::waits_for_client(session, &error) {
             // Neither the upstream's fault nor cured by another one.
             let mut error = error.into_down();
             error.set_retry(false);
@@ -627,84 +630,4 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
         link.filter.on_response(&ctx.exchange, response);
     }
     Ok(())
-}
-
-/// The target of an upstream for the next try.
-/// The next target, at its address: known, or found now for the first time.
-async fn located(
-    session: &Session,
-    ctx: &mut Ctx,
-    balancer: &Balancer,
-    resolver: &Arc<Resolver>,
-    dialer: &Dialer,
-) -> Result<std::result::Result<SocketAddr, ResolveError>> {
-    let endpoint = target(session, ctx, balancer)?;
-    if let Some(address) = endpoint.address() {
-        return Ok(Ok(address));
-    }
-    let name = resolver.name(endpoint.host());
-    let all = name.answer(dialer.patience()).await;
-    Ok(all.map(|all| all[0].address(endpoint.port())))
-}
-
-fn target<'c>(session: &Session, ctx: &'c mut Ctx, balancer: &Balancer) -> Result<&'c Endpoint> {
-    let Ctx {
-        attempts,
-        exchange,
-        route,
-        path,
-        ..
-    } = ctx;
-    let request = session.req_header();
-    let hash = || {
-        let hashed = balancer.hash(&key::Request {
-            consumer: exchange.consumer.as_ref().map(|consumer| consumer.id),
-            client: exchange.client.ip(),
-            headers: &request.headers,
-            path: path.as_deref().unwrap_or(request.uri.path()),
-            query: request.uri.query(),
-            groups: route.as_ref().and_then(|route| route.groups.as_ref()),
-        });
-        if let Some(cookie) = hashed.cookie {
-            exchange.response_headers.push((header::SET_COOKIE, cookie));
-        }
-        hashed.hash
-    };
-    attempts
-        .next(balancer, hash)
-        .map_err(|error| Error::explain(ErrorType::Custom(observe::NO_TARGET), error.to_string()))
-}
-
-/// HTTP/1.0 knows no chunks: the end of the connection ends the body (RFC 9112
-/// §6.1).
-fn unchunk(session: &mut Session, response: &mut ResponseHeader) {
-    if response.remove_header(&header::TRANSFER_ENCODING).is_some() {
-        session.set_keepalive(None);
-    }
-}
-
-/// Whether the upstream is silent only because the client has not sent it
-/// the whole request.
-fn waits_for_client(session: &mut Session, error: &Error) -> bool {
-    let waiting = tries::is_upstreams(error)
-        && *error.etype() == ErrorType::ReadTimedout
-        && session.response_written().is_none()
-        && !session.as_mut().is_body_done();
-    // A client that waits for 100 is kept waiting by the upstream.
-    let asked = session.req_header().headers.contains_key(header::EXPECT);
-    waiting && (!asked || session.body_bytes_read() > 0)
-}
-
-/// The client's own Host where the upstream gets to see it: it is also the
-/// name that a certificate has to be for.
-fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> {
-    let route = ctx.route.as_ref().filter(|route| route.preserve_host)?;
-    route
-        .service
-        .as_ref()?
-        .dialer
-        .as_ref()
-        .filter(|dialer| dialer.is_tls())?;
-    let (host, _) = admit::authority(session.req_header())?;
-    Some(host_of(host))
 }

@@ -11,8 +11,6 @@ mod flight;
 mod lookup;
 mod system;
 mod targets;
-#[cfg(test)]
-mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicBool;

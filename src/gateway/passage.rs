@@ -1,0 +1,97 @@
+//! What a try at an upstream asks of the request that it is for.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header;
+use pingora::Result;
+use pingora::http::ResponseHeader;
+use pingora::prelude::{Error, ErrorType};
+use pingora::proxy::Session;
+
+use super::balance::endpoint::Endpoint;
+use super::balance::{Balancer, key};
+use super::peer::{Dialer, host_of};
+use super::proxy::Ctx;
+use super::resolve::{ResolveError, Resolver};
+use super::{admit, observe, tries};
+
+/// The next target, at its address: known, or found now for the first time.
+pub(super) async fn located(
+    session: &Session,
+    ctx: &mut Ctx,
+    balancer: &Balancer,
+    resolver: &Arc<Resolver>,
+    dialer: &Dialer,
+) -> Result<std::result::Result<SocketAddr, ResolveError>> {
+    let endpoint = target(session, ctx, balancer)?;
+    if let Some(address) = endpoint.address() {
+        return Ok(Ok(address));
+    }
+    let name = resolver.name(endpoint.host());
+    let all = name.answer(dialer.patience()).await;
+    Ok(all.map(|all| all[0].address(endpoint.port())))
+}
+
+/// Whether the upstream is silent only because the client has not sent it
+/// the whole request.
+pub(super) fn waits_for_client(session: &mut Session, error: &Error) -> bool {
+    let waiting = tries::is_upstreams(error)
+        && *error.etype() == ErrorType::ReadTimedout
+        && session.response_written().is_none()
+        && !session.as_mut().is_body_done();
+    // A client that waits for 100 is kept waiting by the upstream.
+    let asked = session.req_header().headers.contains_key(header::EXPECT);
+    waiting && (!asked || session.body_bytes_read() > 0)
+}
+
+/// The client's own Host where the upstream gets to see it: it is also the
+/// name that a certificate has to be for.
+pub(super) fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> {
+    let route = ctx.route.as_ref().filter(|route| route.preserve_host)?;
+    route
+        .service
+        .as_ref()?
+        .dialer
+        .as_ref()
+        .filter(|dialer| dialer.is_tls())?;
+    let (host, _) = admit::authority(session.req_header())?;
+    Some(host_of(host))
+}
+
+/// HTTP/1.0 knows no chunks: the end of the connection ends the body (RFC 9112
+/// §6.1).
+pub(super) fn unchunk(session: &mut Session, response: &mut ResponseHeader) {
+    if response.remove_header(&header::TRANSFER_ENCODING).is_some() {
+        session.set_keepalive(None);
+    }
+}
+
+/// The target of an upstream for the next try.
+fn target<'c>(session: &Session, ctx: &'c mut Ctx, balancer: &Balancer) -> Result<&'c Endpoint> {
+    let Ctx {
+        attempts,
+        exchange,
+        route,
+        path,
+        ..
+    } = ctx;
+    let request = session.req_header();
+    let hash = || {
+        let hashed = balancer.hash(&key::Request {
+            consumer: exchange.consumer.as_ref().map(|consumer| consumer.id),
+            client: exchange.client.ip(),
+            headers: &request.headers,
+            path: path.as_deref().unwrap_or(request.uri.path()),
+            query: request.uri.query(),
+            groups: route.as_ref().and_then(|route| route.groups.as_ref()),
+        });
+        if let Some(cookie) = hashed.cookie {
+            exchange.response_headers.push((header::SET_COOKIE, cookie));
+        }
+        hashed.hash
+    };
+    attempts
+        .next(balancer, hash)
+        .map_err(|error| Error::explain(ErrorType::Custom(observe::NO_TARGET), error.to_string()))
+}
