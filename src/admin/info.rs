@@ -77,7 +77,9 @@ fn about(state: &State) -> Value {
         "plugins": {"available_on_server": available, "enabled_in_cluster": in_use},
         "lua_version": "none",
         "configuration": {
-            "database": "sqlite",
+            // The two words that clients know are this one, for a store that
+            // takes writes, and `off`.
+            "database": "postgres",
             "router_flavor": "traditional_compatible",
             "plugins": names,
         },
