@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use doorward::gateway::entities::{Entities, Entity, Origin, Record};
+use doorward::gateway::resolve::{DnsConfig, Resolver};
 use doorward::gateway::router::{Query, Router};
 use doorward::gateway::snapshot::{Snapshot, Workshop};
 use doorward::http::outbound::Outbound;
@@ -125,6 +126,7 @@ fn compiling(c: &mut Criterion) {
         ),
         internals: Default::default(),
         traffic: Arc::default(),
+        resolver: Resolver::new(&DnsConfig::default(), Default::default()),
     };
     let mut entities = Entities::default();
     entities.services.put(record(service()));

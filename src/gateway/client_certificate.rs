@@ -23,9 +23,9 @@ const OWNED: [HeaderName; 4] = [
     X_CLIENT_CERT_SAN,
 ];
 
-/// Tells the upstream of the client's verified certificate. What the client
-/// sent under these names, with `-` or `_`, is removed in any case.
-pub(super) fn forward(exchange: &Exchange, request: &mut RequestHeader) -> Result<()> {
+/// Removes what the client sent under the names, with `-` or `_`, that speak of
+/// its certificate.
+pub(super) fn strip(request: &mut RequestHeader) {
     let spoofed: Vec<HeaderName> = request
         .headers
         .keys()
@@ -35,6 +35,12 @@ pub(super) fn forward(exchange: &Exchange, request: &mut RequestHeader) -> Resul
     for name in spoofed {
         request.remove_header(&name);
     }
+}
+
+/// Tells the upstream of the client's verified certificate, and of none but
+/// that.
+pub(super) fn forward(exchange: &Exchange, request: &mut RequestHeader) -> Result<()> {
+    strip(request);
     let Some(certificate) = exchange.client_certificate() else {
         return Ok(());
     };

@@ -35,7 +35,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::connections::{Connection, Connections};
 use crate::telemetry::metrics::{Gauge, Tallied};
 use crate::telemetry::traffic::RouteTraffic;
-use crate::telemetry::upstreams::UpstreamMetrics;
+use crate::telemetry::upstreams::{Failure, UpstreamMetrics};
 
 /// Most targets whose names a request waits for in vain.
 const UNRESOLVED: usize = 4;
@@ -429,10 +429,13 @@ impl ProxyHttp for Gateway {
             error.set_retry(false);
             return error;
         }
-        ctx.attempts.report_error(&error, reused);
+        let unseen = tries::is_unseen(&error);
+        if !unseen {
+            ctx.attempts.report_error(&error, reused);
+        }
         let mut error = error.more_context(format!("Peer: {peer}"));
         let upstreams = tries::is_upstreams(&error);
-        if upstreams {
+        if upstreams && !unseen {
             self.count_failure(&error);
         }
         let replayable = !session.as_ref().retry_buffer_truncated();
@@ -440,8 +443,12 @@ impl ProxyHttp for Gateway {
         let again = if upstreams && replayable && unanswered {
             let method = &session.req_header().method;
             let retries = ctx.service().map_or(0, |service| service.retries);
-            ctx.tries
-                .broken(retries, method, reused, &self.retry_budget)
+            let budget = &self.retry_budget;
+            if unseen {
+                ctx.tries.unconnected(retries, true, budget)
+            } else {
+                ctx.tries.broken(retries, method, reused, budget)
+            }
         } else {
             Again::No
         };
@@ -451,13 +458,19 @@ impl ProxyHttp for Gateway {
 
     fn fail_to_connect(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         _peer: &HttpPeer,
         ctx: &mut Box<Ctx>,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        ctx.attempts.report_error(&error, false);
         self.count_failure(&error);
+        if tries::classify(&error) == Failure::Tls && kept_host(session, ctx).is_some() {
+            // The client chose the name that the upstream has no certificate
+            // for: no other one has, and none of them is sick.
+            self.set_retry(&mut error, Again::No);
+            return error;
+        }
+        ctx.attempts.report_error(&error, false);
         let service = ctx.service().cloned();
         let retries = service.as_ref().map_or(0, |service| service.retries);
         let mut others = false;
@@ -592,6 +605,8 @@ impl Gateway {
         forward::prepare(request, route, service, &origin)?;
         if self.settings.forward_certificates {
             client_certificate::forward(&ctx.exchange, request)?;
+        } else if self.settings.client_certificates {
+            client_certificate::strip(request);
         }
         for link in ctx.filters() {
             link.filter.on_upstream_request(&ctx.exchange, request);

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use pingora::ErrorSource;
 use pingora::prelude::{Error, ErrorType};
+use pingora::{ErrorSource, RetryType};
 
 use super::upstream::TriedAddresses;
 use crate::telemetry::upstreams::Failure;
@@ -183,6 +183,13 @@ pub(super) fn classify(error: &Error) -> Failure {
     }
 }
 
+/// Whether the upstream said that it has not looked at the request: it is going
+/// away, or refused the stream (RFC 9113 §6.8, §8.7). Any request may be sent
+/// again then, and the upstream is not to blame.
+pub(super) fn is_unseen(error: &Error) -> bool {
+    *error.etype() == ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
+}
+
 /// Whether it was the upstream that failed.
 pub(super) fn is_upstreams(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream
@@ -257,5 +264,17 @@ mod tests {
             }
         }
         assert!(made <= SAVINGS + 20_000 * DEPOSIT, "{made}");
+    }
+
+    #[test]
+    fn a_request_that_a_leaving_upstream_has_not_seen_goes_elsewhere() {
+        let error = |kind, retry: bool| {
+            let mut error = Error::new_up(kind);
+            error.set_retry(retry);
+            error
+        };
+        assert!(is_unseen(&error(ErrorType::H2Error, true)));
+        assert!(!is_unseen(&error(ErrorType::H2Error, false)));
+        assert!(!is_unseen(&error(ErrorType::InvalidH2, true)));
     }
 }

@@ -30,8 +30,9 @@ impl Groups {
     /// What the group with this name, or number, matched of `path`.
     pub fn find<'a>(&self, path: &'a str, group: &str) -> Option<&'a [u8]> {
         let expressions = self.compiled.get_or_init(|| {
-            let compiled = |path: &Box<str>| pattern::compile(&pattern::of_path(path)).ok();
-            self.paths.iter().filter_map(compiled).collect()
+            let compiled = |path: &str| pattern::compile(&pattern::of_path(path)).ok();
+            let paths = self.paths.iter().map(AsRef::as_ref);
+            paths.filter_map(compiled).collect()
         });
         let captures = expressions
             .iter()
