@@ -464,7 +464,7 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.count_failure(&error);
-        if tries::classify(&error) == Failure::Tls && kept_host(session, ctx).is_some() {
+        if tries::classify(&error) == Failure::Tls && passage::kept_host(session, ctx).is_some() {
             // The client chose the name that the upstream has no certificate
             // for: no other one has, and none of them is sick.
             self.set_retry(&mut error, Again::No);

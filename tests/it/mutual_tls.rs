@@ -157,3 +157,35 @@ async fn a_replaced_certificate_is_shown_at_once() {
         .expect(200);
     door.get("known.test", "/").await.expect(502);
 }
+
+#[tokio::test]
+async fn a_stranger_cannot_take_targets_out_with_a_host_that_has_no_certificate() {
+    let ours = Authority::new();
+    let port = strict(&ours);
+    let door = Setup::new().start().await;
+    let (certificate, key) = ours.sign("door");
+    let pair = json!({"cert": certificate.pem(), "key": key.serialize_pem()});
+    let certificate = made(&door, "/certificates", pair).await;
+    let authority = json!({"cert": ours.issuer.pem()});
+    let authority = made(&door, "/ca_certificates", authority).await;
+    let passive = json!({"unhealthy": {"tcp_failures": 1, "http_failures": 1, "timeouts": 1}});
+    let pool = json!({"name": "pool", "healthchecks": {"passive": passive}});
+    door.admin_post("/upstreams", &pool).await.expect(201);
+    let target = json!({"target": format!("localhost:{port}")});
+    door.admin_post("/upstreams/pool/targets", &target)
+        .await
+        .expect(201);
+    let service = json!({"name": "pooled", "protocol": "https", "host": "pool", "port": 443,
+        "ca_certificates": [authority], "client_certificate": {"id": certificate}});
+    door.admin_post("/services", &service).await.expect(201);
+    let route = json!({"paths": ["/pool"], "preserve_host": true});
+    door.admin_post("/services/pooled/routes", &route)
+        .await
+        .expect(201);
+    door.get("localhost", "/pool").await.expect(200);
+    for _ in 0..3 {
+        door.get("evil.test", "/pool").await.expect(502);
+    }
+    let answer = door.get("localhost", "/pool").await.expect(200);
+    assert_eq!(answer.body, "secret");
+}
