@@ -322,6 +322,11 @@ impl Runs {
                     class(rest)?
                 }
                 '\\' => match rest.chars().nth(1)? {
+                    // Ends of words.
+                    '<' | '>' => {
+                        self.end();
+                        2
+                    }
                     escaped if escaped.is_ascii_punctuation() => {
                         self.current.push(escaped);
                         2
@@ -414,6 +419,7 @@ mod tests {
             ("/x\\x41", "", vec![]),
             ("/a+b", "/a", vec!["b"]),
             ("/a(?i:b)c", "/a", vec!["c"]),
+            ("/\\<a\\>", "/", vec!["a"]),
         ] {
             let inner: Vec<String> = inner.into_iter().map(String::from).collect();
             assert_eq!(read(pattern), (prefix.to_owned(), inner), "{pattern}");

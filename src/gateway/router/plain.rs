@@ -258,6 +258,8 @@ impl Reader<'_> {
             b'D' => Some(digit.not()),
             b'w' => Some(word),
             b'W' => Some(word.not()),
+            // Ends of words, which are no characters.
+            b'<' | b'>' => None,
             punctuation if punctuation.is_ascii_punctuation() => Some(NOTHING.with(punctuation)),
             _ => None,
         }
