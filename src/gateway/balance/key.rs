@@ -114,9 +114,9 @@ impl Keys {
             if let Key::Cookie { name, path } = key {
                 return cookie_hash(name, path, request.headers);
             }
-            if let Some(value) = key.value(request) {
+            if let Some(hash) = key.hash(request) {
                 return Hashed {
-                    hash: Some(hash(&value)),
+                    hash: Some(hash),
                     cookie: None,
                 };
             }
@@ -126,18 +126,19 @@ impl Keys {
 }
 
 impl Key {
-    fn value<'a>(&self, request: &Request<'a>) -> Option<Cow<'a, [u8]>> {
+    /// The hash of what `request` has of it.
+    fn hash(&self, request: &Request<'_>) -> Option<u64> {
         match self {
-            Key::None | Key::Cookie { .. } => None,
-            Key::Consumer => Some(Cow::Owned(request.consumer?.as_bytes().to_vec())),
-            Key::Ip => Some(Cow::Owned(match request.client.to_canonical() {
-                IpAddr::V4(ip) => ip.octets().to_vec(),
-                IpAddr::V6(ip) => ip.octets().to_vec(),
-            })),
-            Key::Header(name) => joined(request.headers, name),
-            Key::Path => Some(Cow::Borrowed(request.path.as_bytes())),
-            Key::QueryArg(name) => argument(request.query?, name),
-            Key::UriCapture(group) => request.groups?.find(request.path, group).map(Cow::Borrowed),
+            Self::None | Self::Cookie { .. } => None,
+            Self::Consumer => Some(hash(request.consumer?.as_bytes())),
+            Self::Ip => Some(match request.client.to_canonical() {
+                IpAddr::V4(ip) => hash(&ip.octets()),
+                IpAddr::V6(ip) => hash(&ip.octets()),
+            }),
+            Self::Header(name) => joined(request.headers, name).map(|value| hash(&value)),
+            Self::Path => Some(hash(request.path.as_bytes())),
+            Self::QueryArg(name) => argument(request.query?, name).map(|value| hash(&value)),
+            Self::UriCapture(group) => request.groups?.find(request.path, group).map(hash),
         }
     }
 }
