@@ -228,6 +228,13 @@ impl Drop for Indispensable {
     }
 }
 
+/// Runs `task`, without which the process is not to go on: if it ends before
+/// `shutdown` says so, or panics, the process ends too.
+pub async fn indispensable(shutdown: ShutdownWatch, task: impl Future<Output = ()>) {
+    let _indispensable = Indispensable(shutdown);
+    task.await;
+}
+
 fn runtime() -> Result<Runtime, ServerError> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }

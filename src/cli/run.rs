@@ -22,7 +22,7 @@ use crate::gateway::resolve::TargetNames;
 use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Limits};
 use crate::server::tls::Tls;
-use crate::server::{RouterListener, Server, ServerError, Shared};
+use crate::server::{RouterListener, Server, ServerError, Shared, indispensable};
 use crate::telemetry::Telemetry;
 use crate::telemetry::access_log::AccessLog;
 
@@ -114,8 +114,11 @@ async fn serve(
     let keeper = Keeper::new(
         control.live(),
         Arc::new(TargetNames(parts.resolver.clone())),
+        config.proxy.upstream_ca.as_deref(),
     );
-    tokio::spawn(keeper.run(control.changes()));
+    // Without it nobody would notice that targets die and names move.
+    let keeping = keeper.run(control.changes());
+    tokio::spawn(indispensable(stopped.clone(), keeping));
     tracing::info!(
         proxy = %config.proxy.listen.join(" "),
         admin = %config.admin.listen,

@@ -203,16 +203,7 @@ pub(super) fn host_of(authority: &str) -> &str {
 fn show_papers(peer: &mut HttpPeer, papers: &Papers) -> Result<(), DialError> {
     let mut key = fixed_hasher();
     if let Some(record) = &papers.client {
-        let certificate = &record.value;
-        let (chain, private) = client_certificate(certificate).map_err(|message| DialError {
-            field: "client_certificate",
-            message,
-        })?;
-        for der in &chain {
-            key.write(der);
-        }
-        key.write(&private);
-        peer.client_cert_key = Some(Arc::new(CertKey::new(chain, private)));
+        peer.client_cert_key = Some(card(&record.value, &mut key)?);
     }
     if let Some(records) = &papers.authorities {
         let mut authorities = Vec::new();
@@ -234,6 +225,30 @@ fn show_papers(peer: &mut HttpPeer, papers: &Papers) -> Result<(), DialError> {
         peer.group_key = key.finish();
     }
     Ok(())
+}
+
+/// What of a peer makes it show `certificate`: chain with key, and the key of
+/// the pool of such connections.
+///
+/// # Errors
+/// [`DialError`] if it can't be used.
+pub(super) fn client_key(certificate: &Certificate) -> Result<(Arc<CertKey>, u64), DialError> {
+    let mut key = fixed_hasher();
+    let card = card(certificate, &mut key)?;
+    Ok((card, key.finish()))
+}
+
+/// Chain with key, taken into the pool's `key`.
+fn card(certificate: &Certificate, key: &mut impl Hasher) -> Result<Arc<CertKey>, DialError> {
+    let (chain, private) = client_certificate(certificate).map_err(|message| DialError {
+        field: "client_certificate",
+        message,
+    })?;
+    for der in &chain {
+        key.write(der);
+    }
+    key.write(&private);
+    Ok(Arc::new(CertKey::new(chain, private)))
 }
 
 /// The same over all versions of the configuration, so that an unchanged

@@ -5,11 +5,12 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, CertifiedIssuer, Issuer, KeyPair};
+use reqwest::Method;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
-use crate::support::{Door, Setup};
+use crate::support::{Door, Setup, eventually};
 
 /// An authority, and what it signs.
 struct Authority {
@@ -188,4 +189,54 @@ async fn a_stranger_cannot_take_targets_out_with_a_host_that_has_no_certificate(
     }
     let answer = door.get("localhost", "/pool").await.expect(200);
     assert_eq!(answer.body, "secret");
+}
+
+/// Waits until the only target of `upstream` has this health.
+async fn becomes(door: &Door, upstream: &str, wanted: &str) {
+    let path = format!("/upstreams/{upstream}/health");
+    eventually(&format!("{upstream} to be {wanted}"), || async {
+        let about = door.admin_get(&path).await.expect(200).json();
+        (about["data"][0]["health"] == wanted).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn probes_show_the_upstreams_certificate_and_trust_the_proxys_authorities() {
+    let ours = Authority::new();
+    let port = strict(&ours);
+    let section = r#"{listen: ["@PROXY@"], upstream_ca: "@DIR@/ca.pem"}"#;
+    let mut door = Setup::new().proxy(section).lay_out();
+    door.write("ca.pem", &ours.issuer.pem());
+    door.start().await;
+    let (certificate, key) = ours.sign("door");
+    let pair = json!({"cert": certificate.pem(), "key": key.serialize_pem()});
+    let certificate = made(&door, "/certificates", pair).await;
+    let active = json!({"type": "https", "https_sni": "localhost",
+        "healthy": {"interval": 0.1, "successes": 1},
+        "unhealthy": {"interval": 0.1, "tcp_failures": 1}});
+    let known = json!({"name": "known", "client_certificate": {"id": certificate},
+        "healthchecks": {"active": active}});
+    let stranger = json!({"name": "stranger", "healthchecks": {"active": active}});
+    for upstream in [known, stranger] {
+        door.admin_post("/upstreams", &upstream).await.expect(201);
+        let path = format!(
+            "/upstreams/{}/targets",
+            upstream["name"].as_str().expect("a name")
+        );
+        let target = json!({"target": format!("127.0.0.1:{port}")});
+        door.admin_post(&path, &target).await.expect(201);
+    }
+    becomes(&door, "stranger", "UNHEALTHY").await;
+    let path = format!("/upstreams/known/targets/127.0.0.1:{port}/unhealthy");
+    door.admin_json(Method::PUT, &path, &json!({}))
+        .await
+        .expect(204);
+    becomes(&door, "known", "HEALTHY").await;
+    // A certificate that comes later is shown without further ado.
+    let shown = json!({"client_certificate": {"id": certificate}});
+    door.admin_json(Method::PATCH, "/upstreams/stranger", &shown)
+        .await
+        .expect(200);
+    becomes(&door, "stranger", "HEALTHY").await;
 }

@@ -72,13 +72,26 @@ pub struct NameError(pub Box<str>);
 /// Who finds the addresses of targets that are names.
 #[async_trait]
 pub trait Names: Send + Sync + 'static {
-    /// The addresses of `host`: SRV records, whose ports and weights count, or
-    /// else addresses, with `port`. With `srv_name` the names in SRV records
-    /// are wanted too.
+    /// The addresses that are asked for: SRV records, whose ports and weights
+    /// count, or else addresses, with the question's port.
     ///
     /// # Errors
     /// [`NameError`] if it has none or nobody answers.
-    async fn find(&self, host: &str, port: u16, srv_name: bool) -> Result<Resolution, NameError>;
+    async fn find(&self, question: &Question) -> Result<Resolution, NameError>;
+}
+
+/// Whose addresses are wanted, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The name.
+    pub host: Box<str>,
+    /// For addresses without a port of their own.
+    pub port: u16,
+    /// The names in SRV records are wanted too.
+    pub srv_name: bool,
+    /// The last answer was made of SRV records: without an answer about those,
+    /// mere addresses won't do.
+    pub had_ports: bool,
 }
 
 impl Member {
@@ -108,6 +121,17 @@ impl Member {
 
     pub(super) fn is_name(&self) -> bool {
         !matches!(&**self.answer.load(), Answer::Fixed(_))
+    }
+
+    /// What is asked about it now.
+    pub(super) fn question(&self, srv_name: bool) -> Question {
+        let had_ports = matches!(&**self.answer.load(), Answer::Found { kind: "SRV", .. });
+        Question {
+            host: self.host.clone(),
+            port: self.port,
+            srv_name,
+            had_ports,
+        }
     }
 
     /// Takes a new answer in; whether it says something new.

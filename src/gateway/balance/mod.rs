@@ -23,6 +23,7 @@ mod ring;
 pub mod roster;
 mod search;
 pub mod status;
+mod tender;
 mod turn;
 
 pub use balancer::{Balancer, NoTarget, Pick, Tried};

@@ -1,24 +1,32 @@
 //! One active check: a connection, a request or a gRPC health call.
 
 use std::net::SocketAddr;
+use std::panic::catch_unwind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Uri, header};
+use pingora::connectors::ConnectorOptions;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
 use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::protocols::http::client::HttpSession;
+use pingora::utils::tls::CertKey;
 use tokio::sync::Semaphore;
 
 use super::endpoint::Endpoint;
 use super::health::Outcome;
+use crate::gateway::peer::client_key;
+use crate::model::certificate::Certificate;
 use crate::model::upstream::{ActiveCheck, CheckType};
 
 /// Most probes of all upstreams at once.
 const AT_ONCE: usize = 256;
+/// Idle connections that may be kept; probes keep none for long.
+const POOL: usize = 16;
 /// What a gRPC answer is read up to.
 const MAX_ANSWER: usize = 1 << 10;
 /// Sent as `User-Agent`.
@@ -26,7 +34,8 @@ const AGENT: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"), " (health ch
 
 /// Makes probes, a bounded number at once.
 pub(super) struct Prober {
-    connector: Connector,
+    /// `None` if authorities can't be read: then only TCP is probed.
+    connector: Option<Connector>,
     room: Semaphore,
 }
 
@@ -39,6 +48,8 @@ pub(super) struct Plan {
     server_name: Option<String>,
     verify: bool,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The certificate that is shown, and the key of such connections' pool.
+    shown: Option<(Arc<CertKey>, u64)>,
 }
 
 /// What a gRPC server says of its health when it knows the question.
@@ -46,7 +57,14 @@ const SERVING: &[u8] = &[0x08, 0x01];
 const GRPC_PATH: PathAndQuery = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
 
 impl Plan {
-    pub(super) fn of(check: &ActiveCheck) -> Self {
+    /// The plan of `check`; over TLS `certificate` is shown.
+    pub(super) fn of(check: &ActiveCheck, certificate: Option<&Certificate>) -> Self {
+        let tls = matches!(check.kind, CheckType::Https | CheckType::Grpcs);
+        let shown = certificate.filter(|_| tls).and_then(|certificate| {
+            let shown = client_key(certificate);
+            let warn = |error| tracing::warn!(%error, "probes go without certificate");
+            shown.map_err(warn).ok()
+        });
         let headers = check.headers.iter().flatten().flat_map(|(name, values)| {
             values
                 .iter()
@@ -64,6 +82,7 @@ impl Plan {
             server_name: check.https_sni.clone(),
             verify: check.https_verify_certificate,
             headers: headers.collect(),
+            shown,
         }
     }
 
@@ -92,6 +111,10 @@ impl Plan {
         }
         if self.is_grpc() {
             options.set_http_version(2, 2);
+        }
+        if let Some((certificate, pool)) = &self.shown {
+            peer.client_cert_key = Some(certificate.clone());
+            peer.group_key = *pool;
         }
         peer
     }
@@ -131,20 +154,35 @@ impl Plan {
 }
 
 impl Prober {
-    pub(super) fn new() -> Arc<Self> {
+    /// Over TLS the authorities in the file `ca` are trusted, without one
+    /// those of the system.
+    pub(super) fn new(ca: Option<&Path>) -> Arc<Self> {
+        let ca_file = ca.map(|file| file.display().to_string());
+        // The engine panics on what it can't read.
+        let connector = catch_unwind(|| {
+            let mut options = ConnectorOptions::new(POOL);
+            options.ca_file = ca_file;
+            Connector::new(Some(options))
+        });
+        if connector.is_err() {
+            tracing::error!("authorities can't be read: no active checks but tcp ones");
+        }
         Arc::new(Self {
-            connector: Connector::new(None),
+            connector: connector.ok(),
             room: Semaphore::new(AT_ONCE),
         })
     }
 
-    /// Probes `endpoint` at `address`.
+    /// Probes `endpoint` at `address`; `None` if that can't be done.
     pub(super) async fn probe(
         &self,
         plan: &Plan,
         endpoint: &Endpoint,
         address: SocketAddr,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
+        if self.connector.is_none() && plan.kind != CheckType::Tcp {
+            return None;
+        }
         let _room = self.room.acquire().await;
         let check = async {
             if plan.kind == CheckType::Tcp {
@@ -158,7 +196,7 @@ impl Prober {
             })
         };
         let outcome = tokio::time::timeout(plan.timeout, check).await;
-        outcome.unwrap_or(Outcome::Timeout)
+        Some(outcome.unwrap_or(Outcome::Timeout))
     }
 
     async fn ask(
@@ -169,7 +207,10 @@ impl Prober {
     ) -> pingora::Result<Outcome> {
         let peer = plan.peer(endpoint, address);
         let request = plan.request(endpoint)?;
-        let (mut session, _) = self.connector.get_http_session(&peer).await?;
+        let Some(connector) = &self.connector else {
+            return Err(Error::new(ErrorType::InternalError));
+        };
+        let (mut session, _) = connector.get_http_session(&peer).await?;
         session.write_request_header(request).await?;
         if plan.is_grpc() {
             // One message without fields: the server as a whole is meant.

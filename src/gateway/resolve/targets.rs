@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::lookup::Failure;
 use super::{Endpoint, Resolver};
-use crate::gateway::balance::member::{Found, NameError, Names, Resolution};
+use crate::gateway::balance::member::{Found, NameError, Names, Question, Resolution};
 
 /// Resolves the names of targets.
 #[derive(Debug, Clone)]
@@ -16,11 +16,13 @@ pub struct TargetNames(pub Arc<Resolver>);
 
 #[async_trait]
 impl Names for TargetNames {
-    async fn find(&self, host: &str, port: u16, named: bool) -> Result<Resolution, NameError> {
+    async fn find(&self, question: &Question) -> Result<Resolution, NameError> {
         let resolver = &self.0;
         let metrics = &resolver.metrics;
-        let host = host.to_ascii_lowercase();
-        let failure = match resolver.engine.lookup(&host, false).await {
+        let (port, named) = (question.port, question.srv_name);
+        let host = question.host.to_ascii_lowercase();
+        let found = resolver.engine.lookup(&host, question.had_ports).await;
+        let failure = match found {
             Ok(found) => {
                 metrics.found.inc();
                 let ttl = resolver.limits.valid.unwrap_or(found.ttl);

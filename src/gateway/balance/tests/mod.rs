@@ -5,6 +5,7 @@ mod breaking;
 mod changes;
 mod hashing;
 mod health;
+pub(super) mod tending;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
