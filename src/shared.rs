@@ -141,6 +141,9 @@ impl Redis {
     /// # Errors
     /// [`Unavailable`] where no answer comes within the deadline.
     pub async fn remove(&self, keys: &[String]) -> Result<bool, Unavailable> {
+        if keys.is_empty() {
+            return Ok(false);
+        }
         let mut command = redis::cmd("DEL");
         command.arg(keys);
         match self.ask(&command).await? {

@@ -112,7 +112,7 @@ impl From<Violations> for ApiError {
 struct Coded {
     status: StatusCode,
     code: u8,
-    name: &'static str,
+    name: Cow<'static, str>,
     fields: (&'static str, Value),
 }
 
@@ -160,19 +160,20 @@ impl ApiError {
 
     fn coded(&self) -> Option<Coded> {
         let bad = StatusCode::BAD_REQUEST;
-        let coded = |status, code, name, fields: Value| Coded {
+        let coded = |status, code, name: &'static str, fields: Value| Coded {
             status,
             code,
-            name,
+            name: name.into(),
             fields: ("fields", fields),
         };
         Some(match self {
             ApiError::Schema(violations) => {
                 coded(bad, 2, "schema violation", violations.to_json().into())
             }
-            ApiError::Unique { field, message } => {
-                coded(bad, 10, "invalid unique", json!({*field: message}))
-            }
+            ApiError::Unique { field, message } => Coded {
+                name: format!("invalid unique {field}").into(),
+                ..coded(bad, 10, "", json!({*field: message}))
+            },
             ApiError::Key(_) => {
                 let fields = json!({"id": "expected a valid UUID"});
                 coded(bad, 1, "invalid primary key", fields)
@@ -184,7 +185,7 @@ impl ApiError {
             ApiError::Option { option, message } => Coded {
                 status: bad,
                 code: 11,
-                name: "invalid options",
+                name: "invalid options".into(),
                 fields: ("options", json!({*option: message})),
             },
             ApiError::Unresolved { field, kind, name } => {
@@ -202,10 +203,10 @@ impl ApiError {
 }
 
 fn change(error: &ChangeError) -> Option<Coded> {
-    let coded = |status, code, name, fields: Value| Coded {
+    let coded = |status, code, name: &'static str, fields: Value| Coded {
         status,
         code,
-        name,
+        name: name.into(),
         fields: ("fields", fields),
     };
     Some(match error {
@@ -241,7 +242,7 @@ impl Coded {
     fn into_response(self, message: String) -> Response {
         let mut body = Map::from_iter([
             ("message".to_owned(), message.into()),
-            ("name".to_owned(), self.name.into()),
+            ("name".to_owned(), self.name.into_owned().into()),
             ("code".to_owned(), self.code.into()),
         ]);
         if !self.fields.1.is_null() {

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::control::{ChangeError, DeclaredEntities, DeclaredError};
 use super::entities::{Entities, Kind};
+use crate::model::schema::as_position;
 use crate::yaml::{Document, DocumentError, PathSegment};
 
 pub use export::{document, export};
@@ -136,15 +137,12 @@ impl Declared {
         };
         let mut path = place.path.clone();
         // In a dotted field positions count from one.
-        path.extend(
-            field
-                .split('.')
-                .filter(|part| !part.is_empty())
-                .map(|part| match part.parse::<usize>() {
-                    Ok(position) if position > 0 => PathSegment::Index(position - 1),
-                    _ => part.into(),
-                }),
-        );
+        path.extend(field.split('.').filter(|part| !part.is_empty()).map(
+            |part| match as_position(part) {
+                Some(position) => PathSegment::Index(position - 1),
+                None => part.into(),
+            },
+        ));
         Some(document.error(&path, message))
     }
 }

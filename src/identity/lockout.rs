@@ -124,7 +124,9 @@ impl Counter {
             self.failures = 0;
             self.window_began_ms = now_ms;
         }
-        if self.failures + self.under_way >= config.failures {
+        // With none under way there is nobody to wait for: a limit that was
+        // lowered below what was counted locks with the next failure.
+        if self.under_way > 0 && self.failures + self.under_way >= config.failures {
             return Try::AllTaken;
         }
         self.under_way += 1;
@@ -194,6 +196,21 @@ mod tests {
             }
             Err(Locked) => false,
         }
+    }
+
+    #[tokio::test]
+    async fn a_limit_lowered_below_what_was_counted_makes_nobody_wait() {
+        let lockout = Lockout::new();
+        let wide = LockoutConfig {
+            failures: 10,
+            ..CONFIG
+        };
+        for _ in 0..5 {
+            let attempt = lockout.begin(&wide, "/", "demo", 0).await;
+            attempt.ok().expect("a try is free").failed(&wide, 0);
+        }
+        assert!(guess(&lockout, "/", 0).await);
+        assert!(!guess(&lockout, "/", 0).await);
     }
 
     #[tokio::test]

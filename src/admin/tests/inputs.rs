@@ -409,3 +409,18 @@ proptest::proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn a_key_that_looks_like_a_huge_position_does_not_make_a_huge_answer() {
+    let api = Api::new().await;
+    let policy = json!({
+        "type": "MappedThrottlingPolicy",
+        "config": {
+            "throttlingRateMapper": "${request.method}",
+            "throttlingRatesMapping": {"4915112345678": "oops"},
+        },
+    });
+    let plugin = json!({"name": "throttling", "config": {"throttlingRatePolicy": policy}});
+    let reply = api.post("/plugins", plugin).await.expect(400);
+    assert!(reply.json().to_string().len() < 2000);
+}

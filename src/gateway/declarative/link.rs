@@ -11,6 +11,7 @@ use super::collect::{Finding, Pending};
 use super::{DeclaredEntities, Place, Reading};
 use crate::gateway::entities::{Entities, Item, Kind, Origin};
 use crate::gateway::records;
+use crate::gateway::schemas::cert_digest;
 use crate::model::schema::{Source, Violations};
 use crate::yaml::Document;
 
@@ -345,6 +346,9 @@ fn identity(kind: Kind, record: &Map<String, Value>) -> Option<String> {
         }
         Kind::Target => Some(["target", "upstream"].map(shown).join(" ")),
         Kind::Certificate => text("cert").map(str::to_owned),
-        Kind::CaCertificate => text("cert_digest").or(text("cert")).map(str::to_owned),
+        Kind::CaCertificate => {
+            let cert = text("cert")?;
+            Some(cert_digest(cert).unwrap_or_else(|| cert.to_owned()))
+        }
     }
 }

@@ -309,6 +309,10 @@ const SECRETS: &[&str] = &[
     "private",
     "jwk",
     "credential_value",
+    "proxy_authorization",
+    "redis_auth",
+    "headers_values",
+    "args_values",
 ];
 
 /// `config` without the values of its secrets.
@@ -329,6 +333,14 @@ fn redacted(mut config: Value) -> Value {
             for value in list {
                 let old = value.take();
                 *value = redacted(old);
+            }
+        }
+        Value::String(text) => {
+            if let Ok(mut url) = url::Url::parse(text)
+                && url.password().is_some()
+                && url.set_password(Some("[redacted]")).is_ok()
+            {
+                *text = url.into();
             }
         }
         _ => {}

@@ -134,7 +134,9 @@ pub(super) fn compile(source: &str) -> Result<Regex, regex::Error> {
 pub fn check(pattern: &str) -> Result<(), String> {
     let reason = match foreign(pattern) {
         Some(reason) => Err(reason),
-        None => compile(&of_path(pattern))
+        // Alone first: a bracket too many would close the anchored group.
+        None => compile(pattern)
+            .and_then(|_| compile(&of_path(pattern)))
             .map(|_| ())
             .map_err(|error| last_line(&error.to_string()).to_owned()),
     };
@@ -473,6 +475,12 @@ mod tests {
     fn a_broken_expression_is_told() {
         let message = check("/((").expect_err("refused");
         assert!(message.contains("unclosed group"), "{message}");
+    }
+
+    #[test]
+    fn an_expression_cannot_escape_its_anchor() {
+        let message = check("/a)|(/b").expect_err("refused");
+        assert!(message.contains("unopened group"), "{message}");
     }
 
     proptest! {

@@ -108,14 +108,20 @@ fn digest_of_cert(input: &mut Map<String, Value>, _: &mut Violations) {
     let Some(Value::String(pem)) = input.get("cert") else {
         return;
     };
-    if let Some(certificate) = certificates(pem).ok().as_deref().and_then(<[_]>::first) {
-        let digest = digest(&SHA256, certificate);
-        let hex = digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        input.insert("cert_digest".to_owned(), hex.into());
+    if let Some(digest) = cert_digest(pem) {
+        input.insert("cert_digest".to_owned(), digest.into());
     }
+}
+
+/// SHA-256 of the first certificate of a PEM text, in hexadecimal digits.
+pub(crate) fn cert_digest(pem: &str) -> Option<String> {
+    let all = certificates(pem).ok()?;
+    let digest = digest(&SHA256, all.first()?);
+    let hex = digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    Some(hex)
 }
 
 fn text<'a>(record: &'a Map<String, Value>, field: &str) -> Option<&'a str> {

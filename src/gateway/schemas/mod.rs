@@ -15,6 +15,7 @@ mod upstream;
 mod tests;
 
 pub use address::target as full_target;
+pub(in crate::gateway) use certificate::cert_digest;
 pub use certificate::{ca_certificate, certificate, sni};
 pub use consumer::consumer;
 pub use plugin::{plugin, plugin_of};

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 pub use complete::merge;
 pub use read::Source;
+pub(crate) use violations::as_position;
 pub use violations::{Violation, Violations};
 
 /// A check on a text; the error is the message shown.

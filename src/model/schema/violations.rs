@@ -50,8 +50,8 @@ impl Violations {
         let inner = match rest {
             None => Violation::Message(message.into()),
             Some(rest) => match rest.split_once('.').unwrap_or((rest, "")) {
-                (position, after) if position.parse::<usize>().is_ok_and(|p| p > 0) => {
-                    let position: usize = position.parse().unwrap_or(1);
+                (position, after) if as_position(position).is_some() => {
+                    let position = as_position(position).unwrap_or(1);
                     let element = if after.is_empty() {
                         Violation::Message(message.into())
                     } else {
@@ -178,6 +178,16 @@ impl Violation {
             }
         }
     }
+}
+
+/// Longest list of which an element is told by its position: a key of the
+/// user's own may look like one, and the answer must not be as long as it says.
+const POSITIONS: usize = 1000;
+
+/// A part of a dotted path that is a position in a list, counted from one.
+pub(crate) fn as_position(part: &str) -> Option<usize> {
+    let position = part.parse().ok()?;
+    (1..=POSITIONS).contains(&position).then_some(position)
 }
 
 /// `config.rates.1.duration`: positions count from one, as clients know it.

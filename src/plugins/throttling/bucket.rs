@@ -50,8 +50,6 @@ pub(super) trait Word {
     fn swap(&self, to: u64) -> u64;
     /// Adds, and says what was there.
     fn add(&self, n: u64) -> u64;
-    /// Takes back what was added.
-    fn sub(&self, n: u64);
 }
 
 impl Word for AtomicU64 {
@@ -71,10 +69,6 @@ impl Word for AtomicU64 {
     fn add(&self, n: u64) -> u64 {
         self.fetch_add(n, Ordering::Relaxed)
     }
-
-    fn sub(&self, n: u64) {
-        self.fetch_sub(n, Ordering::Relaxed);
-    }
 }
 
 /// Takes a token at `now` (monotonic, in nanoseconds). A refusal leaves the
@@ -91,7 +85,7 @@ pub(super) fn take(word: &impl Word, rate: &Rate, now: u64) -> Result<Decision, 
             return Ok(Decision::Pass(level));
         }
         // Hundreds of others took a token in between.
-        word.sub(rate.step());
+        give_back(word, rate)?;
         full_at = word.get();
     }
     loop {

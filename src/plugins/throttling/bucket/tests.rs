@@ -276,10 +276,6 @@ mod interleaved {
         fn add(&self, n: u64) -> u64 {
             self.fetch_add(n, Ordering::Relaxed)
         }
-
-        fn sub(&self, n: u64) {
-            self.fetch_sub(n, Ordering::Relaxed);
-        }
     }
 
     /// A bucket and the place that it moves to, as in the map.
