@@ -206,8 +206,10 @@ mod tests {
             ..CONFIG
         };
         for _ in 0..5 {
-            let attempt = lockout.begin(&wide, "/", "demo", 0).await;
-            attempt.ok().expect("a try is free").failed(&wide, 0);
+            let Ok(attempt) = lockout.begin(&wide, "/", "demo", 0).await else {
+                panic!("a try is free");
+            };
+            attempt.failed(&wide, 0);
         }
         assert!(guess(&lockout, "/", 0).await);
         assert!(!guess(&lockout, "/", 0).await);
