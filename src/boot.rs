@@ -6,7 +6,8 @@ mod tls;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use crate::clock::{self, Clock};
 use crate::config::{self, Config, ConfigError};
@@ -206,9 +207,32 @@ fn refused(declared: &Declared, error: &DeclaredError) -> BootError {
     })
 }
 
+/// How long a thread that read files stays: what it freed is given back to the
+/// system when it ends, unless that was freed only a moment ago.
+const AFTERMATH: Duration = Duration::from_millis(100);
+
+/// What the files of `config` declare.
+///
+/// They are read on a thread of its own: reading takes several times the memory
+/// of what comes of it, which the allocator would keep for a thread that stays.
 fn declared(config: &Config, now_ms: i64) -> Result<Declared, BootError> {
+    let entities = config.entities.clone();
+    let (tell, told) = mpsc::sync_channel(1);
+    let reader = std::thread::Builder::new().name("reader".to_owned());
+    let spawned = reader.spawn(move || {
+        // Who asked waits for the answer.
+        let _ = tell.send(read_declared(&entities, now_ms));
+        std::thread::sleep(AFTERMATH);
+    });
+    match spawned.ok().and_then(|_| told.recv().ok()) {
+        Some(answer) => answer,
+        None => read_declared(&config.entities, now_ms),
+    }
+}
+
+fn read_declared(entities: &[PathBuf], now_ms: i64) -> Result<Declared, BootError> {
     let mut files = Vec::new();
-    for file in entity_files(&config.entities)? {
+    for file in entity_files(entities)? {
         let text = config::read(&file)?;
         files.push((file, text));
     }

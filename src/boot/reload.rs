@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
@@ -18,14 +19,14 @@ use crate::server::tls::Prepared;
 /// Editors write a file in several steps; this much quiet ends them.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// The texts of the configuration files at one time.
+/// The configuration files at one time, and digests of their texts.
 #[derive(PartialEq, Eq)]
-pub struct Seen(Option<Vec<(PathBuf, String)>>);
+pub struct Seen(Option<Vec<(PathBuf, [u8; 32])>>);
 
 impl Seen {
     /// Looks at `file` and what it names.
     pub fn now(file: &Path, config: &Config) -> Self {
-        Self(texts(file, config).ok())
+        Self(digests(file, config).ok())
     }
 }
 
@@ -143,14 +144,17 @@ fn fixed(config: &Config) -> String {
     )
 }
 
-fn texts(file: &Path, config: &Config) -> Result<Vec<(PathBuf, String)>, config::ConfigError> {
+fn digests(file: &Path, config: &Config) -> Result<Vec<(PathBuf, [u8; 32])>, config::ConfigError> {
     let mut files = vec![file.to_owned()];
     files.extend(entity_files(&config.entities)?);
     files.extend(tls::files(config).cloned());
-    files
-        .into_iter()
-        .map(|file| Ok((file.clone(), config::read(&file)?)))
-        .collect()
+    let digest = |file: PathBuf| {
+        let text = config::read(&file)?;
+        let mut digest = [0; 32];
+        digest.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
+        Ok((file, digest))
+    };
+    files.into_iter().map(digest).collect()
 }
 
 /// Reloads when a watched file changes or a message arrives (SIGHUP), until
