@@ -11,19 +11,24 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, WebSocket};
 use crate::door::Door;
-use crate::process::Port;
+use crate::http;
+use crate::process::{Port, Process};
 use crate::report::median;
 use crate::wrk::{self, Round};
 
-/// The route that is under load, and never changed.
-const LOADED: &str = "/plain/x";
+/// The route that is under load: balanced over two targets, of which one comes
+/// and goes.
+const LOADED: &str = "/pooled/x";
+/// After so many routes, a target is removed and added, and a certificate
+/// swapped.
+const OTHERS: usize = 10;
 
 /// How long changes took, in milliseconds from the first byte of the request.
 #[derive(Default)]
 pub(crate) struct Times {
     /// Until the Admin API had answered.
     acknowledged: Vec<f64>,
-    /// Until a request to the proxy met the change.
+    /// Until a request to the proxy met the change; of routes.
     visible: Vec<f64>,
 }
 
@@ -36,6 +41,10 @@ pub(crate) fn measure(
 ) -> Result<()> {
     let mut door = Door::prepare(binary, upstream, workers)?;
     door.start()?;
+    let second = Port::free()?;
+    let _second = Process::own("upstream", &["upstream", &second.address()])?;
+    http::await_answer(&second, "/", Duration::from_secs(5))?;
+    let others = Others::prepare(&door, upstream, &second)?;
     let rounds = (changes / 200).max(2);
     let quiet = (0..rounds)
         .map(|_| wrk::run(door.port(), LOADED, None))
@@ -47,7 +56,7 @@ pub(crate) fn measure(
         let socket = scope.spawn(|| talk_until(&done, door.port()));
         // The load is at its full strength before the first change.
         thread::sleep(Duration::from_millis(200));
-        let times = make(&door, upstream, changes);
+        let times = make(&door, upstream, &others, changes);
         done.store(true, Ordering::Relaxed);
         let lost = || anyhow::anyhow!("a thread of the benchmark panicked");
         let loaded = load.join().map_err(|_| lost())?;
@@ -57,7 +66,7 @@ pub(crate) fn measure(
     println!("\nchanges under load, {workers} worker(s)");
     println!(
         "  {} changes made in {:.1?}",
-        times.visible.len(),
+        times.acknowledged.len(),
         started.elapsed()
     );
     print_load(&quiet, &loaded);
@@ -162,7 +171,7 @@ fn talk_until(done: &AtomicBool, port: &Port) -> Result<u64> {
 }
 
 /// Routes are added, changed and removed in turn, so that their number stays.
-fn make(door: &Door, upstream: &Port, changes: usize) -> Result<Times> {
+fn make(door: &Door, upstream: &Port, others: &Others, changes: usize) -> Result<Times> {
     let mut admin = Client::connect(door.admin())?;
     let mut proxy = Client::connect(door.port())?;
     let service = json!({"name": "changing", "url": format!("http://{}", upstream.address())});
@@ -171,8 +180,73 @@ fn make(door: &Door, upstream: &Port, changes: usize) -> Result<Times> {
     for number in 0..changes.div_ceil(3) {
         routes(&mut admin, &mut proxy, number, &mut times)
             .with_context(|| format!("change {number}"))?;
+        if number % OTHERS == 0 {
+            others.change(&mut admin, number, &mut times)?;
+        }
     }
     Ok(times)
+}
+
+/// What changes besides routes.
+struct Others {
+    /// The target that comes and goes.
+    target: String,
+    /// What the certificate is replaced by, in turn.
+    certificates: [Value; 2],
+}
+
+impl Others {
+    /// Makes an upstream of two targets, a route to it, and a certificate.
+    fn prepare(door: &Door, first: &Port, second: &Port) -> Result<Self> {
+        let pair = || {
+            let made = rcgen::generate_simple_self_signed(["bench.test".to_owned()])?;
+            Ok::<_, rcgen::Error>(json!({
+                "cert": made.cert.pem(),
+                "key": made.signing_key.serialize_pem(),
+            }))
+        };
+        let certificates = [pair()?, pair()?];
+        let mut named = certificates[0].clone();
+        named["snis"] = json!(["bench.test"]);
+        let mut admin = Client::connect(door.admin())?;
+        admin.admin("POST", "/certificates", &named)?;
+        admin.admin("POST", "/upstreams", &json!({"name": "pool"}))?;
+        for port in [first, second] {
+            let target = json!({"target": port.address()});
+            admin.admin("POST", "/upstreams/pool/targets", &target)?;
+        }
+        let service = json!({"name": "pooled", "host": "pool"});
+        admin.admin("POST", "/services", &service)?;
+        let route = json!({"paths": ["/pooled"], "strip_path": false});
+        admin.admin("POST", "/services/pooled/routes", &route)?;
+        http::await_answer(door.port(), LOADED, Duration::from_secs(5))?;
+        Ok(Self {
+            target: second.address(),
+            certificates,
+        })
+    }
+
+    fn change(&self, admin: &mut Client, number: usize, times: &mut Times) -> Result<()> {
+        let target = format!("/upstreams/pool/targets/{}", self.target);
+        let certificate = &self.certificates[(number / OTHERS + 1) % 2];
+        let steps = [
+            ("DELETE", target.as_str(), &Value::Null),
+            ("PATCH", "/certificates/bench.test", certificate),
+            (
+                "POST",
+                "/upstreams/pool/targets",
+                &json!({"target": self.target}),
+            ),
+        ];
+        for (method, path, body) in steps {
+            let began = Instant::now();
+            admin.admin(method, path, body)?;
+            times
+                .acknowledged
+                .push(began.elapsed().as_secs_f64() * 1000.0);
+        }
+        Ok(())
+    }
 }
 
 fn routes(admin: &mut Client, proxy: &mut Client, number: usize, times: &mut Times) -> Result<()> {
