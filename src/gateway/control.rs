@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 use uuid::Uuid;
 
 use super::consumers::Directorate;
@@ -16,7 +16,7 @@ use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::records;
 use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
-use crate::store::{Store, StoreError};
+use crate::store::{EntityWrite, Store, StoreError};
 
 pub use difference::Difference;
 
@@ -229,20 +229,8 @@ impl Control {
         let previous = self.live.load_full();
         let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
             .map_err(ChangeError::from)?;
-        let this = self.clone();
-        // A task of its own: a client that leaves now must not separate what
-        // is stored from what is in force.
-        let stored = tokio::spawn(async move {
-            let _alone = alone;
-            this.store.write_entities(writes).await?;
-            this.swap(candidate, snapshot);
-            Ok::<_, StoreError>(())
-        });
-        stored
-            .await
-            .map_err(|error| StoreError::Unavailable(error.to_string()))
-            .and_then(|result| result)
-            .map_err(ChangeError::from)?;
+        let stored = self.store_and_swap(alone, writes, candidate, snapshot);
+        stored.await.map_err(ChangeError::from)?;
         Ok(answer)
     }
 
@@ -296,23 +284,34 @@ impl Control {
             return Ok(difference);
         }
         let writes = difference.writes();
-        let this = self.clone();
-        let stored = tokio::spawn(async move {
-            let _alone = alone;
-            this.store.write_entities(writes).await?;
-            this.swap(candidate, snapshot);
-            Ok::<_, StoreError>(())
-        });
-        let stored = stored
-            .await
-            .map_err(|error| StoreError::Unavailable(error.to_string()))
-            .and_then(|result| result);
-        stored.map_err(|error| DeclaredError {
+        let stored = self.store_and_swap(alone, writes, candidate, snapshot);
+        stored.await.map_err(|error| DeclaredError {
             kind: "entities",
             id: Uuid::nil(),
             error: ChangeError::Store(error),
         })?;
         Ok(difference)
+    }
+
+    /// Stores `writes`, and then puts in force what they make.
+    async fn store_and_swap(
+        self: &Arc<Self>,
+        alone: OwnedMutexGuard<()>,
+        writes: Vec<EntityWrite>,
+        entities: Entities,
+        snapshot: Snapshot,
+    ) -> Result<(), StoreError> {
+        let this = self.clone();
+        // A task of its own: a client that leaves now must not separate what
+        // is stored from what is in force.
+        let stored = tokio::spawn(async move {
+            let _alone = alone;
+            this.store.write_entities(writes).await?;
+            this.swap(entities, snapshot);
+            Ok(())
+        });
+        let ended = stored.await;
+        ended.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
     }
 
     fn swap(&self, entities: Entities, snapshot: Snapshot) {
@@ -427,15 +426,21 @@ fn with_declared(
             .map_err(|error| DeclaredError { kind, id, error })?;
     }
     // Of the stored ones too: what they refer to may have been declared.
-    for item in candidate.items() {
-        edit::references(&candidate, &*item).map_err(|error| DeclaredError {
+    all_references(&candidate)?;
+    let snapshot = Snapshot::compile(&candidate, workshop, previous)?;
+    Ok((candidate, snapshot))
+}
+
+/// Whether all that the records refer to is there.
+fn all_references(entities: &Entities) -> Result<(), DeclaredError> {
+    for item in entities.items() {
+        edit::references(entities, &*item).map_err(|error| DeclaredError {
             kind: item.kind().plural(),
             id: item.id(),
             error,
         })?;
     }
-    let snapshot = Snapshot::compile(&candidate, workshop, previous)?;
-    Ok((candidate, snapshot))
+    Ok(())
 }
 
 #[cfg(test)]

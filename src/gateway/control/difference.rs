@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ChangeError, DeclaredEntities, DeclaredError};
+use super::{ChangeError, DeclaredEntities, DeclaredError, all_references};
 use crate::gateway::edit;
 use crate::gateway::entities::{Entities, Item, Origin};
 use crate::store::{EntityWrite, StoredEntity};
@@ -94,12 +94,6 @@ pub(super) fn with_stored(
             }
         }
     }
-    for item in candidate.items() {
-        edit::references(&candidate, &*item).map_err(|error| DeclaredError {
-            kind: item.kind().plural(),
-            id: item.id(),
-            error,
-        })?;
-    }
+    all_references(&candidate)?;
     Ok(candidate)
 }
