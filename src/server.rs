@@ -19,7 +19,6 @@ use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{Fds, ListenFds, ShutdownWatch};
-use pingora::services::Service as _;
 use pingora::services::listening::Service;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
@@ -141,20 +140,12 @@ impl Server {
             let runtime = runtime()?;
             let fds = bind_all(config, &runtime)?;
             let in_flight = Gauge::default();
-            let mut services = proxy_services(config, shared, &in_flight);
-            let mut watch = shutdown.clone();
+            let services = proxy_services(config, shared, &in_flight);
+            let watch = shutdown.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             threads.push(thread.spawn(move || {
                 let _indispensable = Indispensable(watch.clone());
-                runtime.block_on(async move {
-                    let serve = services.iter_mut().map(async |service| {
-                        let _indispensable = Indispensable(watch.clone());
-                        let fds = Some(fds.clone());
-                        service.start_service(fds, watch.clone(), 1).await;
-                    });
-                    join_all(serve).await;
-                    drained(&mut watch, &in_flight, drain).await;
-                });
+                runtime.block_on(serve(services, fds, watch, in_flight, drain));
                 runtime.shutdown_background();
             })?);
         }
@@ -177,22 +168,14 @@ impl Server {
         }
         let name = listener.name.to_owned();
         let in_flight = Gauge::default();
-        let mut services = router_services(listener, &in_flight);
-        let mut watch = shutdown.clone();
+        let services = router_services(listener, &in_flight);
+        let watch = shutdown.clone();
         let thread = std::thread::Builder::new().name(name);
         let thread = thread.spawn(move || {
             let _indispensable = Indispensable(watch.clone());
             let fds = Arc::new(Mutex::new(fds));
-            runtime.block_on(async move {
-                let serve = services.iter_mut().map(async |service| {
-                    let _indispensable = Indispensable(watch.clone());
-                    let fds = Some(fds.clone());
-                    service.start_service(fds, watch.clone(), 1).await;
-                });
-                join_all(serve).await;
-                // A change is stored and then in force: it is not cut in two.
-                drained(&mut watch, &in_flight, ADMIN_DRAIN).await;
-            });
+            // A change is stored and then in force: it is not cut in two.
+            runtime.block_on(serve(services, fds, watch, in_flight, ADMIN_DRAIN));
             runtime.shutdown_background();
         })?;
         Ok(Self {
@@ -237,6 +220,24 @@ pub async fn indispensable(shutdown: ShutdownWatch, task: impl Future<Output = (
 
 fn runtime() -> Result<Runtime, ServerError> {
     Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Runs all `services` until the end is told, and then the requests in flight,
+/// at most for `limit`.
+async fn serve(
+    mut services: Vec<impl pingora::services::Service>,
+    fds: ListenFds,
+    mut watch: ShutdownWatch,
+    in_flight: Gauge,
+    limit: Duration,
+) {
+    let started = services.iter_mut().map(async |service| {
+        let _indispensable = Indispensable(watch.clone());
+        let fds = Some(fds.clone());
+        service.start_service(fds, watch.clone(), 1).await;
+    });
+    join_all(started).await;
+    drained(&mut watch, &in_flight, limit).await;
 }
 
 /// Waits until no request is in flight, at most for `limit`.
