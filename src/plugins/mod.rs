@@ -4,6 +4,7 @@
 //! run time. A new plugin is its own file or folder, its `mod` line, and its
 //! line in [`REGISTRY`].
 
+pub mod chain;
 pub mod consumers;
 pub mod openid_connect;
 pub mod request_guard;

@@ -15,10 +15,8 @@ use crate::expr::duration::{self, Length};
 use crate::expr::{self, Expression};
 use crate::model::schema::{Field, Schema, Type};
 use crate::plugins::ConfigError;
+use crate::plugins::chain::Named;
 use limits::Limits;
-
-/// The declaration of the object that a configuration refers to by this name.
-pub(crate) type Named<'a> = &'a dyn Fn(&str) -> Option<Value>;
 
 /// Partitions that a filter holds unless configured otherwise.
 const DEFAULT_PARTITIONS: i64 = 1_000_000;

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use super::config::{Config, Named};
+use super::config::Config;
 use super::grouping::Grouping;
 use super::headers::{Headers, Quota, seconds};
 use super::hot::Hot;
@@ -20,6 +20,7 @@ use crate::clock;
 use crate::expr::Scope;
 use crate::filter::{Exchange, Filter, Flow, PartitionReport, Partitioned, Verdict};
 use crate::http::reply::Reply;
+use crate::plugins::chain::Named;
 use crate::plugins::{ConfigError, Parts};
 use crate::telemetry::metrics::Counter;
 

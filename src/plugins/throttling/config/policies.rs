@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::limits::Limits;
-use super::{Named, error, expression, text_at_load};
+use super::{error, expression, text_at_load};
 use crate::plugins::ConfigError;
+use crate::plugins::chain::Named;
 use crate::plugins::throttling::policy::Policy;
 
 /// Rate policies that may delegate or refer to one another.

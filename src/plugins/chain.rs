@@ -1,0 +1,64 @@
+//! The types of filters that route files put into their chains.
+//!
+//! A type is its file, its `mod` line and its line in [`CHAIN`]. Types that are
+//! known and not served are in `refused`, each with what to use instead.
+//! What decides between handlers (`Chain`, `SwitchFilter` and their like) is
+//! part of the tree of handlers and not here.
+
+mod refused;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::throttling;
+use super::{ConfigError, Parts};
+use crate::filter::Filter;
+pub use refused::refused;
+
+/// The declaration, `{type, config}`, of the object that a configuration
+/// refers to by this name.
+pub type Named<'a> = &'a dyn Fn(&str) -> Option<Value>;
+
+/// A type of filter that route files can put into a chain.
+pub struct ChainKind {
+    /// The `type` of its declarations: the current name, then older ones.
+    pub types: &'static [&'static str],
+    /// Builds the filter of a `config`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the path of the field at fault.
+    pub build: Build,
+}
+
+/// Makes a filter of a `config`, which may refer to objects by name.
+pub type Build = fn(&Map<String, Value>, &Parts, Named<'_>) -> Result<Arc<dyn Filter>, ConfigError>;
+
+/// Every type of filter.
+pub static CHAIN: &[ChainKind] = &[ChainKind {
+    types: &["ThrottlingFilter"],
+    build: throttling::filter::build_named,
+}];
+
+/// The kind whose declarations have this `type`.
+pub fn chain_kind(type_name: &str) -> Option<&'static ChainKind> {
+    CHAIN.iter().find(|kind| kind.types.contains(&type_name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_type_is_served_once_or_refused() {
+        let mut seen = HashSet::new();
+        for name in CHAIN.iter().flat_map(|kind| kind.types) {
+            assert!(seen.insert(name), "{name} is there twice");
+            assert_eq!(refused(name), None, "{name} is served");
+        }
+        assert!(chain_kind("ThrottlingFilter").is_some());
+        assert!(chain_kind("throttlingfilter").is_none());
+    }
+}
