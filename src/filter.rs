@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
+use crate::expr::{Response, Scope};
 use crate::http::handshake::{ClientCertificate, Handshake};
 use crate::http::reply::Reply;
 use crate::model::consumer::Consumer;
@@ -133,6 +135,9 @@ pub struct BucketReport {
 pub struct Exchange {
     /// The client's address: the TCP peer, or what a trusted proxy vouched for.
     pub client: SocketAddr,
+    /// The address that the client's connection came in by, where an
+    /// expression may ask for it.
+    pub local: Option<SocketAddr>,
     /// Whether the client (or the trusted proxy in front) used TLS.
     pub secure: bool,
     /// What the TLS handshake of the connection has settled.
@@ -156,6 +161,7 @@ impl Default for Exchange {
     fn default() -> Self {
         Self {
             client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            local: None,
             secure: false,
             handshake: None,
             consumer: None,
@@ -173,6 +179,35 @@ impl Exchange {
     /// a final dot. Nothing without TLS, or if the client named none.
     pub fn server_name(&self) -> Option<&str> {
         self.handshake.as_ref()?.server_name.as_deref()
+    }
+
+    /// What expressions may look at of `request`, as it is now, and of what is
+    /// known about it.
+    pub fn scope<'a>(&'a self, request: &'a Parts) -> Scope<'a> {
+        Scope {
+            local: self.local,
+            secure: self.secure,
+            certificate: self.client_certificate(),
+            token: self.token.as_deref(),
+            body: self.body.as_deref(),
+            ..Scope::new(request, self.client)
+        }
+    }
+
+    /// What expressions may look at once the head of the answer is known.
+    pub fn scope_with_response<'a>(
+        &'a self,
+        request: &'a Parts,
+        response: &'a ResponseHeader,
+    ) -> Scope<'a> {
+        Scope {
+            response: Some(Response {
+                status: response.status,
+                reason: response.get_reason_phrase(),
+                headers: &response.headers,
+            }),
+            ..self.scope(request)
+        }
     }
 
     /// The certificate that the client showed and that was verified.

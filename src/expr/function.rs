@@ -183,7 +183,7 @@ impl Pattern {
                 Value::Map(map) => map
                     .keys()
                     .find(|key| self.regex.is_match(key))
-                    .map_or(Value::Null, |key| Value::borrowed_text(key)),
+                    .map_or(Value::Null, |key| Value::owned_text(key.clone())),
                 _ => Value::Null,
             };
         }
@@ -299,8 +299,8 @@ pub(super) fn to_text<'a>(value: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
     match value {
         Value::Null => Value::Null,
         Value::Object(Object::Uri) => slot::whole_uri(scope),
-        Value::Array(list) => serde_json::to_string(list).map_or(Value::Null, Value::owned_text),
-        Value::Map(map) => serde_json::to_string(map).map_or(Value::Null, Value::owned_text),
+        Value::Array(list) => serde_json::to_string(&list).map_or(Value::Null, Value::owned_text),
+        Value::Map(map) => serde_json::to_string(&map).map_or(Value::Null, Value::owned_text),
         other => other.into_text().map_or(Value::Null, Value::Text),
     }
 }

@@ -10,6 +10,7 @@
 //! tree of `node`, whose leaves are the context values of `slot`.
 
 mod compile;
+mod constants;
 pub mod duration;
 mod function;
 mod lex;
@@ -25,9 +26,11 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use http::request::Parts;
+use http::{HeaderMap, StatusCode, Uri};
 
 use crate::model::token::AccessToken;
 use crate::x509::ClientCertificate;
+pub use constants::Constants;
 use node::Node;
 pub use value::Value;
 
@@ -65,25 +68,66 @@ impl Fault {
     }
 }
 
-/// What an expression may look at: one request, as far as it is known.
-#[derive(Clone, Copy)]
+/// What an expression may look at: one exchange, as far as it is known.
+#[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
-    /// Method, target, version and headers.
+    /// Method, target, version and headers, as filters left them.
     pub request: &'a Parts,
     /// The client's address.
     pub client: SocketAddr,
+    /// The address that the client's connection came in by.
+    pub local: Option<SocketAddr>,
     /// Whether the client used TLS.
     pub secure: bool,
     /// The client's verified certificate, if it showed one.
     pub certificate: Option<&'a ClientCertificate>,
     /// The verified access token, if there is one.
     pub token: Option<&'a AccessToken>,
+    /// The target as the client sent it, where a filter has changed it.
+    pub original: Option<&'a Uri>,
+    /// The body of the request, where it was read
+    /// ([`Expression::needs_body`]).
+    pub body: Option<&'a [u8]>,
+    /// The id of the exchange, if it has one.
+    pub transaction: Option<&'a str>,
+    /// The answer, once there is one.
+    pub response: Option<Response<'a>>,
+}
+
+impl<'a> Scope<'a> {
+    /// A request of a client, without anything else that may be known.
+    pub fn new(request: &'a Parts, client: SocketAddr) -> Self {
+        Self {
+            request,
+            client,
+            local: None,
+            secure: false,
+            certificate: None,
+            token: None,
+            original: None,
+            body: None,
+            transaction: None,
+            response: None,
+        }
+    }
+}
+
+/// The head of an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Response<'a> {
+    /// Its status.
+    pub status: StatusCode,
+    /// The reason phrase, if it is not the usual one of the status.
+    pub reason: Option<&'a str>,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
 }
 
 /// A compiled text with expressions.
 #[derive(Debug)]
 pub struct Expression {
     root: Node,
+    needs: compile::Needs,
 }
 
 impl Expression {
@@ -94,11 +138,31 @@ impl Expression {
     /// [`ExprError`] where the text is not an expression, names what does not
     /// exist, or is longer or deeper than allowed.
     pub fn compile(text: &str) -> Result<Self, ExprError> {
-        let root = compile::template(text).map_err(|fault| ExprError {
+        Self::compile_with(text, &Constants::default())
+    }
+
+    /// Compiles `text`, in which `constants` may be used by their names.
+    ///
+    /// # Errors
+    /// As [`Self::compile`].
+    pub fn compile_with(text: &str, constants: &Constants) -> Result<Self, ExprError> {
+        let (root, needs) = compile::template(text, constants).map_err(|fault| ExprError {
             column: column(text, fault.at),
             message: fault.message,
         })?;
-        Ok(Self { root })
+        Ok(Self { root, needs })
+    }
+
+    /// Whether it looks at the body of the request, which must then be read
+    /// before it is evaluated; without the body, what it looks at is null.
+    pub fn needs_body(&self) -> bool {
+        self.needs.body
+    }
+
+    /// Whether it looks at the answer; before there is one, what it looks at
+    /// is null.
+    pub fn needs_response(&self) -> bool {
+        self.needs.response
     }
 
     /// The value for this request; null where evaluation fails.
@@ -138,7 +202,16 @@ impl Expression {
 /// # Errors
 /// [`ExprError`] where the text does not compile or depends on a request.
 pub fn at_load(text: &str) -> Result<Value<'static>, ExprError> {
-    let expression = Expression::compile(text)?;
+    at_load_with(text, &Constants::default())
+}
+
+/// The value of a configuration text at load time, in which `constants` may be
+/// used by their names.
+///
+/// # Errors
+/// As [`at_load`].
+pub fn at_load_with(text: &str, constants: &Constants) -> Result<Value<'static>, ExprError> {
+    let expression = Expression::compile_with(text, constants)?;
     let value = expression.constant().ok_or_else(|| ExprError {
         column: 1,
         message: "depends on a request, and there is none when the configuration is loaded".into(),

@@ -81,13 +81,7 @@ impl Node {
             return None;
         }
         let (request, ()) = http::Request::new(()).into_parts();
-        let scope = Scope {
-            request: &request,
-            client: ([0, 0, 0, 0], 0).into(),
-            secure: false,
-            certificate: None,
-            token: None,
-        };
+        let scope = Scope::new(&request, ([0, 0, 0, 0], 0).into());
         Some(self.evaluate(&scope).into_owned())
     }
 

@@ -218,7 +218,7 @@ impl Slot {
                 .token
                 .and_then(|t| t.expires_at?.checked_mul(1000))
                 .map(Value::Integer),
-            Self::Claims => scope.token.map(|t| Value::Map(&t.claims)),
+            Self::Claims => scope.token.map(|t| Value::Map(Cow::Borrowed(&t.claims))),
             Self::Nothing => None,
         };
         found.unwrap_or(Value::Null)

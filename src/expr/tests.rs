@@ -38,11 +38,10 @@ fn token() -> AccessToken {
 fn value_of(text: &str) -> Value<'static> {
     let (request, token) = (parts(), token());
     let scope = Scope {
-        request: &request,
-        client: "192.0.2.7:4711".parse().expect("an address"),
         secure: true,
         certificate: None,
         token: Some(&token),
+        ..Scope::new(&request, "192.0.2.7:4711".parse().expect("an address"))
     };
     let expression = match Expression::compile(text) {
         Ok(expression) => expression,
@@ -359,11 +358,13 @@ fn text_growth_is_bounded() {
 fn a_text_is_expected_and_other_types_are_null() {
     let request = parts();
     let scope = Scope {
-        request: &request,
-        client: "[::ffff:192.0.2.7]:1".parse().expect("an address"),
         secure: false,
         certificate: None,
         token: None,
+        ..Scope::new(
+            &request,
+            "[::ffff:192.0.2.7]:1".parse().expect("an address"),
+        )
     };
     let text = |source: &str| {
         let expression = Expression::compile(source).expect("compiles");
@@ -385,11 +386,10 @@ fn a_header_that_is_not_utf8_still_has_a_value() {
     let value = http::HeaderValue::from_bytes(b"caf\xe9").expect("a valid header value");
     request.headers.insert("x-raw", value);
     let scope = Scope {
-        request: &request,
-        client: "192.0.2.7:1".parse().expect("an address"),
         secure: false,
         certificate: None,
         token: None,
+        ..Scope::new(&request, "192.0.2.7:1".parse().expect("an address"))
     };
     let expression = Expression::compile("${request.headers['X-Raw'][0]}").expect("compiles");
     assert_eq!(expression.text(&scope).as_deref(), Some("café"));
@@ -408,11 +408,10 @@ fn values_at_load_need_no_request() {
 fn common_partitions_are_evaluated_without_a_copy() {
     let (request, token) = (parts(), token());
     let scope = Scope {
-        request: &request,
-        client: "192.0.2.7:1".parse().expect("an address"),
         secure: false,
         certificate: None,
         token: Some(&token),
+        ..Scope::new(&request, "192.0.2.7:1".parse().expect("an address"))
     };
     for source in [
         "${request.headers['X-User'][0]}",
@@ -516,11 +515,10 @@ fn a_clients_certificate_is_read_by_its_members() {
     let certificate = crate::x509::ClientCertificate::read(der.der()).expect("facts");
     let evaluate = |text: &str, certificate| {
         let scope = Scope {
-            request: &request,
-            client: "192.0.2.7:1".parse().expect("an address"),
             secure: true,
             certificate,
             token: None,
+            ..Scope::new(&request, "192.0.2.7:1".parse().expect("an address"))
         };
         let expression = Expression::compile(text).expect("compiles");
         expression.text(&scope).map(std::borrow::Cow::into_owned)
@@ -532,4 +530,20 @@ fn a_clients_certificate_is_read_by_its_members() {
     let name = "${contexts.client.certificate.names[0]}";
     let found = evaluate(name, Some(&certificate));
     assert_eq!(found.as_deref(), Some("worker.test"));
+}
+
+#[test]
+fn constants_are_used_by_their_names() {
+    let names = json!({"limit": 6, "hosts": ["a", "b"], "site": {"name": "shop"}});
+    let constants = Constants::new(names.as_object().expect("an object").clone());
+    for (source, expected) in [
+        ("${limit}", Value::Integer(6)),
+        ("${hosts[1]}", text("b")),
+        ("${site.name}", text("shop")),
+        ("${site['none']}", Value::Null),
+        ("x-${site.name}", text("x-shop")),
+    ] {
+        assert_eq!(at_load_with(source, &constants), Ok(expected), "{source}");
+    }
+    assert!(Expression::compile("${limit}").is_err());
 }

@@ -26,10 +26,10 @@ pub enum Value<'a> {
     Bytes(Vec<u8>),
     /// A list.
     List(Vec<Value<'a>>),
-    /// A list inside claims.
-    Array(&'a [Json]),
-    /// An object inside claims, or all of them.
-    Map(&'a Map<String, Json>),
+    /// A list inside claims, constants or JSON.
+    Array(Cow<'a, [Json]>),
+    /// An object of JSON, or all claims.
+    Map(Cow<'a, Map<String, Json>>),
     /// A part of the context that is not a plain value, the headers for
     /// instance.
     Object(Object),
@@ -54,8 +54,18 @@ impl<'a> Value<'a> {
                 (None, None) => Self::Null,
             },
             Json::String(text) => Self::borrowed_text(text),
-            Json::Array(list) => Self::Array(list),
-            Json::Object(map) => Self::Map(map),
+            Json::Array(list) => Self::Array(Cow::Borrowed(list)),
+            Json::Object(map) => Self::Map(Cow::Borrowed(map)),
+        }
+    }
+
+    /// The value of JSON that nobody else needs.
+    pub(super) fn of_owned_json(json: Json) -> Self {
+        match json {
+            Json::String(text) => Self::owned_text(text),
+            Json::Array(list) => Self::Array(Cow::Owned(list)),
+            Json::Object(map) => Self::Map(Cow::Owned(map)),
+            plain => Value::of_json(&plain).into_owned(),
         }
     }
 
@@ -75,6 +85,8 @@ impl<'a> Value<'a> {
     pub(super) fn by_ref(&'a self) -> Self {
         match self {
             Self::Text(text) => Self::borrowed_text(text),
+            Self::Array(list) => Self::Array(Cow::Borrowed(list)),
+            Self::Map(map) => Self::Map(Cow::Borrowed(map)),
             other => other.clone(),
         }
     }
@@ -82,7 +94,9 @@ impl<'a> Value<'a> {
     /// The value without a borrow; what only exists inside a request is null.
     pub fn into_owned(self) -> Value<'static> {
         match self {
-            Self::Null | Self::Array(_) | Self::Map(_) | Self::Object(_) => Value::Null,
+            Self::Null | Self::Object(_) => Value::Null,
+            Self::Array(list) => Value::Array(Cow::Owned(list.into_owned())),
+            Self::Map(map) => Value::Map(Cow::Owned(map.into_owned())),
             Self::Bool(b) => Value::Bool(b),
             Self::Integer(n) => Value::Integer(n),
             Self::Float(n) => Value::Float(n),
@@ -151,7 +165,10 @@ impl<'a> Value<'a> {
     pub(super) fn elements(self) -> Option<Vec<Value<'a>>> {
         match self {
             Self::List(list) => Some(list),
-            Self::Array(list) => Some(list.iter().map(Value::of_json).collect()),
+            Self::Array(Cow::Borrowed(list)) => Some(list.iter().map(Value::of_json).collect()),
+            Self::Array(Cow::Owned(list)) => {
+                Some(list.into_iter().map(Value::of_owned_json).collect())
+            }
             _ => None,
         }
     }
@@ -159,10 +176,19 @@ impl<'a> Value<'a> {
     /// The element or member at `key`; null where there is none.
     pub(super) fn at(self, key: &Value<'_>) -> Value<'a> {
         let found = match (self, key) {
-            (Self::Map(map), Value::Text(key)) => map.get(&**key).map(Value::of_json),
-            (Self::Array(list), key) => {
+            (Self::Map(Cow::Borrowed(map)), Value::Text(key)) => {
+                map.get(&**key).map(Value::of_json)
+            }
+            (Self::Map(Cow::Owned(mut map)), Value::Text(key)) => {
+                map.remove(&**key).map(Value::of_owned_json)
+            }
+            (Self::Array(Cow::Borrowed(list)), key) => {
                 key.as_index().and_then(|i| list.get(i)).map(Value::of_json)
             }
+            (Self::Array(Cow::Owned(mut list)), key) => key
+                .as_index()
+                .filter(|i| *i < list.len())
+                .map(|i| Value::of_owned_json(list.swap_remove(i))),
             (Self::List(mut list), key) => key
                 .as_index()
                 .filter(|i| *i < list.len())

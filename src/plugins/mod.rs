@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::clock::Clock;
+use crate::expr::Constants;
 use crate::filter::Filter;
 use crate::http::outbound::Outbound;
 use crate::model::schema::Schema;
@@ -42,6 +43,9 @@ pub struct Parts {
     /// What tells the filter to be built from every other: the plugin's id,
     /// the same on all nodes.
     pub scope: Arc<str>,
+    /// What expressions of the plugin may use by name: the properties of the
+    /// route file that it stands in.
+    pub constants: Arc<Constants>,
 }
 
 impl Parts {
@@ -55,6 +59,7 @@ impl Parts {
             consumers: Arc::default(),
             redis: None,
             scope: Arc::default(),
+            constants: Arc::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use super::headers::Headers;
 use super::policy::Policy;
 use super::rates::Rates;
 use crate::expr::duration::{self, Length};
-use crate::expr::{self, Expression};
+use crate::expr::{self, Constants, Expression};
 use crate::model::schema::{Field, Schema, Type};
 use crate::plugins::ConfigError;
 use crate::plugins::chain::Named;
@@ -92,15 +92,20 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Reads a `config`; `named` are the objects that it may refer to.
-    pub(super) fn read(config: &Map<String, Value>, named: Named<'_>) -> Result<Self, ConfigError> {
+    /// Reads a `config`; `named` are the objects that it may refer to,
+    /// `constants` what its expressions may use.
+    pub(super) fn read(
+        config: &Map<String, Value>,
+        named: Named<'_>,
+        constants: &Constants,
+    ) -> Result<Self, ConfigError> {
         let field = |name| config.get(name).filter(|value| !value.is_null());
         let grouping = match field("requestGroupingPolicy") {
             None => "",
             Some(Value::String(text)) => text,
             Some(_) => return Err(error("requestGroupingPolicy", "must be a text")),
         };
-        let mut limits = Limits::default();
+        let mut limits = Limits::new(constants);
         let known: Vec<&str> = schema().fields.iter().map(|field| field.name).collect();
         limits.known("", config, &known);
         let sources = ["rate", "rates", "throttlingRatePolicy"];
@@ -125,16 +130,17 @@ impl Config {
         };
         let shown = limits.names();
         Ok(Self {
-            grouping: expression("requestGroupingPolicy", grouping)?,
+            grouping: expression("requestGroupingPolicy", grouping, constants)?,
             rates: Rates::new(limits.rates, policy.is_open()),
             policy,
             names: shown,
-            cleaning_interval: cleaning_interval(field("cleaningInterval"))?,
+            cleaning_interval: cleaning_interval(field("cleaningInterval"), constants)?,
             partitions: usize::try_from(integer(
                 config,
                 "maximumPartitions",
                 DEFAULT_PARTITIONS,
                 MOST_PARTITIONS,
+                constants,
             )?)
             .unwrap_or(usize::MAX),
             ipv6_prefix: u8::try_from(integer(
@@ -142,6 +148,7 @@ impl Config {
                 "ipv6PrefixLength",
                 DEFAULT_IPV6_PREFIX,
                 128,
+                constants,
             )?)
             .unwrap_or(128),
             headers: Headers::of_word(word(config, "headers", Headers::WORDS)?),
@@ -163,8 +170,8 @@ fn error(field: impl Into<String>, message: impl Into<String>) -> ConfigError {
     }
 }
 
-fn expression(field: &str, text: &str) -> Result<Expression, ConfigError> {
-    Expression::compile(text).map_err(|fault| error(field, fault.to_string()))
+fn expression(field: &str, text: &str, constants: &Constants) -> Result<Expression, ConfigError> {
+    Expression::compile_with(text, constants).map_err(|fault| error(field, fault.to_string()))
 }
 
 fn check_expression(text: &str) -> Result<(), String> {
@@ -175,11 +182,11 @@ fn check_expression(text: &str) -> Result<(), String> {
 }
 
 /// A text of the configuration, which may be an expression without a request.
-fn text_at_load(text: &str) -> Result<String, String> {
+fn text_at_load(text: &str, constants: &Constants) -> Result<String, String> {
     if !text.contains("${") {
         return Ok(text.to_owned());
     }
-    match expr::at_load(text) {
+    match expr::at_load_with(text, constants) {
         Ok(expr::Value::Text(text)) => Ok(text.into_owned()),
         Ok(expr::Value::Integer(n)) => Ok(n.to_string()),
         Ok(_) => Err("the expression gives neither a text nor a whole number".to_owned()),
@@ -188,12 +195,12 @@ fn text_at_load(text: &str) -> Result<String, String> {
 }
 
 fn check_rate_duration(text: &str) -> Result<(), String> {
-    limits::duration(text).map(drop)
+    limits::duration(text, &Constants::default()).map(drop)
 }
 
-fn cleaning_duration(text: &str) -> Result<Duration, String> {
+fn cleaning_duration(text: &str, constants: &Constants) -> Result<Duration, String> {
     let range = "must be in the range ]0, 1 day]";
-    match duration::parse(&text_at_load(text)?) {
+    match duration::parse(&text_at_load(text, constants)?) {
         Ok(Length::Unlimited) => Err(format!("must not be unlimited: {range}")),
         Ok(Length::Finite(length)) if length.is_zero() || length > DAY => Err(range.to_owned()),
         Ok(Length::Finite(length)) => Ok(length),
@@ -202,14 +209,17 @@ fn cleaning_duration(text: &str) -> Result<Duration, String> {
 }
 
 fn check_cleaning_interval(text: &str) -> Result<(), String> {
-    cleaning_duration(text).map(drop)
+    cleaning_duration(text, &Constants::default()).map(drop)
 }
 
-fn cleaning_interval(value: Option<&Value>) -> Result<Duration, ConfigError> {
+fn cleaning_interval(
+    value: Option<&Value>,
+    constants: &Constants,
+) -> Result<Duration, ConfigError> {
     match value {
         None => Ok(Duration::from_secs(5)),
         Some(Value::String(text)) => {
-            cleaning_duration(text).map_err(|message| error("cleaningInterval", message))
+            cleaning_duration(text, constants).map_err(|message| error("cleaningInterval", message))
         }
         Some(_) => Err(error(
             "cleaningInterval",
@@ -224,10 +234,13 @@ fn integer(
     name: &str,
     default: i64,
     most: i64,
+    constants: &Constants,
 ) -> Result<i64, ConfigError> {
     let number = match config.get(name) {
         None | Some(Value::Null) => Some(default),
-        Some(Value::String(text)) => text_at_load(text).ok().and_then(|n| n.trim().parse().ok()),
+        Some(Value::String(text)) => text_at_load(text, constants)
+            .ok()
+            .and_then(|n| n.trim().parse().ok()),
         Some(value) => value.as_i64(),
     };
     number.filter(|n| (1..=most).contains(n)).ok_or_else(|| {

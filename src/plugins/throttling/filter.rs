@@ -83,7 +83,7 @@ pub(crate) fn build_named(
     parts: &Parts,
     named: Named<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let config = Config::read(config, named)?;
+    let config = Config::read(config, named, &parts.constants)?;
     Ok(Arc::new(Throttling::new(config, parts)))
 }
 
@@ -228,13 +228,7 @@ impl Concluded {
 
 /// What expressions may look at.
 fn scope<'a>(session: &'a Session, exchange: &'a Exchange) -> Scope<'a> {
-    Scope {
-        request: session.req_header(),
-        client: exchange.client,
-        secure: exchange.secure,
-        certificate: exchange.client_certificate(),
-        token: exchange.token.as_deref(),
-    }
+    exchange.scope(session.req_header())
 }
 
 #[async_trait]

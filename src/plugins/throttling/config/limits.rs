@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 use super::{error, text_at_load};
+use crate::expr::Constants;
 use crate::plugins::ConfigError;
 use crate::plugins::throttling::partitions::MAX_RATES;
 use crate::plugins::throttling::policy::Limit;
@@ -13,14 +14,26 @@ use crate::plugins::throttling::rate::{Rate, RateError};
 const MAX_NAME: usize = 64;
 
 /// The distinct rates of a configuration, gathered while it is read.
-#[derive(Debug, Default)]
-pub(super) struct Limits {
+#[derive(Debug)]
+pub(super) struct Limits<'c> {
     pub(super) rates: Vec<Rate>,
     names: Vec<Option<String>>,
+    /// What expressions may use.
+    pub(super) constants: &'c Constants,
     pub(super) warnings: Vec<String>,
 }
 
-impl Limits {
+impl<'c> Limits<'c> {
+    /// None yet.
+    pub(super) fn new(constants: &'c Constants) -> Self {
+        Self {
+            rates: Vec::new(),
+            names: Vec::new(),
+            constants,
+            warnings: Vec::new(),
+        }
+    }
+
     /// Rates that hold together: one, or a list of several.
     pub(super) fn limit(&mut self, field: &str, value: &Value) -> Result<Limit, ConfigError> {
         let Value::Array(list) = value else {
@@ -47,7 +60,8 @@ impl Limits {
         let (rate, name) = match value {
             Value::Object(object) => (self.object(field, object)?, name(field, object)?),
             Value::String(text) => {
-                let text = text_at_load(text).map_err(|message| error(field, message))?;
+                let text =
+                    text_at_load(text, self.constants).map_err(|message| error(field, message))?;
                 let rate = text
                     .parse()
                     .map_err(|fault: RateError| error(field, fault.to_string()));
@@ -74,12 +88,12 @@ impl Limits {
     fn object(&mut self, field: &str, rate: &Map<String, Value>) -> Result<Rate, ConfigError> {
         self.known(field, rate, &["numberOfRequests", "duration", "name"]);
         let requests_field = format!("{field}.numberOfRequests");
-        let requests = number_of_requests(rate.get("numberOfRequests"))
+        let requests = number_of_requests(rate.get("numberOfRequests"), self.constants)
             .map_err(|message| error(&requests_field, message))?;
         let duration_field = format!("{field}.duration");
         let duration = match rate.get("duration") {
             Some(Value::String(text)) => {
-                duration(text).map_err(|message| error(&duration_field, message))?
+                duration(text, self.constants).map_err(|message| error(&duration_field, message))?
             }
             None | Some(Value::Null) => return Err(error(duration_field, "is required")),
             Some(_) => return Err(error(duration_field, "must be a text such as `10 s`")),
@@ -109,19 +123,19 @@ impl Limits {
     }
 }
 
-fn number_of_requests(value: Option<&Value>) -> Result<u64, String> {
+fn number_of_requests(value: Option<&Value>, constants: &Constants) -> Result<u64, String> {
     let number = match value {
         None | Some(Value::Null) => return Err("is required".to_owned()),
         Some(Value::Number(number)) => number.as_u64(),
-        Some(Value::String(text)) => text_at_load(text)?.trim().parse().ok(),
+        Some(Value::String(text)) => text_at_load(text, constants)?.trim().parse().ok(),
         Some(_) => None,
     };
     number.ok_or_else(|| RateError::Requests.to_string())
 }
 
 /// The duration of a rate, which may be an expression without a request.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    Rate::read_duration(&text_at_load(text)?).map_err(|fault| fault.to_string())
+pub(super) fn duration(text: &str, constants: &Constants) -> Result<Duration, String> {
+    Rate::read_duration(&text_at_load(text, constants)?).map_err(|fault| fault.to_string())
 }
 
 /// The name of a rate in answers to clients: it must fit into a header.

@@ -22,7 +22,7 @@ const EXPRESSION: &str = "application/x-expression";
 pub(super) fn read(
     field: &str,
     value: &Value,
-    limits: &mut Limits,
+    limits: &mut Limits<'_>,
     named: Named<'_>,
     depth: usize,
 ) -> Result<Policy, ConfigError> {
@@ -77,7 +77,7 @@ pub(super) fn read(
         }
         Some("ExpressionThrottlingPolicy") => {
             limits.known(&inside, config, &["rate"]);
-            by_expression(&format!("{inside}.rate"), config.get("rate"))
+            by_expression(&format!("{inside}.rate"), config.get("rate"), limits)
         }
         Some("ScriptableThrottlingPolicy") => scriptable(&inside, config, limits),
         _ => Err(error(
@@ -92,7 +92,7 @@ pub(super) fn read(
 fn scriptable(
     field: &str,
     config: &Map<String, Value>,
-    limits: &mut Limits,
+    limits: &mut Limits<'_>,
 ) -> Result<Policy, ConfigError> {
     if config.get("type").and_then(Value::as_str) != Some(EXPRESSION) {
         let message = format!(
@@ -103,12 +103,20 @@ fn scriptable(
         return Err(error(format!("{field}.type"), message));
     }
     limits.known(field, config, &["type", "source"]);
-    by_expression(&format!("{field}.source"), config.get("source"))
+    by_expression(&format!("{field}.source"), config.get("source"), limits)
 }
 
-fn by_expression(field: &str, value: Option<&Value>) -> Result<Policy, ConfigError> {
+fn by_expression(
+    field: &str,
+    value: Option<&Value>,
+    limits: &Limits<'_>,
+) -> Result<Policy, ConfigError> {
     match value {
-        Some(Value::String(text)) => Ok(Policy::Expression(expression(field, text)?)),
+        Some(Value::String(text)) => Ok(Policy::Expression(expression(
+            field,
+            text,
+            limits.constants,
+        )?)),
         _ => {
             let message = "is required: an expression that gives a text such as `6/10 s`, or null";
             Err(error(field, message))
@@ -119,7 +127,7 @@ fn by_expression(field: &str, value: Option<&Value>) -> Result<Policy, ConfigErr
 fn mapped(
     field: &str,
     config: &Map<String, Value>,
-    limits: &mut Limits,
+    limits: &mut Limits<'_>,
 ) -> Result<Policy, ConfigError> {
     let known = [
         "throttlingRateMapper",
@@ -145,7 +153,7 @@ fn mapped(
     let mut mapped = HashMap::new();
     for (key, value) in mapping {
         let entry = format!("{mapping_field}.{key}");
-        let key = text_at_load(key).map_err(|message| error(&entry, message))?;
+        let key = text_at_load(key, limits.constants).map_err(|message| error(&entry, message))?;
         let limit = limits.limit(&entry, value)?;
         if mapped.insert(key.into_boxed_str(), limit).is_some() {
             return Err(error(entry, "is the same key as one before it"));
@@ -156,7 +164,7 @@ fn mapped(
         Some(value) => Some(limits.limit(&format!("{field}.defaultRate"), value)?),
     };
     Ok(Policy::Mapped {
-        mapper: expression(&mapper_field, mapper)?,
+        mapper: expression(&mapper_field, mapper, limits.constants)?,
         limits: mapped,
         default,
     })
