@@ -58,6 +58,18 @@ pub trait Filter: Send + Sync + 'static {
     /// Changes the response head on its way to the client.
     fn on_response(&self, _exchange: &Exchange, _response: &mut ResponseHeader) {}
 
+    /// Changes the response head, knowing the request as filters left it. The
+    /// trees of route files call this one; plugins that need no request are
+    /// called by it too.
+    fn on_response_to(
+        &self,
+        _request: &RequestHeader,
+        exchange: &Exchange,
+        response: &mut ResponseHeader,
+    ) {
+        self.on_response(exchange, response);
+    }
+
     /// Names of the request headers that this filter vouches for: client-sent
     /// copies of them (in any case, `_` for `-`) never reach an upstream.
     fn owned_headers(&self) -> &[HeaderName] {
@@ -153,6 +165,10 @@ pub struct Exchange {
     pub body: Option<Bytes>,
     /// Headers for the response, set by filters (for instance rate limits).
     pub response_headers: Vec<(HeaderName, HeaderValue)>,
+    /// Request headers that the gateway writes for every upstream (`Host`,
+    /// `X-Forwarded-*`) and that a filter has given in their place; without a
+    /// value the upstream gets none. Filters write them when the gateway has.
+    pub in_place: Vec<(HeaderName, Option<HeaderValue>)>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
     pub refusal: Option<Cow<'static, str>>,
 }
@@ -169,6 +185,7 @@ impl Default for Exchange {
             token_in_query: false,
             body: None,
             response_headers: Vec::new(),
+            in_place: Vec::new(),
             refusal: None,
         }
     }
