@@ -6,12 +6,15 @@
 //! are refused. Configuration tokens (`&{orders.secret}`) are resolved here,
 //! once, and always to text: typing is the business of whoever reads the value.
 
+mod coerce;
 mod parse;
+mod sources;
 mod tokens;
 
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use serde_json::Value;
 pub use crate::model::key_path::PathSegment;
 use crate::model::key_path::render;
 use parse::Syntax;
+pub use sources::Sources;
 use tokens::Tokens;
 
 /// Longest text of a document, in bytes.
@@ -74,11 +78,15 @@ impl Document {
         file: &Path,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, DocumentError> {
-        let tokens = Tokens {
+        let mut document = Self::parse_unresolved(text, file)?;
+        document.resolve(&Tokens {
+            properties: None,
             environment: Some(environment),
             directory: file.parent().unwrap_or(Path::new("")),
-        };
-        Self::parse_in(text, file, &tokens)
+            coerces: false,
+            met: RefCell::default(),
+        })?;
+        Ok(document)
     }
 
     /// Parses a text that came from elsewhere: it may not ask for what this
@@ -87,14 +95,23 @@ impl Document {
     /// # Errors
     /// As [`Document::parse`].
     pub fn parse_foreign(text: &str, name: &Path) -> Result<Self, DocumentError> {
-        let tokens = Tokens {
+        let mut document = Self::parse_unresolved(text, name)?;
+        document.resolve(&Tokens {
+            properties: None,
             environment: None,
             directory: Path::new(""),
-        };
-        Self::parse_in(text, name, &tokens)
+            coerces: false,
+            met: RefCell::default(),
+        })?;
+        Ok(document)
     }
 
-    fn parse_in(text: &str, file: &Path, tokens: &Tokens<'_>) -> Result<Self, DocumentError> {
+    /// Parses the text of `file` and leaves its configuration tokens as they
+    /// are, for [`Sources::resolve`].
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the text.
+    pub fn parse_unresolved(text: &str, file: &Path) -> Result<Self, DocumentError> {
         let syntax = Syntax::of(file);
         let fail = |line, message| DocumentError {
             file: file.to_owned(),
@@ -106,15 +123,13 @@ impl Document {
             return Err(fail(None, format!("longer than {MAX_TEXT} bytes")));
         }
         let value = parse::value(text, syntax).map_err(|error| fail(error.line, error.message))?;
-        let mut document = Self {
+        Ok(Self {
             file: file.to_owned(),
             text: text.to_owned(),
             syntax,
             value,
             resolved: HashSet::new(),
-        };
-        document.resolve(tokens)?;
-        Ok(document)
+        })
     }
 
     /// The document, tokens resolved.
@@ -172,11 +187,14 @@ impl Document {
 
     fn resolve(&mut self, tokens: &Tokens<'_>) -> Result<(), DocumentError> {
         let mut value = std::mem::take(&mut self.value);
-        let mut resolved = HashSet::new();
-        let outcome = tokens.resolve_all(&mut value, &mut Vec::new(), &mut resolved);
+        let mut errors = Vec::new();
+        tokens.resolve_all(&mut value, &mut Vec::new(), &mut errors);
         self.value = value;
-        self.resolved = resolved;
-        outcome.map_err(|(path, error)| self.error(&path, error.to_string()))
+        self.resolved = tokens.met.take().resolved.into_iter().collect();
+        match errors.first() {
+            None => Ok(()),
+            Some((path, error)) => Err(self.error(path, error.to_string())),
+        }
     }
 }
 

@@ -1,17 +1,20 @@
 //! Configuration tokens: `&{orders.secret}`, `&{a.b|default}`, `&{file:PATH}`
 //! and `{vault://env/orders-secret}`.
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::PathSegment;
+use super::coerce;
 
 /// Deepest nesting of tokens in defaults.
 const MAX_NESTING: usize = 16;
 /// Largest file that `&{file:…}` reads, in bytes.
 const MAX_FILE: u64 = 1 << 20;
+/// Longest text that tokens make of a text, in bytes.
+const MAX_TEXT: usize = 1 << 20;
 
 /// Why a token has no value.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -30,60 +33,97 @@ pub(super) enum TokenError {
     Open,
     #[error("configuration tokens are nested deeper than {MAX_NESTING} levels")]
     Nesting,
+    #[error("configuration tokens make a text of more than {MAX_TEXT} bytes")]
+    Large,
     #[error("file {path}: {message}")]
     File { path: String, message: String },
+    #[error("{0}")]
+    Property(String),
+    #[error("{0}")]
+    Coercion(String),
     #[error(
         "vault reference '{0}' can't be resolved: only {{vault://env/NAME}} and {{vault://env/NAME/KEY}} are supported"
     )]
     Vault(String),
 }
 
+/// What a name stands for besides the environment.
+pub(super) type Properties<'a> = &'a dyn Fn(&str) -> Result<Option<String>, String>;
+
 /// Where tokens get their values from.
 pub(super) struct Tokens<'a> {
+    /// Asked first.
+    pub(super) properties: Option<Properties<'a>>,
     /// `None`: there are none to be had.
     pub(super) environment: Option<&'a dyn Fn(&str) -> Option<String>>,
     /// What relative paths of `&{file:…}` start from.
     pub(super) directory: &'a Path,
+    /// Whether `{"$int": "6"}` is the number.
+    pub(super) coerces: bool,
+    /// What was met on the way.
+    pub(super) met: RefCell<Met>,
+}
+
+/// What was met while tokens were resolved.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    /// Paths of the texts that had a token.
+    pub(super) resolved: Vec<Vec<PathSegment>>,
+    /// Texts that came from outside of the document, and may be secret.
+    pub(super) secrets: Vec<String>,
+    /// Files that were looked at.
+    pub(super) files: Vec<PathBuf>,
 }
 
 impl Tokens<'_> {
-    /// Resolves the tokens of every text in `value`; keys are left alone. The
-    /// paths of texts that had one are added to `resolved`.
+    /// Resolves the tokens of every text in `value`; keys are left alone. Goes
+    /// on after an error: the text at fault stays as it is.
     pub(super) fn resolve_all(
         &self,
         value: &mut Value,
         path: &mut Vec<PathSegment>,
-        resolved: &mut HashSet<Vec<PathSegment>>,
-    ) -> Result<(), (Vec<PathSegment>, TokenError)> {
+        errors: &mut Vec<(Vec<PathSegment>, TokenError)>,
+    ) {
         match value {
-            Value::String(text) => {
-                if let Some(new) = self.resolve(text).map_err(|error| (path.clone(), error))? {
+            Value::String(text) => match self.resolve(text) {
+                Ok(None) => {}
+                Ok(Some(new)) => {
                     *text = new;
-                    resolved.insert(path.clone());
+                    self.met.borrow_mut().resolved.push(path.clone());
                 }
-            }
+                Err(error) => errors.push((path.clone(), error)),
+            },
             Value::Array(list) => {
                 for (index, item) in list.iter_mut().enumerate() {
                     path.push(index.into());
-                    self.resolve_all(item, path, resolved)?;
+                    self.resolve_all(item, path, errors);
                     path.pop();
                 }
             }
             Value::Object(map) => {
+                let found = errors.len();
                 for (key, item) in map.iter_mut() {
                     path.push(key.as_str().into());
-                    self.resolve_all(item, path, resolved)?;
+                    self.resolve_all(item, path, errors);
                     path.pop();
+                }
+                if self.coerces && errors.len() == found {
+                    match coerce::coerced(map) {
+                        None => {}
+                        Some(Ok(new)) => *value = new,
+                        Some(Err(message)) => {
+                            errors.push((path.clone(), TokenError::Coercion(message)));
+                        }
+                    }
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-        Ok(())
     }
 
     /// The text with its tokens replaced, or `None` if it has none. What a
     /// token resolves to is not searched for tokens again.
-    fn resolve(&self, text: &str) -> Result<Option<String>, TokenError> {
+    pub(super) fn resolve(&self, text: &str) -> Result<Option<String>, TokenError> {
         if let Some(reference) = text
             .strip_prefix("{vault://")
             .and_then(|rest| rest.strip_suffix('}'))
@@ -116,6 +156,9 @@ impl Tokens<'_> {
             out.push_str(before);
             let end = closing(token).ok_or(TokenError::Open)?;
             out.push_str(&self.token(&token[2..end], depth)?);
+            if out.len() > MAX_TEXT {
+                return Err(TokenError::Large);
+            }
             rest = &token[end + 1..];
         }
         out.push_str(rest);
@@ -149,12 +192,28 @@ impl Tokens<'_> {
         if name.is_empty() || !name.chars().all(valid) {
             return Err(TokenError::Name(name.to_owned()));
         }
+        if let Some(properties) = self.properties
+            && let Some(text) = properties(name).map_err(TokenError::Property)?
+        {
+            return Ok(text);
+        }
         let variable = name.replace(['.', '-'], "_").to_ascii_uppercase();
         let environment = self.environment.ok_or(TokenError::Foreign)?;
-        environment(&variable).ok_or_else(|| TokenError::Unset {
-            name: name.to_owned(),
-            variable,
-        })
+        let Some(text) = environment(&variable) else {
+            return Err(TokenError::Unset {
+                name: name.to_owned(),
+                variable,
+            });
+        };
+        self.keep_secret(&text);
+        Ok(text)
+    }
+
+    fn keep_secret(&self, text: &str) {
+        let secrets = &mut self.met.borrow_mut().secrets;
+        if !secrets.iter().any(|known| known == text) {
+            secrets.push(text.to_owned());
+        }
     }
 
     /// A file's content, less the line break at its end.
@@ -164,6 +223,7 @@ impl Tokens<'_> {
             message,
         };
         let full = self.directory.join(path);
+        self.met.borrow_mut().files.push(full.clone());
         let size = std::fs::metadata(&full)
             .map_err(|error| fail(error.to_string()))?
             .len();
@@ -172,7 +232,9 @@ impl Tokens<'_> {
         }
         let text = std::fs::read_to_string(&full).map_err(|error| fail(error.to_string()))?;
         let text = text.strip_suffix('\n').unwrap_or(&text);
-        Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        self.keep_secret(text);
+        Ok(text.to_owned())
     }
 
     /// `env/NAME`, or `env/NAME/KEY` of a variable that holds a JSON object.
@@ -188,7 +250,10 @@ impl Tokens<'_> {
         let object: Value =
             serde_json::from_str(&self.variable(name)?).map_err(|_| unsupported())?;
         match object.get(key) {
-            Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::String(text)) => {
+                self.keep_secret(text);
+                Ok(text.clone())
+            }
             _ => Err(unsupported()),
         }
     }
