@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
@@ -47,6 +47,12 @@ pub trait Filter: Send + Sync + 'static {
     /// Decides on the request after `on_request` returned [`Verdict::Wait`].
     async fn on_request_slow(&self, _session: &mut Session, _exchange: &mut Exchange) -> Flow {
         Flow::Continue
+    }
+
+    /// Whether the request's body must be in [`Exchange::body`] before the
+    /// filter decides. A longer body than is held there is answered with 413.
+    fn needs_body(&self) -> bool {
+        false
     }
 
     /// Changes the request as the upstream will see it.
@@ -163,6 +169,12 @@ pub struct Exchange {
     pub token_in_query: bool,
     /// The request body, if a filter had to read it (never above 64 KiB).
     pub body: Option<Bytes>,
+    /// The request as the client sent it, once a filter changed its method or
+    /// its target; see [`Exchange::keep_original`].
+    pub original: Option<Box<Original>>,
+    /// What upstreams get in place of the client's body, if a filter said so;
+    /// empty: none. Its length and framing are the gateway's to announce.
+    pub replacement: Option<Bytes>,
     /// Headers for the response, set by filters (for instance rate limits).
     pub response_headers: Vec<(HeaderName, HeaderValue)>,
     /// Request headers that the gateway writes for every upstream (`Host`,
@@ -184,6 +196,8 @@ impl Default for Exchange {
             token: None,
             token_in_query: false,
             body: None,
+            original: None,
+            replacement: None,
             response_headers: Vec::new(),
             in_place: Vec::new(),
             refusal: None,
@@ -191,7 +205,27 @@ impl Default for Exchange {
     }
 }
 
+/// What a request asked for before filters changed it.
+#[derive(Debug, Clone)]
+pub struct Original {
+    /// Its method.
+    pub method: Method,
+    /// Its target.
+    pub uri: Uri,
+}
+
 impl Exchange {
+    /// Remembers what `request` asks for. Filters that are about to change its
+    /// method or target call this before; the first call counts.
+    pub fn keep_original(&mut self, request: &RequestHeader) {
+        self.original.get_or_insert_with(|| {
+            Box::new(Original {
+                method: request.method.clone(),
+                uri: request.uri.clone(),
+            })
+        });
+    }
+
     /// The server name of the connection's TLS handshake: lower case, without
     /// a final dot. Nothing without TLS, or if the client named none.
     pub fn server_name(&self) -> Option<&str> {
