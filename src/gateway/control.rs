@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::consumers::Directorate;
 use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
+use super::handler::Routes;
 use super::records;
 use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::store::{EntityWrite, Store, StoreError};
@@ -257,6 +258,14 @@ impl Control {
         })
     }
 
+    /// Puts `files` in the place of the route files in force. Requests that
+    /// are on their way finish on what they began with.
+    pub async fn replace_route_files(&self, files: Arc<Routes>) {
+        let _alone = self.writer.lock().await;
+        let snapshot = self.live.load().with_files(files);
+        self.put(snapshot);
+    }
+
     /// Puts the entities that `read` makes of those in force in the place of
     /// all that is stored: in one durable step, or not at all. With `dry`
     /// nothing is changed, and the answer says what would be.
@@ -319,6 +328,10 @@ impl Control {
             publish_consumers(&self.workshop, &entities);
         }
         self.entities.store(Arc::new(entities));
+        self.put(snapshot);
+    }
+
+    fn put(&self, snapshot: Snapshot) {
         let new = Arc::new(snapshot);
         let old = self.live.swap(new.clone());
         self.changes.send_replace(());

@@ -15,6 +15,7 @@ mod edit;
 pub mod entities;
 pub mod explain;
 mod forward;
+pub mod handler;
 mod head;
 pub mod internal;
 mod observe;

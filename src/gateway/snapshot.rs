@@ -13,6 +13,7 @@ use super::balance::roster::Roster;
 use super::certificates::Certificates;
 use super::chain::Chains;
 use super::entities::{Entities, Entity, Record};
+use super::handler::Routes;
 use super::resolve::Resolver;
 use super::router::Router;
 use crate::clock;
@@ -54,7 +55,7 @@ pub struct CompileError {
 }
 
 /// One configuration, compiled. Requests hold what they found in it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Snapshot {
     /// Finds a request's route.
     pub router: Arc<Router>,
@@ -64,6 +65,8 @@ pub struct Snapshot {
     pub balancers: Arc<Roster>,
     /// Certificates by server name and by identifier.
     pub certificates: Arc<Certificates>,
+    /// The route files, which are asked when no route matches.
+    pub files: Arc<Routes>,
     services: Arc<Services>,
     filters: Arc<Filters>,
     chains: Arc<Chains>,
@@ -113,11 +116,20 @@ impl Snapshot {
             routes,
             balancers,
             certificates,
+            files: previous.map_or_else(Arc::default, |snapshot| snapshot.files.clone()),
             services,
             filters,
             chains,
             entities: entities.clone(),
         })
+    }
+
+    /// The same with other route files.
+    pub fn with_files(&self, files: Arc<Routes>) -> Self {
+        Self {
+            files,
+            ..self.clone()
+        }
     }
 
     /// The running filter of a plugin.
