@@ -11,7 +11,8 @@ use pingora::proxy::Session;
 use serde_json::{Value, json};
 
 use super::answer;
-use super::proxy::{Ctx, finish_head};
+use super::context::Ctx;
+use super::outgoing::finish_head;
 use crate::http::bridge::{self, Bounds, ClientInfo};
 use crate::http::reply::Reply;
 

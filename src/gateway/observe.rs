@@ -10,7 +10,8 @@ use pingora::prelude::{Error, ErrorType};
 use pingora::proxy::Session;
 use pingora::{ErrorSource, ImmutStr};
 
-use super::proxy::{Ctx, Settings};
+use super::context::Ctx;
+use super::proxy::Settings;
 use crate::clock;
 use crate::http::reply::Reply;
 use crate::model::consumer::Consumer;

@@ -11,8 +11,8 @@ use pingora::proxy::Session;
 
 use super::balance::endpoint::Endpoint;
 use super::balance::{Balancer, key};
+use super::context::Ctx;
 use super::peer::{Dialer, host_of};
-use super::proxy::Ctx;
 use super::resolve::{ResolveError, Resolver};
 use super::{admit, observe, tries};
 

@@ -110,7 +110,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_without_being_quoted() {
-        for name in ["$int", "$number", "$bool", "$array", "$object", "$base64:decode"] {
+        for name in [
+            "$int",
+            "$number",
+            "$bool",
+            "$array",
+            "$object",
+            "$base64:decode",
+        ] {
             let refused = of(&json!({name: "s3cret!"})).expect("a coercion");
             assert!(!refused.expect_err("refused").contains("s3cret"), "{name}");
         }
@@ -118,7 +125,11 @@ mod tests {
 
     #[test]
     fn other_objects_are_left_alone() {
-        for object in [json!({}), json!({"$location": "x"}), json!({"$int": "1", "b": 2})] {
+        for object in [
+            json!({}),
+            json!({"$location": "x"}),
+            json!({"$int": "1", "b": 2}),
+        ] {
             assert_eq!(of(&object), None, "{object}");
         }
     }

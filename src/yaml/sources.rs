@@ -40,7 +40,8 @@ impl<'a> Sources<'a> {
         let mut errors = Vec::new();
         self.0.resolve_all(value, &mut path.to_vec(), &mut errors);
         let told = errors.into_iter();
-        told.map(|(path, error)| (path, error.to_string())).collect()
+        told.map(|(path, error)| (path, error.to_string()))
+            .collect()
     }
 
     /// The texts that came from outside of the document, which no message may

@@ -1,0 +1,110 @@
+//! What is known of one request on its way.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+use pingora::http::RequestHeader;
+
+use super::admit;
+use super::attempt::Attempts;
+use super::chain::Link;
+use super::forward::Origin;
+use super::proxy::Settings;
+use super::snapshot::{LiveRoute, LiveService};
+use super::tries::Tries;
+use crate::filter::Exchange;
+use crate::telemetry::connections::Connection;
+use crate::telemetry::metrics::Tallied;
+
+/// What is known of one request while it passes.
+pub struct Ctx {
+    pub(super) started: Instant,
+    pub(super) route: Option<Arc<LiveRoute>>,
+    pub(super) matched: usize,
+    /// The filters, where they are not the route's.
+    pub(super) chain: Option<Box<[Link]>>,
+    /// The normalised path, where it is not the one that was sent.
+    pub(super) path: Option<Box<str>>,
+    pub(super) exchange: Exchange,
+    pub(super) request_id: Option<HeaderValue>,
+    /// Whether the whole body was read beforehand.
+    pub(super) gathered: bool,
+    pub(super) tries: Tries,
+    pub(super) attempts: Attempts,
+    pub(super) upstream_started: Option<Instant>,
+    pub(super) upstream_time: Option<Duration>,
+    /// The client's connection; set when the request begins.
+    pub(super) connection: Option<Arc<Connection>>,
+    /// Counts this request until it is dropped.
+    pub(super) in_flight: Option<Tallied>,
+}
+
+impl Ctx {
+    pub(super) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            route: None,
+            matched: 0,
+            chain: None,
+            path: None,
+            exchange: Exchange::default(),
+            request_id: None,
+            gathered: false,
+            tries: Tries::default(),
+            attempts: Attempts::default(),
+            upstream_started: None,
+            upstream_time: None,
+            connection: None,
+            in_flight: None,
+        }
+    }
+
+    pub(super) fn path<'a>(&'a self, request: &'a RequestHeader) -> &'a str {
+        match &self.path {
+            Some(path) => path,
+            None => request.uri.path(),
+        }
+    }
+
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The filters of the request, in the order in which they run.
+    pub(super) fn filters(&self) -> &[Link] {
+        let of_route = self.route.as_ref().map(|route| &*route.filters);
+        self.chain.as_deref().or(of_route).unwrap_or_default()
+    }
+
+    pub(super) fn service(&self) -> Option<&Arc<LiveService>> {
+        self.route.as_ref().and_then(|route| route.service.as_ref())
+    }
+
+    pub(super) fn origin<'a>(
+        &'a self,
+        connection: &'a Connection,
+        path: &'a str,
+        service: &'a LiveService,
+        settings: &'a Settings,
+    ) -> Origin<'a> {
+        let (peer, client) = (connection.peer, self.exchange.client);
+        let secure = self.exchange.secure;
+        let [plain, tls] = &settings.port_texts;
+        Origin {
+            path,
+            matched: self.matched,
+            peer: &connection.peer_text,
+            direct: peer == client,
+            client: client.ip(),
+            trusted: admit::is_trusted(peer.ip(), &settings.trusted),
+            secure,
+            port: if secure { tls } else { plain },
+            request_id: self.request_id.as_ref(),
+            host: self
+                .attempts
+                .authority(service.tls)
+                .unwrap_or(&service.host),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What becomes of a request: its route, its filters, and its body where that
+//! is read beforehand.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{StatusCode, header};
+use pingora::Result;
+use pingora::proxy::Session;
+
+use super::choose::{self, Arrival};
+use super::context::Ctx;
+use super::proxy::Gateway;
+use super::{admit, client_certificate};
+use crate::filter::{Flow, Verdict};
+use crate::http::bridge;
+use crate::http::handshake::Handshake;
+use crate::http::listener::malformed;
+use crate::http::reply::Reply;
+
+/// Longest time that a client may take to send a short body.
+const CLIENT_BODY: Duration = Duration::from_secs(60);
+
+impl Gateway {
+    /// Finds the route of a request and runs its filters; the reply, if the
+    /// request ends here.
+    pub(super) async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> Option<Reply> {
+        if let Err(reply) = self.find_route(session, ctx) {
+            return Some(reply);
+        }
+        let protocols = ctx.route.as_ref()?.protocols;
+        if let Some(reply) = protocols.refuse(session.req_header(), ctx.exchange.secure) {
+            return Some(reply);
+        }
+        let Ctx {
+            route,
+            chain,
+            exchange,
+            ..
+        } = ctx;
+        let route = route.as_ref()?;
+        let mut done = 0;
+        while let Some(link) = chain.as_deref().unwrap_or(&route.filters).get(done) {
+            let flow = match link.filter.on_request(session, exchange) {
+                Verdict::Now(flow) => flow,
+                Verdict::Wait => link.filter.on_request_slow(session, exchange).await,
+            };
+            if let Flow::Respond(reply) = flow {
+                return Some(reply);
+            }
+            done += 1;
+            if let Some(scoped) = &route.scoped
+                && let Some(consumer) = &exchange.consumer
+                && chain.is_none()
+            {
+                *chain = scoped.chain(route.place, consumer.id, &route.filters, done);
+            }
+        }
+        match route.service {
+            Some(_) => None,
+            None => Some(Reply::message(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no Service found with those values",
+            )),
+        }
+    }
+
+    fn find_route(&self, session: &Session, ctx: &mut Ctx) -> Result<(), Reply> {
+        let request = session.req_header();
+        let settings = &self.settings;
+        let tls = session
+            .digest()
+            .and_then(|digest| digest.ssl_digest.as_ref());
+        let peer = ctx
+            .connection
+            .as_ref()
+            .map_or_else(|| peer(session), |c| c.peer);
+        ctx.exchange.client = admit::client(request, peer, &settings.trusted);
+        ctx.exchange.secure =
+            choose::is_secure(tls.is_some(), request, peer.ip(), &settings.trusted);
+        if let Some(reason) = malformed(session.as_downstream()) {
+            return Err(Reply::message(StatusCode::BAD_REQUEST, reason));
+        }
+        let handshake = tls.and_then(|tls| Handshake::of(tls));
+        if let Some(handshake) = handshake {
+            handshake.note_request();
+            ctx.exchange.handshake = Some(handshake.clone());
+        }
+        let port = if tls.is_some() {
+            settings.tls_port
+        } else {
+            settings.port
+        };
+        let snapshot = self.live.load();
+        if settings.client_certificates
+            && let Some((host, _)) = admit::authority(request)
+            && client_certificate::is_misdirected(&ctx.exchange, host, &snapshot.certificates)
+        {
+            let message = "This host needs a connection of its own";
+            return Err(Reply::message(StatusCode::MISDIRECTED_REQUEST, message));
+        }
+        let arrival = Arrival {
+            tls: tls.is_some(),
+            sni: ctx.exchange.server_name(),
+            port,
+        };
+        let (found, route) = choose::choose(&snapshot, request, arrival, &mut ctx.path)?;
+        ctx.matched = found.matched;
+        ctx.route = Some(route.clone());
+        Ok(())
+    }
+
+    /// Reads a short body before a peer is chosen, so that a slow client keeps
+    /// no upstream waiting; whether the request ends here.
+    pub(super) async fn gather_body(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<bool> {
+        let length = session.req_header().headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let wanted = ctx.route.as_ref().is_some_and(|route| route.gathers_body);
+        let short = length.is_some_and(|n| (1..=bridge::BUFFERED_MAX).contains(&n));
+        if !wanted || !short || session.as_mut().is_body_done() {
+            return Ok(false);
+        }
+        match bridge::buffer_body_within(session, CLIENT_BODY).await {
+            Ok(_) => {
+                ctx.gathered = true;
+                Ok(false)
+            }
+            Err(error) => {
+                let reply = Reply::message(error.status(), error.to_string());
+                self.reply(session, ctx, reply).await?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// The peer of the client's connection.
+pub(super) fn peer(session: &Session) -> SocketAddr {
+    session
+        .client_addr()
+        .and_then(|addr| addr.as_inet().copied())
+        .unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
+}

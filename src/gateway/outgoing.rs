@@ -1,0 +1,70 @@
+//! Heads as they leave: the request's for the upstream, the answer's for the
+//! client.
+
+use std::time::Instant;
+
+use http::{HeaderName, HeaderValue, header};
+use pingora::Result;
+use pingora::http::{RequestHeader, ResponseHeader};
+
+use super::answer::VIA;
+use super::context::Ctx;
+use super::proxy::Gateway;
+use super::{client_certificate, forward, head, observe};
+
+impl Gateway {
+    /// Turns the client's request into the upstream's.
+    pub(super) fn forward_head(&self, request: &mut RequestHeader, ctx: &Ctx) -> Result<()> {
+        let (Some(route), Some(connection)) = (&ctx.route, &ctx.connection) else {
+            return Ok(());
+        };
+        let Some(service) = &route.service else {
+            return Ok(());
+        };
+        let uri = request.uri.clone();
+        let path = ctx.path.as_deref().unwrap_or(uri.path());
+        let origin = ctx.origin(connection, path, service, &self.settings);
+        forward::prepare(request, route, service, &origin)?;
+        if self.settings.forward_certificates {
+            client_certificate::forward(&ctx.exchange, request)?;
+        } else if self.settings.client_certificates {
+            client_certificate::strip(request);
+        }
+        for link in ctx.filters() {
+            link.filter.on_upstream_request(&ctx.exchange, request);
+        }
+        Ok(())
+    }
+}
+
+const X_KONG_UPSTREAM_LATENCY: HeaderName = HeaderName::from_static("x-kong-upstream-latency");
+const X_KONG_PROXY_LATENCY: HeaderName = HeaderName::from_static("x-kong-proxy-latency");
+const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
+
+/// Adds the gateway's and the filters' headers to a response.
+pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant) -> Result<()> {
+    let total = now - ctx.started;
+    let upstream = ctx.upstream_time.unwrap_or_default();
+    let own = total.saturating_sub(upstream);
+    let (mut parts, reason) = head::take_response(response);
+    let headers = &mut parts.headers;
+    head::strip_nominated(headers);
+    headers.reserve(4);
+    headers.append(header::VIA, HeaderValue::from_static(VIA));
+    headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));
+    headers.insert(X_KONG_PROXY_LATENCY, observe::millis(own));
+    if let Some(id) = &ctx.request_id {
+        headers.insert(X_KONG_REQUEST_ID, id.clone());
+    }
+    for (name, value) in &ctx.exchange.response_headers {
+        headers.append(name.clone(), value.clone());
+    }
+    *response = ResponseHeader::from(parts);
+    if let Some(reason) = reason {
+        response.set_reason_phrase(Some(&reason))?;
+    }
+    for link in ctx.filters() {
+        link.filter.on_response(&ctx.exchange, response);
+    }
+    Ok(())
+}
