@@ -361,8 +361,16 @@ mod tests {
             .await
             .expect("added");
         assert!(!public.contains("secret"), "{public}");
+        let line = r#"clients add robot --metadata {"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://robot.example/keys"}"#;
+        let robot = doorward(&store, "", line).await.expect("added");
+        assert!(!robot.contains("secret"), "{robot}");
+        let line = r#"clients add http --metadata {"jwks_uri":"http://robot.example/keys"}"#;
+        assert!(
+            doorward(&store, "", line).await.is_err(),
+            "keys by plain http"
+        );
         let listed = doorward(&store, "", "clients list").await.expect("listed");
-        assert_eq!(listed.lines().count(), 3);
+        assert_eq!(listed.lines().count(), 4);
         doorward(&store, "", "clients delete own")
             .await
             .expect("deleted");

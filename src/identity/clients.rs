@@ -1,29 +1,22 @@
-//! Clients as requests see them: compiled, cached, authenticated.
+//! Clients as requests see them: compiled and cached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::digest;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use quick_cache::sync::Cache;
 use subtle::ConstantTimeEq;
 
-use super::error::OAuthError;
-use super::form::{self, Form};
 use super::realm::Realm;
 use crate::clock::random_bytes;
+use crate::jose::jwks::KeySet;
 use crate::jose::sign::Signer;
-use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, SignAlg};
+use crate::model::client::{Client, ClientMetadata, ClientSecret, SignAlg};
 use crate::model::secret::Secret;
 use crate::store::{Store, StoreError};
 
 /// Clients kept in memory.
 const CACHED: usize = 10_000;
-
-const FAILED: &str = "Client authentication failed";
 
 /// A client, ready for requests.
 #[derive(Debug)]
@@ -35,8 +28,10 @@ pub(super) struct LiveClient {
     pub(super) default_scopes: Vec<String>,
     /// The secret that the file declares.
     declared: Option<Secret>,
-    /// Signs with the client's secret, where tokens of it are to be so signed.
-    pub(super) hmac: Option<Signer>,
+    /// They sign with the client's secret what is to be so signed.
+    shared: Vec<Signer>,
+    /// The keys that are part of its record.
+    keys: Option<KeySet>,
 }
 
 impl LiveClient {
@@ -45,17 +40,15 @@ impl LiveClient {
         let metadata = &client.metadata;
         let default = metadata.default_scope.as_deref();
         let declared = realm.secret(&metadata.client_id).cloned();
-        let plain = match &client.secret {
-            ClientSecret::Plain(secret) => Some(secret),
-            ClientSecret::Digest { .. } | ClientSecret::None => declared.as_ref(),
-        };
-        let wants_hmac = metadata.id_token_signed_response_alg == Some(SignAlg::HS256);
+        let keys = metadata.jwks.as_ref();
+        let keys = keys.and_then(|keys| KeySet::parse(keys.to_string().as_bytes()).ok());
+        let secret = plain(&client, declared.as_ref());
+        let signer = |alg| Signer::from_secret(alg, secret?.expose());
         Self {
             scopes: words(&metadata.scope),
             default_scopes: words(default.unwrap_or(&realm.settings.default_scope)),
-            hmac: plain
-                .filter(|_| wants_hmac)
-                .map(|secret| Signer::from_secret(secret.expose())),
+            shared: metadata.shared_algs().filter_map(signer).collect(),
+            keys,
             declared,
             client,
         }
@@ -74,7 +67,24 @@ impl LiveClient {
         listed(grant_type) || (grant_type == "refresh_token" && listed("password"))
     }
 
-    fn knows(&self, candidate: &str) -> bool {
+    /// The signer that uses the client's secret, if tokens of `alg` are so
+    /// signed.
+    pub(super) fn shared_signer(&self, alg: SignAlg) -> Option<&Signer> {
+        self.shared.iter().find(|signer| signer.alg() == alg)
+    }
+
+    /// The keys that are part of its record.
+    pub(super) fn keys(&self) -> Option<&KeySet> {
+        self.keys.as_ref()
+    }
+
+    /// The secret itself, where it is kept.
+    pub(super) fn plain_secret(&self) -> Option<&Secret> {
+        plain(&self.client, self.declared.as_ref())
+    }
+
+    /// Whether this is its secret, in constant time.
+    pub(super) fn knows(&self, candidate: &str) -> bool {
         if let Some(declared) = &self.declared {
             return declared.matches(candidate);
         }
@@ -86,6 +96,20 @@ impl LiveClient {
             }
         }
     }
+}
+
+fn plain<'a>(client: &'a Client, declared: Option<&'a Secret>) -> Option<&'a Secret> {
+    match &client.secret {
+        ClientSecret::Plain(secret) => Some(secret),
+        ClientSecret::Digest { .. } | ClientSecret::None => declared,
+    }
+}
+
+/// Takes as long as [`LiveClient::knows`], for a client that nobody knows.
+pub(super) fn nobody_knows(candidate: &str) {
+    let none = [0_u8; 32];
+    let digest = digest_of(&none[..16], candidate);
+    let _: bool = digest.as_ref().ct_eq(&none).into();
 }
 
 fn digest_of(salt: &[u8], secret: &str) -> digest::Digest {
@@ -100,7 +124,7 @@ pub fn stored_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Clie
     let Some(secret) = secret else {
         return ClientSecret::None;
     };
-    if metadata.id_token_signed_response_alg == Some(SignAlg::HS256) {
+    if metadata.needs_plain_secret() {
         return ClientSecret::Plain(secret.clone());
     }
     let salt = random_bytes::<16>().to_vec();
@@ -151,125 +175,33 @@ impl Clients {
             .cache
             .get(&key)
             .filter(|cached| cached.generation == generation && Arc::ptr_eq(&cached.realm, realm));
-        if let Some(cached) = cached {
-            return Ok(Some(cached.client));
+        match cached {
+            Some(cached) => Ok(Some(cached.client)),
+            None => self.read(store, realm, client_id).await,
         }
+    }
+
+    /// The client of this identifier as the store has it now.
+    pub(super) async fn read(
+        &self,
+        store: &dyn Store,
+        realm: &Arc<Realm>,
+        client_id: &str,
+    ) -> Result<Option<Arc<LiveClient>>, StoreError> {
+        // The generation from before the look-up: a change meanwhile makes
+        // this entry stale at once.
+        let generation = self.generation.load(Ordering::Acquire);
         let Some(client) = store.client(&realm.path, client_id).await? else {
             return Ok(None);
         };
         let client = Arc::new(LiveClient::new(client, realm));
-        // The generation from before the look-up: a change meanwhile makes
-        // this entry stale at once.
         let cached = Cached {
             generation,
             realm: Arc::clone(realm),
             client: Arc::clone(&client),
         };
+        let key = (realm.path.clone(), client_id.to_owned());
         self.cache.insert(key, cached);
         Ok(Some(client))
     }
-}
-
-/// What a request says about who sends it.
-struct Claimed {
-    id: String,
-    secret: Option<String>,
-    method: AuthMethod,
-}
-
-/// The authenticated client of a request to the token endpoint.
-///
-/// # Errors
-/// The responses of RFC 6749 §5.2.
-pub(super) async fn authenticate(
-    clients: &Clients,
-    store: &dyn Store,
-    realm: &Arc<Realm>,
-    headers: &HeaderMap,
-    form: &Form<'_>,
-) -> Result<Arc<LiveClient>, OAuthError> {
-    let failed = || OAuthError::invalid_client(&realm.path, FAILED);
-    let claimed = claimed(realm, headers, form)?;
-    if claimed.id.len() > 255 {
-        return Err(failed());
-    }
-    let client = clients.find(store, realm, &claimed.id).await?;
-    let client = client.ok_or_else(failed)?;
-    let proven = match &claimed.secret {
-        Some(secret) => client.knows(secret),
-        None => client.client.is_public(),
-    };
-    if !proven {
-        return Err(failed());
-    }
-    match client.client.metadata.token_endpoint_auth_method {
-        Some(registered) if registered != claimed.method => Err(OAuthError::invalid_client(
-            &realm.path,
-            "Invalid authentication method for accessing this endpoint.",
-        )),
-        _ => Ok(client),
-    }
-}
-
-fn claimed(realm: &Realm, headers: &HeaderMap, form: &Form<'_>) -> Result<Claimed, OAuthError> {
-    let failed = || OAuthError::invalid_client(&realm.path, FAILED);
-    let mut authorizations = headers.get_all(AUTHORIZATION).iter();
-    let Some(header) = authorizations.next() else {
-        let id = form.get("client_id").ok_or_else(failed)?.to_owned();
-        let secret = form.get("client_secret").map(str::to_owned);
-        let method = match secret {
-            Some(_) => AuthMethod::ClientSecretPost,
-            None => AuthMethod::None,
-        };
-        return Ok(Claimed { id, secret, method });
-    };
-    let two_ways = || OAuthError::bad("invalid_request", FAILED);
-    if authorizations.next().is_some() || form.get("client_secret").is_some() {
-        return Err(two_ways());
-    }
-    let (id, secret) =
-        basic(header.to_str().unwrap_or_default()).map_err(|broken| match broken {
-            BrokenBasic::Header => failed(),
-            BrokenBasic::Escape => OAuthError::bad(
-                "invalid_request",
-                "URLDecoder: Illegal hex characters in escape (%) pattern",
-            ),
-        })?;
-    if form.get("client_id").is_some_and(|other| other != id) {
-        return Err(two_ways());
-    }
-    Ok(Claimed {
-        id,
-        secret: Some(secret),
-        method: AuthMethod::ClientSecretBasic,
-    })
-}
-
-enum BrokenBasic {
-    /// Another scheme, no base64, no colon.
-    Header,
-    /// A half is not form-encoded.
-    Escape,
-}
-
-/// Identifier and secret of a Basic header; each half is form-encoded
-/// (RFC 6749 §2.3.1), so the first colon divides them.
-fn basic(header: &str) -> Result<(String, String), BrokenBasic> {
-    let (scheme, credentials) = header.split_once(' ').ok_or(BrokenBasic::Header)?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return Err(BrokenBasic::Header);
-    }
-    let decoded = STANDARD
-        .decode(credentials.trim())
-        .map_err(|_| BrokenBasic::Header)?;
-    let colon = decoded
-        .iter()
-        .position(|byte| *byte == b':')
-        .ok_or(BrokenBasic::Header)?;
-    let half = |bytes| {
-        form::decode(bytes)
-            .map(std::borrow::Cow::into_owned)
-            .ok_or(BrokenBasic::Escape)
-    };
-    Ok((half(&decoded[..colon])?, half(&decoded[colon + 1..])?))
 }

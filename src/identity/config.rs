@@ -78,8 +78,10 @@ pub struct RealmSettings {
     /// The form of access tokens, unless the client's record names another.
     pub access_token_format: TokenFormat,
     /// How JWT access tokens are signed, unless the client's record says
-    /// otherwise: ES256, EdDSA or RS256.
+    /// otherwise.
     pub access_token_signed_response_alg: SignAlg,
+    /// How ID tokens are signed, unless the client's record says otherwise.
+    pub id_token_signed_response_alg: SignAlg,
     /// Whether the `password` grant gives a refresh token.
     pub issue_refresh_token: bool,
     /// What is granted when neither request nor client names a scope,
@@ -104,6 +106,7 @@ impl Default for RealmSettings {
             id_token_lifetime: 3600,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,
+            id_token_signed_response_alg: SignAlg::RS256,
             issue_refresh_token: true,
             default_scope: String::new(),
             users_scope: None,

@@ -27,9 +27,12 @@ pub(super) fn metadata(call: &Call) -> Response {
         "response_types_supported": [],
         "grant_types_supported": ["client_credentials", "password", "refresh_token"],
         "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["RS256", "ES256", "EdDSA", "HS256"],
-        "token_endpoint_auth_methods_supported":
-            ["client_secret_basic", "client_secret_post", "none"],
+        "id_token_signing_alg_values_supported": all_algs(),
+        "token_endpoint_auth_methods_supported": [
+            "client_secret_basic", "client_secret_post",
+            "client_secret_jwt", "private_key_jwt", "none",
+        ],
+        "token_endpoint_auth_signing_alg_values_supported": all_algs(),
         "scopes_supported": ["openid"],
         "claims_supported":
             ["aud", "auth_time", "azp", "acr", "exp", "iat", "iss", "sub", "at_hash"],
@@ -39,6 +42,11 @@ pub(super) fn metadata(call: &Call) -> Response {
         "version": "3.0",
     });
     cached(respond::json(StatusCode::OK, &body))
+}
+
+/// Every signature algorithm; `none` is not one.
+fn all_algs() -> Vec<SignAlg> {
+    SignAlg::OWN.into_iter().chain(SignAlg::SHARED).collect()
 }
 
 /// The published keys (RFC 7517 §5). The key for ID tokens is among them, also

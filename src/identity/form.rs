@@ -2,8 +2,27 @@
 
 use std::borrow::Cow;
 
+use http::header::CONTENT_TYPE;
+
+use super::Call;
+use super::error::OAuthError;
+
 /// Most parameters of a form.
 const MAX_PARAMETERS: usize = 100;
+
+/// What may stand in the body of a request and nowhere else: addresses end up
+/// in logs and histories.
+const NEVER_IN_A_QUERY: [&str; 9] = [
+    "client_secret",
+    "client_assertion",
+    "password",
+    "token",
+    "refresh_token",
+    "code",
+    "assertion",
+    "subject_token",
+    "actor_token",
+];
 
 /// Why a form is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +74,31 @@ impl<'a> Form<'a> {
         pair.map(|(_, value)| value.as_ref())
             .filter(|value| !value.is_empty())
     }
+}
+
+/// The form that a request to an endpoint of OAuth posts.
+///
+/// # Errors
+/// `invalid_request` for another media type, a form that is none, and for
+/// secrets in the address.
+pub(super) fn posted(call: &Call) -> Result<Form<'_>, OAuthError> {
+    let wrong = |text: String| OAuthError::bad("invalid_request", text);
+    let kind = call.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(wrong("Invalid Content Type".to_owned()));
+    }
+    if let Some(query) = call.parts.uri.query() {
+        let query = Form::parse(query.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        if let Some(name) = NEVER_IN_A_QUERY
+            .iter()
+            .find(|name| query.get(name).is_some())
+        {
+            return Err(wrong(format!("Parameter {name} belongs into the body")));
+        }
+    }
+    Form::parse(&call.body).map_err(|error| wrong(error.to_string()))
 }
 
 /// `text` with `+` and `%XX` decoded; `None` when an escape is broken or the

@@ -13,7 +13,7 @@ use super::realm::Realm;
 use super::token_id;
 use crate::clock::random_bytes;
 use crate::jose::sign::half_hash;
-use crate::model::client::{SignAlg, TokenFormat};
+use crate::model::client::TokenFormat;
 use crate::model::grant::{Grant, StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
 
@@ -203,7 +203,7 @@ async fn id_token(
     let metadata = &issue.client.client.metadata;
     let alg = metadata
         .id_token_signed_response_alg
-        .unwrap_or(SignAlg::RS256);
+        .unwrap_or(issue.realm.settings.id_token_signed_response_alg);
     let life = lifetime(
         metadata.id_token_lifetime,
         issue.realm.settings.id_token_lifetime,
@@ -223,9 +223,9 @@ async fn id_token(
         token_type: "JWTToken",
         iat,
     };
-    match (alg, &issue.client.hmac) {
-        (SignAlg::HS256, Some(signer)) => Ok(signer.sign(&claims)?),
-        _ => Ok(state.keys.signer(alg).await?.sign(&claims)?),
+    match issue.client.shared_signer(alg) {
+        Some(signer) => Ok(signer.sign(&claims)?),
+        None => Ok(state.keys.signer(alg).await?.sign(&claims)?),
     }
 }
 

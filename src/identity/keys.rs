@@ -101,7 +101,7 @@ impl Keys {
         }
         let period = i64::from(config.rotate_days) * 24 * 3600 * 1000;
         let ahead = i64::from(config.publish_ahead_hours) * 3600 * 1000;
-        for alg in [SignAlg::RS256, SignAlg::ES256, SignAlg::EdDSA] {
+        for alg in SignAlg::OWN {
             let now_ms = self.clock.now_ms();
             let newest = self.current.load().ring.newest_activation(alg);
             if let Some(newest) = newest.filter(|newest| newest + period - ahead <= now_ms) {

@@ -8,6 +8,7 @@ mod api_version;
 mod authenticate;
 mod bearer;
 mod callback;
+mod client_auth;
 mod clients;
 pub mod config;
 mod discovery;
@@ -45,6 +46,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use uuid::Uuid;
 
+use client_auth::ClientKeys;
 use clients::Clients;
 use config::IdentityConfig;
 use error::Fault;
@@ -119,6 +121,7 @@ struct State {
     live: ArcSwap<Live>,
     keys: Keys,
     clients: Clients,
+    client_keys: ClientKeys,
     hasher: Hasher,
     lockout: Lockout,
     /// First part of every `auditTrackingId`.
@@ -184,6 +187,7 @@ impl Identity {
             live: ArcSwap::from_pointee(live),
             keys,
             clients: Clients::new(),
+            client_keys: ClientKeys::new(),
             hasher,
             lockout: Lockout::new(),
             process: random_uuid(),

@@ -2,11 +2,12 @@
 //! of the store.
 
 use serde_json::{Map, Value};
-use url::Url;
+use url::{Host, Url};
 use uuid::Uuid;
 
 use super::config::DeclaredUser;
 use crate::clock::random_uuid;
+use crate::jose::jwks::KeySet;
 use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, SignAlg};
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::secret::Secret;
@@ -101,6 +102,7 @@ pub fn check_metadata(
     secret: Option<&Secret>,
 ) -> Result<(), RecordError> {
     check_identity(metadata, secret)?;
+    check_keys(metadata)?;
     check_scopes(metadata)?;
     check_uris(metadata)?;
     check_tokens(metadata)
@@ -113,18 +115,82 @@ fn check_identity(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<
     if id.is_empty() || id.len() > 255 || !visible(id) {
         return wrong("client_id", "must be 1 to 255 printable ASCII characters");
     }
-    let public = metadata.token_endpoint_auth_method == Some(AuthMethod::None);
+    let method = metadata.token_endpoint_auth_method;
+    let public = method == Some(AuthMethod::None);
     match secret {
         Some(_) if public => wrong("client_secret", "a public client has none"),
-        None if !public => wrong(
+        None if metadata.authenticates_by_secret() => wrong(
             "client_secret",
-            "is required unless token_endpoint_auth_method is none",
+            "is required unless token_endpoint_auth_method is none or private_key_jwt",
         ),
         Some(secret) if secret.expose().is_empty() || secret.expose().len() > 1024 => {
             wrong("client_secret", "must have from 1 to 1024 bytes")
         }
+        Some(secret)
+            if method == Some(AuthMethod::ClientSecretJwt) && secret.expose().len() < 32 =>
+        {
+            wrong(
+                "client_secret",
+                "must have 32 bytes or more to sign with it",
+            )
+        }
+        None if metadata.shared_algs().next().is_some() => wrong(
+            "client_secret",
+            "is required: tokens are to be signed with it",
+        ),
         _ => Ok(()),
     }
+}
+
+fn check_keys(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
+    if metadata.jwks.is_some() && metadata.jwks_uri.is_some() {
+        return wrong(
+            "jwks",
+            "can't be given together with jwks_uri (RFC 7591 §2)",
+        );
+    }
+    if let Some(jwks) = &metadata.jwks {
+        let keys = KeySet::parse(jwks.to_string().as_bytes());
+        if !keys.is_ok_and(|keys| !keys.is_empty()) {
+            return wrong("jwks", "holds no public key that can be used");
+        }
+    }
+    if let Some(uri) = &metadata.jwks_uri
+        && !Url::parse(uri).is_ok_and(|url| is_safe_source(&url))
+    {
+        return wrong("jwks_uri", "must be an https URL, or http on this machine");
+    }
+    let method = metadata.token_endpoint_auth_method;
+    if method == Some(AuthMethod::PrivateKeyJwt)
+        && metadata.jwks.is_none()
+        && metadata.jwks_uri.is_none()
+    {
+        return wrong("jwks", "or jwks_uri is required for private_key_jwt");
+    }
+    let fits = metadata
+        .token_endpoint_auth_signing_alg
+        .is_none_or(|alg| match method {
+            Some(AuthMethod::PrivateKeyJwt) => !alg.is_shared(),
+            Some(AuthMethod::ClientSecretJwt) => alg.is_shared(),
+            _ => true,
+        });
+    if !fits {
+        let text = "does not fit token_endpoint_auth_method";
+        return wrong("token_endpoint_auth_signing_alg", text);
+    }
+    Ok(())
+}
+
+/// Whether keys may be fetched from there: nobody on the way can change them.
+fn is_safe_source(url: &Url) -> bool {
+    let local = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => return false,
+    };
+    url.fragment().is_none() && (url.scheme() == "https" || (url.scheme() == "http" && local))
 }
 
 fn check_scopes(metadata: &ClientMetadata) -> Result<(), RecordError> {
@@ -168,16 +234,12 @@ fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
 
 fn check_tokens(metadata: &ClientMetadata) -> Result<(), RecordError> {
     let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
-    if metadata.access_token_signed_response_alg == Some(SignAlg::HS256) {
-        let text = "must be ES256, EdDSA or RS256";
+    if metadata
+        .access_token_signed_response_alg
+        .is_some_and(SignAlg::is_shared)
+    {
+        let text = "must be signed with a key of the provider: no HS256, HS384 or HS512";
         return wrong("access_token_signed_response_alg", text);
-    }
-    let public = metadata.token_endpoint_auth_method == Some(AuthMethod::None);
-    if public && metadata.id_token_signed_response_alg == Some(SignAlg::HS256) {
-        return wrong(
-            "id_token_signed_response_alg",
-            "HS256 needs a client secret",
-        );
     }
     let too_long =
         |life: Option<u32>| life.is_some_and(|s| i64::from(s) * 1000 > MAX_TOKEN_LIFE_MS);

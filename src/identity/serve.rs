@@ -66,6 +66,13 @@ fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
     }
 }
 
+/// The address that was called, as a client knows it.
+pub(super) fn url(call: &Call) -> String {
+    let live = call.state.live();
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    format!("{}{path}", live.base_url)
+}
+
 /// A HEAD request gets the header fields of GET (RFC 9110 §9.3.2).
 async fn without_body(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();

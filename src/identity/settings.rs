@@ -3,7 +3,6 @@
 use ipnet::IpNet;
 
 use super::config::RealmSettings;
-use crate::model::client::SignAlg;
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::user::schema::RecordError;
 
@@ -29,9 +28,20 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
             return Err(RecordError::new(name, text));
         }
     }
-    if settings.access_token_signed_response_alg == SignAlg::HS256 {
-        let text = "must be ES256, EdDSA or RS256";
-        return Err(RecordError::new("access_token_signed_response_alg", text));
+    for (name, alg) in [
+        (
+            "access_token_signed_response_alg",
+            settings.access_token_signed_response_alg,
+        ),
+        (
+            "id_token_signed_response_alg",
+            settings.id_token_signed_response_alg,
+        ),
+    ] {
+        if alg.is_shared() {
+            let text = "must be signed with a key of the provider: no HS256, HS384 or HS512";
+            return Err(RecordError::new(name, text));
+        }
     }
     Ok(())
 }

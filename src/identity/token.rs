@@ -1,22 +1,19 @@
 //! `POST /oauth2[/realms/…]/access_token` (interface 4.2, RFC 6749 §3.2).
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 
-use super::clients::{self, LiveClient};
+use super::clients::LiveClient;
 use super::error::OAuthError;
-use super::form::Form;
+use super::form::{self, Form};
 use super::issue::TokenResponse;
-use super::{Call, grant, respond};
+use super::{Call, client_auth, grant, respond};
 
 /// Answers a token request.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    if !is_form(call) {
-        return Err(OAuthError::bad("invalid_request", "Invalid Content Type"));
-    }
-    let form = Form::parse(&call.body)
-        .map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
+    let form = form::posted(call)?;
     let grant_type = form
         .get("grant_type")
         .ok_or_else(|| OAuthError::bad("invalid_request", "Grant type is not set"))?;
@@ -32,18 +29,6 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
     Ok(success(&tokens))
 }
 
-fn is_form(call: &Call) -> bool {
-    let kind = call
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    let kind = kind
-        .and_then(|kind| kind.split(';').next())
-        .unwrap_or_default();
-    kind.trim()
-        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
-}
-
 fn success(tokens: &TokenResponse) -> Response {
     let mut response = respond::json(StatusCode::OK, tokens);
     respond::never_stored(&mut response);
@@ -55,16 +40,8 @@ pub(super) async fn client_for(
     call: &Call,
     form: &Form<'_>,
     grant_type: &str,
-) -> Result<std::sync::Arc<LiveClient>, OAuthError> {
-    let state = &call.state;
-    let client = clients::authenticate(
-        &state.clients,
-        &*state.store,
-        &call.realm,
-        call.headers(),
-        form,
-    )
-    .await?;
+) -> Result<Arc<LiveClient>, OAuthError> {
+    let client = client_auth::authenticate(call, form).await?;
     if !client.may(grant_type) {
         return Err(OAuthError::bad(
             "unauthorized_client",

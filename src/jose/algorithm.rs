@@ -2,6 +2,8 @@
 
 use aws_lc_rs::{hmac, rsa, signature};
 
+use crate::model::client::SignAlg;
+
 /// A signature algorithm that a token may name. `none` is not among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -62,6 +64,25 @@ impl Algorithm {
     /// Whether the key is a shared secret.
     pub fn is_symmetric(self) -> bool {
         self.hmac().is_some()
+    }
+
+    /// The same algorithm as records name it.
+    pub fn as_sign_alg(self) -> SignAlg {
+        match self {
+            Hs256 => SignAlg::HS256,
+            Hs384 => SignAlg::HS384,
+            Hs512 => SignAlg::HS512,
+            Rs256 => SignAlg::RS256,
+            Rs384 => SignAlg::RS384,
+            Rs512 => SignAlg::RS512,
+            Ps256 => SignAlg::PS256,
+            Ps384 => SignAlg::PS384,
+            Ps512 => SignAlg::PS512,
+            Es256 => SignAlg::ES256,
+            Es384 => SignAlg::ES384,
+            Es512 => SignAlg::ES512,
+            EdDsa => SignAlg::EdDSA,
+        }
     }
 
     /// How an HMAC of this algorithm is made.

@@ -8,15 +8,13 @@ use std::sync::Arc;
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RsaKeyPair,
-};
+use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, RsaKeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::jwks::KeySet;
-use super::sign::Signer;
+use super::sign::{Material, Signer};
 use crate::model::client::SignAlg;
 use crate::model::grant::StoredKey;
 use crate::model::secret::Secret;
@@ -39,24 +37,25 @@ pub enum KeyError {
 /// part of a second: call it where blocking is allowed.
 ///
 /// # Errors
-/// [`KeyError::Generation`]; also for HS256, whose keys are clients' secrets.
+/// [`KeyError::Generation`]; also for the algorithms whose keys are
+/// clients' secrets.
 pub fn generate(alg: SignAlg, now_ms: i64, active_from_ms: i64) -> Result<StoredKey, KeyError> {
     let failed = |_| KeyError::Generation;
-    let der: Vec<u8> = match alg {
-        SignAlg::RS256 => {
+    let der: Vec<u8> = match Material::of(alg) {
+        Material::Rsa(_) => {
             let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(failed)?;
             let der = AsDer::<Pkcs8V1Der<'_>>::as_der(&pair).map_err(failed)?;
             der.as_ref().to_vec()
         }
-        SignAlg::ES256 => {
-            let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(failed)?;
+        Material::Ec(curve, _) => {
+            let pair = EcdsaKeyPair::generate(curve).map_err(failed)?;
             pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec()
         }
-        SignAlg::EdDSA => {
+        Material::Ed => {
             let pair = Ed25519KeyPair::generate().map_err(failed)?;
             pair.to_pkcs8().map_err(failed)?.as_ref().to_vec()
         }
-        SignAlg::HS256 => return Err(KeyError::Generation),
+        Material::Hmac(_) => return Err(KeyError::Generation),
     };
     let signer = Signer::from_pkcs8(alg, &der)?;
     Ok(StoredKey {
@@ -162,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_algorithm_signs_what_the_verifier_accepts() {
-        for alg in [SignAlg::RS256, SignAlg::ES256, SignAlg::EdDSA] {
+        for alg in SignAlg::OWN {
             let ring = ring(&[generate(alg, 0, 0).expect("a key")]);
             let signer = ring.signer(alg, 0).expect("an active key");
             let token = signer.sign(&json!({"sub": "demo"})).expect("a token");
@@ -177,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_secret_signs_what_only_the_secret_verifies() {
-        let token = Signer::from_secret("0123456789").sign(&json!({"sub": "demo"}));
-        let token = token.expect("a token");
+        let signer = Signer::from_secret(SignAlg::HS512, "0123456789").expect("a signer");
+        let token = signer.sign(&json!({"sub": "demo"})).expect("a token");
         let unverified = Unverified::parse(&token).expect("a token");
         assert!(unverified.verify_hmac(b"0123456789").is_ok());
         assert_eq!(

@@ -5,8 +5,7 @@
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
-    RsaKeyPair,
+    self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RsaEncoding, RsaKeyPair,
 };
 use aws_lc_rs::{digest, hmac};
 use base64::Engine;
@@ -29,10 +28,40 @@ pub struct Signer {
 
 #[derive(Debug)]
 enum Key {
-    Rsa(RsaKeyPair),
-    Ec(EcdsaKeyPair),
+    Rsa(RsaKeyPair, &'static dyn RsaEncoding),
+    /// With the name of its curve.
+    Ec(EcdsaKeyPair, &'static str),
     Ed(Ed25519KeyPair),
     Hmac(Box<hmac::Key>),
+}
+
+/// The kind of key that an algorithm needs.
+pub(super) enum Material {
+    Rsa(&'static dyn RsaEncoding),
+    /// With the name of the curve.
+    Ec(&'static EcdsaSigningAlgorithm, &'static str),
+    Ed,
+    Hmac(hmac::Algorithm),
+}
+
+impl Material {
+    pub(super) fn of(alg: SignAlg) -> Self {
+        match alg {
+            SignAlg::RS256 => Self::Rsa(&signature::RSA_PKCS1_SHA256),
+            SignAlg::RS384 => Self::Rsa(&signature::RSA_PKCS1_SHA384),
+            SignAlg::RS512 => Self::Rsa(&signature::RSA_PKCS1_SHA512),
+            SignAlg::PS256 => Self::Rsa(&signature::RSA_PSS_SHA256),
+            SignAlg::PS384 => Self::Rsa(&signature::RSA_PSS_SHA384),
+            SignAlg::PS512 => Self::Rsa(&signature::RSA_PSS_SHA512),
+            SignAlg::ES256 => Self::Ec(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, "P-256"),
+            SignAlg::ES384 => Self::Ec(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, "P-384"),
+            SignAlg::ES512 => Self::Ec(&signature::ECDSA_P521_SHA512_FIXED_SIGNING, "P-521"),
+            SignAlg::EdDSA => Self::Ed,
+            SignAlg::HS256 => Self::Hmac(hmac::HMAC_SHA256),
+            SignAlg::HS384 => Self::Hmac(hmac::HMAC_SHA384),
+            SignAlg::HS512 => Self::Hmac(hmac::HMAC_SHA512),
+        }
+    }
 }
 
 impl Signer {
@@ -43,14 +72,17 @@ impl Signer {
     /// [`KeyError::Unusable`] when the bytes are no key of this algorithm.
     pub fn from_pkcs8(alg: SignAlg, pkcs8: &[u8]) -> Result<Self, KeyError> {
         let unusable = |_| KeyError::Unusable(alg);
-        let key = match alg {
-            SignAlg::RS256 => Key::Rsa(RsaKeyPair::from_pkcs8(pkcs8).map_err(unusable)?),
-            SignAlg::ES256 => {
-                let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8);
-                Key::Ec(pair.map_err(unusable)?)
+        let key = match Material::of(alg) {
+            Material::Rsa(encoding) => {
+                let pair = RsaKeyPair::from_pkcs8(pkcs8).map_err(unusable)?;
+                Key::Rsa(pair, encoding)
             }
-            SignAlg::EdDSA => Key::Ed(Ed25519KeyPair::from_pkcs8(pkcs8).map_err(unusable)?),
-            SignAlg::HS256 => return Err(KeyError::Unusable(alg)),
+            Material::Ec(curve, name) => {
+                let pair = EcdsaKeyPair::from_pkcs8(curve, pkcs8).map_err(unusable)?;
+                Key::Ec(pair, name)
+            }
+            Material::Ed => Key::Ed(Ed25519KeyPair::from_pkcs8(pkcs8).map_err(unusable)?),
+            Material::Hmac(_) => return Err(KeyError::Unusable(alg)),
         };
         let mut signer = Self::with(alg, None, key);
         signer.kid = Some(signer.thumbprint());
@@ -58,11 +90,14 @@ impl Signer {
         Ok(signer)
     }
 
-    /// The HS256 signer whose key is a client's secret (OpenID Connect Core
-    /// §10.1). Its tokens name no key.
-    pub fn from_secret(secret: &str) -> Self {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        Self::with(SignAlg::HS256, None, Key::Hmac(Box::new(key)))
+    /// The signer whose key is a client's secret (OpenID Connect Core §10.1).
+    /// Its tokens name no key. `None` for algorithms with other keys.
+    pub fn from_secret(alg: SignAlg, secret: &str) -> Option<Self> {
+        let Material::Hmac(hash) = Material::of(alg) else {
+            return None;
+        };
+        let key = hmac::Key::new(hash, secret.as_bytes());
+        Some(Self::with(alg, None, Key::Hmac(Box::new(key))))
     }
 
     fn with(alg: SignAlg, kid: Option<String>, key: Key) -> Self {
@@ -103,13 +138,13 @@ impl Signer {
     fn signature(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         let random = SystemRandom::new();
         match &self.key {
-            Key::Rsa(pair) => {
+            Key::Rsa(pair, encoding) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+                pair.sign(*encoding, &random, message, &mut signature)
                     .map_err(|_| KeyError::Signing)?;
                 Ok(signature)
             }
-            Key::Ec(pair) => {
+            Key::Ec(pair, _) => {
                 let signature = pair.sign(&random, message).map_err(|_| KeyError::Signing)?;
                 Ok(signature.as_ref().to_vec())
             }
@@ -123,17 +158,17 @@ impl Signer {
     fn public_members(&self) -> Map<String, Value> {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let members = match &self.key {
-            Key::Rsa(pair) => {
+            Key::Rsa(pair, _) => {
                 let public = pair.public_key();
                 let modulus = public.modulus().big_endian_without_leading_zero().to_vec();
                 let exponent = public.exponent().big_endian_without_leading_zero().to_vec();
                 json!({"kty": "RSA", "n": encode(&modulus), "e": encode(&exponent)})
             }
-            Key::Ec(pair) => {
-                // Uncompressed point: 0x04, x, y of 32 bytes each.
-                let point = pair.public_key().as_ref();
-                let (x, y) = point[1..].split_at(32);
-                json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)})
+            Key::Ec(pair, curve) => {
+                // Uncompressed point: 0x04, x, y of the same length.
+                let point = &pair.public_key().as_ref()[1..];
+                let (x, y) = point.split_at(point.len() / 2);
+                json!({"kty": "EC", "crv": curve, "x": encode(x), "y": encode(y)})
             }
             Key::Ed(pair) => {
                 json!({"kty": "OKP", "crv": "Ed25519", "x": encode(pair.public_key().as_ref())})
@@ -174,12 +209,15 @@ fn header(alg: SignAlg, kid: Option<&str>) -> String {
     encoded
 }
 
-/// `at_hash` and its like: the left half of the hash that `alg` uses, base64url
-/// (OpenID Connect Core §3.1.3.6).
+/// `at_hash`, `c_hash` and `s_hash`: the left half of the hash that `alg` uses,
+/// base64url (OpenID Connect Core §3.1.3.6).
 pub fn half_hash(alg: SignAlg, value: &str) -> String {
     let algorithm = match alg {
-        SignAlg::RS256 | SignAlg::ES256 | SignAlg::HS256 => &digest::SHA256,
-        SignAlg::EdDSA => &digest::SHA512,
+        SignAlg::RS256 | SignAlg::PS256 | SignAlg::ES256 | SignAlg::HS256 => &digest::SHA256,
+        SignAlg::RS384 | SignAlg::PS384 | SignAlg::ES384 | SignAlg::HS384 => &digest::SHA384,
+        SignAlg::RS512 | SignAlg::PS512 | SignAlg::ES512 | SignAlg::HS512 | SignAlg::EdDSA => {
+            &digest::SHA512
+        }
     };
     let digest = digest::digest(algorithm, value.as_bytes());
     let bytes = digest.as_ref();

@@ -36,6 +36,10 @@ pub struct ClientMetadata {
     /// How it authenticates; absent: by Basic or by form, as it likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_endpoint_auth_method: Option<AuthMethod>,
+    /// How the assertions are signed that it authenticates with; absent: any
+    /// algorithm that fits its method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_endpoint_auth_signing_alg: Option<SignAlg>,
     /// Its home page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_uri: Option<String>,
@@ -98,8 +102,35 @@ pub enum AuthMethod {
     ClientSecretBasic,
     /// Form fields.
     ClientSecretPost,
+    /// An assertion signed with the secret (RFC 7523 §2.2).
+    ClientSecretJwt,
+    /// An assertion signed with a key of its own (RFC 7523 §2.2).
+    PrivateKeyJwt,
     /// Not at all: a public client.
     None,
+}
+
+impl ClientMetadata {
+    /// Whether the secret itself is needed, and not only a digest of it: to
+    /// sign with it, or to verify what the client signs with it.
+    pub fn needs_plain_secret(&self) -> bool {
+        self.shared_algs().next().is_some()
+            || self.token_endpoint_auth_method == Some(AuthMethod::ClientSecretJwt)
+    }
+
+    /// The algorithms by which tokens for it are signed with its secret.
+    pub fn shared_algs(&self) -> impl Iterator<Item = SignAlg> {
+        let algs = [self.id_token_signed_response_alg];
+        algs.into_iter().flatten().filter(|alg| alg.is_shared())
+    }
+
+    /// Whether its secret is what it authenticates with.
+    pub fn authenticates_by_secret(&self) -> bool {
+        !matches!(
+            self.token_endpoint_auth_method,
+            Some(AuthMethod::None | AuthMethod::PrivateKeyJwt)
+        )
+    }
 }
 
 /// The form of an access token.
@@ -118,30 +149,80 @@ pub enum TokenFormat {
 pub enum SignAlg {
     /// RSA PKCS#1 v1.5 with SHA-256.
     RS256,
+    /// RSA PKCS#1 v1.5 with SHA-384.
+    RS384,
+    /// RSA PKCS#1 v1.5 with SHA-512.
+    RS512,
+    /// RSA PSS with SHA-256.
+    PS256,
+    /// RSA PSS with SHA-384.
+    PS384,
+    /// RSA PSS with SHA-512.
+    PS512,
     /// ECDSA on P-256 with SHA-256.
     ES256,
+    /// ECDSA on P-384 with SHA-384.
+    ES384,
+    /// ECDSA on P-521 with SHA-512.
+    ES512,
     /// Ed25519.
     EdDSA,
     /// HMAC with SHA-256; the key is the client's secret.
     HS256,
+    /// HMAC with SHA-384; the key is the client's secret.
+    HS384,
+    /// HMAC with SHA-512; the key is the client's secret.
+    HS512,
 }
 
 impl SignAlg {
+    /// Those whose keys are the provider's own.
+    pub const OWN: [Self; 10] = [
+        Self::RS256,
+        Self::RS384,
+        Self::RS512,
+        Self::PS256,
+        Self::PS384,
+        Self::PS512,
+        Self::ES256,
+        Self::ES384,
+        Self::ES512,
+        Self::EdDSA,
+    ];
+
+    /// Those whose key is the client's secret.
+    pub const SHARED: [Self; 3] = [Self::HS256, Self::HS384, Self::HS512];
+
     /// Its `alg` name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RS256 => "RS256",
+            Self::RS384 => "RS384",
+            Self::RS512 => "RS512",
+            Self::PS256 => "PS256",
+            Self::PS384 => "PS384",
+            Self::PS512 => "PS512",
             Self::ES256 => "ES256",
+            Self::ES384 => "ES384",
+            Self::ES512 => "ES512",
             Self::EdDSA => "EdDSA",
             Self::HS256 => "HS256",
+            Self::HS384 => "HS384",
+            Self::HS512 => "HS512",
         }
     }
 
     /// The algorithm of this `alg` name, if it is one of ours.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::RS256, Self::ES256, Self::EdDSA, Self::HS256]
+        Self::OWN
             .into_iter()
+            .chain(Self::SHARED)
             .find(|alg| alg.as_str() == name)
+    }
+
+    /// Whether its key is the client's secret.
+    pub fn is_shared(self) -> bool {
+        Self::SHARED.contains(&self)
     }
 }
 

@@ -230,6 +230,15 @@ pub trait Store: Send + Sync + 'static {
     /// The opaque access token of this hash.
     async fn access_token(&self, hash: TokenHash) -> Result<Option<StoredAccess>, StoreError>;
 
+    /// Remembers `what` until `until_ms`; says whether it was new. Of two who
+    /// bring the same at once, one is told yes.
+    async fn remember(
+        &self,
+        what: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
+
     /// Keeps a session; the user's oldest ones beyond `quota` end.
     async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError>;
 

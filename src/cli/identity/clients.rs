@@ -1,9 +1,10 @@
 //! `doorward clients …`
 
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Desk, SecretArgs};
 use crate::clock::random_bytes;
@@ -58,10 +59,13 @@ pub(super) struct Add {
     /// A client that can keep no secret
     #[arg(long, conflicts_with_all = ["stdin", "text"])]
     public: bool,
+    /// Any further metadata, as a JSON object with the names of RFC 7591
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
     /// The form of its access tokens
     #[arg(long)]
     token_format: Option<Format>,
-    /// How its ID tokens are signed: RS256, ES256, EdDSA or HS256
+    /// How its ID tokens are signed, such as RS256, PS256, ES256, EdDSA or HS256
     #[arg(long, value_name = "ALG", value_parser = alg)]
     id_token_alg: Option<SignAlg>,
     #[command(flatten)]
@@ -76,7 +80,10 @@ enum Format {
 
 /// The algorithm of this name.
 pub(super) fn alg(name: &str) -> Result<SignAlg, String> {
-    SignAlg::parse(name).ok_or_else(|| "must be RS256, ES256, EdDSA or HS256".to_owned())
+    SignAlg::parse(name).ok_or_else(|| {
+        "must be one of RS256 to RS512, PS256 to PS512, ES256 to ES512, EdDSA, HS256 to HS512"
+            .to_owned()
+    })
 }
 
 pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
@@ -104,22 +111,9 @@ fn missing(client_id: &str, desk: &Desk<'_>) -> anyhow::Error {
 }
 
 async fn add(client: Add, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let mut metadata: ClientMetadata = serde_json::from_value(json!({
-        "client_id": client.client_id,
-        "client_name": client.name,
-        "grant_types": client.grants,
-        "scope": client.scope,
-        "default_scope": client.default_scope,
-        "redirect_uris": client.redirect_uris,
-    }))?;
-    metadata.token_endpoint_auth_method = client.public.then_some(AuthMethod::None);
-    metadata.id_token_signed_response_alg = client.id_token_alg;
-    metadata.access_token_format = client.token_format.map(|format| match format {
-        Format::Jwt => TokenFormat::Jwt,
-        Format::Opaque => TokenFormat::Opaque,
-    });
+    let metadata = metadata(&client)?;
     let given = client.secret.stdin || client.secret.text.is_some();
-    let (secret, made) = if client.public {
+    let (secret, made) = if !given && !metadata.authenticates_by_secret() {
         (None, None)
     } else if given {
         (client.secret.read("secret", desk.input)?, None)
@@ -148,6 +142,43 @@ async fn add(client: Add, desk: &mut Desk<'_>) -> anyhow::Result<()> {
         record["client_secret"] = Value::String(made);
     }
     desk.print(&record, &line)
+}
+
+/// What the options say; members of `--metadata` count for more.
+fn metadata(client: &Add) -> anyhow::Result<ClientMetadata> {
+    let mut members = json!({
+        "client_id": client.client_id,
+        "client_name": client.name,
+        "grant_types": client.grants,
+        "scope": client.scope,
+        "default_scope": client.default_scope,
+        "redirect_uris": client.redirect_uris,
+    });
+    if let Some(more) = &client.metadata {
+        let more: Map<String, Value> =
+            serde_json::from_str(more).context("--metadata is no JSON object")?;
+        anyhow::ensure!(
+            !more.contains_key("client_secret"),
+            "a secret comes by --secret-stdin or --secret"
+        );
+        for (name, value) in more {
+            members[name] = value;
+        }
+    }
+    let mut metadata: ClientMetadata = serde_json::from_value(members)?;
+    if client.public {
+        metadata.token_endpoint_auth_method = Some(AuthMethod::None);
+    }
+    if let Some(alg) = client.id_token_alg {
+        metadata.id_token_signed_response_alg = Some(alg);
+    }
+    if let Some(format) = client.token_format {
+        metadata.access_token_format = Some(match format {
+            Format::Jwt => TokenFormat::Jwt,
+            Format::Opaque => TokenFormat::Opaque,
+        });
+    }
+    Ok(metadata)
 }
 
 async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {

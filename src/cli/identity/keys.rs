@@ -21,7 +21,7 @@ pub(super) enum Action {
     List,
     /// Makes a successor: published at once, signing in an hour
     Rotate {
-        /// The algorithm: RS256, ES256 or EdDSA; by default each that has a key
+        /// The algorithm, such as RS256, PS256, ES256 or EdDSA; by default each that has a key
         #[arg(long, value_parser = alg)]
         alg: Option<SignAlg>,
         /// Signs with the successor at once
@@ -38,7 +38,7 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
         Action::List => list(desk).await,
         Action::Rotate { alg, now, drop_old } => {
             let known = desk.store.signing_keys().await?;
-            let all = [SignAlg::RS256, SignAlg::ES256, SignAlg::EdDSA].into_iter();
+            let all = SignAlg::OWN.into_iter();
             let wanted: Vec<_> = match alg {
                 Some(alg) => vec![alg],
                 None => all

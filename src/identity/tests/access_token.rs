@@ -328,13 +328,13 @@ async fn only_form_posts_are_accepted() {
 }
 
 #[tokio::test]
-async fn credentials_in_the_query_are_not_read() {
+async fn credentials_in_the_query_are_refused() {
     let provider = Provider::new().await;
     let path = "/oauth2/access_token?client_id=app&client_secret=app-secret";
     let answer = provider
         .form(path, "grant_type=client_credentials&scope=email")
         .await;
-    assert_eq!(answer.oauth_error().1, "invalid_client");
+    assert_eq!(answer.oauth_error().1, "invalid_request");
 }
 
 #[tokio::test]

@@ -210,6 +210,15 @@ impl Store for SqliteStore {
         tokens::access(&self.readers, hash).await
     }
 
+    async fn remember(
+        &self,
+        what: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        tokens::remember(&self.writer, what, until_ms, now_ms).await
+    }
+
     async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError> {
         sessions::insert(self.begin().await?, session, quota).await
     }

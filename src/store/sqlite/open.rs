@@ -13,7 +13,10 @@ use crate::store::StoreError;
 
 /// The changes that lead from an empty database to this version's, in order.
 /// `PRAGMA user_version` counts those that were made.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_seen.sql"),
+];
 
 /// Connections that only read.
 const READERS: u32 = 4;

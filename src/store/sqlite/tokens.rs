@@ -134,6 +134,27 @@ pub(super) async fn is_revoked(readers: &SqlitePool, grant_id: &str) -> Result<b
     Ok(found > 0)
 }
 
+/// What has expired and was not yet swept counts as new.
+pub(super) async fn remember(
+    writer: &SqlitePool,
+    what: TokenHash,
+    until_ms: i64,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "INSERT INTO seen (hash, expires_ms) VALUES (?, ?)
+         ON CONFLICT (hash) DO UPDATE SET expires_ms = excluded.expires_ms
+         WHERE expires_ms <= ?",
+    )
+    .bind(what.0.as_slice())
+    .bind(until_ms)
+    .bind(now_ms)
+    .execute(writer)
+    .await
+    .map_err(unavailable)?;
+    Ok(done.rows_affected() == 1)
+}
+
 pub(super) async fn access(
     readers: &SqlitePool,
     hash: TokenHash,
@@ -170,6 +191,8 @@ pub(super) async fn sweep(
            (SELECT hash FROM access_tokens WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM revoked_grants WHERE grant_id IN
            (SELECT grant_id FROM revoked_grants WHERE expires_ms <= ? LIMIT ?)",
+        "DELETE FROM seen WHERE hash IN
+           (SELECT hash FROM seen WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM sessions WHERE hash IN
            (SELECT hash FROM sessions WHERE ends_ms <= ? LIMIT ?)",
         "DELETE FROM signing_keys WHERE kid IN

@@ -1,5 +1,6 @@
 //! The embedded identity provider, reached through the proxy.
 
+mod client_auth;
 mod people;
 mod tokens;
 

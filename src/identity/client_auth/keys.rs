@@ -1,0 +1,146 @@
+//! The public keys of clients: from their record, or fetched from where the
+//! record says.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use quick_cache::sync::Cache;
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::http::outbound::{Answer, Options, Outbound, OutboundError};
+use crate::identity::clients::LiveClient;
+use crate::jose::jwks::KeySet;
+use crate::jose::verify::{Unverified, VerifyError};
+
+/// Key sets kept.
+const SETS: usize = 1_000;
+
+/// How long a set is believed, in milliseconds: a key that its owner withdrew
+/// is not good for longer.
+const LIFE_MS: i64 = 5 * 60 * 1000;
+
+/// The shortest time between two fetches of one set, in milliseconds: a flood
+/// of unknown key names must not become a flood of requests.
+const PAUSE_MS: i64 = 10 * 1000;
+
+/// How long a fetch may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Fetched key sets, by address.
+pub(in crate::identity) struct ClientKeys {
+    outbound: Outbound,
+    sets: Cache<String, Arc<Source>>,
+}
+
+/// An address with keys.
+#[derive(Default)]
+struct Source {
+    held: Mutex<Held>,
+    /// Held while fetching: the others wait for that answer.
+    fetching: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct Held {
+    keys: Arc<KeySet>,
+    /// When they were fetched.
+    fetched_ms: Option<i64>,
+    /// When they were last fetched again before their time.
+    retried_ms: Option<i64>,
+}
+
+impl ClientKeys {
+    pub(in crate::identity) fn new() -> Self {
+        Self {
+            outbound: Outbound::new(),
+            sets: Cache::new(SETS),
+        }
+    }
+
+    /// The claims of `token`, if a key of the client signed it. An unknown key
+    /// makes the set be fetched again, once.
+    pub(in crate::identity) async fn verify(
+        &self,
+        client: &LiveClient,
+        token: &Unverified<'_>,
+        now_ms: i64,
+    ) -> Result<Map<String, Value>, VerifyError> {
+        if let Some(keys) = client.keys() {
+            return token.verify(keys);
+        }
+        let uri = client.client.metadata.jwks_uri.as_deref();
+        let url = uri.and_then(|uri| Url::parse(uri).ok());
+        let url = url.ok_or(VerifyError::UnknownKey)?;
+        let source = self
+            .sets
+            .get_or_insert_with(url.as_str(), || {
+                Ok::<_, std::convert::Infallible>(Arc::default())
+            })
+            .unwrap_or_default();
+        let held = source.held();
+        let current = held
+            .fetched_ms
+            .is_some_and(|fetched| now_ms < fetched + LIFE_MS);
+        if current {
+            match token.verify(&held.keys) {
+                Err(VerifyError::UnknownKey) => {}
+                verdict => return verdict,
+            }
+        }
+        let fresh = self.fetch(&source, &url, &held, now_ms).await;
+        token.verify(&fresh.keys)
+    }
+
+    /// The set as the address has it now, or as it was when that was just
+    /// asked. A set that can't be fetched leaves the old one, for as long as
+    /// that is believed.
+    async fn fetch(&self, source: &Source, url: &Url, seen: &Held, now_ms: i64) -> Held {
+        let _fetching = source.fetching.lock().await;
+        let held = source.held();
+        let paused = |retried: i64| now_ms < retried + PAUSE_MS;
+        if held.fetched_ms != seen.fetched_ms || held.retried_ms.is_some_and(paused) {
+            return held;
+        }
+        let options = Options {
+            timeout: TIMEOUT,
+            ..Options::default()
+        };
+        let answer = self.outbound.get(url, HeaderMap::new(), options).await;
+        // The first fetch is none of them: its owner may rotate right after.
+        let first = held.fetched_ms.is_none_or(|at| now_ms >= at + LIFE_MS);
+        let mut next = held;
+        match read(answer) {
+            Ok(keys) => {
+                next.retried_ms = (!first).then_some(now_ms);
+                next.keys = Arc::new(keys);
+                next.fetched_ms = Some(now_ms);
+            }
+            Err(error) => {
+                tracing::warn!(%url, error, "keys of a client could not be fetched");
+                next.retried_ms = Some(now_ms);
+                if first {
+                    next.keys = Arc::default();
+                }
+            }
+        }
+        *source.held.lock().unwrap_or_else(PoisonError::into_inner) = next.clone();
+        next
+    }
+}
+
+fn read(answer: Result<Answer, OutboundError>) -> Result<KeySet, String> {
+    let answer = answer.map_err(|error| error.to_string())?;
+    if answer.status != StatusCode::OK {
+        return Err(OutboundError::Status(answer.status).to_string());
+    }
+    KeySet::parse(&answer.body).map_err(|error| error.to_string())
+}
+
+impl Source {
+    fn held(&self) -> Held {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.clone()
+    }
+}
