@@ -55,6 +55,12 @@ pub trait Filter: Send + Sync + 'static {
         false
     }
 
+    /// Whether it may give a request an absolute target, and so say where the
+    /// request goes.
+    fn may_rebase(&self) -> bool {
+        false
+    }
+
     /// Changes the request as the upstream will see it.
     ///
     /// Runs after hop-by-hop headers are gone, so what it sets can't be
@@ -241,6 +247,7 @@ impl Exchange {
             certificate: self.client_certificate(),
             token: self.token.as_deref(),
             body: self.body.as_deref(),
+            original: self.original.as_ref().map(|original| &original.uri),
             ..Scope::new(request, self.client)
         }
     }

@@ -1,7 +1,9 @@
 //! Base URIs: what takes the place of a request's scheme, host and port.
 
 use std::fmt;
+use std::sync::Arc;
 
+use http::uri;
 use url::Url;
 
 use super::HandlerError;
@@ -18,6 +20,14 @@ pub enum Scheme {
     Internal,
 }
 
+/// An origin, ready to be put into requests.
+#[derive(Debug)]
+pub struct Base {
+    origin: Origin,
+    scheme: uri::Scheme,
+    authority: uri::Authority,
+}
+
 /// Scheme, host and port of where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -32,7 +42,7 @@ pub struct Origin {
 /// What takes the place of scheme, host and port.
 pub enum BaseUri {
     /// The same for every request.
-    Fixed(Origin),
+    Fixed(Arc<Base>),
     /// Evaluated for each request; null answers with 500.
     Dynamic(Expression),
 }
@@ -118,6 +128,32 @@ impl fmt::Display for Origin {
     }
 }
 
+impl Base {
+    /// The origin that `text` names.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let origin = Origin::parse(text)?;
+        let authority = uri::Authority::try_from(origin.authority())
+            .map_err(|error| format!("'{text}': {error}"))?;
+        let scheme = match origin.scheme {
+            Scheme::Https => uri::Scheme::HTTPS,
+            Scheme::Http | Scheme::Internal => uri::Scheme::HTTP,
+        };
+        Ok(Self {
+            origin,
+            scheme,
+            authority,
+        })
+    }
+
+    /// Where requests go.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+}
+
 impl BaseUri {
     /// The base URI that `expression` gives.
     ///
@@ -127,15 +163,15 @@ impl BaseUri {
     pub fn new(expression: Expression) -> Result<Self, HandlerError> {
         let fixed = match expression.constant() {
             None => None,
-            Some(Value::Text(text)) => Some(Origin::parse(&text)),
+            Some(Value::Text(text)) => Some(Base::parse(&text)),
             Some(_) => Some(Err(
                 "expected a URI, for instance http://app:8080".to_owned()
             )),
         };
         match fixed {
             None => Ok(Self::Dynamic(expression)),
-            Some(origin) => origin
-                .map(Self::Fixed)
+            Some(base) => base
+                .map(|base| Self::Fixed(Arc::new(base)))
                 .map_err(|message| HandlerError::new("baseURI", message)),
         }
     }

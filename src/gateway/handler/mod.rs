@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::expr::Expression;
 use crate::filter::Filter;
 
-pub use base::{BaseUri, Origin, Scheme};
+pub use base::{Base, BaseUri, Origin, Scheme};
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};
 pub use static_response::StaticResponse;
@@ -74,7 +74,12 @@ pub enum Handler {
 /// A part of a chain.
 pub enum Step {
     /// A filter.
-    Filter(Arc<dyn Filter>),
+    Filter {
+        /// Its type, and its name if it has one: for operators.
+        label: Box<str>,
+        /// What runs.
+        filter: Arc<dyn Filter>,
+    },
     /// Goes on if the condition is true, else answers with the handler
     /// (`ConditionEnforcementFilter`).
     Enforce {
