@@ -5,7 +5,11 @@
 //! What decides between handlers (`Chain`, `SwitchFilter` and their like) is
 //! part of the tree of handlers and not here.
 
+mod field;
+mod header;
 mod refused;
+pub(super) mod settings;
+mod static_request;
 
 use std::sync::Arc;
 
@@ -35,10 +39,20 @@ pub struct ChainKind {
 pub type Build = fn(&Map<String, Value>, &Parts, Named<'_>) -> Result<Arc<dyn Filter>, ConfigError>;
 
 /// Every type of filter.
-pub static CHAIN: &[ChainKind] = &[ChainKind {
-    types: &["ThrottlingFilter"],
-    build: throttling::filter::build_named,
-}];
+pub static CHAIN: &[ChainKind] = &[
+    ChainKind {
+        types: &["HeaderFilter"],
+        build: header::build,
+    },
+    ChainKind {
+        types: &["StaticRequestFilter"],
+        build: static_request::build,
+    },
+    ChainKind {
+        types: &["ThrottlingFilter"],
+        build: throttling::filter::build_named,
+    },
+];
 
 /// The kind whose declarations have this `type`.
 pub fn chain_kind(type_name: &str) -> Option<&'static ChainKind> {

@@ -8,6 +8,8 @@ pub mod chain;
 pub mod consumers;
 pub mod openid_connect;
 pub mod request_guard;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod throttling;
 
 use std::sync::Arc;

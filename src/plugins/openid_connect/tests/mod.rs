@@ -25,6 +25,7 @@ use crate::filter::Exchange;
 use crate::http::outbound::Outbound;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::jose::testing::{TestKey, jwks};
+use crate::plugins::testing::{decide, session};
 use crate::telemetry::Metrics;
 
 /// Seconds since the epoch at which tests begin.
@@ -208,29 +209,4 @@ fn claims(more: Value) -> Value {
 
 fn get_with(header: &str) -> String {
     format!("GET /orders HTTP/1.1\r\nHost: orders.test\r\n{header}\r\n\r\n")
-}
-
-/// A request as Pingora hands it to filters, and the client's end.
-async fn session(request: &str) -> (Session, DuplexStream) {
-    let (mut client, server) = tokio::io::duplex(128 * 1024);
-    client.write_all(request.as_bytes()).await.unwrap();
-    let mut session = Session::new_h1(Box::new(server));
-    assert!(session.read_request().await.unwrap());
-    (session, client)
-}
-
-/// The filter's answer; `None`: the request goes on.
-async fn decide(
-    filter: &dyn Filter,
-    session: &mut Session,
-    exchange: &mut Exchange,
-) -> Option<Reply> {
-    let flow = match filter.on_request(session, exchange) {
-        Verdict::Now(flow) => flow,
-        Verdict::Wait => filter.on_request_slow(session, exchange).await,
-    };
-    match flow {
-        Flow::Continue => None,
-        Flow::Respond(reply) => Some(reply),
-    }
 }
