@@ -4,42 +4,106 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
 use super::error::Fault;
 use super::realm::Realm;
 use super::{State, token_id};
-use crate::jose::verify::Unverified;
+use crate::jose::verify::{TOKEN_MAX, Unverified};
 use crate::model::grant::TokenHash;
 use crate::model::user::User;
 
 /// Longest opaque token that is looked up.
 const HANDLE_MAX: usize = 64;
 
-/// An access token of this provider that is good now.
+/// Most tokens kept in memory.
+const KEPT: usize = 16 * 1024;
+
+/// Most memory that they take, in bytes, about.
+const KEPT_BYTES: u64 = 32 * 1024 * 1024;
+
+/// A token that we issued: its signature was checked, or it is in the store.
+/// Whether it is still good is another question.
 #[derive(Debug)]
-pub(super) struct GoodToken {
-    /// The realm that issued it.
-    pub(super) realm: Arc<Realm>,
+pub(super) struct Issued {
     pub(super) claims: Map<String, Value>,
     /// Whether it is a handle rather than a JWT.
     pub(super) opaque: bool,
-    /// The user it stands for, unless a client acts for itself.
-    pub(super) user: Option<User>,
+    /// Of the keys that verified it.
+    generation: u64,
 }
 
-impl GoodToken {
+impl Issued {
+    fn text(&self, name: &str) -> &str {
+        let claim = self.claims.get(name).and_then(Value::as_str);
+        claim.unwrap_or_default()
+    }
+
+    /// The client that it was issued to.
+    pub(super) fn client_id(&self) -> &str {
+        match self.text("client_id") {
+            "" => self.text("aud"),
+            named => named,
+        }
+    }
+
+    /// Its identifier.
+    pub(super) fn id(&self) -> &str {
+        self.text("jti")
+    }
+
+    /// The grant it belongs to.
+    pub(super) fn grant_id(&self) -> &str {
+        self.text("authGrantId")
+    }
+
+    /// When it ends, in seconds since the epoch.
+    pub(super) fn ends_s(&self) -> i64 {
+        let exp = self.claims.get("exp").and_then(Value::as_i64);
+        exp.unwrap_or_default()
+    }
+
+    /// Seconds left, rounded down.
+    pub(super) fn seconds_left(&self, now_ms: i64) -> i64 {
+        (self.ends_s().saturating_mul(1000) - now_ms).div_euclid(1000)
+    }
+
     /// The names of its scopes.
     pub(super) fn scopes(&self) -> impl Iterator<Item = &str> {
         let scopes = self.claims.get("scope").and_then(Value::as_array);
         scopes.into_iter().flatten().filter_map(Value::as_str)
     }
+}
 
-    /// Seconds left, rounded down.
-    pub(super) fn seconds_left(&self, now_ms: i64) -> i64 {
-        let exp = self.claims.get("exp").and_then(Value::as_i64);
-        (exp.unwrap_or_default().saturating_mul(1000) - now_ms).div_euclid(1000)
+/// Tokens that were met before.
+pub(super) struct Tokens(Cache<TokenHash, Arc<Issued>, Weight>);
+
+impl Tokens {
+    pub(super) fn new() -> Self {
+        Self(Cache::with_weighter(KEPT, KEPT_BYTES, Weight))
     }
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<TokenHash, Arc<Issued>> for Weight {
+    /// Parsed claims of an ordinary token take about two KiB.
+    fn weight(&self, _: &TokenHash, issued: &Arc<Issued>) -> u64 {
+        1024 + 64 * issued.claims.len() as u64 + 32 * issued.scopes().count() as u64
+    }
+}
+
+/// An access token of this provider that is good now.
+#[derive(Debug)]
+pub(super) struct GoodToken {
+    /// The realm that issued it.
+    pub(super) realm: Arc<Realm>,
+    pub(super) issued: Arc<Issued>,
+    /// The user it stands for, unless a client acts for itself.
+    pub(super) user: Option<Arc<User>>,
 }
 
 /// The token of the `Authorization` header; `None` unless there is exactly one
@@ -52,6 +116,38 @@ pub(super) fn from_header(headers: &HeaderMap) -> Option<&str> {
     (alone && scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
+/// The token, if this provider issued it, whatever has become of it since.
+pub(super) async fn issued(state: &State, token: &str) -> Result<Option<Arc<Issued>>, Fault> {
+    let opaque = !token.contains('.');
+    if token.len() > if opaque { HANDLE_MAX } else { TOKEN_MAX } {
+        return Ok(None);
+    }
+    let keys = state.keys.current();
+    let hash = TokenHash::of(token);
+    if let Some(known) = state.tokens.0.get(&hash)
+        && known.generation == keys.generation
+    {
+        return Ok(Some(known));
+    }
+    let claims = if opaque {
+        let stored = state.store.access_token(hash).await?;
+        stored.map(|stored| stored.claims)
+    } else {
+        let parsed = Unverified::parse(token).ok();
+        parsed.and_then(|parsed| parsed.verify(&keys.verifiers).ok())
+    };
+    let Some(claims) = claims else {
+        return Ok(None);
+    };
+    let issued = Arc::new(Issued {
+        claims,
+        opaque,
+        generation: keys.generation,
+    });
+    state.tokens.0.insert(hash, Arc::clone(&issued));
+    Ok(Some(issued))
+}
+
 /// The token, if this provider issued it as an access token and it is neither
 /// expired nor revoked, its client exists, and its user may sign in.
 pub(super) async fn check(
@@ -59,71 +155,55 @@ pub(super) async fn check(
     token: &str,
     now_ms: i64,
 ) -> Result<Option<GoodToken>, Fault> {
-    let opaque = !token.contains('.');
-    let claims = if opaque {
-        stored_claims(state, token).await?
-    } else {
-        signed_claims(state, token)
-    };
-    let Some(claims) = claims else {
+    let Some(issued) = issued(state, token).await? else {
         return Ok(None);
     };
-    let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
     let live = state.live();
-    let Some(realm) = live.realm(text("realm")).cloned() else {
+    let Some(realm) = live.realm(issued.text("realm")).cloned() else {
         return Ok(None);
     };
     drop(live);
     // Any token of ours verifies; only an access token counts as one.
-    if text("tokenName") != "access_token" || text("iss") != realm.issuer {
+    if issued.text("tokenName") != "access_token" || issued.text("iss") != realm.issuer {
         return Ok(None);
     }
-    let at = |name: &str| claims.get(name).and_then(Value::as_i64);
     let now = now_ms.div_euclid(1000);
-    if at("exp").is_none_or(|exp| now >= exp) || at("nbf").is_some_and(|nbf| now < nbf) {
+    let begins_s = issued.claims.get("nbf").and_then(Value::as_i64);
+    if now >= issued.ends_s() || begins_s.is_some_and(|nbf| now < nbf) {
+        return Ok(None);
+    }
+    if state.revoked.has(issued.grant_id(), issued.id()) {
         return Ok(None);
     }
     let store = &*state.store;
-    let client = state.clients.find(store, &realm, text("aud")).await?;
+    let client = state
+        .clients
+        .find(store, &realm, issued.client_id())
+        .await?;
     let Some(client) = client else {
         return Ok(None);
     };
-    if store.is_revoked(text("authGrantId")).await? {
-        return Ok(None);
-    }
     // Only users' tokens carry a level.
-    let for_user = claims.contains_key("auth_level");
-    let user = match for_user {
-        true => store.user_by_name(&realm.path, text("sub")).await?,
+    let user = match issued.claims.contains_key("auth_level") {
         false => None,
+        true => {
+            let user = state.users.by_name(store, &realm.path, issued.text("sub"));
+            match user.await?.filter(|user| user.active) {
+                Some(user) => Some(user),
+                None => return Ok(None),
+            }
+        }
     };
-    if for_user && !user.as_ref().is_some_and(|user| user.active) {
-        return Ok(None);
-    }
     // Names are given again: to another user, to a client made anew.
     let user_made_ms = user.as_ref().map_or(0, |user| user.created_ms);
     let made_ms = client.client.created_ms.max(user_made_ms);
     let user_id = user.as_ref().map(|user| user.id);
-    if !token_id::fits(text("jti"), user_id, made_ms) {
+    if !token_id::fits(issued.id(), user_id, made_ms) {
         return Ok(None);
     }
     Ok(Some(GoodToken {
         realm,
-        claims,
-        opaque,
+        issued,
         user,
     }))
-}
-
-fn signed_claims(state: &State, token: &str) -> Option<Map<String, Value>> {
-    let keys = state.keys.current();
-    Unverified::parse(token).ok()?.verify(&keys.verifiers).ok()
-}
-
-async fn stored_claims(state: &State, token: &str) -> Result<Option<Map<String, Value>>, Fault> {
-    if token.len() > HANDLE_MAX {
-        return Ok(None);
-    }
-    let stored = state.store.access_token(TokenHash::of(token)).await?;
-    Ok(stored.map(|stored| stored.claims))
 }

@@ -145,7 +145,8 @@ struct Cached {
 #[derive(Debug)]
 pub(super) struct Clients {
     cache: Cache<(String, String), Cached>,
-    /// Grows with every change: older entries are not believed.
+    /// Grows with every change that the store does not count: older entries are
+    /// not believed.
     generation: AtomicU64,
 }
 
@@ -169,7 +170,7 @@ impl Clients {
         realm: &Arc<Realm>,
         client_id: &str,
     ) -> Result<Option<Arc<LiveClient>>, StoreError> {
-        let generation = self.generation.load(Ordering::Acquire);
+        let generation = self.generation.load(Ordering::Acquire) + store.generation();
         let key = (realm.path.clone(), client_id.to_owned());
         let cached = self
             .cache
@@ -190,7 +191,7 @@ impl Clients {
     ) -> Result<Option<Arc<LiveClient>>, StoreError> {
         // The generation from before the look-up: a change meanwhile makes
         // this entry stale at once.
-        let generation = self.generation.load(Ordering::Acquire);
+        let generation = self.generation.load(Ordering::Acquire) + store.generation();
         let Some(client) = store.client(&realm.path, client_id).await? else {
             return Ok(None);
         };

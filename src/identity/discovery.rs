@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::error::OAuthError;
-use super::{Call, respond};
+use super::{Call, respond, userinfo};
 use crate::model::client::SignAlg;
 
 /// How long caches may keep metadata and keys: much less than a new key is
@@ -24,24 +24,52 @@ pub(super) fn metadata(call: &Call) -> Response {
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/access_token"),
         "jwks_uri": format!("{issuer}/connect/jwk_uri"),
+        "userinfo_endpoint": format!("{issuer}/userinfo"),
+        "introspection_endpoint": format!("{issuer}/introspect"),
+        "revocation_endpoint": format!("{issuer}/token/revoke"),
         "response_types_supported": [],
         "grant_types_supported": ["client_credentials", "password", "refresh_token"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": all_algs(),
-        "token_endpoint_auth_methods_supported": [
-            "client_secret_basic", "client_secret_post",
-            "client_secret_jwt", "private_key_jwt", "none",
-        ],
+        "userinfo_signing_alg_values_supported": all_algs(),
+        "token_endpoint_auth_methods_supported": &AUTH_METHODS,
         "token_endpoint_auth_signing_alg_values_supported": all_algs(),
-        "scopes_supported": ["openid"],
-        "claims_supported":
-            ["aud", "auth_time", "azp", "acr", "exp", "iat", "iss", "sub", "at_hash"],
+        "introspection_endpoint_auth_methods_supported": &AUTH_METHODS[..4],
+        "introspection_endpoint_auth_signing_alg_values_supported": all_algs(),
+        "revocation_endpoint_auth_methods_supported": &AUTH_METHODS,
+        "revocation_endpoint_auth_signing_alg_values_supported": all_algs(),
+        "scopes_supported": ["openid", "profile", "email", "phone", "address"],
+        "claims_supported": claims_supported(),
         "claims_parameter_supported": false,
         "request_parameter_supported": false,
         "request_uri_parameter_supported": false,
         "version": "3.0",
     });
     cached(respond::json(StatusCode::OK, &body))
+}
+
+/// How clients authenticate; public ones last.
+const AUTH_METHODS: [&str; 5] = [
+    "client_secret_basic",
+    "client_secret_post",
+    "client_secret_jwt",
+    "private_key_jwt",
+    "none",
+];
+
+fn claims_supported() -> Vec<&'static str> {
+    let of_tokens = [
+        "aud",
+        "auth_time",
+        "azp",
+        "acr",
+        "exp",
+        "iat",
+        "iss",
+        "sub",
+        "at_hash",
+    ];
+    of_tokens.into_iter().chain(userinfo::CLAIMS).collect()
 }
 
 /// Every signature algorithm; `none` is not one.

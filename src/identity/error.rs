@@ -141,6 +141,28 @@ impl OAuthError {
         }
     }
 
+    /// There is no access token: that alone is no error of the request, so the
+    /// challenge names none (RFC 6750 §3.1).
+    pub(super) fn no_token(realm: &str) -> Self {
+        Self {
+            header: challenge(&format!("Bearer realm=\"{realm}\"")),
+            ..Self::invalid_token()
+        }
+    }
+
+    /// The access token is good, but not for this.
+    pub(super) fn insufficient_scope(scope: &str) -> Self {
+        let value = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+        Self {
+            status: StatusCode::FORBIDDEN,
+            header: challenge(&value),
+            ..Self::bad(
+                "insufficient_scope",
+                format!("The scope {scope} is required."),
+            )
+        }
+    }
+
     /// The response.
     pub(super) fn response(self) -> Response {
         let mut body = json!({"error": self.error});

@@ -30,6 +30,8 @@ pub(super) struct Current {
     pub(super) ring: KeyRing,
     /// The published keys, to verify with.
     pub(super) verifiers: KeySet,
+    /// Grows each time that they are read.
+    pub(super) generation: u64,
 }
 
 impl Keys {
@@ -50,9 +52,14 @@ impl Keys {
     /// Reads the keys again.
     pub(super) async fn reload(&self) -> Result<(), Fault> {
         let stored = self.store.signing_keys().await?;
-        let ring = KeyRing::parse(&stored, &self.current.load().ring)?;
-        let verifiers = ring.verifiers(self.clock.now_ms());
-        self.current.store(Arc::new(Current { ring, verifiers }));
+        let previous = self.current.load();
+        let ring = KeyRing::parse(&stored, &previous.ring)?;
+        let current = Current {
+            verifiers: ring.verifiers(self.clock.now_ms()),
+            generation: previous.generation + 1,
+            ring,
+        };
+        self.current.store(Arc::new(current));
         Ok(())
     }
 

@@ -62,6 +62,7 @@ async fn run(weak: Weak<State>) {
         if result.is_ok() {
             if tick.is_multiple_of(ROUND) {
                 rotate_keys(&state).await;
+                state.revoked.prune(state.clock.now_ms());
                 more_to_sweep = true;
             }
             // The next poll goes on: no flood of records outruns that.
@@ -84,7 +85,8 @@ async fn run(weak: Weak<State>) {
 async fn poll(state: &State, seen: &mut Option<i64>) -> Result<(), Fault> {
     let version = state.store.data_version().await?;
     if seen.replace(version).is_some_and(|seen| seen != version) {
-        state.clients.forget();
+        state.forget();
+        state.read_revocations().await?;
         state.keys.reload().await?;
     }
     Ok(())

@@ -15,6 +15,7 @@ mod discovery;
 mod error;
 mod form;
 mod grant;
+mod introspect;
 mod issue;
 mod keys;
 mod lockout;
@@ -24,6 +25,8 @@ mod password;
 mod realm;
 mod records;
 mod respond;
+mod revoke;
+mod revoked;
 mod scim;
 mod serve;
 mod sessions;
@@ -31,6 +34,8 @@ mod settings;
 mod token;
 mod token_id;
 mod tokeninfo;
+mod userinfo;
+mod users;
 
 #[cfg(test)]
 mod testing;
@@ -46,6 +51,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use uuid::Uuid;
 
+use bearer::Tokens;
 use client_auth::ClientKeys;
 use clients::Clients;
 use config::IdentityConfig;
@@ -54,8 +60,11 @@ use keys::Keys;
 use lockout::Lockout;
 use password::Hasher;
 use realm::{Live, Realm};
+use revoked::Revoked;
+use users::Users;
 
 use crate::clock::{Clock, random_uuid};
+use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use crate::store::{Store, StoreError};
 
 pub use clients::stored_secret;
@@ -80,6 +89,9 @@ enum Surface {
 enum Endpoint {
     AccessToken,
     TokenInfo,
+    Introspect,
+    Revoke,
+    UserInfo,
     Authorize,
     Metadata,
     Keys,
@@ -98,6 +110,9 @@ const POST: &[Method] = &[Method::POST];
 const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "access_token", POST, Endpoint::AccessToken),
     (Surface::OAuth2, "tokeninfo", GET, Endpoint::TokenInfo),
+    (Surface::OAuth2, "introspect", POST, Endpoint::Introspect),
+    (Surface::OAuth2, "token/revoke", POST, Endpoint::Revoke),
+    (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
@@ -122,6 +137,9 @@ struct State {
     keys: Keys,
     clients: Clients,
     client_keys: ClientKeys,
+    users: Users,
+    tokens: Tokens,
+    revoked: Revoked,
     hasher: Hasher,
     lockout: Lockout,
     /// First part of every `auditTrackingId`.
@@ -132,6 +150,30 @@ struct State {
 impl State {
     fn live(&self) -> arc_swap::Guard<Arc<Live>> {
         self.live.load()
+    }
+
+    /// Clients or users changed: what is held of them is not believed again.
+    fn forget(&self) {
+        self.clients.forget();
+        self.users.forget();
+    }
+
+    /// Learns what is revoked, also by other processes.
+    async fn read_revocations(&self) -> Result<(), StoreError> {
+        for (what, until_ms) in self.store.revocations().await? {
+            self.revoked.add(&what, until_ms);
+        }
+        Ok(())
+    }
+
+    /// Revokes every token of a grant; when it returns, no endpoint takes one.
+    async fn revoke_grant(&self, grant_id: &str, now_ms: i64) -> Result<(), StoreError> {
+        // No token of it is made any more, so the last one dies by then.
+        let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+        self.store.revoke_grant(grant_id, until_ms).await?;
+        self.revoked
+            .add(&Revocation::Grant(grant_id.to_owned()), until_ms);
+        Ok(())
     }
 
     /// A new `auditTrackingId`.
@@ -188,11 +230,15 @@ impl Identity {
             keys,
             clients: Clients::new(),
             client_keys: ClientKeys::new(),
+            users: Users::new(),
+            tokens: Tokens::new(),
+            revoked: Revoked::default(),
             hasher,
             lockout: Lockout::new(),
             process: random_uuid(),
             issued: AtomicU64::new(1),
         });
+        state.read_revocations().await?;
         maintain::start(&state);
         Ok(Self { state })
     }
@@ -218,7 +264,7 @@ impl Identity {
         config.base_url.clone_from(&previous.config.base_url);
         let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
         state.live.store(Arc::new(live));
-        state.clients.forget();
+        state.forget();
         maintain::hash_declared(state);
         Ok(())
     }

@@ -15,8 +15,8 @@ use super::error::{JsonError, OAuthError, ScimError, allow, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, scim, sessions, token,
-    tokeninfo,
+    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, introspect, revoke, scim,
+    sessions, token, tokeninfo, userinfo,
 };
 
 /// Longest body, in bytes.
@@ -266,6 +266,9 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
     let result = match endpoint {
         Endpoint::AccessToken => token::post(call).await,
         Endpoint::TokenInfo => tokeninfo::get(call).await,
+        Endpoint::Introspect => introspect::post(call).await,
+        Endpoint::Revoke => revoke::post(call).await,
+        Endpoint::UserInfo => userinfo::answer(call).await,
         Endpoint::Authorize => Err(discovery::authorize()),
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,

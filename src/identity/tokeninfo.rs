@@ -29,19 +29,19 @@ pub(super) async fn get(call: &Call) -> Result<Response, OAuthError> {
     };
     let good = bearer::check(&call.state, token, call.now_ms).await?;
     let good = good.ok_or_else(OAuthError::invalid_token)?;
-    let mut body = good.claims.clone();
-    for scope in good.scopes() {
+    let issued = &good.issued;
+    let mut body = issued.claims.clone();
+    for scope in issued.scopes() {
         // A scope named like a claim must not hide it.
         body.entry(scope).or_insert_with(|| Value::from(""));
     }
     body.insert("access_token".to_owned(), json!(token));
     body.insert(
         "expires_in".to_owned(),
-        json!(good.seconds_left(call.now_ms)),
+        json!(issued.seconds_left(call.now_ms)),
     );
-    if good.opaque {
-        let client_id = good.claims.get("aud").cloned().unwrap_or_default();
-        body.insert("client_id".to_owned(), client_id);
+    if issued.opaque {
+        body.insert("client_id".to_owned(), json!(issued.client_id()));
     }
     let mut response = respond::json(StatusCode::OK, &body);
     respond::never_stored(&mut response);

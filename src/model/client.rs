@@ -70,6 +70,9 @@ pub struct ClientMetadata {
     /// How its ID tokens are signed; default RS256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id_token_signed_response_alg: Option<SignAlg>,
+    /// How its answers of the userinfo endpoint are signed; absent: plain JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub userinfo_signed_response_alg: Option<SignAlg>,
     /// Own: what is granted when it asks for no scope, separated by blanks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_scope: Option<String>,
@@ -120,7 +123,10 @@ impl ClientMetadata {
 
     /// The algorithms by which tokens for it are signed with its secret.
     pub fn shared_algs(&self) -> impl Iterator<Item = SignAlg> {
-        let algs = [self.id_token_signed_response_alg];
+        let algs = [
+            self.id_token_signed_response_alg,
+            self.userinfo_signed_response_alg,
+        ];
         algs.into_iter().flatten().filter(|alg| alg.is_shared())
     }
 

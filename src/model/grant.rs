@@ -87,6 +87,15 @@ pub struct StoredAccess {
     pub expires_ms: i64,
 }
 
+/// What was revoked before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revocation {
+    /// Every token of the grant of this handle.
+    Grant(String),
+    /// The access token of this identifier (`jti`).
+    Token(String),
+}
+
 /// How the exchange of a refresh token ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {

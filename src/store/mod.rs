@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::model::client::Client;
 use crate::model::grant::{
-    Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
+    Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
 };
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
@@ -113,6 +113,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// A number that changes when another process has changed the store.
     async fn data_version(&self) -> Result<i64, StoreError>;
+
+    /// A number that grows with every change of users and clients that is made
+    /// through this very value: what is held of them is then stale.
+    fn generation(&self) -> u64;
 
     /// Paths of all realms.
     async fn realms(&self) -> Result<Vec<String>, StoreError>;
@@ -224,8 +228,17 @@ pub trait Store: Send + Sync + 'static {
     /// Revokes every token of a grant; `until_ms` is when the last would die.
     async fn revoke_grant(&self, grant_id: &str, until_ms: i64) -> Result<(), StoreError>;
 
-    /// Whether the grant was revoked.
-    async fn is_revoked(&self, grant_id: &str) -> Result<bool, StoreError>;
+    /// Revokes one access token: by its identifier, and by its hash in case it
+    /// is kept; `until_ms` is when it would die.
+    async fn revoke_access_token(
+        &self,
+        hash: TokenHash,
+        token_id: &str,
+        until_ms: i64,
+    ) -> Result<(), StoreError>;
+
+    /// Everything that is revoked, and until when that matters.
+    async fn revocations(&self) -> Result<Vec<(Revocation, i64)>, StoreError>;
 
     /// The opaque access token of this hash.
     async fn access_token(&self, hash: TokenHash) -> Result<Option<StoredAccess>, StoreError>;

@@ -321,7 +321,8 @@ async fn a_refresh_token_is_exchanged_once_even_by_two_at_once() {
     let mut outcomes = [left.expect("an outcome"), right.expect("an outcome")];
     outcomes.sort_by_key(|outcome| *outcome != Rotation::Done);
     assert_eq!(outcomes, [Rotation::Done, Rotation::Reused]);
-    assert!(store.is_revoked("grant").await.expect("a lookup"));
+    let revoked = store.revocations().await.expect("a lookup");
+    assert_eq!(revoked[0].0, Revocation::Grant("grant".to_owned()));
     for token in ["one", "two", "three"] {
         let found = store
             .refresh_token(TokenHash::of(token))
@@ -334,6 +335,52 @@ async fn a_refresh_token_is_exchanged_once_even_by_two_at_once() {
         .await
         .expect("an outcome");
     assert_eq!(gone, Rotation::Gone);
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_new_once_until_it_expires() {
+    let fixture = Fixture::new().await;
+    let once = TokenHash::of("once");
+    let remember = |until, now| fixture.store.remember(once, until, now);
+    let (left, right) = tokio::join!(remember(10, 1), remember(10, 1));
+    assert_ne!(left.expect("an answer"), right.expect("an answer"));
+    assert!(
+        !fixture
+            .another()
+            .await
+            .remember(once, 10, 9)
+            .await
+            .expect("an answer")
+    );
+    assert!(remember(20, 10).await.expect("an answer"));
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_gone_and_remembered() {
+    let fixture = Fixture::new().await;
+    let token = StoredAccess {
+        hash: TokenHash::of("handle"),
+        grant_id: "grant".to_owned(),
+        claims: Map::new(),
+        expires_ms: 50_000,
+    };
+    let store = fixture.another().await;
+    store
+        .record_tokens(None, Some(&token))
+        .await
+        .expect("recorded");
+    store
+        .revoke_access_token(token.hash, "id", 50_000)
+        .await
+        .expect("revoked");
+    assert_eq!(
+        store.access_token(token.hash).await.expect("a lookup"),
+        None
+    );
+    let known = fixture.store.revocations().await.expect("a lookup");
+    assert_eq!(known, [(Revocation::Token("id".to_owned()), 50_000)]);
+    assert_eq!(store.sweep(50_000, 100).await.expect("swept"), 1);
+    assert!(store.revocations().await.expect("a lookup").is_empty());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::identity::form::Form;
 use crate::identity::issue::{self, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::token::{client_for, granted, required};
-use crate::model::grant::{MAX_TOKEN_LIFE_MS, Rotation, StoredRefresh, TokenHash};
+use crate::model::grant::{Rotation, StoredRefresh, TokenHash};
 
 const GRANT: &str = "refresh_token";
 
@@ -62,6 +62,7 @@ pub(in crate::identity) async fn issue(
             Ok(response)
         }
         Rotation::Reused => {
+            call.state.revoke_grant(&old.grant.id, now_ms).await?;
             warn_of_reuse(&old);
             Err(not_valid())
         }
@@ -75,11 +76,7 @@ async fn check(call: &Call, client_id: &str, old: &StoredRefresh) -> Result<(), 
         return Err(OAuthError::bad("invalid_grant", text));
     }
     if old.used {
-        let until_ms = old.grant.ends_ms.saturating_add(MAX_TOKEN_LIFE_MS);
-        call.state
-            .store
-            .revoke_grant(&old.grant.id, until_ms)
-            .await?;
+        call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
         warn_of_reuse(old);
         return Err(not_valid());
     }

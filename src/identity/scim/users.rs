@@ -88,7 +88,7 @@ async fn reader(call: &Call) -> Result<GoodToken, ScimError> {
         )
     })?;
     match &good.realm.settings.users_scope {
-        Some(scope) if !good.scopes().any(|granted| granted == scope) => Err(ScimError {
+        Some(scope) if !good.issued.scopes().any(|granted| granted == scope) => Err(ScimError {
             challenge: Some(format!(
                 "Bearer realm=\"/\", error=\"insufficient_scope\", scope=\"{scope}\""
             )),

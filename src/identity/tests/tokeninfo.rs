@@ -128,11 +128,11 @@ async fn a_token_dies_with_its_grant_its_client_and_its_user() {
     let claims = provider.claims(&token);
     let status = async |token: &str| provider.get_with(PATH, token).await.status.as_u16();
     assert_eq!(status(&token).await, 200);
-    provider
-        .store
-        .revoke_grant(text(&claims, "authGrantId"), i64::MAX)
-        .await
-        .expect("revoked");
+    let revoked = provider
+        .identity
+        .state
+        .revoke_grant(text(&claims, "authGrantId"), provider.clock.now_ms());
+    revoked.await.expect("revoked");
     assert_eq!(status(&token).await, 401);
 
     let users = provider.user_tokens("openid").await;

@@ -14,6 +14,8 @@ mod sync;
 mod tokens;
 mod users;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sqlx::{Sqlite, SqlitePool, Transaction};
@@ -22,7 +24,7 @@ use uuid::Uuid;
 use super::{Declared, EntityWrite, Store, StoreError, UserPage};
 use crate::model::client::Client;
 use crate::model::grant::{
-    Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
+    Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
 };
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
@@ -33,9 +35,18 @@ use crate::model::user::User;
 pub struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
+    /// Changes of users and clients.
+    changes: AtomicU64,
 }
 
 impl SqliteStore {
+    /// The outcome of a change of users or clients. Counted when it is over,
+    /// so that nobody reads the old record after the count.
+    fn changed<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        outcome
+    }
+
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.writer
             .begin_with("BEGIN IMMEDIATE")
@@ -90,6 +101,10 @@ impl Store for SqliteStore {
             .map_err(unavailable)
     }
 
+    fn generation(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     async fn realms(&self) -> Result<Vec<String>, StoreError> {
         sqlx::query_scalar("SELECT path FROM realms ORDER BY path")
             .fetch_all(&self.readers)
@@ -98,7 +113,7 @@ impl Store for SqliteStore {
     }
 
     async fn sync_declared(&self, declared: Declared, now_ms: i64) -> Result<(), StoreError> {
-        sync::declared(self.begin().await?, declared, now_ms).await
+        self.changed(sync::declared(self.begin().await?, declared, now_ms).await)
     }
 
     async fn user(&self, realm: &str, id: Uuid) -> Result<Option<User>, StoreError> {
@@ -116,17 +131,17 @@ impl Store for SqliteStore {
     async fn insert_user(&self, user: &User) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         users::insert(&mut tx, user).await?;
-        tx.commit().await.map_err(unavailable)
+        self.changed(tx.commit().await.map_err(unavailable))
     }
 
     async fn update_user(&self, user: &User) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         users::update(&mut tx, user).await?;
-        tx.commit().await.map_err(unavailable)
+        self.changed(tx.commit().await.map_err(unavailable))
     }
 
     async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError> {
-        users::set_password(self.begin().await?, id, hash, now_ms).await
+        self.changed(users::set_password(self.begin().await?, id, hash, now_ms).await)
     }
 
     async fn replace_hash(
@@ -140,7 +155,7 @@ impl Store for SqliteStore {
     }
 
     async fn delete_user(&self, id: Uuid) -> Result<bool, StoreError> {
-        users::delete(self.begin().await?, id).await
+        self.changed(users::delete(self.begin().await?, id).await)
     }
 
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError> {
@@ -154,11 +169,11 @@ impl Store for SqliteStore {
     async fn insert_client(&self, client: &Client) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         clients::insert(&mut tx, client).await?;
-        tx.commit().await.map_err(unavailable)
+        self.changed(tx.commit().await.map_err(unavailable))
     }
 
     async fn delete_client(&self, realm: &str, client_id: &str) -> Result<bool, StoreError> {
-        clients::delete(self.begin().await?, realm, client_id).await
+        self.changed(clients::delete(self.begin().await?, realm, client_id).await)
     }
 
     async fn signing_keys(&self) -> Result<Vec<StoredKey>, StoreError> {
@@ -202,8 +217,17 @@ impl Store for SqliteStore {
         tx.commit().await.map_err(unavailable)
     }
 
-    async fn is_revoked(&self, grant_id: &str) -> Result<bool, StoreError> {
-        tokens::is_revoked(&self.readers, grant_id).await
+    async fn revoke_access_token(
+        &self,
+        hash: TokenHash,
+        token_id: &str,
+        until_ms: i64,
+    ) -> Result<(), StoreError> {
+        tokens::revoke_access(self.begin().await?, hash, token_id, until_ms).await
+    }
+
+    async fn revocations(&self) -> Result<Vec<(Revocation, i64)>, StoreError> {
+        tokens::revocations(&self.readers).await
     }
 
     async fn access_token(&self, hash: TokenHash) -> Result<Option<StoredAccess>, StoreError> {

@@ -3,6 +3,7 @@
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -16,6 +17,7 @@ use crate::store::StoreError;
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_seen.sql"),
+    include_str!("migrations/0003_revoked_tokens.sql"),
 ];
 
 /// Connections that only read.
@@ -45,7 +47,11 @@ impl SqliteStore {
         migrate(&writer).await?;
         let readers = pool(READERS).connect_with(options.read_only(true)).await;
         let readers = readers.map_err(unavailable)?;
-        Ok(Self { writer, readers })
+        Ok(Self {
+            writer,
+            readers,
+            changes: AtomicU64::new(0),
+        })
     }
 
     /// Opens the file at `path` for reading only.
@@ -69,7 +75,11 @@ impl SqliteStore {
             return Err(cannot_open(path, reason));
         }
         let writer = readers.clone();
-        Ok(Self { writer, readers })
+        Ok(Self {
+            writer,
+            readers,
+            changes: AtomicU64::new(0),
+        })
     }
 }
 

@@ -3,7 +3,9 @@
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{parse_doc, unavailable, write_doc};
-use crate::model::grant::{MAX_TOKEN_LIFE_MS, Rotation, StoredAccess, StoredRefresh, TokenHash};
+use crate::model::grant::{
+    MAX_TOKEN_LIFE_MS, Revocation, Rotation, StoredAccess, StoredRefresh, TokenHash,
+};
 use crate::store::StoreError;
 
 pub(super) async fn insert(
@@ -125,13 +127,49 @@ pub(super) async fn revoke(
     .map(drop)
 }
 
-pub(super) async fn is_revoked(readers: &SqlitePool, grant_id: &str) -> Result<bool, StoreError> {
-    let found: i64 = sqlx::query_scalar("SELECT count(*) FROM revoked_grants WHERE grant_id = ?")
-        .bind(grant_id)
-        .fetch_one(readers)
+pub(super) async fn revoke_access(
+    mut tx: Transaction<'static, Sqlite>,
+    hash: TokenHash,
+    token_id: &str,
+    until_ms: i64,
+) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM access_tokens WHERE hash = ?")
+        .bind(hash.0.as_slice())
+        .execute(&mut *tx)
         .await
         .map_err(unavailable)?;
-    Ok(found > 0)
+    sqlx::query(
+        "INSERT INTO revoked_tokens (token_id, expires_ms) VALUES (?, ?)
+         ON CONFLICT (token_id) DO NOTHING",
+    )
+    .bind(token_id)
+    .bind(until_ms)
+    .execute(&mut *tx)
+    .await
+    .map_err(unavailable)?;
+    tx.commit().await.map_err(unavailable)
+}
+
+pub(super) async fn revocations(
+    readers: &SqlitePool,
+) -> Result<Vec<(Revocation, i64)>, StoreError> {
+    let grants: Vec<(String, i64)> =
+        sqlx::query_as("SELECT grant_id, expires_ms FROM revoked_grants")
+            .fetch_all(readers)
+            .await
+            .map_err(unavailable)?;
+    let tokens: Vec<(String, i64)> =
+        sqlx::query_as("SELECT token_id, expires_ms FROM revoked_tokens")
+            .fetch_all(readers)
+            .await
+            .map_err(unavailable)?;
+    let grants = grants
+        .into_iter()
+        .map(|(id, until)| (Revocation::Grant(id), until));
+    let tokens = tokens
+        .into_iter()
+        .map(|(id, until)| (Revocation::Token(id), until));
+    Ok(grants.chain(tokens).collect())
 }
 
 /// What has expired and was not yet swept counts as new.
@@ -191,6 +229,8 @@ pub(super) async fn sweep(
            (SELECT hash FROM access_tokens WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM revoked_grants WHERE grant_id IN
            (SELECT grant_id FROM revoked_grants WHERE expires_ms <= ? LIMIT ?)",
+        "DELETE FROM revoked_tokens WHERE token_id IN
+           (SELECT token_id FROM revoked_tokens WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM seen WHERE hash IN
            (SELECT hash FROM seen WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM sessions WHERE hash IN

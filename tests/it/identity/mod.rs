@@ -2,6 +2,7 @@
 
 mod client_auth;
 mod people;
+mod token_endpoints;
 mod tokens;
 
 use crate::support::Answer;

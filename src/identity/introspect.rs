@@ -1,0 +1,161 @@
+//! `POST /oauth2[/realms/…]/introspect` (RFC 7662): what a token means, told to
+//! whom it concerns.
+//!
+//! A token concerns the client it was issued to, those that it names as its
+//! audience, and clients with the scope [`ALL`]. Everybody else is told the
+//! same as of a token that never was.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::bearer::{self, GoodToken};
+use super::clients::LiveClient;
+use super::error::{Fault, OAuthError};
+use super::form;
+use super::{Call, client_auth, respond};
+use crate::model::grant::{StoredRefresh, TokenHash};
+
+/// The scope of clients that may ask about every access token of the realm.
+const ALL: &str = "am-introspect-all-tokens";
+
+/// The claims that are told as they are.
+const CLAIMS: [&str; 15] = [
+    "realm",
+    "exp",
+    "iat",
+    "nbf",
+    "sub",
+    "iss",
+    "aud",
+    "jti",
+    "auth_level",
+    "authGrantId",
+    "auditTrackingId",
+    "cts",
+    "token_type",
+    "cnf",
+    "act",
+];
+
+/// Answers whether a token is active, and what it means.
+pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
+    let form = form::posted(call)?;
+    let caller = client_auth::authenticate(call, &form).await?;
+    if caller.client.is_public() {
+        let text = "Client authentication failed";
+        return Err(OAuthError::invalid_client(&call.realm.path, text));
+    }
+    let missing = || OAuthError::bad("invalid_request", "Missing parameter: token");
+    let token = form.get("token").ok_or_else(missing)?;
+    let refresh_first = form.get("token_type_hint") == Some("refresh_token");
+    // The hint only orders the look-ups (RFC 7662 §2.1).
+    let body = if refresh_first {
+        match refresh(call, &caller, token).await? {
+            Some(body) => Some(body),
+            None => access(call, &caller, token).await?,
+        }
+    } else {
+        match access(call, &caller, token).await? {
+            Some(body) => Some(body),
+            None => refresh(call, &caller, token).await?,
+        }
+    };
+    let body = body.unwrap_or_else(|| Map::from_iter([("active".to_owned(), json!(false))]));
+    let mut response = respond::json(StatusCode::OK, &body);
+    respond::never_stored(&mut response);
+    Ok(response)
+}
+
+async fn access(
+    call: &Call,
+    caller: &LiveClient,
+    token: &str,
+) -> Result<Option<Map<String, Value>>, Fault> {
+    let good = bearer::check(&call.state, token, call.now_ms).await?;
+    let good = good.filter(|good| good.realm.path == call.realm.path && concerns(good, caller));
+    let Some(GoodToken { issued, .. }) = good else {
+        return Ok(None);
+    };
+    let told = CLAIMS.iter().filter_map(|name| {
+        let value = issued.claims.get(*name)?;
+        Some(((*name).to_owned(), value.clone()))
+    });
+    let mut body: Map<String, Value> = told.collect();
+    let scopes: Vec<_> = issued.scopes().collect();
+    for (name, value) in [
+        ("active", json!(true)),
+        ("scope", json!(scopes.join(" "))),
+        ("client_id", json!(issued.client_id())),
+        (
+            "user_id",
+            issued.claims.get("sub").cloned().unwrap_or_default(),
+        ),
+        (
+            "username",
+            issued.claims.get("sub").cloned().unwrap_or_default(),
+        ),
+        ("expires_in", json!(issued.seconds_left(call.now_ms))),
+    ] {
+        body.insert(name.to_owned(), value);
+    }
+    Ok(Some(body))
+}
+
+fn concerns(token: &GoodToken, caller: &LiveClient) -> bool {
+    let issued = &token.issued;
+    let audience = match issued.claims.get("aud") {
+        Some(Value::String(one)) => one == caller.id(),
+        Some(Value::Array(several)) => several.iter().any(|one| one == caller.id()),
+        _ => false,
+    };
+    issued.client_id() == caller.id() || audience || caller.scopes.iter().any(|scope| scope == ALL)
+}
+
+/// A refresh token concerns its own client only: nobody else must take one for
+/// an access token.
+async fn refresh(
+    call: &Call,
+    caller: &LiveClient,
+    token: &str,
+) -> Result<Option<Map<String, Value>>, Fault> {
+    let state = &call.state;
+    let stored = state.store.refresh_token(TokenHash::of(token)).await?;
+    let Some(StoredRefresh {
+        grant,
+        expires_ms,
+        used,
+        ..
+    }) = stored
+    else {
+        return Ok(None);
+    };
+    let over = used || call.now_ms >= expires_ms.min(grant.ends_ms);
+    if over || grant.client_id != caller.id() || grant.realm != call.realm.path {
+        return Ok(None);
+    }
+    let user = state.store.user(&grant.realm, grant.user_id).await?;
+    let Some(user) = user.filter(|user| user.active) else {
+        return Ok(None);
+    };
+    let exp = expires_ms.min(grant.ends_ms).div_euclid(1000);
+    let body = json!({
+        "active": true,
+        "scope": grant.scopes.join(" "),
+        "realm": grant.realm,
+        "client_id": grant.client_id,
+        "user_id": user.user_name,
+        "username": user.user_name,
+        "token_type": "refresh_token",
+        "exp": exp,
+        "sub": user.user_name,
+        "iss": call.realm.issuer,
+        "auth_level": 0,
+        "authGrantId": grant.id,
+        "expires_in": exp - call.now_ms.div_euclid(1000),
+    });
+    Ok(match body {
+        Value::Object(body) => Some(body),
+        _ => None,
+    })
+}

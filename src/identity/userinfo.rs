@@ -1,0 +1,207 @@
+//! `/oauth2[/realms/…]/userinfo` (OpenID Connect Core §5.3): what the user lets
+//! a client know.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::bearer::{self, GoodToken};
+use super::error::OAuthError;
+use super::form::{self, Form};
+use super::{Call, respond};
+use crate::model::user::{User, schema};
+
+/// Every claim that the endpoint may tell, besides `sub`.
+pub(super) const CLAIMS: [&str; 15] = [
+    "name",
+    "given_name",
+    "family_name",
+    "middle_name",
+    "nickname",
+    "preferred_username",
+    "profile",
+    "zoneinfo",
+    "locale",
+    "updated_at",
+    "email",
+    "email_verified",
+    "phone_number",
+    "phone_number_verified",
+    "address",
+];
+
+/// Answers with the claims that the token's scopes allow.
+pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
+    let token = token(call)?;
+    let good = bearer::check(&call.state, &token, call.now_ms).await?;
+    let good = good.ok_or_else(OAuthError::invalid_token)?;
+    if !good.issued.scopes().any(|scope| scope == "openid") {
+        return Err(OAuthError::insufficient_scope("openid"));
+    }
+    let claims = claims(&good);
+    let client_id = good.issued.client_id();
+    let state = &call.state;
+    let client = state.clients.find(&*state.store, &good.realm, client_id);
+    let client = client.await?.ok_or_else(OAuthError::invalid_token)?;
+    let mut response = match client.client.metadata.userinfo_signed_response_alg {
+        None => respond::json(StatusCode::OK, &claims),
+        Some(alg) => {
+            let mut claims = claims;
+            claims.insert("iss".to_owned(), json!(good.realm.issuer));
+            claims.insert("aud".to_owned(), json!(client_id));
+            let signed = match client.shared_signer(alg) {
+                Some(signer) => signer.sign(&claims),
+                None => state.keys.signer(alg).await?.sign(&claims),
+            };
+            let mut response = Response::new(Body::from(signed?));
+            let kind = HeaderValue::from_static("application/jwt");
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            response
+        }
+    };
+    respond::never_stored(&mut response);
+    Ok(response)
+}
+
+/// The access token: of the header or, in a form post, of the body; never of
+/// both, and never of the address (RFC 6750 §2).
+fn token(call: &Call) -> Result<String, OAuthError> {
+    let is_form = || {
+        let kind = call.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+        let kind = kind.split(';').next()?.trim();
+        Some(kind.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
+    };
+    let form = match call.parts.method == Method::POST && is_form() == Some(true) {
+        true => form::posted(call)?,
+        false => Form::default(),
+    };
+    let by_form = form.get("access_token");
+    let by_header = bearer::from_header(call.headers());
+    let tried = call.headers().contains_key(AUTHORIZATION);
+    match (by_header, by_form) {
+        (Some(_), Some(_)) => {
+            let text = "Access Token cannot be provided in both body and header";
+            Err(OAuthError::bad("invalid_request", text))
+        }
+        (Some(token), None) | (None, Some(token)) => Ok(token.to_owned()),
+        (None, None) if tried => Err(OAuthError::invalid_token()),
+        (None, None) => Err(OAuthError::no_token(&call.realm.path)),
+    }
+}
+
+/// The claims by scope (OpenID Connect Core §5.4); none that is empty.
+fn claims(token: &GoodToken) -> Map<String, Value> {
+    let mut claims = Map::new();
+    let subject = token.issued.claims.get("sub").cloned();
+    claims.insert("sub".to_owned(), subject.unwrap_or_default());
+    let Some(user) = &token.user else {
+        return claims;
+    };
+    for scope in token.issued.scopes() {
+        let of_scope = match scope {
+            "profile" => profile(user),
+            "email" => email(user),
+            "phone" => phone(user),
+            "address" => address(user),
+            _ => continue,
+        };
+        let told = of_scope.into_iter().filter(|(_, value)| !is_empty(value));
+        claims.extend(told.map(|(name, value)| (name.to_owned(), value)));
+    }
+    claims
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+fn profile(user: &User) -> Vec<(&'static str, Value)> {
+    let of = |name: &str| user.profile.get(name).cloned().unwrap_or_default();
+    let name_part = |part: &str| {
+        let name = user.profile.get("name").and_then(|name| name.get(part));
+        name.cloned().unwrap_or_default()
+    };
+    let mut name = name_part("formatted");
+    if is_empty(&name) {
+        name = of("displayName");
+    }
+    if is_empty(&name) {
+        let parts = [name_part("givenName"), name_part("familyName")];
+        let parts: Vec<_> = parts.iter().filter_map(Value::as_str).collect();
+        name = json!(parts.join(" "));
+    }
+    vec![
+        ("name", name),
+        ("given_name", name_part("givenName")),
+        ("family_name", name_part("familyName")),
+        ("middle_name", name_part("middleName")),
+        ("nickname", of("nickName")),
+        ("preferred_username", json!(user.user_name)),
+        ("profile", of("profileUrl")),
+        ("zoneinfo", of("timezone")),
+        ("locale", of("locale")),
+        ("updated_at", json!(user.updated_ms.div_euclid(1000))),
+    ]
+}
+
+/// The primary value of a list of the record, or else its first.
+fn main_of<'a>(user: &'a User, list: &str) -> Option<&'a Map<String, Value>> {
+    let values = user.profile.get(list)?.as_array()?;
+    let primary = values.iter().find(|value| value["primary"] == true);
+    primary.or_else(|| values.first())?.as_object()
+}
+
+fn email(user: &User) -> Vec<(&'static str, Value)> {
+    let Some(email) = main_of(user, "emails") else {
+        return Vec::new();
+    };
+    let verified = email.get("verified").and_then(Value::as_bool);
+    vec![
+        ("email", email.get("value").cloned().unwrap_or_default()),
+        ("email_verified", json!(verified.unwrap_or(false))),
+    ]
+}
+
+fn phone(user: &User) -> Vec<(&'static str, Value)> {
+    let Some(phone) = main_of(user, "phoneNumbers") else {
+        return Vec::new();
+    };
+    vec![
+        (
+            "phone_number",
+            phone.get("value").cloned().unwrap_or_default(),
+        ),
+        // The record does not say.
+        ("phone_number_verified", json!(false)),
+    ]
+}
+
+fn address(user: &User) -> Vec<(&'static str, Value)> {
+    let Some(address) = main_of(user, "addresses") else {
+        return Vec::new();
+    };
+    let mut members: Map<String, Value> = [
+        ("street_address", "streetAddress"),
+        ("locality", "locality"),
+        ("region", "region"),
+        ("postal_code", "postalCode"),
+    ]
+    .into_iter()
+    .filter_map(|(claim, name)| {
+        let value = address.get(name).filter(|value| !is_empty(value))?;
+        Some((claim.to_owned(), value.clone()))
+    })
+    .collect();
+    let formatted = schema::formatted_address(address);
+    if !formatted.is_empty() {
+        members.insert("formatted".to_owned(), Value::String(formatted));
+    }
+    vec![("address", Value::Object(members))]
+}

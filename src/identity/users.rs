@@ -1,0 +1,59 @@
+//! Users in memory, for requests that only ask whether one may still sign in.
+//!
+//! The store counts this process's changes; those of others are noticed by the
+//! background task. Passwords are never checked against what is held here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::sync::Cache;
+
+use crate::model::user::{User, fold};
+use crate::store::{Store, StoreError};
+
+/// Users kept in memory.
+const CACHED: usize = 10_000;
+
+/// Users by realm and folded name.
+#[derive(Debug)]
+pub(super) struct Users {
+    cache: Cache<(String, String), (u64, Arc<User>)>,
+    /// Grows with every change that the store does not count.
+    generation: AtomicU64,
+}
+
+impl Users {
+    pub(super) fn new() -> Self {
+        Self {
+            cache: Cache::new(CACHED),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    /// Forgets all: another process changed a user.
+    pub(super) fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The user of this name, whatever its case.
+    pub(super) async fn by_name(
+        &self,
+        store: &dyn Store,
+        realm: &str,
+        name: &str,
+    ) -> Result<Option<Arc<User>>, StoreError> {
+        // From before the look-up: a change meanwhile makes it stale at once.
+        let generation = self.generation.load(Ordering::Acquire) + store.generation();
+        let key = (realm.to_owned(), fold(name));
+        if let Some((of, user)) = self.cache.get(&key)
+            && of == generation
+        {
+            return Ok(Some(user));
+        }
+        let user = store.user_by_name(realm, name).await?.map(Arc::new);
+        if let Some(user) = &user {
+            self.cache.insert(key, (generation, Arc::clone(user)));
+        }
+        Ok(user)
+    }
+}
