@@ -8,6 +8,7 @@
 
 mod coerce;
 mod parse;
+mod relaxed;
 mod sources;
 mod tokens;
 
@@ -130,6 +131,20 @@ impl Document {
             value,
             resolved: HashSet::new(),
         })
+    }
+
+    /// As [`Document::parse_unresolved`]; JSON may have comments, texts over
+    /// several lines and single quotes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the text.
+    pub fn parse_relaxed(text: &str, file: &Path) -> Result<Self, DocumentError> {
+        match Self::parse_unresolved(text, file) {
+            Err(_) if Syntax::of(file) == Syntax::Json && text.len() <= MAX_TEXT => {
+                Self::parse_unresolved(&relaxed::strict(text), file)
+            }
+            outcome => outcome,
+        }
     }
 
     /// The document, tokens resolved.
