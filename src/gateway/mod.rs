@@ -28,6 +28,7 @@ pub mod peer;
 pub mod proxy;
 pub mod records;
 pub mod resolve;
+pub mod route_files;
 pub mod router;
 pub mod schemas;
 pub mod snapshot;

@@ -1,0 +1,150 @@
+//! Route files, in the format of the imitated gateway: from directories to the
+//! tree of [`super::handler`].
+//!
+//! Each file stands for itself: one that is broken is reported by line and
+//! key, and its last good version stays in force until it is mended or
+//! removed. Filters whose declaration has not changed keep running, whatever
+//! else has. Start with [`RouteFiles::load`]; `reading` has what a file says,
+//! `parts` the types of objects, `shelf` the last good versions.
+
+mod classify;
+mod fields;
+mod filters;
+mod handlers;
+mod page;
+mod parts;
+mod properties;
+mod reading;
+mod report;
+mod router;
+mod shelf;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::gateway::handler::{FileRoute, Routes};
+use crate::plugins::Parts;
+use crate::telemetry::traffic::Traffic;
+use shelf::{Shelf, Site};
+use world::World;
+
+pub use classify::{Content, classify};
+pub use report::{Board, FileReport, Report, State};
+pub use shelf::Source;
+pub use world::documents;
+
+/// Longest text of a route file, in bytes.
+pub const MAX_TEXT: usize = 4 << 20;
+
+/// The route files of a process.
+pub struct RouteFiles {
+    parts: Parts,
+    traffic: Arc<Traffic>,
+    environment: fn(&str) -> Option<String>,
+    shelf: Shelf,
+    board: Board,
+}
+
+impl RouteFiles {
+    /// No files yet; `parts` are for their filters, `traffic` for counters.
+    pub fn new(parts: Parts, traffic: Arc<Traffic>) -> Self {
+        Self {
+            parts,
+            traffic,
+            environment: |name| std::env::var(name).ok(),
+            shelf: Shelf::default(),
+            board: Board::default(),
+        }
+    }
+
+    /// Takes over `sources`, in the order in which they were named, and says
+    /// in the log what has become of those that changed. A file that is not
+    /// among them any more has no route any more.
+    pub fn load(&mut self, sources: Vec<Source>) -> Arc<Routes> {
+        let world = World::new(&self.parts, &self.traffic, &self.environment);
+        let site = Site {
+            world: &world,
+            outer: None,
+            prefix: String::new(),
+            directories: Vec::new(),
+        };
+        self.shelf.load(sources, &site);
+        let mut report = Report::default();
+        self.shelf.report(None, &mut report.files);
+        tell(&self.board.read(), &report);
+        self.board.post(report);
+        Arc::new(Routes::new(self.shelf.routes(), None))
+    }
+
+    /// What has become of the files.
+    pub fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    /// Whether `file` was a route file when it was last read.
+    pub fn knows(&self, file: &Path) -> bool {
+        self.shelf.knows(file)
+    }
+
+    /// Makes the next load read every file again, changed or not.
+    pub fn distrust(&mut self) {
+        self.shelf.distrust();
+    }
+
+    /// Whether what the files refer to (files, directories of routers) is as
+    /// it was when they were read.
+    pub fn is_current(&self) -> bool {
+        self.shelf.prints().all(shelf::is_current)
+    }
+
+    /// The directories in which something may change that the files refer to.
+    pub fn directories(&self) -> BTreeSet<PathBuf> {
+        let paths = self.shelf.prints().flat_map(|prints| prints.keys());
+        paths.filter_map(|path| watched(path)).collect()
+    }
+}
+
+/// The directory to watch for changes of `path`.
+fn watched(path: &Path) -> Option<PathBuf> {
+    if path.is_dir() {
+        return Some(path.to_owned());
+    }
+    let parent = path.parent()?;
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    };
+    parent.is_dir().then(|| parent.to_owned())
+}
+
+/// Says in the log what differs between two reports.
+fn tell(before: &Report, now: &Report) {
+    for file in &now.files {
+        let old = before.files.iter().find(|old| old.file == file.file && old.id == file.id);
+        if old == Some(file) {
+            continue;
+        }
+        for warning in &file.warnings {
+            if !old.is_some_and(|old| old.warnings.contains(warning)) {
+                tracing::warn!("{warning}");
+            }
+        }
+        for error in &file.errors {
+            match file.state {
+                State::Stale => tracing::error!(
+                    "route file not loaded, its last good version stays in force: {error}"
+                ),
+                _ => tracing::error!("route file not loaded: {error}"),
+            }
+        }
+        let mended = old.is_some_and(|old| old.state != State::Loaded);
+        if mended && file.state == State::Loaded {
+            tracing::info!(file = %file.file.display(), "route file is in force again");
+        }
+    }
+}
