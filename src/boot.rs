@@ -1,20 +1,22 @@
 //! From a configuration file to running parts, and from an edited file to
 //! changed ones.
 
+mod reading;
 mod reload;
 mod tls;
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::clock::{self, Clock};
-use crate::config::{self, Config, ConfigError};
+use crate::config::{Config, ConfigError};
 use crate::gateway::control::{Control, DeclaredError};
-use crate::gateway::declarative::{self, Declared};
+use crate::gateway::declarative::Declared;
 use crate::gateway::internal;
 use crate::gateway::resolve::Resolver;
+use crate::gateway::route_files::{RouteFiles, State};
 use crate::gateway::snapshot::{Snapshot, Workshop};
 use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
@@ -24,6 +26,7 @@ use crate::shared::{Redis, RedisConfigError};
 use crate::store::{self, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::yaml::DocumentError;
+use reading::Read;
 
 pub use reload::{Reloader, Seen, watch};
 pub use tls::TlsSections;
@@ -40,6 +43,9 @@ pub enum BootError {
     /// An entity that can't be in force.
     #[error("{0}")]
     Refused(String),
+    /// Findings of several parts, one a line.
+    #[error("{}", .0.join("\n"))]
+    Findings(Vec<String>),
     /// Certificate files.
     #[error(transparent)]
     Tls(#[from] ServerError),
@@ -80,6 +86,8 @@ pub struct Opened {
     pub telemetry: Telemetry,
     /// The durable store.
     pub store: Arc<dyn Store>,
+    /// The route files, with their last good versions.
+    pub route_files: Arc<Mutex<RouteFiles>>,
     /// Time of the start: default for times of declared entities.
     pub started_ms: i64,
 }
@@ -90,7 +98,8 @@ pub struct Opened {
 /// [`BootError`]: what in which file, or which part.
 pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let started_ms = clock.now_ms();
-    let declared = declared(config, started_ms)?;
+    let Read { declared, routes } = reading::read(config, started_ms, HashSet::new())?;
+    let declared = declared?;
     let store = store::open(&config.store.0).await?;
     let outbound = Arc::new(Outbound::new());
     let mut internals = HashMap::from([("echo", internal::echo())]);
@@ -103,15 +112,19 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         identity = Some(Arc::new(open));
     }
     let telemetry = Telemetry::default();
-    telemetry.config_current.set(1);
     let mut workshop = workshop(config, clock, outbound, &telemetry, internals);
     let resolver = workshop.resolver.clone();
     if let Some(section) = &config.redis {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
+    let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await
         .map_err(|error| refused(&declared, &error))?;
+    // A broken one is told, and does not keep the others from their work.
+    control.replace_route_files(route_files.load(routes)).await;
+    let fine = count_route_files(&route_files, &telemetry);
+    telemetry.config_current.set(i64::from(fine));
     let live = control.live();
     telemetry
         .targets
@@ -122,6 +135,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         resolver,
         telemetry,
         store,
+        route_files: Arc::new(Mutex::new(route_files)),
         started_ms,
     })
 }
@@ -131,7 +145,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
 /// # Errors
 /// As [`open`].
 pub async fn entities(config: &Config, clock: &Clock) -> Result<Arc<Control>, BootError> {
-    let declared = declared(config, clock.now_ms())?;
+    let declared = reading::read(config, clock.now_ms(), HashSet::new())?.declared?;
     let store = store::open(&config.store.0).await?;
     let workshop = bare_workshop(config, clock)?;
     Control::open(workshop, store, declared.entities.clone())
@@ -144,9 +158,39 @@ pub async fn entities(config: &Config, clock: &Clock) -> Result<Arc<Control>, Bo
 /// # Errors
 /// What [`open`] would refuse, as far as the files alone tell.
 pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
-    let declared = declared(config, clock.now_ms())?;
+    let Read { declared, routes } = reading::read(config, clock.now_ms(), HashSet::new())?;
     let workshop = bare_workshop(config, clock)?;
-    Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
+    let mut route_files = route_files(&workshop);
+    let checked = declared.and_then(|declared| {
+        Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
+    });
+    route_files.load_quietly(routes);
+    let report = route_files.board().read();
+    for warning in report.files.iter().flat_map(|file| &file.warnings) {
+        tracing::warn!("{warning}");
+    }
+    let mut findings: Vec<String> = report.errors().cloned().collect();
+    if findings.is_empty() {
+        return checked;
+    }
+    if let Err(error) = checked {
+        findings.insert(0, error.to_string());
+    }
+    Err(BootError::Findings(findings))
+}
+
+/// No route files yet.
+fn route_files(workshop: &Workshop) -> RouteFiles {
+    RouteFiles::new(workshop.parts.clone(), workshop.traffic.clone())
+}
+
+/// Counts the route files by what became of them; whether all are in force.
+fn count_route_files(files: &RouteFiles, telemetry: &Telemetry) -> bool {
+    let report = files.board().read();
+    for (state, gauge) in State::ALL.into_iter().zip(&telemetry.route_files) {
+        gauge.set(i64::try_from(report.count(state)).unwrap_or(i64::MAX));
+    }
+    report.errors().next().is_none()
 }
 
 /// For entities that no request will meet.
@@ -172,7 +216,8 @@ fn bare_workshop(config: &Config, clock: &Clock) -> Result<Workshop, BootError> 
 /// # Errors
 /// What [`open`] would refuse.
 pub async fn compile(config: &Config, clock: &Clock) -> Result<Snapshot, BootError> {
-    let declared = declared(config, clock.now_ms())?;
+    let Read { declared, routes } = reading::read(config, clock.now_ms(), HashSet::new())?;
+    let declared = declared?;
     let mut internals = HashMap::from([("echo", internal::echo())]);
     if config.identity.is_some() {
         internals.insert("identity", axum::Router::new());
@@ -180,9 +225,11 @@ pub async fn compile(config: &Config, clock: &Clock) -> Result<Snapshot, BootErr
     let outbound = Arc::new(Outbound::new());
     let workshop = workshop(config, clock, outbound, &Telemetry::default(), internals);
     let store = store::open_existing(&config.store.0).await?;
-    Control::compile(&workshop, store.as_deref(), declared.entities.clone())
+    let mut route_files = route_files(&workshop);
+    let snapshot = Control::compile(&workshop, store.as_deref(), declared.entities.clone())
         .await
-        .map_err(|error| refused(&declared, &error))
+        .map_err(|error| refused(&declared, &error))?;
+    Ok(snapshot.with_files(route_files.load(routes)))
 }
 
 fn workshop(
@@ -205,71 +252,4 @@ fn refused(declared: &Declared, error: &DeclaredError) -> BootError {
         Some(located) => located.to_string(),
         None => error.to_string(),
     })
-}
-
-/// How long a thread that read files stays: what it freed is given back to the
-/// system when it ends, unless that was freed only a moment ago.
-const AFTERMATH: Duration = Duration::from_millis(100);
-
-/// What the files of `config` declare.
-///
-/// They are read on a thread of its own: reading takes several times the memory
-/// of what comes of it, which the allocator would keep for a thread that stays.
-fn declared(config: &Config, now_ms: i64) -> Result<Declared, BootError> {
-    let entities = config.entities.clone();
-    let (tell, told) = mpsc::sync_channel(1);
-    let reader = std::thread::Builder::new().name("reader".to_owned());
-    let spawned = reader.spawn(move || {
-        // Who asked waits for the answer.
-        let _ = tell.send(read_declared(&entities, now_ms));
-        std::thread::sleep(AFTERMATH);
-    });
-    match spawned.ok().and_then(|_| told.recv().ok()) {
-        Some(answer) => answer,
-        None => read_declared(&config.entities, now_ms),
-    }
-}
-
-fn read_declared(entities: &[PathBuf], now_ms: i64) -> Result<Declared, BootError> {
-    let mut files = Vec::new();
-    for file in entity_files(entities)? {
-        let text = config::read(&file)?;
-        files.push((file, text));
-    }
-    declarative::load(&files, now_ms).map_err(BootError::Entities)
-}
-
-/// The files that `entities` names: files as they are, of directories what
-/// ends in `.yaml`, `.yml` or `.json`, by name.
-fn entity_files(entities: &[PathBuf]) -> Result<Vec<PathBuf>, ConfigError> {
-    let mut files = Vec::new();
-    for path in entities {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let error = |source| ConfigError::Read {
-            file: path.clone(),
-            source,
-        };
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(error)? {
-            let file = entry.map_err(error)?.path();
-            if is_document(&file) && file.is_file() {
-                found.push(file);
-            }
-        }
-        found.sort();
-        files.append(&mut found);
-    }
-    Ok(files)
-}
-
-/// Whether a directory's file is meant for us: neither hidden nor a backup.
-fn is_document(file: &Path) -> bool {
-    let hidden = file
-        .file_name()
-        .is_none_or(|name| name.to_string_lossy().starts_with('.'));
-    let extension = file.extension().and_then(|e| e.to_str());
-    !hidden && matches!(extension, Some("yaml" | "yml" | "json"))
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::call::Call;
 use super::entity::Answer;
 use super::error::ApiError;
-use super::{ENDPOINTS, State, WORKSPACE, reply};
+use super::{ENDPOINTS, State, WORKSPACE, reply, route_files};
 use crate::clock;
 use crate::plugins::REGISTRY;
 
@@ -98,6 +98,9 @@ pub(super) fn status(call: Call) -> Answer {
             .map(|(_, sum)| sum.classes.iter().sum::<u64>())
             .sum();
         let total = telemetry.connections.total();
+        let files = call.state.route_files.read();
+        let mut errors = telemetry.config_errors.lock().clone();
+        errors.extend(files.errors().cloned());
         let body = json!({
             "memory": {"resident": resident_memory()},
             "server": {
@@ -114,7 +117,8 @@ pub(super) fn status(call: Call) -> Answer {
                 "current": telemetry.config_current.get() == 1,
                 "reloads_done": telemetry.reloads_done.get(),
                 "reloads_failed": telemetry.reloads_failed.get(),
-                "errors": *telemetry.config_errors.lock(),
+                "errors": errors,
+                "route_files": route_files::counts(&files),
             },
         });
         Ok(reply::json(StatusCode::OK, &body))

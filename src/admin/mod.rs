@@ -23,6 +23,7 @@ mod list;
 mod path;
 mod plugins;
 mod reply;
+mod route_files;
 mod schemas;
 mod tags;
 mod targets;
@@ -46,6 +47,7 @@ use error::ApiError;
 use crate::clock::{self, Clock};
 use crate::gateway::control::Control;
 use crate::gateway::explain::Listeners;
+use crate::gateway::route_files::Board;
 use crate::http::listener::Gate;
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
@@ -88,6 +90,8 @@ pub struct AdminState {
     pub metrics: bool,
     /// The listeners for clients, for `/explain`.
     pub listeners: Listeners,
+    /// What has become of the route files.
+    pub route_files: Board,
 }
 
 struct State {
@@ -98,6 +102,7 @@ struct State {
     access: Access,
     metrics: bool,
     listeners: Listeners,
+    route_files: Board,
     node: info::Node,
 }
 
@@ -114,6 +119,7 @@ pub fn router(state: AdminState) -> Router {
         },
         metrics: state.metrics,
         listeners: state.listeners,
+        route_files: state.route_files,
         node: info::Node::of_this_process(),
     });
     Router::new().fallback(move |request: Request| answer(state.clone(), request))
@@ -165,6 +171,8 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
     endpoint("/explain", &["POST"], explain::explain),
+    endpoint("/route-files", READ, route_files::all),
+    endpoint("/route-files/{id}", READ, route_files::one),
     endpoint("/workspaces", READ, info::workspaces),
     endpoint("/workspaces/{workspaces}", READ, info::workspace),
     endpoint("/services", LIST, collection::<Service>),

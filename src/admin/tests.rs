@@ -104,6 +104,7 @@ impl Api {
             hosts: Vec::new(),
             metrics: true,
             listeners: Default::default(),
+            route_files: Default::default(),
         };
         Self {
             gate: gate(&state),

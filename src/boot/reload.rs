@@ -1,6 +1,6 @@
 //! Edited files: compiled whole and put in force, or refused whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,9 +10,12 @@ use aws_lc_rs::digest;
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
+use super::reading::{self, Read, entity_files};
 use super::tls::{self, TlsSections};
-use super::{BootError, Opened, declared, entity_files, refused};
+use super::{BootError, Opened, count_route_files, refused};
 use crate::config::{self, Config};
+use crate::gateway::declarative::Declared;
+use crate::gateway::route_files::Source;
 use crate::identity::Identity;
 use crate::server::tls::Prepared;
 
@@ -70,16 +73,25 @@ impl Reloader {
             Ok(config) => Seen::now(&self.file, config),
             Err(_) => Seen(None),
         };
-        if !force && now.0.is_some() && now == self.seen {
+        let same = now.0.is_some() && now == self.seen;
+        if !force && same && self.parts.route_files.lock().is_current() {
             return;
         }
         self.seen = now;
         let telemetry = &self.parts.telemetry;
         let outcome = match loaded {
-            Ok(config) => self.apply(&config).await,
+            Ok(config) => self.apply(&config, force).await,
             Err(error) => Err(error.into()),
         };
+        let fine = count_route_files(&self.parts.route_files.lock(), telemetry);
         match outcome {
+            // What is wrong with them has been said, file by file.
+            Ok(()) if !fine => {
+                telemetry.reloads_failed.inc();
+                telemetry.config_current.set(0);
+                telemetry.config_errors.lock().clear();
+                tracing::warn!("configuration reloaded but for broken route files");
+            }
             Ok(()) => {
                 telemetry.reloads_done.inc();
                 telemetry.config_current.set(1);
@@ -98,8 +110,35 @@ impl Reloader {
         }
     }
 
-    async fn apply(&self, config: &Config) -> Result<(), BootError> {
-        let declared = declared(config, self.parts.started_ms)?;
+    /// Entities and route files are looked at apart: what is wrong with one
+    /// does not keep the other out.
+    async fn apply(&self, config: &Config, force: bool) -> Result<(), BootError> {
+        let known = self.parts.route_files.lock().known();
+        let Read { declared, routes } = reading::read(config, self.parts.started_ms, known)?;
+        let applied = match declared {
+            Ok(declared) => self.apply_entities(config, declared).await,
+            Err(error) => Err(error),
+        };
+        self.apply_routes(routes, force).await;
+        applied
+    }
+
+    async fn apply_routes(&self, routes: Vec<Source>, force: bool) {
+        let files = self.parts.route_files.clone();
+        let load = move || {
+            let mut files = files.lock();
+            if force {
+                files.distrust();
+            }
+            files.load(routes)
+        };
+        match tokio::task::spawn_blocking(load).await {
+            Ok(routes) => self.parts.control.replace_route_files(routes).await,
+            Err(error) => tracing::error!(%error, "route files were not read"),
+        }
+    }
+
+    async fn apply_entities(&self, config: &Config, declared: Declared) -> Result<(), BootError> {
         if let Some(section) = &config.identity {
             Identity::check(section.clone())?;
         }
@@ -176,7 +215,7 @@ pub async fn watch(mut reloader: Reloader, mut force: mpsc::Receiver<()>) {
     let mut watched = BTreeMap::new();
     loop {
         if let Some(watcher) = &mut watcher {
-            while follow(watcher, &mut watched, &reloader.file) {
+            while follow(watcher, &mut watched, &reloader) {
                 // What changed before anybody watched told nobody.
                 reloader.reload(false).await;
             }
@@ -207,11 +246,17 @@ async fn settle(changes: &mut mpsc::Receiver<()>) {
     let _ = tokio::time::timeout(10 * QUIET, quiet).await;
 }
 
-/// Watches the directories of the configuration file and of what it names;
-/// whether some of them were not watched before.
-fn follow(watcher: &mut impl Watcher, watched: &mut BTreeMap<PathBuf, u64>, file: &Path) -> bool {
+/// Watches the directories of the configuration file and of what it names, and
+/// those that route files refer to; whether some of them were not watched before.
+fn follow(
+    watcher: &mut impl Watcher,
+    watched: &mut BTreeMap<PathBuf, u64>,
+    reloader: &Reloader,
+) -> bool {
+    let file = &reloader.file;
     let mut grown = false;
-    let mut wanted = BTreeSet::from([directory(file)]);
+    let mut wanted = reloader.parts.route_files.lock().directories();
+    wanted.insert(directory(file));
     if let Ok(config) = Config::load(file) {
         wanted.extend(tls::files(&config).map(|file| directory(file)));
         for path in &config.entities {

@@ -228,6 +228,7 @@ fn start_admin(
         hosts: config.admin.hosts.clone(),
         metrics: config.telemetry.metrics,
         listeners: listeners(config),
+        route_files: parts.route_files.lock().board(),
     };
     let gate = admin::gate(&state);
     let router = admin::router(state);

@@ -37,6 +37,8 @@ pub struct Telemetry {
     pub reloads_failed: Counter,
     /// 1 if the files as they are now are in force.
     pub config_current: Gauge,
+    /// Route files by what became of them: `loaded`, `stale`, `refused`.
+    pub route_files: [Gauge; 3],
     /// Access log lines lost to a slow reader.
     pub log_lines_lost: Counter,
     /// What is wrong with the files as they are now; empty: they are in force.
@@ -230,6 +232,16 @@ impl Telemetry {
                 "1 if the configuration files as they are now are in force.",
                 MetricType::GAUGE,
                 vec![gauge(&[], self.config_current.get())],
+            ),
+            family(
+                "doorward_route_files",
+                "Route files in force, in force with their last good version, not in force.",
+                MetricType::GAUGE,
+                ["loaded", "stale", "refused"]
+                    .iter()
+                    .zip(&self.route_files)
+                    .map(|(state, n)| gauge(&[("state", state)], n.get()))
+                    .collect(),
             ),
             family(
                 "doorward_access_log_lost_total",

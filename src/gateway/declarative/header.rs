@@ -44,11 +44,6 @@ impl Header {
                 &["_format_version".into()],
                 "expected one of: \"1.1\", \"2.1\", \"3.0\" (a text, in quotes)",
             ),
-            None if root.contains_key("handler") || root.contains_key("baseURI") => {
-                let message = "route files (name, baseURI, condition, handler) can't be read yet";
-                found.wrong(&[], message);
-                return None;
-            }
             None => {
                 found.wrong(&[], "required field missing: _format_version: \"3.0\"");
                 return None;

@@ -220,7 +220,7 @@ fn what_is_no_declarative_file_is_refused() {
     );
     assert_eq!(
         bad("name: r\nhandler: x\n"),
-        ["r.yaml:1: route files (name, baseURI, condition, handler) can't be read yet"]
+        ["r.yaml:1: required field missing: _format_version: \"3.0\""]
     );
     assert_eq!(bad("[1]\n"), ["r.yaml:1: expected a mapping"]);
     assert_eq!(

@@ -76,7 +76,8 @@ impl<'a> Fields<'a> {
             if idle.contains(&name) {
                 self.page.warn(&self.at(name), "has no effect here");
             } else if !known.contains(&name) && !is_comment(name) {
-                self.page.warn(&self.at(name), "is not known and has no effect");
+                self.page
+                    .warn(&self.at(name), "is not known and has no effect");
             }
         }
     }
@@ -151,14 +152,6 @@ impl<'a> Fields<'a> {
             Ok(Length::Finite(length)) => Some(Some(length.min(ENDLESS))),
             Ok(Length::Unlimited) => Some(Some(ENDLESS)),
             Err(error) => self.wrong(name, error.to_string()),
-        }
-    }
-
-    /// An expression that is evaluated for each request.
-    pub(super) fn expression(&self, name: &str) -> Option<Option<Expression>> {
-        match self.value(name) {
-            None => Some(None),
-            Some(value) => Some(Some(self.page.expression(value, &self.at(name))?)),
         }
     }
 

@@ -75,7 +75,7 @@ impl Page<'_> {
     fn filter_of(&self, value: &Value, place: &Place) -> Option<Built> {
         let built = self.reference(value, place)?;
         match built.part {
-            Part::Filter(_) | Part::Steps(_) => Some(built),
+            Part::Filter { .. } | Part::Steps(_) => Some(built),
             Part::Handler(_) | Part::Passive => {
                 self.wrong(place, "is not a filter");
                 None
@@ -106,7 +106,11 @@ impl Page<'_> {
                 (leads.handler, leads.height, leads.weight)
             }
         };
-        Some(Built::step(Step::Enforce { condition, failure }, height, weight))
+        Some(Built::step(
+            Step::Enforce { condition, failure },
+            height,
+            weight,
+        ))
     }
 
     pub(super) fn conditional(&self, config: &Fields<'_>) -> Option<Built> {
@@ -122,7 +126,11 @@ impl Page<'_> {
             Part::Steps(steps) => steps,
             _ => Arc::new([step(found)]),
         };
-        Some(Built::step(Step::Conditional { condition, steps }, height, weight))
+        Some(Built::step(
+            Step::Conditional { condition, steps },
+            height,
+            weight,
+        ))
     }
 
     pub(super) fn switch(&self, config: &Fields<'_>) -> Option<Built> {
@@ -181,7 +189,10 @@ impl Page<'_> {
         let name = declared.value("name").and_then(Value::as_str);
         let label = name.unwrap_or(type_name);
         let digest = self.digest(type_name, label, config);
-        let scope = self.running.borrow_mut().numbered(format!("{label}/{digest}"));
+        let scope = self
+            .running
+            .borrow_mut()
+            .numbered(format!("{label}/{digest}"));
         let kept = self.running.borrow().before.get(&scope).cloned();
         let filter = match kept {
             Some(filter) => filter,
@@ -203,7 +214,11 @@ impl Page<'_> {
         }
         let running = filter.clone();
         self.running.borrow_mut().now.insert(scope, running);
-        Some(Built::filter(filter))
+        let shown = match name {
+            Some(name) => format!("{type_name} {name}"),
+            None => type_name.to_owned(),
+        };
+        Some(Built::filter(shown, filter))
     }
 
     /// What a filter is built from: its own declaration, the objects that it
@@ -227,7 +242,10 @@ impl Page<'_> {
         let whole = json!([type_name, label, config.map(), named]).to_string();
         let properties = self.properties.named_in(&whole);
         let digest = world::digest(format!("{whole}{properties}").as_bytes());
-        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+        digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// A throttling policy, as a throttle would read it.
@@ -285,7 +303,9 @@ impl Page<'_> {
         loop {
             let mut texts = BTreeSet::new();
             strings(&value, &mut texts);
-            let next = texts.into_iter().find(|name| self.objects.contains_key(name))?;
+            let next = texts
+                .into_iter()
+                .find(|name| self.objects.contains_key(name))?;
             let from = path.iter().position(|known| *known == next);
             path.push(next.clone());
             if let Some(from) = from {
@@ -310,7 +330,7 @@ fn strings(value: &Value, texts: &mut BTreeSet<String>) {
 
 fn step(built: Built) -> Step {
     match built.part {
-        Part::Filter(filter) => Step::Filter(filter),
+        Part::Filter { label, filter } => Step::Filter { label, filter },
         Part::Steps(steps) => Step::Group(steps),
         Part::Handler(_) | Part::Passive => Step::Group(Arc::new([])),
     }

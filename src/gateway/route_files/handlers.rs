@@ -100,7 +100,10 @@ impl Page<'_> {
     pub(super) fn dispatch(&self, config: &Fields<'_>) -> Option<Built> {
         config.known(&["bindings"], &[]);
         if config.value("bindings").is_none() {
-            return config.wrong("bindings", "is required: an array of {condition, baseURI, handler}");
+            return config.wrong(
+                "bindings",
+                "is required: an array of {condition, baseURI, handler}",
+            );
         }
         let place = config.at("bindings");
         let (mut bindings, mut height, mut weight) = (Vec::new(), 0, 0);
@@ -120,7 +123,10 @@ impl Page<'_> {
 
     fn binding(&self, item: &Value, place: Place) -> Option<(Binding, usize, usize)> {
         let Value::Object(item) = item else {
-            self.wrong(&place, "expected an object with condition, baseURI and handler");
+            self.wrong(
+                &place,
+                "expected an object with condition, baseURI and handler",
+            );
             return None;
         };
         let fields = Fields::new(self, item, place);
@@ -140,12 +146,17 @@ impl Page<'_> {
     pub(super) fn request_condition(&self, fields: &Fields<'_>) -> Option<Option<Expression>> {
         let condition = fields.condition("condition")?;
         let place = fields.at("condition");
-        let fits = condition.as_ref().is_none_or(|c| self.is_on_request(c, &place));
+        let fits = condition
+            .as_ref()
+            .is_none_or(|c| self.is_on_request(c, &place));
         fits.then_some(condition)
     }
 
     pub(super) fn static_response(&self, config: &Fields<'_>) -> Option<Built> {
-        config.known(&["status", "reason", "headers", "entity"], &["trailers", "version"]);
+        config.known(
+            &["status", "reason", "headers", "entity"],
+            &["trailers", "version"],
+        );
         let status = config.integer("status", 0, 999)?;
         let Some(status) = status.and_then(|status| u16::try_from(status).ok()) else {
             return config.wrong("status", "is required: a number such as 200");
@@ -232,7 +243,11 @@ impl Page<'_> {
         fields.known(&["enabled", "count"], &["condition", "delay", "executor"]);
         let enabled = fields.boolean("enabled")?.unwrap_or(true);
         let count = fields.integer("count", 0, 100)?.unwrap_or(USUAL_RETRIES);
-        Some(if enabled { u16::try_from(count).unwrap_or(0) } else { 0 })
+        Some(if enabled {
+            u16::try_from(count).unwrap_or(0)
+        } else {
+            0
+        })
     }
 
     /// `hostnameVerifier` and `trustManager`, here or in `tls`.

@@ -22,7 +22,7 @@ mod shelf;
 mod tests;
 mod world;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,6 +65,14 @@ impl RouteFiles {
     /// in the log what has become of those that changed. A file that is not
     /// among them any more has no route any more.
     pub fn load(&mut self, sources: Vec<Source>) -> Arc<Routes> {
+        let before = self.board.read();
+        let routes = self.load_quietly(sources);
+        tell(&before, &self.board.read());
+        routes
+    }
+
+    /// [`RouteFiles::load`] without a word in the log.
+    pub fn load_quietly(&mut self, sources: Vec<Source>) -> Arc<Routes> {
         let world = World::new(&self.parts, &self.traffic, &self.environment);
         let site = Site {
             world: &world,
@@ -75,7 +83,6 @@ impl RouteFiles {
         self.shelf.load(sources, &site);
         let mut report = Report::default();
         self.shelf.report(None, &mut report.files);
-        tell(&self.board.read(), &report);
         self.board.post(report);
         Arc::new(Routes::new(self.shelf.routes(), None))
     }
@@ -85,9 +92,9 @@ impl RouteFiles {
         self.board.clone()
     }
 
-    /// Whether `file` was a route file when it was last read.
-    pub fn knows(&self, file: &Path) -> bool {
-        self.shelf.knows(file)
+    /// The files that were route files when they were last read.
+    pub fn known(&self) -> HashSet<PathBuf> {
+        self.shelf.files().cloned().collect()
     }
 
     /// Makes the next load read every file again, changed or not.
@@ -124,8 +131,10 @@ fn watched(path: &Path) -> Option<PathBuf> {
 
 /// Says in the log what differs between two reports.
 fn tell(before: &Report, now: &Report) {
+    let known = before.files.iter();
+    let known: HashMap<_, _> = known.map(|old| ((&old.id, &old.file), old)).collect();
     for file in &now.files {
-        let old = before.files.iter().find(|old| old.file == file.file && old.id == file.id);
+        let old = known.get(&(&file.id, &file.file)).copied();
         if old == Some(file) {
             continue;
         }

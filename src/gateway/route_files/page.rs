@@ -159,11 +159,17 @@ impl<'a> Page<'a> {
             Value::String(name) => self.named(name, place),
             Value::Object(declaration) => self.inline(declaration, place),
             Value::Null => {
-                self.wrong(place, "is required: the name of an object, or an object in place");
+                self.wrong(
+                    place,
+                    "is required: the name of an object, or an object in place",
+                );
                 None
             }
             _ => {
-                self.wrong(place, "expected the name of an object, or an object in place");
+                self.wrong(
+                    place,
+                    "expected the name of an object, or an object in place",
+                );
                 None
             }
         }
@@ -194,8 +200,15 @@ impl<'a> Page<'a> {
         }
         names.sort_unstable();
         names.truncate(20);
-        names.extend(["ReverseProxyHandler", "ClientHandler", "ForgeRockClientHandler"]);
-        format!("no object is called '{name}'; known here are: {}", names.join(", "))
+        names.extend([
+            "ReverseProxyHandler",
+            "ClientHandler",
+            "ForgeRockClientHandler",
+        ]);
+        format!(
+            "no object is called '{name}'; known here are: {}",
+            names.join(", ")
+        )
     }
 
     fn object(&self, home: &Page<'_>, name: &str, object: &Object, place: &Place) -> Option<Built> {
@@ -217,7 +230,9 @@ impl<'a> Page<'a> {
             }
             None => {}
         }
-        home.states.borrow_mut().insert(name.to_owned(), State::Building);
+        home.states
+            .borrow_mut()
+            .insert(name.to_owned(), State::Building);
         trail.borrow_mut().push(name.to_owned());
         let built = match &object.value {
             Value::Object(declaration) => home.inline(declaration, &object.place),

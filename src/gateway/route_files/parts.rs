@@ -24,7 +24,11 @@ pub(super) struct Built {
 #[derive(Clone)]
 pub(super) enum Part {
     Handler(Arc<Handler>),
-    Filter(Arc<dyn Filter>),
+    Filter {
+        /// Its type, and its name if it has one.
+        label: Box<str>,
+        filter: Arc<dyn Filter>,
+    },
     /// A filter that is made of steps.
     Steps(Arc<[Step]>),
     /// Named by others, and nothing by itself.
@@ -32,7 +36,11 @@ pub(super) enum Part {
 }
 
 /// Handlers that need not be declared.
-const HANDLERS: [&str; 3] = ["ReverseProxyHandler", "ClientHandler", "ForgeRockClientHandler"];
+const HANDLERS: [&str; 3] = [
+    "ReverseProxyHandler",
+    "ClientHandler",
+    "ForgeRockClientHandler",
+];
 /// Other objects that need not be declared.
 const OBJECTS: [&str; 8] = [
     "ScheduledExecutorService",
@@ -143,9 +151,10 @@ impl Built {
         }
     }
 
-    pub(super) fn filter(filter: Arc<dyn Filter>) -> Self {
+    pub(super) fn filter(label: String, filter: Arc<dyn Filter>) -> Self {
+        let label = label.into();
         Self {
-            part: Part::Filter(filter),
+            part: Part::Filter { label, filter },
             height: 1,
             weight: 1,
         }
@@ -204,12 +213,7 @@ impl Page<'_> {
         self.decorated(built, declared)
     }
 
-    fn typed(
-        &self,
-        type_name: &str,
-        declared: &Fields<'_>,
-        config: &Fields<'_>,
-    ) -> Option<Built> {
+    fn typed(&self, type_name: &str, declared: &Fields<'_>, config: &Fields<'_>) -> Option<Built> {
         match type_name {
             "Chain" => self.chain(config),
             "ChainOfFilters" => self.chain_of_filters(config),
@@ -225,13 +229,19 @@ impl Page<'_> {
             _ if POLICIES.contains(&type_name) => self.policy(declared),
             _ if REFERRED.contains(&type_name) => Some(Built::passive()),
             _ if IDLE.contains(&type_name) => {
-                self.warn(&declared.at("type"), format!("{type_name} has no effect here"));
+                self.warn(
+                    &declared.at("type"),
+                    format!("{type_name} has no effect here"),
+                );
                 Some(Built::passive())
             }
             _ => {
                 let message = match chain::refused(type_name) {
                     Some(reason) => format!("{type_name} is not served: {reason}"),
-                    None => format!("'{type_name}' is no known type; expected one of: {}", allowed()),
+                    None => format!(
+                        "'{type_name}' is no known type; expected one of: {}",
+                        allowed()
+                    ),
                 };
                 declared.wrong("type", message)
             }

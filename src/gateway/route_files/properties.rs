@@ -173,7 +173,10 @@ mod tests {
         let world = testing::world(&|name| (name == "PORT").then(|| "8080".to_owned()));
         let declared = declared.as_object().expect("an object").clone();
         let read = Properties::read(declared, outer, &world, Path::new(""), &mut faults);
-        (read, faults.into_iter().map(|(_, message)| message).collect())
+        (
+            read,
+            faults.into_iter().map(|(_, message)| message).collect(),
+        )
     }
 
     #[test]
@@ -212,7 +215,10 @@ mod tests {
             bomb.insert(format!("p{i}"), before.into());
         }
         let (_, faults) = read(&Value::Object(bomb), &Properties::default());
-        assert!(faults.iter().any(|fault| fault.contains("bytes")), "{faults:?}");
+        assert!(
+            faults.iter().any(|fault| fault.contains("bytes")),
+            "{faults:?}"
+        );
     }
 
     #[test]

@@ -17,7 +17,14 @@ use crate::yaml::{Document, PathSegment, Sources};
 /// Longest name of a route, in bytes: it is a label of metrics.
 const MAX_NAME: usize = 128;
 /// Members of a route file.
-const MEMBERS: [&str; 6] = ["name", "baseURI", "condition", "handler", "heap", "properties"];
+const MEMBERS: [&str; 6] = [
+    "name",
+    "baseURI",
+    "condition",
+    "handler",
+    "heap",
+    "properties",
+];
 /// Members that are accepted and decide nothing here.
 const IDLE: [&str; 10] = [
     "audit",
@@ -172,10 +179,17 @@ fn read_located(
         Err(fault) => return Err(fault.to_string()),
     };
     let path = text.strip_prefix("file:").unwrap_or(&text);
-    let path = if path.starts_with("//") { &path[2..] } else { path };
+    let path = if path.starts_with("//") {
+        &path[2..]
+    } else {
+        path
+    };
     let path = directory.join(path);
     let text = world.read(&path)?;
-    if path.extension().is_some_and(|extension| extension == "properties") {
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "properties")
+    {
         return Ok(properties::of_lines(&text));
     }
     let mut document = Document::parse_relaxed(&text, &path).map_err(|error| error.to_string())?;
@@ -187,7 +201,9 @@ fn read_located(
 
 fn directories(file: &Path, site: &Site<'_>) -> Vec<PathBuf> {
     let mut directories = site.directories.clone();
-    let own = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let own = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     if let Ok(own) = own.unwrap_or(Path::new(".")).canonicalize()
         && !directories.contains(&own)
     {
@@ -276,7 +292,10 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
         leads.height += 1;
     }
     if leads.height > MAX_DEPTH {
-        return fields.wrong("handler", format!("is nested deeper than {MAX_DEPTH} levels"));
+        return fields.wrong(
+            "handler",
+            format!("is nested deeper than {MAX_DEPTH} levels"),
+        );
     }
     let (name, condition) = (name?, condition?);
     let declared = Declared {

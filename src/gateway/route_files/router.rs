@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fields::Fields;
 use super::page::Page;
 use super::parts::Built;
-use super::shelf::{Shelf, Site, Source};
+use super::shelf::{Site, Source};
 use super::world;
 use crate::expr::duration::{self, Length};
 use crate::gateway::handler::{Handler, Routes};
@@ -44,7 +44,11 @@ impl Page<'_> {
             weight = weight.max(leads.weight);
         }
         let routes = Routes::new(routes, default.map(|leads| leads.handler));
-        Some(Built::handler(Handler::Router(Arc::new(routes)), height, weight))
+        Some(Built::handler(
+            Handler::Router(Arc::new(routes)),
+            height,
+            weight,
+        ))
     }
 
     /// The directory that the router is for.
@@ -68,7 +72,10 @@ impl Page<'_> {
         let Ok(real) = directory.canonicalize() else {
             // So that it is noticed when it appears.
             let _ = self.world.list(directory);
-            let message = format!("{} is no directory: there are no routes", directory.display());
+            let message = format!(
+                "{} is no directory: there are no routes",
+                directory.display()
+            );
             self.warn(&config.at("directory"), message);
             return Some((Vec::new(), 0, 0));
         };
@@ -146,7 +153,10 @@ fn scan_interval(config: &Fields<'_>) -> Option<Scan> {
         }
     };
     match seconds {
-        None => config.wrong(FIELD, "expected whole seconds, or a duration such as `10 seconds`"),
+        None => config.wrong(
+            FIELD,
+            "expected whole seconds, or a duration such as `10 seconds`",
+        ),
         Some(..=0) => Some(Scan::Once),
         Some(_) => Some(Scan::Watched),
     }

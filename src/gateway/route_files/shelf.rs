@@ -161,7 +161,8 @@ impl Shelf {
                         // Another file may give the name back.
                         pending.read = None;
                         let old = pending.old.take();
-                        pending.old = old.filter(|old| taken.conflict(old, &pending.file).is_none());
+                        pending.old =
+                            old.filter(|old| taken.conflict(old, &pending.file).is_none());
                         taken.add(pending.old.as_ref().map(|old| &*old.route), &pending.file);
                     }
                 }
@@ -184,23 +185,48 @@ impl Shelf {
     }
 
     fn good(&self) -> impl Iterator<Item = &Good> {
-        self.entries.values().filter_map(|entry| entry.good.as_ref())
+        self.entries
+            .values()
+            .filter_map(|entry| entry.good.as_ref())
     }
 
-    /// Whether a file is among those that were last read.
-    pub(super) fn knows(&self, file: &Path) -> bool {
-        self.entries.contains_key(file)
+    /// The files that were last read.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.entries.keys()
     }
 
     /// Everything that was looked at while these files were read.
     pub(super) fn prints(&self) -> impl Iterator<Item = &Prints> {
-        let read = self.entries.values().filter_map(|entry| entry.read.as_ref());
+        let read = self
+            .entries
+            .values()
+            .filter_map(|entry| entry.read.as_ref());
         read.map(|(_, prints)| prints)
+    }
+
+    /// The filters of a file, by its name.
+    #[cfg(test)]
+    pub(super) fn filters_of(&self, file: &str) -> Vec<Arc<dyn Filter>> {
+        let mut entries = self.entries.iter();
+        let found = entries.find(|(path, _)| path.ends_with(file));
+        let good = found.and_then(|(_, entry)| entry.good.as_ref());
+        good.map_or_else(Vec::new, |good| good.filters.values().cloned().collect())
+    }
+
+    /// The filters of the route of this name in one of the routers.
+    #[cfg(test)]
+    pub(super) fn filters_of_nested(&self, name: &str) -> Vec<Arc<dyn Filter>> {
+        let shelves = self.good().flat_map(|good| good.shelves.now.values());
+        let good = shelves.flat_map(|shelf| shelf.good().filter(|good| good.route.name() == name));
+        good.flat_map(|good| good.filters.values().cloned())
+            .collect()
     }
 
     /// Makes the next load read every file again.
     pub(super) fn distrust(&mut self) {
-        self.entries.values_mut().for_each(|entry| entry.read = None);
+        self.entries
+            .values_mut()
+            .for_each(|entry| entry.read = None);
     }
 
     /// Appends what is to be said of the files, those of routers included.
@@ -234,7 +260,9 @@ impl Shelf {
 
 impl Entry {
     fn name(&self) -> &str {
-        self.good.as_ref().map_or(&self.id, |good| good.route.name())
+        self.good
+            .as_ref()
+            .map_or(&self.id, |good| good.route.name())
     }
 
     /// Whether reading the file again would come to the same.
@@ -329,7 +357,11 @@ impl Taken {
 }
 
 fn attempt(source: &Source, old: Option<&Entry>, site: &Site<'_>) -> Attempt {
-    let stem = source.file.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = source
+        .file
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy();
     let id = format!("{}{stem}", site.prefix);
     let wrong = |message: String| Attempt {
         id: id.clone(),
@@ -356,6 +388,7 @@ fn attempt(source: &Source, old: Option<&Entry>, site: &Site<'_>) -> Attempt {
         id.clone(),
         site,
         Running::after(good.map(|good| good.filters.clone()).unwrap_or_default()),
-        good.map(|good| Shelves::after(&good.shelves)).unwrap_or_default(),
+        good.map(|good| Shelves::after(&good.shelves))
+            .unwrap_or_default(),
     )
 }

@@ -95,10 +95,7 @@ impl<'a> World<'a> {
 }
 
 /// The directory that holds `config/`, if `file` is somewhere in one.
-pub(super) fn instance(
-    file: &Path,
-    environment: &dyn Fn(&str) -> Option<String>,
-) -> Properties {
+pub(super) fn instance(file: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Properties {
     let set = ["IG_INSTANCE_DIR", "OPENIG_BASE"];
     let set = set.iter().find_map(|name| environment(name));
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
@@ -256,9 +253,15 @@ mod tests {
     fn no_message_shows_what_came_from_a_token() {
         let secrets = ["S3cret-value-of-a-token".to_owned(), "six".to_owned()];
         for (message, shown) in [
-            ("'s3cret-VALUE-of-a-token' is no duration", "'…' is no duration"),
+            (
+                "'s3cret-VALUE-of-a-token' is no duration",
+                "'…' is no duration",
+            ),
             ("`six` is no number, sixty is", "`…` is no number, sixty is"),
-            ("unknown unit \"cret-value-of\"", "is not valid: what its configuration token gives is not shown"),
+            (
+                "unknown unit \"cret-value-of\"",
+                "is not valid: what its configuration token gives is not shown",
+            ),
             ("expected a number", "expected a number"),
         ] {
             assert_eq!(redacted(message, &secrets), shown);
@@ -271,7 +274,9 @@ mod tests {
         let found = instance(file, &|_| None);
         assert_eq!(found.text("ig.instance.dir").as_deref(), Some("/srv/ig"));
         assert_eq!(found.text("openig.base").as_deref(), Some("/srv/ig"));
-        let set = instance(file, &|name| (name == "OPENIG_BASE").then(|| "/x".to_owned()));
+        let set = instance(file, &|name| {
+            (name == "OPENIG_BASE").then(|| "/x".to_owned())
+        });
         assert_eq!(set.text("ig.instance.dir").as_deref(), Some("/x"));
         let elsewhere = instance(Path::new("/srv/routes/a.json"), &|_| None);
         assert_eq!(elsewhere.text("ig.instance.dir"), None);

@@ -1,0 +1,98 @@
+//! The files that the configuration names: declared entities and route files.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::BootError;
+use crate::config::{self, Config, ConfigError};
+use crate::gateway::declarative::{self, Declared};
+use crate::gateway::route_files::{self, Content, Source, classify};
+
+/// How long a thread that read files stays: what it freed is given back to the
+/// system when it ends, unless that was freed only a moment ago.
+const AFTERMATH: Duration = Duration::from_millis(100);
+
+/// What is in the files.
+pub(super) struct Read {
+    /// The entities, all of them or none.
+    pub(super) declared: Result<Declared, BootError>,
+    /// The route files, each for itself.
+    pub(super) routes: Vec<Source>,
+}
+
+/// Reads the files of `config`; those of `known` were route files before.
+///
+/// They are read on a thread of its own: reading takes several times the memory
+/// of what comes of it, which the allocator would keep for a thread that stays.
+pub(super) fn read(
+    config: &Config,
+    now_ms: i64,
+    known: HashSet<PathBuf>,
+) -> Result<Read, BootError> {
+    let entities = config.entities.clone();
+    let again = known.clone();
+    let (tell, told) = mpsc::sync_channel(1);
+    let reader = std::thread::Builder::new().name("reader".to_owned());
+    let spawned = reader.spawn(move || {
+        // Who asked waits for the answer.
+        let _ = tell.send(read_here(&entities, now_ms, &known));
+        std::thread::sleep(AFTERMATH);
+    });
+    match spawned.ok().and_then(|_| told.recv().ok()) {
+        Some(answer) => answer,
+        None => read_here(&config.entities, now_ms, &again),
+    }
+}
+
+fn read_here(
+    entities: &[PathBuf],
+    now_ms: i64,
+    known: &HashSet<PathBuf>,
+) -> Result<Read, BootError> {
+    let (mut files, mut routes) = (Vec::new(), Vec::new());
+    for file in entity_files(entities)? {
+        let before = known.contains(&file);
+        let text = match config::read(&file) {
+            Ok(text) => text,
+            Err(ConfigError::Read { source, .. }) if before => {
+                let text = Err(source.to_string());
+                routes.push(Source { file, text });
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match classify(&text, &file, before) {
+            Content::Entities => files.push((file, text)),
+            Content::Route => {
+                let text = Ok(text);
+                routes.push(Source { file, text });
+            }
+            Content::Settings => tracing::warn!(
+                file = %file.display(),
+                "settings of another gateway's process have no effect here"
+            ),
+        }
+    }
+    let declared = declarative::load(&files, now_ms).map_err(BootError::Entities);
+    Ok(Read { declared, routes })
+}
+
+/// The files that `entities` names: files as they are, of directories what
+/// ends in `.yaml`, `.yml` or `.json`, by name.
+pub(super) fn entity_files(entities: &[PathBuf]) -> Result<Vec<PathBuf>, ConfigError> {
+    let mut files = Vec::new();
+    for path in entities {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let found = route_files::documents(path).map_err(|source| ConfigError::Read {
+            file: path.clone(),
+            source,
+        });
+        files.append(&mut found?);
+    }
+    Ok(files)
+}
