@@ -198,6 +198,13 @@ impl Filter for StaticRequest {
         content || uri || self.headers.iter().any(|(_, value)| value.needs_body())
     }
 
+    fn may_rebase(&self) -> bool {
+        match &self.uri {
+            Target::Fixed(uri) => uri.authority().is_some(),
+            Target::Evaluated(_) => true,
+        }
+    }
+
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         field::write_in_place(&self.in_place, exchange, request);
         request.remove_header(&EXPECT);
