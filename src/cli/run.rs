@@ -285,6 +285,7 @@ fn settings(
         port_texts: [plain, tls].map(HeaderValue::from),
         request_ids: config.proxy.request_ids,
         access_log,
+        destinations: parts.control.destinations(),
         unrouted: parts.telemetry.traffic.route("", ""),
         connections: parts.telemetry.connections.clone(),
         upstreams: parts.telemetry.upstreams.clone(),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
@@ -15,41 +15,95 @@ pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
 /// `Via` of a proxied message (RFC 9110 §7.6.3).
 pub(super) const VIA: &str = concat!("1.1 doorward/", env!("CARGO_PKG_VERSION"));
 
-/// Writes `reply`; `latency_ms` is the time spent so far.
-pub(super) async fn send(
-    session: &mut Session,
+/// What the gateway adds to an answer of its own.
+pub(super) struct Additions<'a> {
+    /// Headers that filters have set.
+    pub(super) headers: &'a [(HeaderName, HeaderValue)],
+    /// Identifier of the request, if it is to be shown.
+    pub(super) request_id: Option<&'a HeaderValue>,
+    /// Time spent so far, in milliseconds.
+    pub(super) latency_ms: u64,
+}
+
+/// Head and body of `reply` to `request`.
+pub(super) fn compose(
     reply: Reply,
-    extra: &[(http::HeaderName, HeaderValue)],
-    request_id: Option<&HeaderValue>,
-    latency_ms: u64,
-) -> pingora::Result<()> {
-    if is_grpc(session.req_header()) {
-        let head = grpc_head(reply, extra, request_id, latency_ms)?;
-        let head = Box::new(head);
-        // A stream that ends with anything but this head has no status.
-        return match session.as_downstream_mut() {
-            ServerSession::H2(stream) => stream.write_response_header(head, true),
-            _ => session.write_response_header(head, true).await,
-        };
+    request: &RequestHeader,
+    additions: &Additions<'_>,
+) -> pingora::Result<(ResponseHeader, Bytes)> {
+    if is_grpc(request) {
+        return Ok((grpc_head(reply, additions)?, Bytes::new()));
     }
-    let (content_type, body) = render(reply.body, &session.req_header().headers);
     let mut head = ResponseHeader::build(reply.status, Some(10))?;
+    let (content_type, body) = render(reply.body, &reply.headers, &request.headers);
     if let Some(content_type) = content_type {
         head.insert_header(header::CONTENT_TYPE, content_type)?;
     }
-    head.insert_header(header::CONTENT_LENGTH, body.len())?;
+    if has_length(reply.status) {
+        head.insert_header(header::CONTENT_LENGTH, body.len())?;
+    }
     head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
-    for (name, value) in reply.headers.into_iter().chain(extra.iter().cloned()) {
-        head.append_header(name, value)?;
+    for (name, value) in reply.headers {
+        if name == header::SERVER {
+            head.insert_header(name, value)?;
+        } else {
+            head.append_header(name, value)?;
+        }
     }
-    head.insert_header("X-Kong-Response-Latency", HeaderValue::from(latency_ms))?;
-    if let Some(id) = request_id {
-        head.insert_header("X-Kong-Request-Id", id.clone())?;
+    add(&mut head, additions)?;
+    if let Some(reason) = reply.reason {
+        head.set_reason_phrase(Some(&reason))?;
     }
-    let empty = body.is_empty() || session.req_header().method == http::Method::HEAD;
-    session.write_response_header(Box::new(head), empty).await?;
+    Ok((head, body))
+}
+
+/// Writes what [`compose`] made.
+pub(super) async fn write(
+    session: &mut Session,
+    head: ResponseHeader,
+    body: Bytes,
+) -> pingora::Result<()> {
+    let head = Box::new(head);
+    if is_grpc(session.req_header())
+        && let ServerSession::H2(stream) = session.as_downstream_mut()
+    {
+        // A stream that ends with anything but this head has no status.
+        return stream.write_response_header(head, true);
+    }
+    let empty = body.is_empty()
+        || !has_length(head.status)
+        || session.req_header().method == http::Method::HEAD;
+    session.write_response_header(head, empty).await?;
     if !empty {
         session.write_response_body(Some(body), true).await?;
+    }
+    Ok(())
+}
+
+/// Writes `reply`.
+pub(super) async fn send(
+    session: &mut Session,
+    reply: Reply,
+    additions: &Additions<'_>,
+) -> pingora::Result<()> {
+    let (head, body) = compose(reply, session.req_header(), additions)?;
+    write(session, head, body).await
+}
+
+/// Whether an answer with this status can have a body, and says how long it
+/// is (RFC 9110 §8.6).
+fn has_length(status: StatusCode) -> bool {
+    status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
+}
+
+fn add(head: &mut ResponseHeader, additions: &Additions<'_>) -> pingora::Result<()> {
+    for (name, value) in additions.headers {
+        head.append_header(name.clone(), value.clone())?;
+    }
+    let latency = HeaderValue::from(additions.latency_ms);
+    head.insert_header("X-Kong-Response-Latency", latency)?;
+    if let Some(id) = additions.request_id {
+        head.insert_header("X-Kong-Request-Id", id.clone())?;
     }
     Ok(())
 }
@@ -69,34 +123,26 @@ fn is_grpc(request: &RequestHeader) -> bool {
 
 /// An answer without a message: the status of gRPC is all there is, in what
 /// would be the trailers.
-fn grpc_head(
-    reply: Reply,
-    extra: &[(http::HeaderName, HeaderValue)],
-    request_id: Option<&HeaderValue>,
-    latency_ms: u64,
-) -> pingora::Result<ResponseHeader> {
+fn grpc_head(reply: Reply, additions: &Additions<'_>) -> pingora::Result<ResponseHeader> {
     let mut head = ResponseHeader::build(StatusCode::OK, Some(10))?;
+    for (name, value) in reply.headers {
+        head.append_header(name, value)?;
+    }
+    add(&mut head, additions)?;
+    // Those of a connection don't exist in HTTP/2.
+    head.remove_header(&header::CONNECTION);
+    head.remove_header(&header::UPGRADE);
     head.insert_header(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
     )?;
     head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
-    for (name, value) in reply.headers.into_iter().chain(extra.iter().cloned()) {
-        // Those of a connection don't exist in HTTP/2.
-        if name != header::CONNECTION && name != header::UPGRADE {
-            head.append_header(name, value)?;
-        }
-    }
     head.insert_header("grpc-status", HeaderValue::from(grpc_status(reply.status)))?;
     let message = match &reply.body {
         ReplyBody::Message(message) => message.as_ref(),
         _ => reply.status.canonical_reason().unwrap_or(""),
     };
     head.insert_header("grpc-message", percent_encoded(message))?;
-    head.insert_header("X-Kong-Response-Latency", HeaderValue::from(latency_ms))?;
-    if let Some(id) = request_id {
-        head.insert_header("X-Kong-Request-Id", id.clone())?;
-    }
     Ok(head)
 }
 
@@ -131,13 +177,23 @@ fn percent_encoded(message: &str) -> String {
     out
 }
 
-fn render(body: ReplyBody, headers: &HeaderMap) -> (Option<&'static str>, Bytes) {
+fn render(
+    body: ReplyBody,
+    own: &[(HeaderName, HeaderValue)],
+    asked: &HeaderMap,
+) -> (Option<&'static str>, Bytes) {
     let message = match body {
         ReplyBody::Empty => return (None, Bytes::new()),
         ReplyBody::Raw(content_type, bytes) => return (Some(content_type), bytes),
+        ReplyBody::Own(bytes) => {
+            let named = own.iter().any(|(name, _)| name == header::CONTENT_TYPE);
+            // Without a name, browsers guess: and find scripts in what clients sent.
+            let guarded = !named && !bytes.is_empty();
+            return (guarded.then_some("text/plain; charset=utf-8"), bytes);
+        }
         ReplyBody::Message(message) => message,
     };
-    match Format::wanted(headers) {
+    match Format::wanted(asked) {
         Format::Json => (
             Some("application/json; charset=utf-8"),
             json(&message).into(),

@@ -9,9 +9,9 @@ use http::{HeaderValue, StatusCode, Version, header};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
+use super::admit;
 use super::router::{Match, Query, path};
 use super::snapshot::{LiveRoute, Snapshot};
-use super::{admit, answer};
 use crate::http::reply::Reply;
 use crate::model::route::Route;
 
@@ -26,28 +26,38 @@ pub(super) struct Arrival<'a> {
     pub(super) port: u16,
 }
 
+/// Why a request has no route.
+#[derive(Debug)]
+pub(super) enum Unrouted {
+    /// It is refused.
+    Refused(Reply),
+    /// None matches.
+    NoRoute,
+}
+
 /// Finds the route of `request`. `normal` is set if the path is not the one
 /// that was sent, also where the request is refused.
 ///
 /// # Errors
-/// The answer to a request that is refused, or that no route matches.
+/// [`Unrouted`] for a request that is refused, or that no route matches.
 pub(super) fn choose<'s>(
     snapshot: &'s Snapshot,
     request: &RequestHeader,
     arrival: Arrival<'_>,
     normal: &mut Option<Box<str>>,
-) -> Result<(Match, &'s Arc<LiveRoute>), Reply> {
-    let admitted = admit::admit(request)?;
+) -> Result<(Match, &'s Arc<LiveRoute>), Unrouted> {
+    let admitted = admit::admit(request).map_err(Unrouted::Refused)?;
     let found = snapshot.router.find(&query(request, &admitted, arrival));
     if let Cow::Owned(path) = admitted.path {
         *normal = Some(path.into());
     }
-    let found = found.ok_or_else(answer::no_route)?;
+    let found = found.ok_or(Unrouted::NoRoute)?;
     let route = &snapshot.routes[found.route];
     let path = normal.as_deref().unwrap_or(request.uri.path());
     if route.strip_path && path::climbs_when_stripped(path, found.matched) {
         let message = "Invalid request path";
-        return Err(Reply::message(StatusCode::BAD_REQUEST, message));
+        let reply = Reply::message(StatusCode::BAD_REQUEST, message);
+        return Err(Unrouted::Refused(reply));
     }
     Ok((found, route))
 }

@@ -7,9 +7,11 @@ use http::HeaderValue;
 use pingora::http::RequestHeader;
 
 use super::admit;
+use super::answer::Additions;
 use super::attempt::Attempts;
 use super::chain::Link;
 use super::forward::Origin;
+use super::handler::Journey;
 use super::proxy::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
@@ -21,6 +23,8 @@ use crate::telemetry::metrics::Tallied;
 pub struct Ctx {
     pub(super) started: Instant,
     pub(super) route: Option<Arc<LiveRoute>>,
+    /// The way through route files, if no entity route took the request.
+    pub(super) journey: Option<Box<Journey>>,
     pub(super) matched: usize,
     /// The filters, where they are not the route's.
     pub(super) chain: Option<Box<[Link]>>,
@@ -30,6 +34,8 @@ pub struct Ctx {
     pub(super) request_id: Option<HeaderValue>,
     /// Whether the whole body was read beforehand.
     pub(super) gathered: bool,
+    /// Whether this try's upstream has got what replaces the client's body.
+    pub(super) substituted: bool,
     pub(super) tries: Tries,
     pub(super) attempts: Attempts,
     pub(super) upstream_started: Option<Instant>,
@@ -45,12 +51,14 @@ impl Ctx {
         Self {
             started: Instant::now(),
             route: None,
+            journey: None,
             matched: 0,
             chain: None,
             path: None,
             exchange: Exchange::default(),
             request_id: None,
             gathered: false,
+            substituted: false,
             tries: Tries::default(),
             attempts: Attempts::default(),
             upstream_started: None,
@@ -63,7 +71,10 @@ impl Ctx {
     pub(super) fn path<'a>(&'a self, request: &'a RequestHeader) -> &'a str {
         match &self.path {
             Some(path) => path,
-            None => request.uri.path(),
+            None => match &self.exchange.original {
+                Some(original) => original.uri.path(),
+                None => request.uri.path(),
+            },
         }
     }
 
@@ -78,7 +89,20 @@ impl Ctx {
     }
 
     pub(super) fn service(&self) -> Option<&Arc<LiveService>> {
-        self.route.as_ref().and_then(|route| route.service.as_ref())
+        match (&self.route, &self.journey) {
+            (Some(route), _) => route.service.as_ref(),
+            (None, Some(journey)) => journey.destination.as_ref(),
+            (None, None) => None,
+        }
+    }
+
+    /// What the gateway adds to answers that it makes itself.
+    pub(super) fn additions(&self) -> Additions<'_> {
+        Additions {
+            headers: &self.exchange.response_headers,
+            request_id: self.request_id.as_ref(),
+            latency_ms: self.elapsed_ms(),
+        }
     }
 
     pub(super) fn origin<'a>(
@@ -101,6 +125,10 @@ impl Ctx {
             secure,
             port: if secure { tls } else { plain },
             request_id: self.request_id.as_ref(),
+            asked: self
+                .journey
+                .as_ref()
+                .and_then(|journey| journey.host.as_ref()),
             host: self
                 .attempts
                 .authority(service.tls)

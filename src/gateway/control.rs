@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::consumers::Directorate;
 use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
-use super::handler::Routes;
+use super::handler::{Destinations, Routes};
 use super::records;
 use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::store::{EntityWrite, Store, StoreError};
@@ -256,6 +256,11 @@ impl Control {
             entities,
             snapshot,
         })
+    }
+
+    /// Where requests of route files go.
+    pub fn destinations(&self) -> Destinations {
+        Destinations::new(&self.workshop)
     }
 
     /// Puts `files` in the place of the route files in force. Requests that

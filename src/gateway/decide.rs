@@ -2,17 +2,20 @@
 //! is read beforehand.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use http::{StatusCode, header};
 use pingora::Result;
 use pingora::proxy::Session;
 
-use super::choose::{self, Arrival};
+use super::choose::{self, Arrival, Unrouted};
 use super::context::Ctx;
 use super::proxy::Gateway;
-use super::{admit, client_certificate};
-use crate::filter::{Flow, Verdict};
+use super::snapshot::Snapshot;
+use super::{admit, answer, client_certificate, handler};
+use crate::filter::{Exchange, Flow, Verdict};
 use crate::http::bridge;
 use crate::http::handshake::Handshake;
 use crate::http::listener::malformed;
@@ -25,8 +28,14 @@ impl Gateway {
     /// Finds the route of a request and runs its filters; the reply, if the
     /// request ends here.
     pub(super) async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> Option<Reply> {
-        if let Err(reply) = self.find_route(session, ctx) {
-            return Some(reply);
+        match self.find_route(session, ctx) {
+            Ok(None) => {}
+            Ok(Some(snapshot)) => {
+                let destinations = &self.settings.destinations;
+                // Boxed: what entity routes need not carry about.
+                return Box::pin(handler::ask(session, ctx, &snapshot, destinations)).await;
+            }
+            Err(reply) => return Some(reply),
         }
         let protocols = ctx.route.as_ref()?.protocols;
         if let Some(reply) = protocols.refuse(session.req_header(), ctx.exchange.secure) {
@@ -36,11 +45,17 @@ impl Gateway {
             route,
             chain,
             exchange,
+            gathered,
             ..
         } = ctx;
         let route = route.as_ref()?;
         let mut done = 0;
         while let Some(link) = chain.as_deref().unwrap_or(&route.filters).get(done) {
+            if link.filter.needs_body()
+                && let Err(reply) = read_body(session, exchange, gathered).await
+            {
+                return Some(reply);
+            }
             let flow = match link.filter.on_request(session, exchange) {
                 Verdict::Now(flow) => flow,
                 Verdict::Wait => link.filter.on_request_slow(session, exchange).await,
@@ -65,7 +80,9 @@ impl Gateway {
         }
     }
 
-    fn find_route(&self, session: &Session, ctx: &mut Ctx) -> Result<(), Reply> {
+    /// Finds the entity route; the snapshot, if there is none and its route
+    /// files are to be asked.
+    fn find_route(&self, session: &Session, ctx: &mut Ctx) -> Result<Option<Arc<Snapshot>>, Reply> {
         let request = session.req_header();
         let settings = &self.settings;
         let tls = session
@@ -104,10 +121,20 @@ impl Gateway {
             sni: ctx.exchange.server_name(),
             port,
         };
-        let (found, route) = choose::choose(&snapshot, request, arrival, &mut ctx.path)?;
-        ctx.matched = found.matched;
-        ctx.route = Some(route.clone());
-        Ok(())
+        match choose::choose(&snapshot, request, arrival, &mut ctx.path) {
+            Ok((found, route)) => {
+                ctx.matched = found.matched;
+                ctx.route = Some(route.clone());
+                Ok(None)
+            }
+            Err(Unrouted::NoRoute)
+                if !snapshot.files.is_empty() && handler::is_open(ctx.path(request)) =>
+            {
+                Ok(Some(Guard::into_inner(snapshot)))
+            }
+            Err(Unrouted::NoRoute) => Err(answer::no_route()),
+            Err(Unrouted::Refused(reply)) => Err(reply),
+        }
     }
 
     /// Reads a short body before a peer is chosen, so that a slow client keeps
@@ -119,9 +146,13 @@ impl Gateway {
     ) -> Result<bool> {
         let length = session.req_header().headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        let wanted = ctx.route.as_ref().is_some_and(|route| route.gathers_body);
+        let wanted = ctx.route.as_ref().is_none_or(|route| route.gathers_body);
         let short = length.is_some_and(|n| (1..=bridge::BUFFERED_MAX).contains(&n));
         if !wanted || !short || session.as_mut().is_body_done() {
+            if ctx.exchange.replacement.is_some() {
+                // It is sent when the client's own body comes.
+                bridge::invite_body(session.as_downstream_mut()).await?;
+            }
             return Ok(false);
         }
         match bridge::buffer_body_within(session, CLIENT_BODY).await {
@@ -136,6 +167,21 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Reads the body of a request for something that looks at it, once.
+pub(super) async fn read_body(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    gathered: &mut bool,
+) -> Result<(), Reply> {
+    if exchange.body.is_none() {
+        let body = bridge::buffer_body(session).await;
+        let body = body.map_err(|error| Reply::message(error.status(), error.to_string()))?;
+        exchange.body = Some(body);
+        *gathered = true;
+    }
+    Ok(())
 }
 
 /// The peer of the client's connection.

@@ -21,6 +21,44 @@ const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-pref
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
 
+/// What of a route the forwarding needs.
+pub(super) struct Manner<'a> {
+    /// Headers that filters vouch for.
+    pub(super) owned_headers: &'a [HeaderName],
+    /// Whether the matched prefix is cut off.
+    pub(super) strip_path: bool,
+    /// Whether the client's Host header is kept.
+    pub(super) preserve_host: bool,
+    /// Whether paths are joined the `v1` way.
+    pub(super) v1_paths: bool,
+    /// Path put in front of what the route leaves of the request's path.
+    pub(super) path: Option<&'a str>,
+}
+
+impl<'a> Manner<'a> {
+    /// As `route` and its service say.
+    pub(super) fn of(route: &'a LiveRoute, service: &'a LiveService) -> Self {
+        Self {
+            owned_headers: &route.owned_headers,
+            strip_path: route.strip_path,
+            preserve_host: route.preserve_host,
+            v1_paths: route.v1_paths,
+            path: service.path.as_deref(),
+        }
+    }
+
+    /// As it came, but for the Host.
+    pub(super) fn plain(owned_headers: &'a [HeaderName]) -> Self {
+        Self {
+            owned_headers,
+            strip_path: false,
+            preserve_host: false,
+            v1_paths: false,
+            path: None,
+        }
+    }
+}
+
 /// What of a request the forwarding needs.
 pub(super) struct Origin<'a> {
     /// The normalised path.
@@ -41,6 +79,8 @@ pub(super) struct Origin<'a> {
     pub(super) port: &'a HeaderValue,
     /// Identifier of the request, if it is to be shown.
     pub(super) request_id: Option<&'a HeaderValue>,
+    /// What the client asked for, where the request does not say it any more.
+    pub(super) asked: Option<&'a HeaderValue>,
     /// The Host header for the upstream, unless the client's is kept.
     pub(super) host: &'a HeaderValue,
 }
@@ -53,18 +93,17 @@ pub(super) struct Origin<'a> {
 /// When the path can't be represented, which the strict parse rules out.
 pub(super) fn prepare(
     request: &mut RequestHeader,
-    route: &LiveRoute,
-    service: &LiveService,
+    manner: &Manner<'_>,
     origin: &Origin<'_>,
 ) -> pingora::Result<()> {
     let send_end_stream = request.send_end_stream();
     let mut parts = head::take_request(request);
-    strip_owned(&mut parts.headers, &route.owned_headers);
-    let host = client_host(&parts);
-    forwarded(&mut parts.headers, route, origin, host.as_ref());
-    set_path(&mut parts, route, service, origin)?;
+    strip_owned(&mut parts.headers, manner.owned_headers);
+    let host = origin.asked.cloned().or_else(|| client_host(&parts));
+    forwarded(&mut parts.headers, manner, origin, host.as_ref());
+    set_path(&mut parts, manner, origin)?;
     join_cookies(&mut parts.headers);
-    let kept = host.filter(|_| route.preserve_host);
+    let kept = host.filter(|_| manner.preserve_host);
     let host = kept.unwrap_or_else(|| origin.host.clone());
     parts.headers.insert(header::HOST, host);
     head::put_request(request, parts, send_end_stream);
@@ -130,7 +169,7 @@ fn is_gateways(name: &str) -> bool {
 
 fn forwarded(
     headers: &mut HeaderMap,
-    route: &LiveRoute,
+    manner: &Manner<'_>,
     origin: &Origin<'_>,
     host: Option<&HeaderValue>,
 ) {
@@ -149,7 +188,7 @@ fn forwarded(
     headers.insert(X_REAL_IP, client);
     let proto = if origin.secure { "https" } else { "http" };
     let prefix = origin.path.get(..origin.matched).unwrap_or("");
-    let prefix = (route.strip_path && prefix.len() > 1).then_some(prefix);
+    let prefix = (manner.strip_path && prefix.len() > 1).then_some(prefix);
     let mut say = |name: HeaderName, value: Option<HeaderValue>| {
         if origin.trusted && headers.contains_key(&name) {
             return;
@@ -197,16 +236,15 @@ fn appended(headers: &HeaderMap, peer: &HeaderValue) -> HeaderValue {
 /// Sets the target in origin form: path and query, nothing else.
 fn set_path(
     parts: &mut request::Parts,
-    route: &LiveRoute,
-    service: &LiveService,
+    manner: &Manner<'_>,
     origin: &Origin<'_>,
 ) -> pingora::Result<()> {
     let path = upstream_path(
-        service.path.as_deref(),
+        manner.path,
         origin.path,
         origin.matched,
-        route.strip_path,
-        route.v1_paths,
+        manner.strip_path,
+        manner.v1_paths,
     );
     if parts.uri.path() == path && parts.uri.authority().is_none() {
         return Ok(());

@@ -5,7 +5,9 @@
 //! 9110 §5.1), so nothing is lost without it, and a proxied request becomes
 //! cheaper than the engine's own bare one.
 
-use http::{HeaderMap, HeaderName, Request, Response, Version, header, request, response};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header, request, response,
+};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 /// The parts of `head`, which is left empty.
@@ -77,6 +79,59 @@ pub(super) fn strip_hop_by_hop(request: &mut RequestHeader) {
     }
     request.remove_header("keep-alive");
     request.remove_header("proxy-connection");
+}
+
+/// Removes the fields that the client's `Connection` names, and leaves there
+/// what is said about the connection itself: a field that is set from here on
+/// under such a name is not the client's to remove.
+pub(super) fn settle_nominated(request: &mut RequestHeader) {
+    let Some(first) = request.headers.get(header::CONNECTION) else {
+        return;
+    };
+    let own = |name: &str| {
+        ["close", "keep-alive", "upgrade", "te", "http2-settings"]
+            .iter()
+            .any(|own| name.eq_ignore_ascii_case(own))
+    };
+    if first.to_str().is_ok_and(own)
+        && request.headers.get_all(header::CONNECTION).iter().count() == 1
+    {
+        return;
+    }
+    let (mut kept, mut nominated) = (Vec::new(), Vec::new());
+    for value in request.headers.get_all(header::CONNECTION) {
+        for name in value.as_bytes().split(|byte| *byte == b',') {
+            match std::str::from_utf8(name.trim_ascii()) {
+                Ok(name) if own(name) => kept.push(name.to_owned()),
+                // What no forwarding would accept stays, to be refused there.
+                Ok(name) if is_protected(name) => kept.push(name.to_owned()),
+                Ok(name) => nominated.extend(HeaderName::from_bytes(name.as_bytes())),
+                Err(_) => {}
+            }
+        }
+    }
+    for name in nominated {
+        request.remove_header(&name);
+    }
+    request.remove_header(&header::CONNECTION);
+    if let Ok(value) = HeaderValue::from_str(&kept.join(", "))
+        && !value.is_empty()
+    {
+        // A valid value.
+        let _ = request.insert_header(header::CONNECTION, value);
+    }
+}
+
+/// What a client may not take from an upstream, nor from filters.
+fn is_protected(name: &str) -> bool {
+    let framing = [
+        "host",
+        "authorization",
+        "content-length",
+        "transfer-encoding",
+    ];
+    let name = name.to_ascii_lowercase();
+    framing.contains(&&*name) || name.starts_with("x-forwarded-")
 }
 
 /// Removes from a response what concerned the upstream's connection only: the

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::answer;
 use super::context::Ctx;
+use super::handler::unwind;
 use super::outgoing::finish_head;
-use crate::http::bridge::{self, Bounds, ClientInfo};
+use crate::http::bridge::{self, BodyError, Bounds, ClientInfo};
 use crate::http::reply::Reply;
 
 /// Lets `router` answer the request `head` and writes the answer.
@@ -24,17 +25,12 @@ pub(super) async fn respond(
     ctx: &mut Ctx,
     started: Instant,
 ) -> pingora::Result<()> {
-    let body = match ctx.exchange.body.take() {
+    let replaced = ctx.exchange.replacement.take();
+    let body = match replaced.or_else(|| ctx.exchange.body.take()) {
         Some(body) => body,
         None => match bridge::read_body(session.as_downstream_mut(), Bounds::default()).await {
             Ok(body) => body,
-            Err(error) => {
-                let reply = Reply::message(error.status(), error.to_string());
-                session.set_keepalive(None);
-                answer::send(session, reply, &[], None, 0).await?;
-                bridge::linger(session.as_downstream_mut()).await;
-                return Ok(());
-            }
+            Err(error) => return unreadable(session, ctx, &error).await,
         },
     };
     let mut head = http::request::Parts::from(head);
@@ -42,14 +38,28 @@ pub(super) async fn respond(
         addr: ctx.exchange.client,
         secure: ctx.exchange.secure,
     });
-    let session = session.as_downstream_mut();
-    bridge::respond(session, router, head, body, |response| {
-        let now = Instant::now();
-        ctx.upstream_time = Some(now - started);
-        // The names are constants, the values were valid before.
-        let _ = finish_head(response, ctx, now);
-    })
-    .await?;
+    let (mut head, body) = bridge::ask(router, head, body).await?;
+    let now = Instant::now();
+    ctx.upstream_time = Some(now - started);
+    finish_head(&mut head, ctx, now)?;
+    if ctx.journey.is_some()
+        && let Some(other) = Box::pin(unwind::unwind(session, ctx, &mut head)).await?
+    {
+        return answer::write(session, head, other).await;
+    }
+    bridge::write(session.as_downstream_mut(), head, body).await?;
+    Ok(())
+}
+
+async fn unreadable(
+    session: &mut Session,
+    ctx: &mut Ctx,
+    error: &BodyError,
+) -> pingora::Result<()> {
+    let reply = Reply::message(error.status(), error.to_string());
+    session.set_keepalive(None);
+    answer::send(session, reply, &ctx.additions()).await?;
+    bridge::linger(session.as_downstream_mut()).await;
     Ok(())
 }
 

@@ -148,9 +148,10 @@ pub(super) fn finished(
         sent: session.body_bytes_sent() as u64,
         received: session.body_bytes_read() as u64,
     };
-    match &ctx.route {
-        Some(route) => route.traffic.observe(seen),
-        None => settings.unrouted.observe(seen),
+    match (&ctx.route, ctx.journey.as_ref().and_then(|j| j.route())) {
+        (Some(route), _) => route.traffic.observe(seen),
+        (None, Some(route)) => route.traffic().observe(seen),
+        (None, None) => settings.unrouted.observe(seen),
     }
     if let Some(log) = &settings.access_log {
         log.note(&entry(settings, session, error, ctx, seen));
@@ -173,13 +174,18 @@ fn entry<'a>(
         value.and_then(|v: &HeaderValue| v.to_str().ok())
     };
     let authority = request.uri.authority().map(|a| a.as_str());
-    let service = ctx.route.as_ref().and_then(|route| route.service.as_ref());
+    let (journey, original) = (ctx.journey.as_ref(), ctx.exchange.original.as_ref());
+    let file = journey.and_then(|journey| journey.route());
+    let asked = journey.and_then(|journey| journey.host.as_ref()?.to_str().ok());
     Entry {
         time_ms: settings.clock.now_ms(),
         request_id: ctx.request_id.as_ref().and_then(|id| id.to_str().ok()),
         client: ctx.exchange.client.ip(),
-        method: request.method.as_str(),
-        host: authority.or_else(|| text(header::HOST)).unwrap_or(""),
+        method: original.map_or(&request.method, |o| &o.method).as_str(),
+        host: asked
+            .or(authority)
+            .or_else(|| text(header::HOST))
+            .unwrap_or(""),
         path: ctx.path(request),
         http: match request.version {
             Version::HTTP_2 => "2",
@@ -187,8 +193,8 @@ fn entry<'a>(
             _ => "1.1",
         },
         status: seen.status,
-        route: ctx.route.as_ref().map(|route| &*route.label),
-        service: service.map(|service| &*service.label),
+        route: (ctx.route.as_ref().map(|route| &*route.label)).or(file.map(|file| file.name())),
+        service: ctx.service().map(|service| &*service.label),
         total_us: micros(seen.total),
         upstream_us: seen.upstream.map(micros),
         received: seen.received,

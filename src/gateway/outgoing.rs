@@ -9,32 +9,52 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::answer::VIA;
 use super::context::Ctx;
+use super::forward::Manner;
 use super::proxy::Gateway;
 use super::{client_certificate, forward, head, observe};
 
 impl Gateway {
     /// Turns the client's request into the upstream's.
     pub(super) fn forward_head(&self, request: &mut RequestHeader, ctx: &Ctx) -> Result<()> {
-        let (Some(route), Some(connection)) = (&ctx.route, &ctx.connection) else {
-            return Ok(());
-        };
-        let Some(service) = &route.service else {
+        let (Some(service), Some(connection)) = (ctx.service(), &ctx.connection) else {
             return Ok(());
         };
         let uri = request.uri.clone();
-        let path = ctx.path.as_deref().unwrap_or(uri.path());
+        let (manner, path) = match (&ctx.route, &ctx.journey) {
+            (Some(route), _) => {
+                let path = ctx.path.as_deref().unwrap_or(uri.path());
+                (Manner::of(route, service), path)
+            }
+            (None, Some(journey)) => (Manner::plain(journey.owned_headers()), uri.path()),
+            (None, None) => return Ok(()),
+        };
         let origin = ctx.origin(connection, path, service, &self.settings);
-        forward::prepare(request, route, service, &origin)?;
+        forward::prepare(request, &manner, &origin)?;
         if self.settings.forward_certificates {
             client_certificate::forward(&ctx.exchange, request)?;
         } else if self.settings.client_certificates {
             client_certificate::strip(request);
         }
+        if let Some(journey) = &ctx.journey {
+            journey.forward(&ctx.exchange, request);
+        }
         for link in ctx.filters() {
             link.filter.on_upstream_request(&ctx.exchange, request);
         }
+        if let Some(body) = &ctx.exchange.replacement {
+            announce(request, body.len())?;
+        }
         Ok(())
     }
+}
+
+/// Says how long the body is that takes the place of the client's.
+fn announce(request: &mut RequestHeader, length: usize) -> Result<()> {
+    request.remove_header(&header::TRANSFER_ENCODING);
+    // The client has been told to go on, or has nothing to wait for.
+    request.remove_header(&header::EXPECT);
+    request.remove_header(&header::TRAILER);
+    request.insert_header(header::CONTENT_LENGTH, length)
 }
 
 const X_KONG_UPSTREAM_LATENCY: HeaderName = HeaderName::from_static("x-kong-upstream-latency");

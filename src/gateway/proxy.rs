@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, Version, header};
 use ipnet::IpNet;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -16,6 +17,7 @@ use pingora::{ErrorSource, Result};
 use super::balance::Outcome;
 use super::context::Ctx;
 use super::decide::peer;
+use super::handler::{Destinations, unwind};
 use super::outgoing::finish_head;
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
@@ -70,6 +72,8 @@ pub struct Settings {
     pub request_ids: bool,
     /// Where requests are logged, if they are.
     pub access_log: Option<Arc<AccessLog>>,
+    /// Where requests of route files go.
+    pub destinations: Destinations,
     /// Counters of requests that no route matched.
     pub unrouted: Arc<RouteTraffic>,
     /// Open client connections.
@@ -80,10 +84,16 @@ pub struct Settings {
 
 impl Gateway {
     /// Writes an answer that the gateway makes itself.
-    pub(super) async fn reply(&self, session: &mut Session, ctx: &Ctx, reply: Reply) -> Result<()> {
-        let headers = &ctx.exchange.response_headers;
-        let id = ctx.request_id.as_ref();
-        answer::send(session, reply, headers, id, ctx.elapsed_ms()).await
+    pub(super) async fn reply(
+        &self,
+        session: &mut Session,
+        ctx: &mut Ctx,
+        reply: Reply,
+    ) -> Result<()> {
+        if ctx.journey.is_some() {
+            return Box::pin(unwind::reply(session, ctx, reply)).await;
+        }
+        answer::send(session, reply, &ctx.additions()).await
     }
 }
 
@@ -123,7 +133,8 @@ impl ProxyHttp for Gateway {
             ctx.request_id = Some(observe::request_id());
         }
         if let Some(reply) = self.decide(session, ctx).await {
-            if ctx.route.is_none() && reply.status == StatusCode::BAD_REQUEST {
+            let unrouted = ctx.route.is_none() && ctx.journey.is_none();
+            if unrouted && reply.status == StatusCode::BAD_REQUEST {
                 // What follows on this connection may belong to this request.
                 session.set_keepalive(None);
             }
@@ -198,7 +209,23 @@ impl ProxyHttp for Gateway {
             // The client was told to go on, and has.
             request.remove_header(&header::EXPECT);
         }
+        ctx.substituted = false;
         self.forward_head(request, ctx)
+    }
+
+    /// Puts a filter's body in the place of the client's.
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end: bool,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<()> {
+        if let Some(other) = &ctx.exchange.replacement {
+            let first = !std::mem::replace(&mut ctx.substituted, true);
+            *body = Some(if first { other.clone() } else { Bytes::new() });
+        }
+        Ok(())
     }
 
     /// 4. Finish the response head for the client.
@@ -220,7 +247,29 @@ impl ProxyHttp for Gateway {
         if session.req_header().version == Version::HTTP_10 {
             passage::unchunk(session, response);
         }
-        finish_head(response, ctx, now)
+        finish_head(response, ctx, now)?;
+        if ctx.journey.is_some() {
+            return Box::pin(unwind::proxied(session, ctx, response)).await;
+        }
+        Ok(())
+    }
+
+    /// Drops what follows an answer that another one has replaced.
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end: bool,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<Option<Duration>> {
+        if ctx
+            .journey
+            .as_ref()
+            .is_some_and(|journey| journey.drops_body())
+        {
+            *body = None;
+        }
+        Ok(None)
     }
 
     fn error_while_proxy(

@@ -83,16 +83,7 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
     if announced.is_some_and(|length| length > bounds.body) {
         return Err(BodyError::TooLarge);
     }
-    let waits = session.req_header().version >= http::Version::HTTP_11
-        && headers
-            .get(header::EXPECT)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    if waits {
-        session
-            .write_continue_response()
-            .await
-            .map_err(BodyError::Broken)?;
-    }
+    invite_body(session).await.map_err(BodyError::Broken)?;
     let read = async {
         let mut body = BytesMut::new();
         while let Some(piece) = session
@@ -110,6 +101,21 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
     tokio::time::timeout(bounds.time, read)
         .await
         .map_err(|_| BodyError::TooSlow)?
+}
+
+/// Asks for the request's body where the client waits to be asked.
+///
+/// # Errors
+/// When the client can't be written to.
+pub async fn invite_body(session: &mut ServerSession) -> pingora::Result<()> {
+    let request = session.req_header();
+    let waits = request.version >= http::Version::HTTP_11
+        && (request.headers.get(header::EXPECT))
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    if waits {
+        session.write_continue_response().await?;
+    }
+    Ok(())
 }
 
 /// Longest body that [`buffer_body`] reads: the engine replays no more.
@@ -165,14 +171,27 @@ pub async fn respond(
     router: &Router,
     head: request::Parts,
     body: Bytes,
-    edit: impl FnOnce(&mut ResponseHeader),
 ) -> pingora::Result<StatusCode> {
+    let (head, body) = ask(router, head, body).await?;
+    write(session, head, body).await
+}
+
+/// Lets `router` answer the request in `head`, whose body has been read: the
+/// head of the answer, and what follows it.
+///
+/// # Errors
+/// When the head can't be represented.
+pub async fn ask(
+    router: &Router,
+    head: request::Parts,
+    body: Bytes,
+) -> pingora::Result<(ResponseHeader, Body)> {
     let request = Request::from_parts(head, Body::from(body));
     let response = match router.clone().oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
     };
-    let (mut parts, mut body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
     parts.version = http::Version::HTTP_11;
     let status = parts.status;
     let known_length = http_body::Body::size_hint(&body).exact();
@@ -183,7 +202,19 @@ pub async fn respond(
     {
         head.insert_header(header::CONTENT_LENGTH, length)?;
     }
-    edit(&mut head);
+    Ok((head, body))
+}
+
+/// Writes an answer, `body` as it comes. Returns its status.
+///
+/// # Errors
+/// When the client can't be written to.
+pub async fn write(
+    session: &mut ServerSession,
+    head: ResponseHeader,
+    mut body: Body,
+) -> pingora::Result<StatusCode> {
+    let status = head.status;
     session.write_response_header(Box::new(head)).await?;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else {

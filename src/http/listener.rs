@@ -74,7 +74,7 @@ impl RouterApp {
         if self.gate.as_ref().is_some_and(|gate| !gate(&head)) {
             session.set_keepalive(None);
             head.extensions.insert(client(session));
-            bridge::respond(session, &self.router, head, Bytes::new(), |_| {}).await?;
+            bridge::respond(session, &self.router, head, Bytes::new()).await?;
             bridge::linger(session).await;
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl RouterApp {
             }
         };
         head.extensions.insert(client(session));
-        bridge::respond(session, &self.router, head, body, |_| {}).await?;
+        bridge::respond(session, &self.router, head, body).await?;
         Ok(())
     }
 }

@@ -15,7 +15,10 @@ pub const FORBIDDEN_PAGE: &str = "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0/
 pub struct Reply {
     /// Status of the answer.
     pub status: StatusCode,
-    /// Headers besides `Content-Type`, `Content-Length` and the gateway's own.
+    /// The reason phrase, if it is not to be the usual one of the status.
+    pub reason: Option<Box<str>>,
+    /// Headers besides `Content-Length` and the gateway's own; `Content-Type`
+    /// only with [`ReplyBody::Own`].
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: ReplyBody,
@@ -31,6 +34,8 @@ pub enum ReplyBody {
     Message(Cow<'static, str>),
     /// Bytes of a given `Content-Type`.
     Raw(&'static str, Bytes),
+    /// Bytes of the `Content-Type` among the headers, or else plain text.
+    Own(Bytes),
 }
 
 impl Reply {
@@ -38,6 +43,7 @@ impl Reply {
     pub fn empty(status: StatusCode) -> Self {
         Self {
             status,
+            reason: None,
             headers: Vec::new(),
             body: ReplyBody::Empty,
         }
@@ -47,6 +53,7 @@ impl Reply {
     pub fn message(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             status,
+            reason: None,
             headers: Vec::new(),
             body: ReplyBody::Message(message.into()),
         }
@@ -56,6 +63,7 @@ impl Reply {
     pub fn forbidden_page() -> Self {
         Self {
             status: StatusCode::FORBIDDEN,
+            reason: None,
             headers: Vec::new(),
             body: ReplyBody::Raw(
                 "text/html; charset=utf-8",

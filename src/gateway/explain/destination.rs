@@ -9,7 +9,7 @@ use super::Witness;
 use super::answer::{Destination, Explanation, Refusal, Target};
 use super::origin::Origins;
 use crate::gateway::balance::Balancer;
-use crate::gateway::forward::{self, Origin};
+use crate::gateway::forward::{self, Manner, Origin};
 use crate::gateway::head;
 use crate::gateway::router::Match;
 use crate::gateway::snapshot::{LiveRoute, Upstream};
@@ -68,10 +68,11 @@ impl Witness<'_> {
             secure: way.secure,
             port: &port,
             request_id: None,
+            asked: None,
             host: first.map_or(&live.host, |endpoint| endpoint.authority(live.tls)),
         };
         head::strip_hop_by_hop(&mut request);
-        if forward::prepare(&mut request, route, live, &origin).is_err() {
+        if forward::prepare(&mut request, &Manner::of(route, live), &origin).is_err() {
             return;
         }
         let service = &record.value;

@@ -19,8 +19,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::admit;
+use super::answer::no_route as answer_no_route;
 use super::chain::{self, Link};
-use super::choose::{self, Arrival};
+use super::choose::{self, Arrival, Unrouted};
 use super::entities::{Entities, Record};
 use super::router::{Match, path};
 use super::snapshot::{LiveRoute, Snapshot};
@@ -109,8 +110,12 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
         &mut origins,
     );
     match chosen {
-        Err(reply) => {
+        Err(unrouted) => {
             let reason = why_refused(&request, &explanation);
+            let reply = match unrouted {
+                Unrouted::Refused(reply) => reply,
+                Unrouted::NoRoute => answer_no_route(),
+            };
             explanation.refusal = Some(refusal(&reply, reason));
         }
         Ok((found, route)) => {

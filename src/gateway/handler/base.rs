@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::uri;
+use arc_swap::ArcSwapOption;
+use http::{Uri, uri};
 use url::Url;
 
 use super::HandlerError;
+use super::destination::Bound;
 use crate::expr::{Expression, Value};
 
 /// Scheme of a [`BaseUri`].
@@ -21,11 +23,12 @@ pub enum Scheme {
 }
 
 /// An origin, ready to be put into requests.
-#[derive(Debug)]
 pub struct Base {
     origin: Origin,
     scheme: uri::Scheme,
     authority: uri::Authority,
+    /// How it is spoken to, as of the last request that came to it.
+    pub(super) bound: ArcSwapOption<Bound>,
 }
 
 /// Scheme, host and port of where a request goes.
@@ -145,12 +148,29 @@ impl Base {
             origin,
             scheme,
             authority,
+            bound: ArcSwapOption::empty(),
         })
     }
 
     /// Where requests go.
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// The target `uri` with this scheme, host and port in place of its own.
+    pub(super) fn rebase(&self, uri: &Uri) -> Uri {
+        let mut parts = uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        let target = uri.path_and_query().cloned();
+        parts.path_and_query = target.or_else(|| Some(uri::PathAndQuery::from_static("/")));
+        // All three are there, and were valid before.
+        Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+    }
+
+    /// Whether `uri` still has this scheme, host and port.
+    pub(super) fn is_of(&self, uri: &Uri) -> bool {
+        uri.authority() == Some(&self.authority) && uri.scheme() == Some(&self.scheme)
     }
 }
 

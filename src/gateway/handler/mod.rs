@@ -5,17 +5,26 @@
 //! makes one has checked its depth ([`MAX_DEPTH`]) and that whatever stands in
 //! a response answers by itself ([`Handler::answers`]).
 
+mod ask;
 mod base;
+mod destination;
+mod journey;
 mod proxying;
 mod routes;
 mod static_response;
+mod survey;
+pub(super) mod unwind;
+mod walk;
 
 use std::sync::Arc;
 
 use crate::expr::Expression;
 use crate::filter::Filter;
 
+pub(super) use ask::{ask, is_open};
 pub use base::{Base, BaseUri, Origin, Scheme};
+pub use destination::Destinations;
+pub(super) use journey::Journey;
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};
 pub use static_response::StaticResponse;

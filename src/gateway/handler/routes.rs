@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Handler;
+use http::HeaderName;
+
+use super::{Handler, survey};
 use crate::expr::Expression;
 use crate::telemetry::traffic::{RouteTraffic, Traffic};
 
@@ -29,6 +31,7 @@ pub struct FileRoute {
     file: Box<Path>,
     pub(super) condition: Option<Expression>,
     pub(super) handler: Arc<Handler>,
+    owned_headers: Box<[HeaderName]>,
     traffic: Arc<RouteTraffic>,
 }
 
@@ -42,7 +45,14 @@ pub struct Routes {
 impl FileRoute {
     /// The route that a file declares; `traffic` holds its counters.
     pub fn new(declared: Declared, traffic: &Traffic) -> Self {
+        let mut owned_headers = Vec::new();
+        survey::filters(&declared.handler, &mut |filter| {
+            owned_headers.extend_from_slice(filter.owned_headers());
+        });
+        owned_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        owned_headers.dedup();
         Self {
+            owned_headers: owned_headers.into(),
             traffic: traffic.route("", &declared.name),
             id: declared.id.into(),
             name: declared.name.into(),
@@ -67,6 +77,16 @@ impl FileRoute {
         &self.file
     }
 
+    /// Headers that its filters vouch for and clients may not send.
+    pub(super) fn owned_headers(&self) -> &[HeaderName] {
+        &self.owned_headers
+    }
+
+    /// What an operator should know and that is not an error.
+    pub fn warnings(&self) -> Vec<String> {
+        survey::warnings(&self.handler)
+    }
+
     /// Its counters.
     pub fn traffic(&self) -> &RouteTraffic {
         &self.traffic
@@ -87,6 +107,11 @@ impl Routes {
     /// The routes in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<FileRoute>> {
         self.routes.iter()
+    }
+
+    /// The route at a position of that order.
+    pub(super) fn at(&self, at: usize) -> &Arc<FileRoute> {
+        &self.routes[at]
     }
 
     /// What takes a request that none of them does.

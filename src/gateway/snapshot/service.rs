@@ -102,6 +102,60 @@ fn balancer<'a>(
 }
 
 impl LiveService {
+    /// The service of `record`, whose host names one of the routers of this
+    /// process, the upstream of `balancer`, or else a host.
+    ///
+    /// # Errors
+    /// [`DialError`] with what of the record can't be used.
+    pub(in crate::gateway) fn make(
+        record: Arc<Record<Service>>,
+        balancer: Option<&Arc<Balancer>>,
+        papers: Papers,
+        internals: &HashMap<&'static str, axum::Router>,
+        resolver: &Arc<Resolver>,
+    ) -> Result<Self, DialError> {
+        let service = &record.value;
+        let error = |field, message| DialError { field, message };
+        let upstream = if service.protocol == Protocol::Internal {
+            let router = internals.get(service.host.as_str());
+            Upstream::Internal(router.cloned().ok_or_else(|| {
+                let mut known: Vec<_> = internals.keys().copied().collect();
+                known.sort_unstable();
+                error("host", format!("expected one of: {}", known.join(", ")))
+            })?)
+        } else {
+            match balancer {
+                Some(balancer) => Upstream::Balanced(balancer.clone(), resolver.clone()),
+                None => {
+                    let name = resolver.name(&service.host);
+                    Upstream::Peers(Arc::new(Peers::new(name, service.port)))
+                }
+            }
+        };
+        let dialer = match service.protocol {
+            Protocol::Internal => None,
+            _ => Some(Dialer::new(service, &papers)?),
+        };
+        let host = HeaderValue::from_str(&host_header(service))
+            .map_err(|_| error("host", format!("invalid value: {}", service.host)))?;
+        Ok(Self {
+            papers,
+            dialer,
+            label: label(service.name.as_deref(), service.id),
+            upstream,
+            path: service.path.as_deref().map(Box::from),
+            host,
+            tls: matches!(service.protocol, Protocol::Https | Protocol::Grpcs),
+            retries: usize::from(service.retries),
+            record,
+        })
+    }
+
+    /// What it was made of.
+    pub(in crate::gateway) fn service(&self) -> &Service {
+        &self.record.value
+    }
+
     fn is_balanced_by(&self, balancer: Option<&Arc<Balancer>>) -> bool {
         match (&self.upstream, balancer) {
             (Upstream::Balanced(own, _), Some(balancer)) => Arc::ptr_eq(own, balancer),
@@ -126,46 +180,14 @@ fn live_service(
     papers: Papers,
     workshop: &Workshop,
 ) -> Result<LiveService, CompileError> {
-    let service = &record.value;
-    let error = |field: &str, message: String| CompileError {
-        kind: Service::KIND.plural(),
-        id: service.id,
-        field: field.to_owned(),
-        message,
-    };
-    let upstream = if service.protocol == Protocol::Internal {
-        let router = workshop.internals.get(service.host.as_str());
-        Upstream::Internal(router.cloned().ok_or_else(|| {
-            let mut known: Vec<_> = workshop.internals.keys().copied().collect();
-            known.sort_unstable();
-            error("host", format!("expected one of: {}", known.join(", ")))
-        })?)
-    } else {
-        let resolver = &workshop.resolver;
-        match balancer {
-            Some(balancer) => Upstream::Balanced(balancer.clone(), resolver.clone()),
-            None => {
-                let name = resolver.name(&service.host);
-                Upstream::Peers(Arc::new(Peers::new(name, service.port)))
-            }
-        }
-    };
-    let dialer = match service.protocol {
-        Protocol::Internal => None,
-        _ => Some(Dialer::new(service, &papers).map_err(|e| undialable(service.id, e))?),
-    };
-    Ok(LiveService {
-        record: record.clone(),
+    let made = LiveService::make(
+        record.clone(),
+        balancer,
         papers,
-        dialer,
-        label: label(service.name.as_deref(), service.id),
-        upstream,
-        path: service.path.as_deref().map(Box::from),
-        host: HeaderValue::from_str(&host_header(service))
-            .map_err(|_| error("host", format!("invalid value: {}", service.host)))?,
-        tls: matches!(service.protocol, Protocol::Https | Protocol::Grpcs),
-        retries: usize::from(service.retries),
-    })
+        &workshop.internals,
+        &workshop.resolver,
+    );
+    made.map_err(|error| undialable(record.value.id, error))
 }
 
 fn host_header(service: &Service) -> String {
