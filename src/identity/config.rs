@@ -73,6 +73,12 @@ pub struct RealmSettings {
     pub refresh_token_lifetime: u32,
     /// Life of a grant, however often it is refreshed.
     pub grant_lifetime: u32,
+    /// Whether each use of a refresh token gives another one, and the second use
+    /// of one ends the grant. Those of public clients always rotate.
+    pub refresh_token_rotation: bool,
+    /// How long after its use a refresh token gives the same successor again:
+    /// for clients that lost the answer. 0: not at all; at most 300.
+    pub refresh_token_grace: u32,
     /// Life of an ID token; at most 30 days.
     pub id_token_lifetime: u32,
     /// The form of access tokens, unless the client's record names another.
@@ -103,6 +109,8 @@ impl Default for RealmSettings {
             access_token_lifetime: 3600,
             refresh_token_lifetime: 604_800,
             grant_lifetime: 30 * 24 * 3600,
+            refresh_token_rotation: true,
+            refresh_token_grace: 0,
             id_token_lifetime: 3600,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,

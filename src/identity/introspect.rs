@@ -13,8 +13,9 @@ use super::bearer::{self, GoodToken};
 use super::clients::LiveClient;
 use super::error::{Fault, OAuthError};
 use super::form;
+use super::refresh::Presented;
 use super::{Call, client_auth, respond};
-use crate::model::grant::{StoredRefresh, TokenHash};
+use crate::model::grant::StoredRefresh;
 
 /// The scope of clients that may ask about every access token of the realm.
 const ALL: &str = "am-introspect-all-tokens";
@@ -120,17 +121,17 @@ async fn refresh(
     token: &str,
 ) -> Result<Option<Map<String, Value>>, Fault> {
     let state = &call.state;
-    let stored = state.store.refresh_token(TokenHash::of(token)).await?;
-    let Some(StoredRefresh {
-        grant,
-        expires_ms,
-        used,
-        ..
-    }) = stored
-    else {
+    let Some(presented) = Presented::parse(token) else {
         return Ok(None);
     };
-    let over = used || call.now_ms >= expires_ms.min(grant.ends_ms);
+    let Some(stored) = state.store.refresh_tokens(presented.family()).await? else {
+        return Ok(None);
+    };
+    let in_force = stored.current == presented.hash();
+    let StoredRefresh {
+        grant, expires_ms, ..
+    } = stored;
+    let over = !in_force || call.now_ms >= expires_ms.min(grant.ends_ms);
     if over || grant.client_id != caller.id() || grant.realm != call.realm.path {
         return Ok(None);
     }

@@ -10,6 +10,7 @@ use super::State;
 use super::clients::LiveClient;
 use super::error::Fault;
 use super::realm::Realm;
+use super::refresh::{self, Presented};
 use super::token_id;
 use crate::clock::random_bytes;
 use crate::jose::sign::half_hash;
@@ -236,16 +237,40 @@ pub(super) fn refresh_token(
     grant: Grant,
     now_ms: i64,
 ) -> (String, StoredRefresh) {
+    let token = refresh::new();
+    let (family, current) = match Presented::parse(&token) {
+        Some(presented) => (presented.family(), presented.hash()),
+        None => (TokenHash::of(&token), TokenHash::of(&token)),
+    };
+    let stored = StoredRefresh {
+        family,
+        current,
+        previous: None,
+        expires_ms: refresh_expiry(realm, client, &grant, now_ms),
+        grant,
+    };
+    (token, stored)
+}
+
+/// When a refresh token dies that is not used from now on.
+pub(super) fn refresh_expiry(
+    realm: &Realm,
+    client: &LiveClient,
+    grant: &Grant,
+    now_ms: i64,
+) -> i64 {
     let life = lifetime(
         client.client.metadata.refresh_token_lifetime,
         realm.settings.refresh_token_lifetime,
     );
-    let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
-    let stored = StoredRefresh {
-        hash: TokenHash::of(&token),
-        expires_ms: (now_ms + life * 1000).min(grant.ends_ms),
-        grant,
-        used: false,
-    };
-    (token, stored)
+    (now_ms + life * 1000).min(grant.ends_ms)
+}
+
+/// When a grant ends that begins now.
+pub(super) fn grant_end(realm: &Realm, client: &LiveClient, now_ms: i64) -> i64 {
+    let life = lifetime(
+        client.client.metadata.grant_lifetime,
+        realm.settings.grant_lifetime,
+    );
+    now_ms + life * 1000
 }

@@ -24,6 +24,7 @@ mod maintain;
 mod password;
 mod realm;
 mod records;
+mod refresh;
 mod respond;
 mod revoke;
 mod revoked;

@@ -6,6 +6,7 @@ use url::{Host, Url};
 use uuid::Uuid;
 
 use super::config::DeclaredUser;
+use super::settings::GRACE_MAX;
 use crate::clock::random_uuid;
 use crate::jose::jwks::KeySet;
 use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, SignAlg};
@@ -240,6 +241,9 @@ fn check_tokens(metadata: &ClientMetadata) -> Result<(), RecordError> {
     {
         let text = "must be signed with a key of the provider: no HS256, HS384 or HS512";
         return wrong("access_token_signed_response_alg", text);
+    }
+    if metadata.refresh_token_grace > Some(GRACE_MAX) {
+        return wrong("refresh_token_grace", "must be at most 300 seconds");
     }
     let too_long =
         |life: Option<u32>| life.is_some_and(|s| i64::from(s) * 1000 > MAX_TOKEN_LIFE_MS);

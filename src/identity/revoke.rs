@@ -8,6 +8,7 @@ use serde_json::json;
 use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form;
+use super::refresh::Presented;
 use super::{Call, bearer, client_auth, respond};
 use crate::model::grant::{Revocation, TokenHash};
 
@@ -29,7 +30,11 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 /// Whether it was a refresh token.
 async fn revoke_refresh(call: &Call, client: &LiveClient, token: &str) -> Result<bool, OAuthError> {
     let state = &call.state;
-    let Some(stored) = state.store.refresh_token(TokenHash::of(token)).await? else {
+    let Some(presented) = Presented::parse(token) else {
+        return Ok(false);
+    };
+    // Also a spent one is a handle of its grant.
+    let Some(stored) = state.store.refresh_tokens(presented.family()).await? else {
         return Ok(false);
     };
     if stored.grant.realm != call.realm.path {

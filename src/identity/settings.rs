@@ -6,6 +6,9 @@ use super::config::RealmSettings;
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::user::schema::RecordError;
 
+/// Longest time in which a spent refresh token is good for a retry, in seconds.
+pub(super) const GRACE_MAX: u32 = 300;
+
 /// Refuses values out of bounds.
 pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
     let most = u32::try_from(MAX_TOKEN_LIFE_MS / 1000).unwrap_or(u32::MAX);
@@ -27,6 +30,10 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
             let text = format!("must be from 1 to {most} seconds");
             return Err(RecordError::new(name, text));
         }
+    }
+    if settings.refresh_token_grace > GRACE_MAX {
+        let text = format!("must be at most {GRACE_MAX} seconds");
+        return Err(RecordError::new("refresh_token_grace", text));
     }
     for (name, alg) in [
         (

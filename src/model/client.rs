@@ -88,6 +88,17 @@ pub struct ClientMetadata {
     /// Own: seconds a refresh token lives; 0 or absent: the realm's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token_lifetime: Option<u32>,
+    /// Own: seconds that a grant can be refreshed; 0 or absent: the realm's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_lifetime: Option<u32>,
+    /// Own: whether each use of a refresh token gives another one; absent: the
+    /// realm's. Those of public clients always do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token_rotation: Option<bool>,
+    /// Own: seconds in which a spent refresh token gives the same successor
+    /// again; absent: the realm's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token_grace: Option<u32>,
     /// Own: seconds an ID token lives; 0 or absent: the realm's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id_token_lifetime: Option<u32>,

@@ -16,7 +16,12 @@ pub struct TokenHash(pub [u8; 32]);
 impl TokenHash {
     /// The hash of `token`.
     pub fn of(token: &str) -> Self {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
+        Self::of_bytes(token.as_bytes())
+    }
+
+    /// The hash of these bytes.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
         let mut hash = [0; 32];
         hash.copy_from_slice(digest.as_ref());
         Self(hash)
@@ -61,17 +66,53 @@ pub struct Grant {
     pub ends_ms: i64,
 }
 
-/// A refresh token as the store keeps it.
+/// The refresh tokens of a grant as the store keeps them: one is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRefresh {
-    /// Hash of the token.
-    pub hash: TokenHash,
-    /// What it stands for.
+    /// Hash of what all of them have in common.
+    pub family: TokenHash,
+    /// Hash of the one in force.
+    pub current: TokenHash,
+    /// The one before it.
+    pub previous: Option<SpentRefresh>,
+    /// What they stand for.
     pub grant: Grant,
-    /// When it dies unused, in milliseconds since the epoch.
+    /// When the one in force dies unused, in milliseconds since the epoch.
     pub expires_ms: i64,
-    /// Whether it has been exchanged for a successor already.
-    pub used: bool,
+}
+
+/// A refresh token that was exchanged for the one in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpentRefresh {
+    /// Hash of it.
+    pub hash: TokenHash,
+    /// What its successor was derived with from it.
+    pub salt: Vec<u8>,
+    /// When, in milliseconds since the epoch.
+    pub rotated_ms: i64,
+}
+
+/// The exchange of a refresh token for its successor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Hash of the family.
+    pub family: TokenHash,
+    /// Hash of the token that was presented.
+    pub presented: TokenHash,
+    /// Hash of the token that is in force from now on: that one itself where
+    /// tokens do not rotate.
+    pub successor: TokenHash,
+    /// What the successor was derived with.
+    pub salt: [u8; 32],
+    /// When the successor dies unused, in milliseconds since the epoch.
+    pub expires_ms: i64,
+    /// The time of the exchange.
+    pub now_ms: i64,
+    /// For how long after an exchange the spent token gives the same successor
+    /// again, in milliseconds; 0: not at all.
+    pub grace_ms: i64,
+    /// Until when a revocation matters, should this be a second use.
+    pub revoked_until_ms: i64,
 }
 
 /// An opaque access token as the store keeps it.
@@ -101,6 +142,9 @@ pub enum Revocation {
 pub enum Rotation {
     /// The successor is in force, the old token is spent.
     Done,
+    /// It was spent a moment ago, and its successor is still unused: that one
+    /// is to be given again, derived with the salt of then.
+    Again([u8; 32]),
     /// It was spent before: every token of the grant is now revoked.
     Reused,
     /// There is no such token, or no longer.

@@ -16,7 +16,8 @@ use uuid::Uuid;
 
 use crate::model::client::Client;
 use crate::model::grant::{
-    Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
+    Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
+    TokenHash,
 };
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
@@ -213,15 +214,15 @@ pub trait Store: Send + Sync + 'static {
         access: Option<&StoredAccess>,
     ) -> Result<(), StoreError>;
 
-    /// The refresh token of this hash, spent or not, unless its grant is gone.
-    async fn refresh_token(&self, hash: TokenHash) -> Result<Option<StoredRefresh>, StoreError>;
+    /// The refresh tokens of this family, unless their grant is gone.
+    async fn refresh_tokens(&self, family: TokenHash) -> Result<Option<StoredRefresh>, StoreError>;
 
-    /// Exchanges the refresh token `old` for `new` (and `access`): once, and
-    /// never again. A second exchange revokes the grant instead.
-    async fn rotate_refresh_token(
+    /// Exchanges a refresh token for its successor, and keeps `access`: once,
+    /// and never again. A second exchange revokes the grant instead, unless it
+    /// comes within the time of grace and the successor was not used yet.
+    async fn exchange_refresh_token(
         &self,
-        old: TokenHash,
-        new: &StoredRefresh,
+        exchange: Exchange,
         access: Option<&StoredAccess>,
     ) -> Result<Rotation, StoreError>;
 

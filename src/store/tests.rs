@@ -68,7 +68,9 @@ fn client(id: &str) -> Client {
 
 fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
     StoredRefresh {
-        hash: TokenHash::of(token),
+        family: TokenHash::of("family"),
+        current: TokenHash::of(token),
+        previous: None,
         grant: Grant {
             id: "grant".to_owned(),
             realm: "/".to_owned(),
@@ -80,8 +82,32 @@ fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
             ends_ms: 90_000,
         },
         expires_ms: 50_000,
-        used: false,
     }
+}
+
+/// The exchange of one token for another at a time, with some grace.
+fn exchange(from: &str, to: &str, now_ms: i64, grace_ms: i64) -> Exchange {
+    Exchange {
+        family: TokenHash::of("family"),
+        presented: TokenHash::of(from),
+        successor: TokenHash::of(to),
+        salt: TokenHash::of(to).0,
+        expires_ms: 60_000,
+        now_ms,
+        grace_ms,
+        revoked_until_ms: 99_000,
+    }
+}
+
+/// A store with the refresh token `one` of some user.
+async fn with_refresh_token() -> (Fixture, User) {
+    let fixture = Fixture::new().await;
+    let demo = user("demo", json!({}));
+    fixture.store.insert_user(&demo).await.expect("inserted");
+    let one = refresh("one", demo.id);
+    let recorded = fixture.store.record_tokens(Some(&one), None);
+    recorded.await.expect("recorded");
+    (fixture, demo)
 }
 
 fn entity(id: Uuid, key: &str) -> EntityWrite {
@@ -304,37 +330,134 @@ async fn pages_follow_one_another_and_count_all() {
 
 #[tokio::test]
 async fn a_refresh_token_is_exchanged_once_even_by_two_at_once() {
-    let fixture = Fixture::new().await;
+    let (fixture, _) = with_refresh_token().await;
     let store = &fixture.store;
-    let demo = user("demo", json!({}));
-    store.insert_user(&demo).await.expect("inserted");
-    store
-        .record_tokens(Some(&refresh("one", demo.id)), None)
-        .await
-        .expect("recorded");
-    let old = TokenHash::of("one");
-    let (two, three) = (refresh("two", demo.id), refresh("three", demo.id));
-    let (left, right) = tokio::join!(
-        store.rotate_refresh_token(old, &two, None),
-        store.rotate_refresh_token(old, &three, None),
-    );
+    let rotate = |from, to| store.exchange_refresh_token(exchange(from, to, 1, 0), None);
+    let (left, right) = tokio::join!(rotate("one", "two"), rotate("one", "three"));
     let mut outcomes = [left.expect("an outcome"), right.expect("an outcome")];
     outcomes.sort_by_key(|outcome| *outcome != Rotation::Done);
     assert_eq!(outcomes, [Rotation::Done, Rotation::Reused]);
     let revoked = store.revocations().await.expect("a lookup");
-    assert_eq!(revoked[0].0, Revocation::Grant("grant".to_owned()));
-    for token in ["one", "two", "three"] {
-        let found = store
-            .refresh_token(TokenHash::of(token))
-            .await
-            .expect("a lookup");
-        assert!(found.is_none(), "{token} outlived its grant");
-    }
-    let gone = store
-        .rotate_refresh_token(old, &two, None)
-        .await
-        .expect("an outcome");
+    assert_eq!(revoked, [(Revocation::Grant("grant".to_owned()), 99_000)]);
+    let found = store.refresh_tokens(TokenHash::of("family")).await;
+    assert!(
+        found.expect("a lookup").is_none(),
+        "a token outlived its grant"
+    );
+    let gone = rotate("one", "two").await.expect("an outcome");
     assert_eq!(gone, Rotation::Gone);
+}
+
+#[tokio::test]
+async fn within_the_grace_a_retry_is_given_the_same_salt() {
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = |from, to, now| {
+        let exchange = exchange(from, to, now, 10);
+        fixture.store.exchange_refresh_token(exchange, None)
+    };
+    assert_eq!(
+        rotate("one", "two", 1).await.expect("an outcome"),
+        Rotation::Done
+    );
+    let again = rotate("one", "three", 10).await.expect("an outcome");
+    assert_eq!(again, Rotation::Again(TokenHash::of("two").0));
+    // Its successor is used: from now on, it is a theft.
+    assert_eq!(
+        rotate("two", "four", 10).await.expect("an outcome"),
+        Rotation::Done
+    );
+    assert_eq!(
+        rotate("one", "five", 10).await.expect("an outcome"),
+        Rotation::Reused
+    );
+}
+
+#[tokio::test]
+async fn after_the_grace_a_retry_is_a_second_use() {
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = |now| {
+        let exchange = exchange("one", "two", now, 10);
+        fixture.store.exchange_refresh_token(exchange, None)
+    };
+    assert_eq!(rotate(1).await.expect("an outcome"), Rotation::Done);
+    assert_eq!(rotate(11).await.expect("an outcome"), Rotation::Reused);
+}
+
+#[tokio::test]
+async fn writes_that_share_a_commit_do_not_share_their_failures() {
+    let (fixture, demo) = with_refresh_token().await;
+    let store = &fixture.store;
+    let (twice, nobody) = (refresh("x", demo.id), random_uuid());
+    let mut orphan = refresh("y", nobody);
+    orphan.family = TokenHash::of("orphan");
+    let other = fixture.another().await;
+    let (a, b, c, d) = tokio::join!(
+        store.exchange_refresh_token(exchange("one", "two", 1, 0), None),
+        store.record_tokens(Some(&twice), None),
+        store.record_tokens(Some(&orphan), None),
+        store.remember(TokenHash::of("id"), 10, 1),
+    );
+    assert_eq!(a.expect("an outcome"), Rotation::Done);
+    assert!(
+        b.is_err() && c.is_err(),
+        "a family twice, and a user who is none"
+    );
+    assert!(d.expect("an outcome"));
+    let kept = other.refresh_tokens(twice.family).await.expect("a lookup");
+    assert_eq!(kept.map(|kept| kept.current), Some(TokenHash::of("two")));
+}
+
+#[tokio::test]
+async fn refresh_tokens_of_the_first_version_are_taken_over() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("old.db");
+    let demo = random_uuid();
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true);
+    let old = sqlx::SqlitePool::connect_with(options)
+        .await
+        .expect("a database");
+    let first = include_str!("sqlite/migrations/0001_first.sql");
+    sqlx::raw_sql(first)
+        .execute(&old)
+        .await
+        .expect("the first version");
+    let grant = serde_json::to_string(&refresh("token", demo).grant).expect("JSON");
+    for statement in [
+        "PRAGMA user_version = 1".to_owned(),
+        format!(
+            "INSERT INTO users VALUES ('{demo}', '/', 'demo', 'demo', NULL, 'active', 'store', 1, 1, 1, '{{}}')"
+        ),
+    ] {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statement))
+            .execute(&old)
+            .await
+            .expect("done");
+    }
+    for (token, used) in [("token", 0), ("spent", 1)] {
+        sqlx::query("INSERT INTO refresh_tokens VALUES (?, 'grant', '/', 'app', ?, ?, 50000, ?)")
+            .bind(TokenHash::of(token).0.to_vec())
+            .bind(demo.to_string())
+            .bind(used)
+            .bind(&grant)
+            .execute(&old)
+            .await
+            .expect("inserted");
+    }
+    old.close().await;
+    let store = open(&format!("sqlite:{}", path.display()))
+        .await
+        .expect("it opens");
+    let hash = TokenHash::of("token");
+    let kept = store
+        .refresh_tokens(hash)
+        .await
+        .expect("a lookup")
+        .expect("kept");
+    assert_eq!((kept.current, kept.grant.user_id), (hash, demo));
+    let spent = store.refresh_tokens(TokenHash::of("spent")).await;
+    assert!(spent.expect("a lookup").is_none());
 }
 
 #[tokio::test]
@@ -411,13 +534,8 @@ async fn what_a_user_holds_goes_with_the_user() {
             .expect("a lookup")
             .is_none()
     );
-    assert!(
-        store
-            .refresh_token(TokenHash::of("one"))
-            .await
-            .expect("a lookup")
-            .is_none()
-    );
+    let found = store.refresh_tokens(TokenHash::of("family")).await;
+    assert!(found.expect("a lookup").is_none());
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ pub(in crate::identity) async fn issue(
         scopes,
         grant_type: GRANT.to_owned(),
         auth_time: now_ms.div_euclid(1000),
-        ends_ms: now_ms + i64::from(realm.settings.grant_lifetime) * 1000,
+        ends_ms: issue::grant_end(realm, &client, now_ms),
     };
     let issue = Issue {
         realm,

@@ -1,15 +1,21 @@
 //! A new access token for an old grant (RFC 6749 §6).
 //!
 //! Each refresh token is good once. The second use of one means that two hold
-//! it: the whole grant is revoked (RFC 9700 §4.14.2).
+//! it: the whole grant is revoked (RFC 9700 §4.14.2). Only within a short time
+//! that an operator allows, a retry gets the successor that its first try got.
 
+use crate::clock::random_bytes;
 use crate::identity::Call;
+use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Issue, TokenResponse};
 use crate::identity::login::settle;
+use crate::identity::refresh::Presented;
 use crate::identity::token::{client_for, granted, required};
-use crate::model::grant::{Rotation, StoredRefresh, TokenHash};
+use crate::model::grant::{
+    Exchange, Grant, MAX_TOKEN_LIFE_MS, Rotation, StoredAccess, StoredRefresh,
+};
 
 const GRANT: &str = "refresh_token";
 
@@ -22,20 +28,13 @@ pub(in crate::identity) async fn issue(
     form: &Form<'_>,
 ) -> Result<TokenResponse, OAuthError> {
     let client = client_for(call, form, GRANT).await?;
-    let hash = TokenHash::of(required(form, "refresh_token")?);
+    let presented = Presented::parse(required(form, "refresh_token")?).ok_or_else(not_valid)?;
     let store = &call.state.store;
     let (realm, now_ms) = (&call.realm, call.now_ms);
-    let old = store.refresh_token(hash).await?.ok_or_else(not_valid)?;
-    check(call, client.id(), &old).await?;
-    // Narrower for this access token; the grant itself keeps its scopes.
-    // A scope that was taken from the client is gone from its old grants too.
-    let granted_before = &old.grant.scopes;
-    let mut all = granted_before.clone();
-    all.retain(|scope| client.scopes.contains(scope));
-    if all.is_empty() && !granted_before.is_empty() {
-        return Err(not_valid());
-    }
-    let scopes = granted(form.get("scope"), &all, &all)?;
+    let old = store.refresh_tokens(presented.family()).await?;
+    let old = old.ok_or_else(not_valid)?;
+    check(call, &client, &old, &presented).await?;
+    let scopes = narrowed(form, &client, &old.grant)?;
     let user = store.user(&realm.path, old.grant.user_id).await?;
     let user = user.filter(|user| user.active).ok_or_else(not_valid)?;
     // Should that end the grant, the exchange below finds it gone.
@@ -52,38 +51,96 @@ pub(in crate::identity) async fn issue(
         now_ms,
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
-    let (token, new) = issue::refresh_token(realm, &client, old.grant.clone(), now_ms);
-    match store
-        .rotate_refresh_token(hash, &new, access.as_ref())
-        .await?
-    {
-        Rotation::Done => {
-            response.refresh_token = Some(token);
-            Ok(response)
-        }
-        Rotation::Reused => {
-            call.state.revoke_grant(&old.grant.id, now_ms).await?;
-            warn_of_reuse(&old);
-            Err(not_valid())
-        }
-        Rotation::Gone => Err(not_valid()),
-    }
+    let successor = exchange(call, &client, &old, &presented, access.as_ref()).await?;
+    response.refresh_token = successor;
+    Ok(response)
 }
 
-async fn check(call: &Call, client_id: &str, old: &StoredRefresh) -> Result<(), OAuthError> {
-    if old.grant.client_id != client_id || old.grant.realm != call.realm.path {
+/// The scopes of this access token: no more than were granted. The grant keeps
+/// its own. A scope that was taken from the client is gone from its old grants.
+fn narrowed(
+    form: &Form<'_>,
+    client: &LiveClient,
+    grant: &Grant,
+) -> Result<Vec<String>, OAuthError> {
+    let mut all = grant.scopes.clone();
+    all.retain(|scope| client.scopes.contains(scope));
+    if all.is_empty() && !grant.scopes.is_empty() {
+        return Err(not_valid());
+    }
+    granted(form.get("scope"), &all, &all)
+}
+
+/// Refuses before anything is signed what the exchange would refuse anyway.
+async fn check(
+    call: &Call,
+    client: &LiveClient,
+    old: &StoredRefresh,
+    presented: &Presented<'_>,
+) -> Result<(), OAuthError> {
+    if old.grant.client_id != client.id() || old.grant.realm != call.realm.path {
         let text = "Token was issued to a different client";
         return Err(OAuthError::bad("invalid_grant", text));
-    }
-    if old.used {
-        call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
-        warn_of_reuse(old);
-        return Err(not_valid());
     }
     if call.now_ms >= old.expires_ms || call.now_ms >= old.grant.ends_ms {
         return Err(not_valid());
     }
+    let hash = presented.hash();
+    let in_grace = old.previous.as_ref().is_some_and(|spent| {
+        spent.hash == hash && call.now_ms - spent.rotated_ms < grace_ms(call, client)
+    });
+    if old.current != hash && !in_grace {
+        call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
+        warn_of_reuse(old);
+        return Err(not_valid());
+    }
     Ok(())
+}
+
+fn grace_ms(call: &Call, client: &LiveClient) -> i64 {
+    let own = client.client.metadata.refresh_token_grace;
+    let seconds = own.unwrap_or(call.realm.settings.refresh_token_grace);
+    i64::from(seconds) * 1000
+}
+
+fn rotates(call: &Call, client: &LiveClient) -> bool {
+    let own = client.client.metadata.refresh_token_rotation;
+    let wanted = own.unwrap_or(call.realm.settings.refresh_token_rotation);
+    wanted || client.client.is_public()
+}
+
+/// Spends the token; the one to use from now on, if that is another.
+async fn exchange(
+    call: &Call,
+    client: &LiveClient,
+    old: &StoredRefresh,
+    presented: &Presented<'_>,
+    access: Option<&StoredAccess>,
+) -> Result<Option<String>, OAuthError> {
+    let salt = random_bytes::<32>();
+    let successor = rotates(call, client).then(|| presented.successor(&salt));
+    let new = successor.as_deref().and_then(Presented::parse);
+    let wanted = Exchange {
+        family: old.family,
+        presented: presented.hash(),
+        successor: new.map_or(presented.hash(), |new| new.hash()),
+        salt,
+        expires_ms: issue::refresh_expiry(&call.realm, client, &old.grant, call.now_ms),
+        now_ms: call.now_ms,
+        grace_ms: grace_ms(call, client),
+        revoked_until_ms: call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS),
+    };
+    let store = &call.state.store;
+    match store.exchange_refresh_token(wanted, access).await? {
+        Rotation::Done => Ok(successor),
+        Rotation::Again(salt) => Ok(Some(presented.successor(&salt))),
+        Rotation::Reused => {
+            call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
+            warn_of_reuse(old);
+            Err(not_valid())
+        }
+        Rotation::Gone => Err(not_valid()),
+    }
 }
 
 fn warn_of_reuse(old: &StoredRefresh) {

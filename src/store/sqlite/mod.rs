@@ -4,6 +4,7 @@
 //! power cuts. All writes go through one connection and begin with
 //! `BEGIN IMMEDIATE`; reads go through a few connections that cannot write.
 
+mod batch;
 mod clients;
 mod entities;
 mod filter;
@@ -21,10 +22,13 @@ use serde_json::{Map, Value};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 use uuid::Uuid;
 
+use batch::{Batch, Done, Work};
+
 use super::{Declared, EntityWrite, Store, StoreError, UserPage};
 use crate::model::client::Client;
 use crate::model::grant::{
-    Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession, TokenHash,
+    Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
+    TokenHash,
 };
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
@@ -35,6 +39,7 @@ use crate::model::user::User;
 pub struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
+    batch: Batch,
     /// Changes of users and clients.
     changes: AtomicU64,
 }
@@ -193,28 +198,32 @@ impl Store for SqliteStore {
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        tokens::insert(&mut tx, refresh, access).await?;
-        tx.commit().await.map_err(unavailable)
+        let work = Work::Record(refresh.cloned(), access.cloned());
+        self.batch.write(work).await.map(drop)
     }
 
-    async fn refresh_token(&self, hash: TokenHash) -> Result<Option<StoredRefresh>, StoreError> {
-        tokens::refresh(&self.readers, hash).await
+    async fn refresh_tokens(&self, family: TokenHash) -> Result<Option<StoredRefresh>, StoreError> {
+        tokens::refresh(&self.readers, family).await
     }
 
-    async fn rotate_refresh_token(
+    async fn exchange_refresh_token(
         &self,
-        old: TokenHash,
-        new: &StoredRefresh,
+        exchange: Exchange,
         access: Option<&StoredAccess>,
     ) -> Result<Rotation, StoreError> {
-        tokens::rotate(self.begin().await?, old, new, access).await
+        let work = Work::Exchange(exchange, access.cloned());
+        match self.batch.write(work).await? {
+            Done::Exchanged(outcome) => Ok(outcome),
+            Done::Written | Done::Remembered(_) => Err(damaged("another write was answered")),
+        }
     }
 
     async fn revoke_grant(&self, grant_id: &str, until_ms: i64) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        tokens::revoke(&mut tx, grant_id, until_ms).await?;
-        tx.commit().await.map_err(unavailable)
+        let work = Work::RevokeGrant {
+            grant_id: grant_id.to_owned(),
+            until_ms,
+        };
+        self.batch.write(work).await.map(drop)
     }
 
     async fn revoke_access_token(
@@ -223,7 +232,12 @@ impl Store for SqliteStore {
         token_id: &str,
         until_ms: i64,
     ) -> Result<(), StoreError> {
-        tokens::revoke_access(self.begin().await?, hash, token_id, until_ms).await
+        let work = Work::RevokeAccess {
+            hash,
+            token_id: token_id.to_owned(),
+            until_ms,
+        };
+        self.batch.write(work).await.map(drop)
     }
 
     async fn revocations(&self) -> Result<Vec<(Revocation, i64)>, StoreError> {
@@ -240,7 +254,15 @@ impl Store for SqliteStore {
         until_ms: i64,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        tokens::remember(&self.writer, what, until_ms, now_ms).await
+        let work = Work::Remember {
+            what,
+            until_ms,
+            now_ms,
+        };
+        match self.batch.write(work).await? {
+            Done::Remembered(new) => Ok(new),
+            Done::Written | Done::Exchanged(_) => Err(damaged("another write was answered")),
+        }
     }
 
     async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, SqlitePool};
 
+use super::batch::Batch;
 use super::{SqliteStore, unavailable};
 use crate::store::StoreError;
 
@@ -18,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_seen.sql"),
     include_str!("migrations/0003_revoked_tokens.sql"),
+    include_str!("migrations/0004_refresh_families.sql"),
 ];
 
 /// Connections that only read.
@@ -48,6 +50,7 @@ impl SqliteStore {
         let readers = pool(READERS).connect_with(options.read_only(true)).await;
         let readers = readers.map_err(unavailable)?;
         Ok(Self {
+            batch: Batch::start(writer.clone()),
             writer,
             readers,
             changes: AtomicU64::new(0),
@@ -76,6 +79,7 @@ impl SqliteStore {
         }
         let writer = readers.clone();
         Ok(Self {
+            batch: Batch::start(writer.clone()),
             writer,
             readers,
             changes: AtomicU64::new(0),

@@ -1,10 +1,11 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{parse_doc, unavailable, write_doc};
+use super::{damaged, parse_doc, unavailable, write_doc};
 use crate::model::grant::{
-    MAX_TOKEN_LIFE_MS, Revocation, Rotation, StoredAccess, StoredRefresh, TokenHash,
+    Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };
 use crate::store::StoreError;
 
@@ -16,15 +17,15 @@ pub(super) async fn insert(
     if let Some(token) = refresh {
         sqlx::query(
             "INSERT INTO refresh_tokens
-               (hash, grant_id, realm, client_id, user_id, used, expires_ms, doc)
+               (family, grant_id, realm, client_id, user_id, current, expires_ms, doc)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         )
-        .bind(token.hash.0.as_slice())
+        .bind(token.family.0.as_slice())
         .bind(&token.grant.id)
         .bind(&token.grant.realm)
         .bind(&token.grant.client_id)
         .bind(token.grant.user_id.to_string())
-        .bind(token.used)
+        .bind(token.current.0.as_slice())
         .bind(token.expires_ms)
         .bind(write_doc(&token.grant)?)
         .execute(&mut **tx)
@@ -48,56 +49,103 @@ pub(super) async fn insert(
 
 pub(super) async fn refresh(
     readers: &SqlitePool,
-    hash: TokenHash,
+    family: TokenHash,
 ) -> Result<Option<StoredRefresh>, StoreError> {
-    let row: Option<(bool, i64, String)> =
-        sqlx::query_as("SELECT used, expires_ms, doc FROM refresh_tokens WHERE hash = ?")
-            .bind(hash.0.as_slice())
-            .fetch_optional(readers)
-            .await
-            .map_err(unavailable)?;
-    let Some((used, expires_ms, doc)) = row else {
+    let row = sqlx::query(
+        "SELECT current, previous, salt, rotated_ms, expires_ms, doc
+           FROM refresh_tokens WHERE family = ?",
+    )
+    .bind(family.0.as_slice())
+    .fetch_optional(readers)
+    .await
+    .map_err(unavailable)?;
+    let Some(row) = row else {
         return Ok(None);
     };
+    let doc: String = row.try_get("doc").map_err(unavailable)?;
+    let current: Vec<u8> = row.try_get("current").map_err(unavailable)?;
     Ok(Some(StoredRefresh {
-        hash,
+        family,
+        current: hash(&current)?,
+        previous: spent(&row)?,
         grant: parse_doc(&doc)?,
-        expires_ms,
-        used,
+        expires_ms: row.try_get("expires_ms").map_err(unavailable)?,
+    }))
+}
+
+fn hash(bytes: &[u8]) -> Result<TokenHash, StoreError> {
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| damaged("a hash of another length"));
+    bytes.map(TokenHash)
+}
+
+fn spent(row: &SqliteRow) -> Result<Option<SpentRefresh>, StoreError> {
+    let previous: Option<Vec<u8>> = row.try_get("previous").map_err(unavailable)?;
+    let salt: Option<Vec<u8>> = row.try_get("salt").map_err(unavailable)?;
+    let rotated_ms: Option<i64> = row.try_get("rotated_ms").map_err(unavailable)?;
+    let (Some(previous), Some(salt), Some(rotated_ms)) = (previous, salt, rotated_ms) else {
+        return Ok(None);
+    };
+    Ok(Some(SpentRefresh {
+        hash: hash(&previous)?,
+        salt,
+        rotated_ms,
     }))
 }
 
 /// The conditional update decides: of two exchanges at once, exactly one finds
-/// the token unused.
-pub(super) async fn rotate(
-    mut tx: Transaction<'static, Sqlite>,
-    old: TokenHash,
-    new: &StoredRefresh,
+/// the token in force.
+pub(super) async fn exchange(
+    tx: &mut Transaction<'static, Sqlite>,
+    exchange: &Exchange,
     access: Option<&StoredAccess>,
 ) -> Result<Rotation, StoreError> {
-    let taken = sqlx::query("UPDATE refresh_tokens SET used = 1 WHERE hash = ? AND used = 0")
-        .bind(old.0.as_slice())
-        .execute(&mut *tx)
+    let taken = if exchange.successor == exchange.presented {
+        sqlx::query("UPDATE refresh_tokens SET expires_ms = ? WHERE family = ? AND current = ?")
+            .bind(exchange.expires_ms)
+    } else {
+        sqlx::query(
+            "UPDATE refresh_tokens
+                SET previous = current, current = ?, salt = ?, rotated_ms = ?, expires_ms = ?
+              WHERE family = ? AND current = ?",
+        )
+        .bind(exchange.successor.0.as_slice())
+        .bind(exchange.salt.as_slice())
+        .bind(exchange.now_ms)
+        .bind(exchange.expires_ms)
+    };
+    let taken = taken
+        .bind(exchange.family.0.as_slice())
+        .bind(exchange.presented.0.as_slice())
+        .execute(&mut **tx)
         .await
         .map_err(unavailable)?;
-    let outcome = if taken.rows_affected() == 1 {
-        insert(&mut tx, Some(new), access).await?;
-        Rotation::Done
-    } else {
-        let known: i64 = sqlx::query_scalar("SELECT count(*) FROM refresh_tokens WHERE hash = ?")
-            .bind(old.0.as_slice())
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(unavailable)?;
-        if known == 0 {
-            return Ok(Rotation::Gone);
-        }
-        let until_ms = new.grant.ends_ms.saturating_add(MAX_TOKEN_LIFE_MS);
-        revoke(&mut tx, &new.grant.id, until_ms).await?;
-        Rotation::Reused
+    if taken.rows_affected() == 1 {
+        insert(tx, None, access).await?;
+        return Ok(Rotation::Done);
+    }
+    let row = sqlx::query(
+        "SELECT grant_id, previous, salt, rotated_ms FROM refresh_tokens WHERE family = ?",
+    )
+    .bind(exchange.family.0.as_slice())
+    .fetch_optional(&mut **tx)
+    .await
+    .map_err(unavailable)?;
+    let Some(row) = row else {
+        return Ok(Rotation::Gone);
     };
-    tx.commit().await.map_err(unavailable)?;
-    Ok(outcome)
+    // While it is the previous one, its successor has not been used.
+    let late = |spent: &SpentRefresh| exchange.now_ms - spent.rotated_ms >= exchange.grace_ms;
+    let again = spent(&row)?.filter(|spent| spent.hash == exchange.presented && !late(spent));
+    if let Some(spent) = again {
+        insert(tx, None, access).await?;
+        let TokenHash(salt) = hash(&spent.salt)?;
+        return Ok(Rotation::Again(salt));
+    }
+    let grant_id: String = row.try_get("grant_id").map_err(unavailable)?;
+    revoke(tx, &grant_id, exchange.revoked_until_ms).await?;
+    Ok(Rotation::Reused)
 }
 
 pub(super) async fn revoke(
@@ -128,14 +176,14 @@ pub(super) async fn revoke(
 }
 
 pub(super) async fn revoke_access(
-    mut tx: Transaction<'static, Sqlite>,
+    tx: &mut Transaction<'static, Sqlite>,
     hash: TokenHash,
     token_id: &str,
     until_ms: i64,
 ) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM access_tokens WHERE hash = ?")
         .bind(hash.0.as_slice())
-        .execute(&mut *tx)
+        .execute(&mut **tx)
         .await
         .map_err(unavailable)?;
     sqlx::query(
@@ -144,10 +192,10 @@ pub(super) async fn revoke_access(
     )
     .bind(token_id)
     .bind(until_ms)
-    .execute(&mut *tx)
+    .execute(&mut **tx)
     .await
-    .map_err(unavailable)?;
-    tx.commit().await.map_err(unavailable)
+    .map_err(unavailable)
+    .map(drop)
 }
 
 pub(super) async fn revocations(
@@ -174,7 +222,7 @@ pub(super) async fn revocations(
 
 /// What has expired and was not yet swept counts as new.
 pub(super) async fn remember(
-    writer: &SqlitePool,
+    tx: &mut Transaction<'static, Sqlite>,
     what: TokenHash,
     until_ms: i64,
     now_ms: i64,
@@ -187,7 +235,7 @@ pub(super) async fn remember(
     .bind(what.0.as_slice())
     .bind(until_ms)
     .bind(now_ms)
-    .execute(writer)
+    .execute(&mut **tx)
     .await
     .map_err(unavailable)?;
     Ok(done.rows_affected() == 1)
@@ -214,8 +262,6 @@ pub(super) async fn access(
     }))
 }
 
-/// Spent refresh tokens stay until their own expiry, so that their reuse is
-/// noticed as long as they could have been used.
 pub(super) async fn sweep(
     mut tx: Transaction<'static, Sqlite>,
     now_ms: i64,
@@ -223,8 +269,8 @@ pub(super) async fn sweep(
 ) -> Result<u64, StoreError> {
     let mut gone = 0;
     for statement in [
-        "DELETE FROM refresh_tokens WHERE hash IN
-           (SELECT hash FROM refresh_tokens WHERE expires_ms <= ? LIMIT ?)",
+        "DELETE FROM refresh_tokens WHERE family IN
+           (SELECT family FROM refresh_tokens WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM access_tokens WHERE hash IN
            (SELECT hash FROM access_tokens WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM revoked_grants WHERE grant_id IN

@@ -1,0 +1,148 @@
+//! Group commit: small writes that wait for the disk together.
+//!
+//! A commit costs a flush of the disk, whatever is in it. While one is under
+//! way, the writes that arrive are collected; the next commit takes them all.
+//! Each of them is still atomic and durable when its caller is answered.
+
+use sqlx::{Sqlite, SqlitePool, Transaction};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{tokens, unavailable};
+use crate::model::grant::{Exchange, Rotation, StoredAccess, StoredRefresh, TokenHash};
+use crate::store::StoreError;
+
+/// Most writes in one commit: the first of them must not wait for long.
+const TOGETHER: usize = 256;
+
+/// Writes that wait; whoever comes later waits to be let in.
+const WAITING: usize = 1024;
+
+/// A write that can share its commit with others.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Record(Option<StoredRefresh>, Option<StoredAccess>),
+    Exchange(Exchange, Option<StoredAccess>),
+    Remember {
+        what: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    },
+    RevokeAccess {
+        hash: TokenHash,
+        token_id: String,
+        until_ms: i64,
+    },
+    RevokeGrant {
+        grant_id: String,
+        until_ms: i64,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Done {
+    Written,
+    Exchanged(Rotation),
+    Remembered(bool),
+}
+
+struct Job {
+    work: Work,
+    reply: oneshot::Sender<Result<Done, StoreError>>,
+}
+
+/// Where writes are handed in.
+#[derive(Clone, Debug)]
+pub(super) struct Batch(mpsc::Sender<Job>);
+
+impl Batch {
+    /// Starts the task that writes, on the runtime of the caller; it ends with
+    /// the last sender.
+    pub(super) fn start(writer: SqlitePool) -> Self {
+        let (sender, jobs) = mpsc::channel(WAITING);
+        tokio::spawn(run(writer, jobs));
+        Self(sender)
+    }
+
+    /// Does `work`; durable when it returns. A caller that goes away meanwhile
+    /// does not undo it.
+    pub(super) async fn write(&self, work: Work) -> Result<Done, StoreError> {
+        let closed = || StoreError::Unavailable("the store is closing".to_owned());
+        let (reply, answer) = oneshot::channel();
+        let handed_in = self.0.send(Job { work, reply }).await;
+        handed_in.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+}
+
+async fn run(writer: SqlitePool, mut jobs: mpsc::Receiver<Job>) {
+    let mut batch = Vec::with_capacity(TOGETHER);
+    while jobs.recv_many(&mut batch, TOGETHER).await > 0 {
+        match together(&writer, &batch).await {
+            Ok(outcomes) => {
+                for (job, done) in batch.drain(..).zip(outcomes) {
+                    // Whoever asked may be gone.
+                    let _ = job.reply.send(Ok(done));
+                }
+            }
+            // One of them may be at fault: nobody else suffers from it.
+            Err(_) => {
+                for job in batch.drain(..) {
+                    let outcome = alone(&writer, &job.work).await;
+                    let _ = job.reply.send(outcome);
+                }
+            }
+        }
+    }
+}
+
+async fn together(writer: &SqlitePool, batch: &[Job]) -> Result<Vec<Done>, StoreError> {
+    let mut tx = begin(writer).await?;
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for job in batch {
+        outcomes.push(apply(&mut tx, &job.work).await?);
+    }
+    tx.commit().await.map_err(unavailable)?;
+    Ok(outcomes)
+}
+
+async fn alone(writer: &SqlitePool, work: &Work) -> Result<Done, StoreError> {
+    let mut tx = begin(writer).await?;
+    let done = apply(&mut tx, work).await?;
+    tx.commit().await.map_err(unavailable)?;
+    Ok(done)
+}
+
+async fn begin(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
+    let begun = writer.begin_with("BEGIN IMMEDIATE").await;
+    begun.map_err(unavailable)
+}
+
+async fn apply(tx: &mut Transaction<'static, Sqlite>, work: &Work) -> Result<Done, StoreError> {
+    match work {
+        Work::Record(refresh, access) => {
+            tokens::insert(tx, refresh.as_ref(), access.as_ref()).await?;
+        }
+        Work::Exchange(exchange, access) => {
+            let outcome = tokens::exchange(tx, exchange, access.as_ref()).await?;
+            return Ok(Done::Exchanged(outcome));
+        }
+        Work::Remember {
+            what,
+            until_ms,
+            now_ms,
+        } => {
+            let new = tokens::remember(tx, *what, *until_ms, *now_ms).await?;
+            return Ok(Done::Remembered(new));
+        }
+        Work::RevokeAccess {
+            hash,
+            token_id,
+            until_ms,
+        } => tokens::revoke_access(tx, *hash, token_id, *until_ms).await?,
+        Work::RevokeGrant { grant_id, until_ms } => {
+            tokens::revoke(tx, grant_id, *until_ms).await?;
+        }
+    }
+    Ok(Done::Written)
+}
