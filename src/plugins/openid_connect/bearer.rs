@@ -165,7 +165,7 @@ fn put<'a>(
 }
 
 /// The token of an `Authorization: Bearer` value; `None`: another scheme.
-fn bearer(value: &HeaderValue) -> Result<Option<&str>, Refusal> {
+pub(in crate::plugins) fn bearer(value: &HeaderValue) -> Result<Option<&str>, Refusal> {
     let value = value.as_bytes().trim_ascii_start();
     let Some((scheme, rest)) = value.split_at_checked("bearer".len()) else {
         return Ok(None);

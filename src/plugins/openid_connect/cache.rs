@@ -21,24 +21,26 @@ const BYTES: u64 = 32 * 1024 * 1024;
 
 /// A token that has passed every check.
 #[derive(Debug)]
-pub(super) struct Verified {
+pub(in crate::plugins) struct Verified {
     /// The token.
-    pub(super) token: Arc<AccessToken>,
+    pub(in crate::plugins) token: Arc<AccessToken>,
     /// It must no longer pass from then on, in milliseconds.
-    pub(super) ends_at: i64,
+    pub(in crate::plugins) ends_at: i64,
     /// Whether that is the token's own end, so that it never passes again.
-    pub(super) ends_for_good: bool,
+    pub(in crate::plugins) ends_for_good: bool,
     /// Of the keys that verified it.
-    pub(super) generation: u64,
+    pub(in crate::plugins) generation: u64,
     /// The consumer it stands for.
-    pub(super) consumer: Remembered,
+    pub(in crate::plugins) consumer: Remembered,
+    /// About the memory it takes, in bytes.
+    pub(in crate::plugins) weight: u64,
 }
 
 /// A bounded set of verified tokens.
-pub(super) struct TokenCache(Cache<ByToken, Arc<Verified>, Weight, ahash::RandomState>);
+pub(in crate::plugins) struct TokenCache(Cache<ByToken, Arc<Verified>, Weight, ahash::RandomState>);
 
 impl TokenCache {
-    pub(super) fn new() -> Self {
+    pub(in crate::plugins) fn new() -> Self {
         Self(Cache::with(
             TOKENS,
             BYTES,
@@ -49,11 +51,11 @@ impl TokenCache {
     }
 
     /// What is known of `token`; the caller checks that it is still true.
-    pub(super) fn get(&self, token: &str) -> Option<Arc<Verified>> {
+    pub(in crate::plugins) fn get(&self, token: &str) -> Option<Arc<Verified>> {
         self.0.get(&Sought(token))
     }
 
-    pub(super) fn insert(&self, verified: &Arc<Verified>) {
+    pub(in crate::plugins) fn insert(&self, verified: &Arc<Verified>) {
         let key = ByToken(Arc::clone(&verified.token));
         self.0.insert(key, Arc::clone(verified));
     }
@@ -103,9 +105,8 @@ impl Equivalent<ByToken> for Sought<'_> {
 struct Weight;
 
 impl Weighter<ByToken, Arc<Verified>> for Weight {
-    /// The text, and its claims: parsed JSON takes a few times its length.
-    fn weight(&self, key: &ByToken, _: &Arc<Verified>) -> u64 {
-        512 + 5 * key.0.token.len() as u64
+    fn weight(&self, _: &ByToken, verified: &Arc<Verified>) -> u64 {
+        verified.weight
     }
 }
 
@@ -117,6 +118,7 @@ mod tests {
 
     fn verified(token: String) -> Arc<Verified> {
         Arc::new(Verified {
+            weight: 512 + 5 * token.len() as u64,
             token: Arc::new(AccessToken {
                 token,
                 claims: Map::new(),

@@ -7,18 +7,19 @@
 //! settings and with keys that are still in force.
 
 mod answers;
-mod bearer;
-mod cache;
+pub(super) mod bearer;
+pub(super) mod cache;
 mod consumer;
 mod fields;
-mod provider;
-mod refusal;
-mod rules;
+pub(super) mod provider;
+pub(super) mod refusal;
+pub(super) mod rules;
 mod schema;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod upstream;
+pub(super) mod verifier;
 
 pub use provider::Providers;
 
@@ -32,20 +33,19 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use crate::clock::Clock;
 use crate::filter::{Exchange, Filter, Flow, Verdict};
 use crate::jose::claims::time;
 use crate::jose::verify::{Unverified, VerifyError};
-use crate::model::token::AccessToken;
-use crate::plugins::consumers::{Consumers, Directory, Remembered};
+use crate::plugins::consumers::{Consumers, Directory};
 use crate::plugins::{ConfigError, Kind, Parts};
 use crate::telemetry::Counter;
 
 use bearer::{Found, body};
-use cache::{TokenCache, Verified};
-use provider::Provider;
+use cache::Verified;
+use provider::Known;
 use refusal::Refusal;
 use settings::Settings;
+use verifier::{Check, Checked, Judgement, Verifier};
 
 /// The plugin's line in the registry.
 pub const KIND: Kind = Kind {
@@ -64,25 +64,12 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 
 /// Lets requests pass that carry a valid token.
 struct OpenIdConnect {
-    settings: Settings,
-    provider: Arc<Provider>,
+    verifier: Verifier<Settings>,
     consumers: Arc<Consumers>,
-    cache: TokenCache,
-    clock: Clock,
-    hits: Counter,
-    misses: Counter,
     passed: Counter,
     anonymous: Counter,
     /// By refusal.
     refused: Vec<Counter>,
-}
-
-/// What is to be done with a token.
-enum Judgement {
-    Pass(Arc<Verified>),
-    Refuse(Refusal),
-    /// Newer keys may tell.
-    NeedsKeys,
 }
 
 impl OpenIdConnect {
@@ -90,15 +77,8 @@ impl OpenIdConnect {
         let config = settings.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
         Self {
-            provider: parts
-                .providers
-                .provider(config, &parts.outbound, &parts.clock),
-            settings,
+            verifier: Verifier::new(settings, config, parts),
             consumers: Arc::clone(&parts.consumers),
-            cache: TokenCache::new(),
-            clock: parts.clock.clone(),
-            hits: parts.metrics.token_cache("hit"),
-            misses: parts.metrics.token_cache("miss"),
             passed: decision("pass"),
             anonymous: decision("anonymous"),
             refused: Refusal::ALL
@@ -108,81 +88,12 @@ impl OpenIdConnect {
         }
     }
 
+    fn settings(&self) -> &Settings {
+        &self.verifier.check
+    }
+
     fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
-        !self.settings.run_on_preflight && request.method == Method::OPTIONS
-    }
-
-    /// Judges a token at `now_ms`: from the cache, or by verifying it.
-    fn judge(&self, token: &str, now_ms: i64) -> Judgement {
-        if let Some(held) = self.cache.get(token) {
-            let over = now_ms >= held.ends_at;
-            if over && held.ends_for_good {
-                return Judgement::Refuse(Refusal::TokenExpired);
-            }
-            if !over && held.generation == self.provider.generation() {
-                self.hits.inc();
-                return Judgement::Pass(held);
-            }
-        }
-        let judgement = match self.verify(token, now_ms) {
-            Ok(Some(verified)) => Judgement::Pass(verified),
-            Ok(None) => return Judgement::NeedsKeys,
-            Err(refusal) => Judgement::Refuse(refusal),
-        };
-        self.misses.inc();
-        judgement
-    }
-
-    /// Verifies a token with the keys at hand; `None`: they do not suffice.
-    fn verify(&self, token: &str, now_ms: i64) -> Result<Option<Arc<Verified>>, Refusal> {
-        let parsed = Unverified::parse(token)?;
-        let settings = &self.settings;
-        let hmac = parsed.algorithm().is_symmetric();
-        if hmac && settings.verify_signature && settings.hs_secret.is_none() {
-            return Err(Refusal::UnsupportedAlg);
-        }
-        let Some(known) = self.provider.known() else {
-            return Ok(None);
-        };
-        let claims = match (&settings.hs_secret, settings.verify_signature) {
-            (_, false) => parsed.claims_of_anyone(),
-            (Some(secret), true) if hmac => parsed.verify_hmac(secret.expose().as_bytes()),
-            _ => parsed.verify(&known.keys),
-        };
-        let claims = match claims {
-            Err(VerifyError::UnknownKey) => return Ok(None),
-            other => other?,
-        };
-        let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
-        let rules = &settings.rules;
-        let end = rules.check(typ.as_deref(), &claims, &known.issuer, now)?;
-        let verified = Arc::new(Verified {
-            ends_at: match end {
-                Some(end) => end.saturating_mul(1000),
-                None => now_ms.saturating_add(settings.cache_ttl_ms),
-            },
-            ends_for_good: end.is_some(),
-            generation: known.generation,
-            consumer: Remembered::default(),
-            token: Arc::new(AccessToken {
-                token: token.to_owned(),
-                scopes: rules.scopes(&claims),
-                expires_at: time(&claims, "exp").ok().flatten(),
-                claims,
-            }),
-        });
-        if settings.verify_signature {
-            self.cache.insert(&verified);
-        }
-        Ok(Some(verified))
-    }
-
-    /// The refusal of a token that the keys at hand can't verify.
-    fn out_of_keys(&self) -> Refusal {
-        match self.provider.known() {
-            Some(_) => Refusal::UnknownKey,
-            None => Refusal::ProviderUnavailable,
-        }
+        !self.settings().run_on_preflight && request.method == Method::OPTIONS
     }
 
     /// Lets the request pass with its token.
@@ -194,13 +105,13 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Flow {
         let token = &verified.token;
-        if let Some((name, claim)) = &self.settings.session_cookie {
+        if let Some((name, claim)) = &self.settings().session_cookie {
             let session = token.claims.get(claim).and_then(Value::as_str);
             if session.is_none() || session != bearer::cookie(&request.headers, name) {
                 return self.refuse(Refusal::WrongSession, exchange);
             }
         }
-        if let Some(mapping) = &self.settings.mapping {
+        if let Some(mapping) = &self.settings().mapping {
             let find = |directory: &dyn Directory| mapping.find(&token.claims, directory);
             let consumer = verified.consumer.consumer(&self.consumers, find);
             if consumer.is_none() && !mapping.optional {
@@ -216,7 +127,7 @@ impl OpenIdConnect {
 
     /// Refuses the request, or lets it pass as that of the anonymous consumer.
     fn refuse(&self, mut refusal: Refusal, exchange: &mut Exchange) -> Flow {
-        if let Some(anonymous) = &self.settings.anonymous
+        if let Some(anonymous) = &self.settings().anonymous
             && refusal.is_of_client()
         {
             exchange.consumer = anonymous.consumer(&self.consumers);
@@ -228,7 +139,7 @@ impl OpenIdConnect {
         }
         exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
         self.refused[refusal as usize].inc();
-        Flow::Respond(self.settings.answers.to(refusal))
+        Flow::Respond(self.settings().answers.to(refusal))
     }
 
     /// The token of a request whose body may have to be read for it.
@@ -237,7 +148,7 @@ impl OpenIdConnect {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Found<'static>, Refusal> {
-        let places = &self.settings.places;
+        let places = &self.settings().places;
         if let Some(found) = places.find(session.req_header())? {
             return Ok(found.into_owned());
         }
@@ -248,19 +159,49 @@ impl OpenIdConnect {
             .find_in_read_body(session.req_header(), exchange.body.as_deref())?
             .ok_or(Refusal::NoToken)
     }
+}
 
-    /// As [`Self::judge`], waiting for newer keys where they may tell.
-    async fn judge_patiently(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
-        for last in [false, true] {
-            let now_ms = self.clock.now_ms();
-            match self.judge(token, now_ms) {
-                Judgement::Pass(verified) => return Ok(verified),
-                Judgement::Refuse(refusal) => return Err(refusal),
-                Judgement::NeedsKeys if last => break,
-                Judgement::NeedsKeys => self.provider.wait_for_newer(now_ms).await,
-            }
+impl Check for Settings {
+    fn check(
+        &self,
+        parsed: &Unverified<'_>,
+        known: Option<&Known>,
+        now_ms: i64,
+    ) -> Result<Option<Checked>, Refusal> {
+        let hmac = parsed.algorithm().is_symmetric();
+        if hmac && self.verify_signature && self.hs_secret.is_none() {
+            return Err(Refusal::UnsupportedAlg);
         }
-        Err(self.out_of_keys())
+        let Some(known) = known else {
+            return Ok(None);
+        };
+        let claims = match (&self.hs_secret, self.verify_signature) {
+            (_, false) => parsed.claims_of_anyone(),
+            (Some(secret), true) if hmac => parsed.verify_hmac(secret.expose().as_bytes()),
+            _ => parsed.verify(&known.keys),
+        };
+        let claims = match claims {
+            Err(VerifyError::UnknownKey) => return Ok(None),
+            other => other?,
+        };
+        let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
+        let end = self
+            .rules
+            .check(typ.as_deref(), &claims, &known.issuer, now)?;
+        Ok(Some(Checked {
+            ends_at: match end {
+                Some(end) => end.saturating_mul(1000),
+                None => now_ms.saturating_add(self.cache_ttl_ms),
+            },
+            ends_for_good: end.is_some(),
+            scopes: self.rules.scopes(&claims),
+            expires_at: time(&claims, "exp").ok().flatten(),
+            claims,
+        }))
+    }
+
+    fn remembers(&self) -> bool {
+        self.verify_signature
     }
 }
 
@@ -271,23 +212,20 @@ impl Filter for OpenIdConnect {
         if self.passes_as_preflight(request) {
             return Verdict::Now(Flow::Continue);
         }
-        if !self.settings.bearer {
+        if !self.settings().bearer {
             return Verdict::Now(self.refuse(Refusal::NoToken, exchange));
         }
-        let now_ms = self.clock.now_ms();
-        self.provider.refresh_if_old(now_ms);
-        let places = &self.settings.places;
+        let places = &self.settings().places;
         let found = match places.find(request) {
             Ok(Some(found)) => found,
             Ok(None) if places.may_be_in_body(request) => return Verdict::Wait,
             Ok(None) => return Verdict::Now(self.refuse(Refusal::NoToken, exchange)),
             Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
         };
-        Verdict::Now(match self.judge(&found.token, now_ms) {
+        Verdict::Now(match self.verifier.judge(&found.token) {
             Judgement::Pass(held) => self.accept(&held, request, found.in_query, exchange),
             Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
-            Judgement::NeedsKeys if self.provider.may_wait(now_ms) => return Verdict::Wait,
-            Judgement::NeedsKeys => self.refuse(self.out_of_keys(), exchange),
+            Judgement::Wait => return Verdict::Wait,
         })
     }
 
@@ -296,7 +234,7 @@ impl Filter for OpenIdConnect {
             Ok(found) => found,
             Err(refusal) => return self.refuse(refusal, exchange),
         };
-        match self.judge_patiently(&found.token).await {
+        match self.verifier.judge_patiently(&found.token).await {
             Ok(verified) => self.accept(&verified, session.req_header(), found.in_query, exchange),
             Err(refusal) => self.refuse(refusal, exchange),
         }
@@ -310,15 +248,15 @@ impl Filter for OpenIdConnect {
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
         }
-        if self.settings.hide_credentials {
-            self.settings.places.hide(request);
+        if self.settings().hide_credentials {
+            self.settings().places.hide(request);
         }
         if let Some(consumer) = &exchange.consumer {
             let anonymous = exchange.token.is_none();
             upstream::write_consumer(consumer, anonymous, request);
         }
         if let Some(token) = &exchange.token {
-            let headers = &self.settings.headers;
+            let headers = &self.settings().headers;
             headers.write_upstream(token, exchange.consumer.is_some(), request);
         }
     }
@@ -329,16 +267,16 @@ impl Filter for OpenIdConnect {
             let _ = response.insert_header(CACHE_CONTROL, private);
         }
         if let Some(token) = &exchange.token {
-            self.settings.headers.write_downstream(token, response);
+            self.settings().headers.write_downstream(token, response);
         }
     }
 
     fn owned_headers(&self) -> &[HeaderName] {
-        self.settings.headers.owned()
+        self.settings().headers.owned()
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.settings.warnings.clone()
+        self.settings().warnings.clone()
     }
 }
 

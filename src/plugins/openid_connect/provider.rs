@@ -42,7 +42,7 @@ pub struct Providers {
 impl Providers {
     /// The provider of this configuration: an existing one, with its keys, if
     /// a plugin holds one.
-    pub(super) fn provider(
+    pub(in crate::plugins) fn provider(
         &self,
         config: ProviderConfig,
         outbound: &Arc<Outbound>,
@@ -70,26 +70,26 @@ impl Providers {
 
 /// What makes a provider one of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ProviderConfig {
+pub(in crate::plugins) struct ProviderConfig {
     /// Issuer, or the URL of its discovery document.
-    pub(super) issuer: Url,
+    pub(in crate::plugins) issuer: Url,
     /// Whether `issuer` is only a name: nothing is discovered from it.
-    pub(super) pseudo: bool,
+    pub(in crate::plugins) pseudo: bool,
     /// Key set to use instead of the discovered one.
-    pub(super) jwks_endpoint: Option<Url>,
+    pub(in crate::plugins) jwks_endpoint: Option<Url>,
     /// Further trusted key sets.
-    pub(super) extra_jwks: Vec<Url>,
+    pub(in crate::plugins) extra_jwks: Vec<Url>,
     /// Extra headers of discovery requests.
-    pub(super) discovery_headers: Vec<(String, String)>,
+    pub(in crate::plugins) discovery_headers: Vec<(String, String)>,
     /// How it is reached.
-    pub(super) options: Options,
+    pub(in crate::plugins) options: Options,
     /// Least age of a discovery document that is fetched again, in seconds.
-    pub(super) rediscovery_lifetime: i64,
+    pub(in crate::plugins) rediscovery_lifetime: i64,
 }
 
 /// A provider.
 #[derive(Debug)]
-pub(super) struct Provider {
+pub(in crate::plugins) struct Provider {
     config: ProviderConfig,
     outbound: Arc<Outbound>,
     clock: Clock,
@@ -105,13 +105,13 @@ pub(super) struct Provider {
 
 /// What is known of a provider.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(in crate::plugins) struct Known {
     /// The `iss` of its tokens.
-    pub(super) issuer: String,
+    pub(in crate::plugins) issuer: String,
     /// The keys of its tokens.
-    pub(super) keys: KeySet,
+    pub(in crate::plugins) keys: KeySet,
     /// Higher than before when a key is gone: what it verified is void.
-    pub(super) generation: u64,
+    pub(in crate::plugins) generation: u64,
     /// The discovery document and when it was fetched, in milliseconds.
     discovered: Option<(Arc<Map<String, Value>>, i64)>,
     /// Where the keys came from.
@@ -140,24 +140,24 @@ enum Reason {
 
 impl Provider {
     /// What is known now; `None` until the first fetch has succeeded.
-    pub(super) fn known(&self) -> Option<Arc<Known>> {
+    pub(in crate::plugins) fn known(&self) -> Option<Arc<Known>> {
         self.known.load_full()
     }
 
     /// [`Known::generation`] of what is known now.
-    pub(super) fn generation(&self) -> u64 {
+    pub(in crate::plugins) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// Whether a request may wait for newer keys: a fetch is under way, or one
     /// may start.
-    pub(super) fn may_wait(&self, now_ms: i64) -> bool {
+    pub(in crate::plugins) fn may_wait(&self, now_ms: i64) -> bool {
         now_ms >= self.not_before.load(Ordering::Relaxed) || lock(&self.flight).is_some()
     }
 
     /// Waits for keys newer than the present ones: for the fetch under way,
     /// or for a new one if none started too recently. Gives up after a while.
-    pub(super) async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) {
+    pub(in crate::plugins) async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) {
         let reason = match self.known.load().is_some() {
             true => Reason::UnknownKey,
             false => Reason::First,
@@ -171,7 +171,7 @@ impl Provider {
 
     /// Starts a refresh in the background if it is time for one: one atomic
     /// load if not.
-    pub(super) fn refresh_if_old(self: &Arc<Self>, now_ms: i64) {
+    pub(in crate::plugins) fn refresh_if_old(self: &Arc<Self>, now_ms: i64) {
         let due = self.refresh_at.load(Ordering::Relaxed);
         if now_ms < due {
             return;

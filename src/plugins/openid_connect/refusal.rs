@@ -7,7 +7,7 @@ use crate::jose::verify::VerifyError;
 
 /// Why a request does not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(in crate::plugins) enum Refusal {
     NoToken,
     RepeatedToken,
     MalformedRequest,
@@ -37,13 +37,16 @@ pub(super) enum Refusal {
     NoConsumer,
     NoAnonymous,
     ProviderUnavailable,
+    InactiveToken,
+    InsecureRequest,
+    NoScopes,
 }
 
 use Refusal::*;
 
 /// The group of answers that a refusal belongs to (RFC 6750 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(in crate::plugins) enum Class {
     /// 401 without an error code: nothing was presented.
     NoCredential,
     /// 400 `invalid_request`.
@@ -62,7 +65,7 @@ pub(super) enum Class {
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(super) const ALL: [Self; 29] = [
+    pub(in crate::plugins) const ALL: [Self; 32] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -92,11 +95,14 @@ impl Refusal {
         NoConsumer,
         NoAnonymous,
         ProviderUnavailable,
+        InactiveToken,
+        InsecureRequest,
+        NoScopes,
     ];
 
     /// Its code and a sentence for people, in the characters that a
     /// `WWW-Authenticate` parameter may hold.
-    pub(super) fn describe(self) -> (&'static str, &'static str) {
+    pub(in crate::plugins) fn describe(self) -> (&'static str, &'static str) {
         match self {
             NoToken => ("no_token", "no access token was sent"),
             RepeatedToken => ("repeated_token", "more than one access token was sent"),
@@ -130,12 +136,15 @@ impl Refusal {
             NoConsumer => ("no_consumer", "no consumer belongs to the token"),
             NoAnonymous => ("no_anonymous", "there is no such anonymous consumer"),
             ProviderUnavailable => ("provider_unavailable", "the provider does not answer"),
+            InactiveToken => ("inactive_token", "the access token is not active"),
+            InsecureRequest => ("https_required", "the request did not come by https"),
+            NoScopes => ("no_scopes", "the required scopes are not known"),
         }
     }
 
     /// Whether the client has not shown what it takes, as opposed to a request
     /// that can't be understood and to what went wrong on this side.
-    pub(super) fn is_of_client(self) -> bool {
+    pub(in crate::plugins) fn is_of_client(self) -> bool {
         let class = self.class();
         matches!(
             class,
@@ -144,7 +153,7 @@ impl Refusal {
     }
 
     /// How it is answered.
-    pub(super) fn class(self) -> Class {
+    pub(in crate::plugins) fn class(self) -> Class {
         match self {
             NoToken => Class::NoCredential,
             RepeatedToken | MalformedRequest => Class::BadRequest,
@@ -152,18 +161,17 @@ impl Refusal {
             BodyTooLong => Class::TooLong,
             MalformedToken | TokenTooLong | EncryptedToken | UnsupportedAlg | UnknownExtension
             | UnknownKey | BadSignature | TokenExpired | TokenNotYetValid | MalformedTimes
-            | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken => {
-                Class::BadToken
-            }
+            | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken
+            | InactiveToken => Class::BadToken,
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
-            NoAnonymous | ProviderUnavailable => Class::Broken,
+            NoAnonymous | ProviderUnavailable | InsecureRequest | NoScopes => Class::Broken,
         }
     }
 }
 
 impl Class {
-    pub(super) fn status(self) -> StatusCode {
+    pub(in crate::plugins) fn status(self) -> StatusCode {
         match self {
             Self::NoCredential | Self::BadToken => StatusCode::UNAUTHORIZED,
             Self::BadRequest => StatusCode::BAD_REQUEST,
@@ -175,7 +183,7 @@ impl Class {
     }
 
     /// The error code of RFC 6750 §3.1.
-    pub(super) fn error(self) -> Option<&'static str> {
+    pub(in crate::plugins) fn error(self) -> Option<&'static str> {
         match self {
             Self::BadRequest => Some("invalid_request"),
             Self::BadToken => Some("invalid_token"),

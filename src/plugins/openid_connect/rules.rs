@@ -205,7 +205,11 @@ impl Required {
 
 /// Whether nothing says that this is an ID token, refresh token or the like
 /// (RFC 8725 §3.11): each issuer marks them in its own way, or not at all.
-fn is_access_token(typ: Option<&str>, claims: &Map<String, Value>, id_tokens: bool) -> bool {
+pub(in crate::plugins) fn is_access_token(
+    typ: Option<&str>,
+    claims: &Map<String, Value>,
+    id_tokens: bool,
+) -> bool {
     let named = claims
         .get("tokenName")
         .is_none_or(|name| name == "access_token" || (id_tokens && name == "id_token"));

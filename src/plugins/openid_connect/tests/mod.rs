@@ -21,6 +21,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use url::Url;
 
 use super::*;
+use crate::clock::Clock;
 use crate::filter::Exchange;
 use crate::http::outbound::Outbound;
 use crate::http::reply::{Reply, ReplyBody};

@@ -1,0 +1,184 @@
+//! From the text of a token to what is believed of it: out of the cache, or by
+//! the provider's keys, with newer keys fetched where they may tell.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::cache::{TokenCache, Verified};
+use super::provider::{Known, Provider, ProviderConfig};
+use super::refusal::Refusal;
+use crate::clock::Clock;
+use crate::jose::verify::Unverified;
+use crate::model::token::AccessToken;
+use crate::plugins::Parts;
+use crate::plugins::consumers::Remembered;
+use crate::telemetry::Counter;
+
+/// What a token has to be.
+pub(in crate::plugins) trait Check {
+    /// Checks a token at `now_ms` with what is known of its provider;
+    /// `Ok(None)`: newer keys may tell.
+    fn check(
+        &self,
+        parsed: &Unverified<'_>,
+        known: Option<&Known>,
+        now_ms: i64,
+    ) -> Result<Option<Checked>, Refusal>;
+
+    /// Whether tokens that pass may be remembered: nobody but the issuer can
+    /// have made them.
+    fn remembers(&self) -> bool;
+}
+
+/// What is believed of a token.
+#[derive(Debug)]
+pub(in crate::plugins) struct Checked {
+    pub(in crate::plugins) claims: Map<String, Value>,
+    pub(in crate::plugins) scopes: Vec<String>,
+    /// In seconds.
+    pub(in crate::plugins) expires_at: Option<i64>,
+    /// It must no longer pass from then on, in milliseconds.
+    pub(in crate::plugins) ends_at: i64,
+    /// Whether that is the token's own end.
+    pub(in crate::plugins) ends_for_good: bool,
+}
+
+impl Checked {
+    /// What is known of `token`, by keys of `generation`; the claims were read
+    /// from a document of `length` bytes.
+    pub(in crate::plugins) fn verified(
+        self,
+        token: &str,
+        length: usize,
+        generation: u64,
+    ) -> Arc<Verified> {
+        Arc::new(Verified {
+            ends_at: self.ends_at,
+            ends_for_good: self.ends_for_good,
+            generation,
+            consumer: Remembered::default(),
+            // Parsed JSON takes a few times its length.
+            weight: 512 + token.len() as u64 + 4 * length as u64,
+            token: Arc::new(AccessToken {
+                token: token.to_owned(),
+                scopes: self.scopes,
+                expires_at: self.expires_at,
+                claims: self.claims,
+            }),
+        })
+    }
+}
+
+/// What is to be done with a token.
+pub(in crate::plugins) enum Judgement {
+    Pass(Arc<Verified>),
+    Refuse(Refusal),
+    /// Somebody has to be asked first.
+    Wait,
+}
+
+/// Verifies the tokens of one provider.
+pub(in crate::plugins) struct Verifier<C> {
+    pub(in crate::plugins) check: C,
+    provider: Arc<Provider>,
+    cache: TokenCache,
+    clock: Clock,
+    hits: Counter,
+    misses: Counter,
+}
+
+/// What the keys at hand say of a token.
+enum Look {
+    Pass(Arc<Verified>),
+    Refuse(Refusal),
+    NeedsKeys,
+}
+
+impl<C: Check> Verifier<C> {
+    pub(in crate::plugins) fn new(check: C, config: ProviderConfig, parts: &Parts) -> Self {
+        Self {
+            check,
+            provider: parts
+                .providers
+                .provider(config, &parts.outbound, &parts.clock),
+            cache: TokenCache::new(),
+            clock: parts.clock.clone(),
+            hits: parts.metrics.token_cache("hit"),
+            misses: parts.metrics.token_cache("miss"),
+        }
+    }
+
+    /// Judges a token with what is at hand.
+    pub(in crate::plugins) fn judge(&self, token: &str) -> Judgement {
+        let now_ms = self.clock.now_ms();
+        self.provider.refresh_if_old(now_ms);
+        match self.look(token, now_ms) {
+            Look::Pass(verified) => Judgement::Pass(verified),
+            Look::Refuse(refusal) => Judgement::Refuse(refusal),
+            Look::NeedsKeys if self.provider.may_wait(now_ms) => Judgement::Wait,
+            Look::NeedsKeys => Judgement::Refuse(self.out_of_keys()),
+        }
+    }
+
+    /// As [`Self::judge`], waiting for newer keys where they may tell.
+    pub(in crate::plugins) async fn judge_patiently(
+        &self,
+        token: &str,
+    ) -> Result<Arc<Verified>, Refusal> {
+        for last in [false, true] {
+            let now_ms = self.clock.now_ms();
+            match self.look(token, now_ms) {
+                Look::Pass(verified) => return Ok(verified),
+                Look::Refuse(refusal) => return Err(refusal),
+                Look::NeedsKeys if last => break,
+                Look::NeedsKeys => self.provider.wait_for_newer(now_ms).await,
+            }
+        }
+        Err(self.out_of_keys())
+    }
+
+    /// Looks a token up in the cache, or verifies it.
+    fn look(&self, token: &str, now_ms: i64) -> Look {
+        if let Some(held) = self.cache.get(token) {
+            let over = now_ms >= held.ends_at;
+            if over && held.ends_for_good {
+                return Look::Refuse(Refusal::TokenExpired);
+            }
+            if !over && held.generation == self.provider.generation() {
+                self.hits.inc();
+                return Look::Pass(held);
+            }
+        }
+        let known = match self.verify(token, now_ms) {
+            Ok(Some(verified)) => Look::Pass(verified),
+            Ok(None) => return Look::NeedsKeys,
+            Err(refusal) => Look::Refuse(refusal),
+        };
+        self.misses.inc();
+        known
+    }
+
+    /// Verifies a token with the keys at hand; `None`: they do not suffice.
+    fn verify(&self, token: &str, now_ms: i64) -> Result<Option<Arc<Verified>>, Refusal> {
+        let parsed = Unverified::parse(token)?;
+        let known = self.provider.known();
+        let checked = self.check.check(&parsed, known.as_deref(), now_ms)?;
+        let (Some(checked), Some(known)) = (checked, known) else {
+            return Ok(None);
+        };
+        let verified = checked.verified(token, token.len(), known.generation);
+        if self.check.remembers() {
+            self.cache.insert(&verified);
+        }
+        Ok(Some(verified))
+    }
+
+    /// The refusal of a token that the keys at hand can't verify.
+    fn out_of_keys(&self) -> Refusal {
+        match self.provider.known() {
+            Some(_) => Refusal::UnknownKey,
+            None => Refusal::ProviderUnavailable,
+        }
+    }
+}
