@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::throttling;
-use super::{ConfigError, Parts};
+use super::{ConfigError, Parts, resource_server, throttling};
 use crate::filter::Filter;
 pub use refused::refused;
 
@@ -44,6 +43,7 @@ pub static CHAIN: &[ChainKind] = &[
         types: &["HeaderFilter"],
         build: header::build,
     },
+    resource_server::KIND,
     ChainKind {
         types: &["StaticRequestFilter"],
         build: static_request::build,

@@ -8,6 +8,7 @@ pub mod chain;
 pub mod consumers;
 pub mod openid_connect;
 pub mod request_guard;
+mod resource_server;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throttling;
