@@ -246,8 +246,8 @@ impl Exchange {
             secure: self.secure,
             certificate: self.client_certificate(),
             token: self.token.as_deref(),
-            body: self.body.as_deref(),
-            original: self.original.as_ref().map(|original| &original.uri),
+            original: self.original.as_deref().map(|original| &original.uri),
+            body: self.replacement.as_deref().or(self.body.as_deref()),
             ..Scope::new(request, self.client)
         }
     }

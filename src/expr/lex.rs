@@ -51,12 +51,27 @@ pub(super) fn tokens(text: &str, start: usize) -> Result<(Vec<Token>, usize), Fa
     loop {
         lexer.skip_blanks();
         let at = lexer.at;
-        let kind = lexer.next()?;
+        let before = tokens.last().map(|token: &Token| &token.kind);
+        let kind = lexer.next(before)?;
         let done = kind == Kind::End;
         tokens.push(Token { kind, at });
         if done {
             return Ok((tokens, lexer.at));
         }
+    }
+}
+
+/// Whether what stands behind a dot goes on with the value before.
+fn continues(rest: &str) -> bool {
+    rest.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.'))
+}
+
+/// Whether a value may stand behind this token.
+fn begins_value(before: Option<&Kind>) -> bool {
+    match before {
+        None => true,
+        Some(Kind::Sign(sign)) => !matches!(*sign, ")" | "]" | "."),
+        Some(_) => false,
     }
 }
 
@@ -75,7 +90,8 @@ impl Lexer<'_> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn next(&mut self) -> Result<Kind, Fault> {
+    /// The next token; what it is may depend on the one before.
+    fn next(&mut self, before: Option<&Kind>) -> Result<Kind, Fault> {
         let Some(first) = self.rest().chars().next() else {
             return Err(Fault::new(self.at, "the expression has no closing `}`"));
         };
@@ -86,7 +102,11 @@ impl Lexer<'_> {
             }
             '\'' | '"' => self.text(first),
             '0'..='9' => self.number(),
-            c if c.is_alphabetic() || c == '_' || c == '$' => Ok(self.name()),
+            '.' if begins_value(before) && self.begins_fraction() => self.number(),
+            c if c.is_alphabetic() || c == '_' || c == '$' => {
+                // Every word behind a dot is a name: `claims.mod`.
+                Ok(self.name(before == Some(&Kind::Sign("."))))
+            }
             _ => self.sign(first),
         }
     }
@@ -106,15 +126,20 @@ impl Lexer<'_> {
         }
     }
 
-    fn name(&mut self) -> Kind {
+    fn begins_fraction(&self) -> bool {
+        self.rest()[1..].starts_with(|c: char| c.is_ascii_digit())
+    }
+
+    fn name(&mut self, is_member: bool) -> Kind {
         let rest = self.rest();
         let end = rest
             .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
             .unwrap_or(rest.len());
         let name = &rest[..end];
-        let kind = match WORDS.iter().find(|(word, _)| *word == name) {
-            Some((_, sign)) => Kind::Sign(sign),
-            None => Kind::Name(name.to_owned()),
+        let word = WORDS.iter().find(|(word, _)| *word == name);
+        let kind = match word {
+            Some((_, sign)) if !is_member => Kind::Sign(sign),
+            _ => Kind::Name(name.to_owned()),
         };
         self.at += end;
         kind
@@ -128,6 +153,11 @@ impl Lexer<'_> {
         let mut float = false;
         if rest[end..].starts_with('.') && digits(end + 1) > end + 1 {
             end = digits(end + 1);
+            float = true;
+        }
+        // `1.` is a number, `1.trim()` is not one with a fraction.
+        if !float && rest[end..].starts_with('.') && !continues(&rest[end + 1..]) {
+            end += 1;
             float = true;
         }
         if rest[end..].starts_with(['e', 'E']) {

@@ -3,15 +3,16 @@
 
 use std::borrow::Cow;
 
-use super::function::{contains, index_of, lower_case, mapped, text, to_text, trimmed, upper_case};
-use super::node::named;
+use super::function::{self, contains, index_of, lower_case, trimmed, upper_case};
+use super::node::{self, Arguments};
 use super::value::Value;
-use super::{MAX_TEXT, Scope};
+use super::{MAX_TEXT, Scope, message, shown};
 
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     CharAt,
+    CompareTo,
     Concat,
     Contains,
     ContainsKey,
@@ -19,11 +20,14 @@ pub(super) enum Method {
     Equals,
     EqualsIgnoreCase,
     Get,
+    GetFirst,
+    GetOrDefault,
     IndexOf,
     IsBlank,
     IsEmpty,
     LastIndexOf,
     Length,
+    Repeat,
     Replace,
     StartsWith,
     Substring,
@@ -33,10 +37,11 @@ pub(super) enum Method {
     Trim,
 }
 
-/// Methods by name, with the fewest and the most arguments they take.
-/// `matches` and `split` take a pattern and are found among the patterns.
+/// Methods by name, with the fewest and the most arguments they take. Those
+/// with a pattern are found among the patterns.
 pub(super) const METHODS: &[(&str, Method, usize, usize)] = &[
     ("charAt", Method::CharAt, 1, 1),
+    ("compareTo", Method::CompareTo, 1, 1),
     ("concat", Method::Concat, 1, 1),
     ("contains", Method::Contains, 1, 1),
     ("containsKey", Method::ContainsKey, 1, 1),
@@ -44,14 +49,17 @@ pub(super) const METHODS: &[(&str, Method, usize, usize)] = &[
     ("equals", Method::Equals, 1, 1),
     ("equalsIgnoreCase", Method::EqualsIgnoreCase, 1, 1),
     ("get", Method::Get, 1, 1),
-    ("indexOf", Method::IndexOf, 1, 1),
+    ("getFirst", Method::GetFirst, 1, 1),
+    ("getOrDefault", Method::GetOrDefault, 2, 2),
+    ("indexOf", Method::IndexOf, 1, 2),
     ("isBlank", Method::IsBlank, 0, 0),
     ("isEmpty", Method::IsEmpty, 0, 0),
     ("lastIndexOf", Method::LastIndexOf, 1, 1),
     ("length", Method::Length, 0, 0),
+    ("repeat", Method::Repeat, 1, 1),
     ("replace", Method::Replace, 2, 2),
     ("size", Method::Length, 0, 0),
-    ("startsWith", Method::StartsWith, 1, 1),
+    ("startsWith", Method::StartsWith, 1, 2),
     ("strip", Method::Trim, 0, 0),
     ("substring", Method::Substring, 1, 2),
     ("toLowerCase", Method::ToLowerCase, 0, 0),
@@ -66,7 +74,7 @@ impl Method {
     pub(super) fn call<'a>(
         self,
         of: Value<'a>,
-        arguments: Vec<Value<'a>>,
+        arguments: Arguments<'a>,
         scope: &Scope<'a>,
     ) -> Value<'a> {
         if of == Value::Null {
@@ -75,99 +83,153 @@ impl Method {
         let mut arguments = arguments.into_iter();
         let first = arguments.next().unwrap_or(Value::Null);
         let second = arguments.next();
-        let result = match self {
-            Self::CharAt => char_at(&of, &first),
-            Self::Concat => concat(&of, &first),
-            Self::Contains => Some(Value::Bool(contains(of, &first))),
-            Self::ContainsKey => Some(Value::Bool(get(of, &first, scope) != Value::Null)),
-            Self::EndsWith => both(&of, &first, |a, b| a.ends_with(b)),
-            Self::Equals => Some(Value::Bool(of == first)),
-            Self::EqualsIgnoreCase => {
-                both(&of, &first, |a, b| a.to_lowercase() == b.to_lowercase())
-            }
-            Self::Get => Some(get(of, &first, scope)),
-            Self::IndexOf => index_of(&of, &first),
-            Self::IsBlank => text(&of).map(|t| Value::Bool(t.trim().is_empty())),
-            Self::IsEmpty => of.length().map(|n| Value::Bool(n == 0)),
-            Self::LastIndexOf => last_index_of(&of, &first),
-            Self::Length => of
-                .length()
-                .and_then(|n| i64::try_from(n).ok())
-                .map(Value::Integer),
-            Self::Replace => replace(&of, &first, second.as_ref()),
-            Self::StartsWith => both(&of, &first, |a, b| a.starts_with(b)),
-            Self::Substring => substring(of, &first, second.as_ref()),
-            Self::ToLowerCase => mapped(of, lower_case),
-            Self::ToUpperCase => mapped(of, upper_case),
-            Self::Trim => mapped(of, trimmed),
-            Self::ToText => Some(to_text(of, scope)),
+        let result = match of {
+            Value::Text(text) => self.of_text(text, first, second, scope),
+            of => self.of_other(of, first, second, scope),
         };
         result.unwrap_or(Value::Null)
+    }
+
+    /// Methods of lists, maps and parts of the context.
+    fn of_other<'a>(
+        self,
+        of: Value<'a>,
+        first: Value<'a>,
+        second: Option<Value<'a>>,
+        scope: &Scope<'a>,
+    ) -> Option<Value<'a>> {
+        Some(match self {
+            Self::Contains => Value::Bool(contains(&of, &first)),
+            Self::ContainsKey => Value::Bool(get(of, &first, scope) != Value::Null),
+            Self::Equals => Value::Bool(of == first),
+            Self::Get => get(of, &first, scope),
+            Self::GetFirst => get(of, &first, scope).at(&Value::Integer(0)),
+            Self::GetOrDefault => match get(of, &first, scope) {
+                Value::Null => second?,
+                found => found,
+            },
+            Self::IndexOf => {
+                let list = of.elements()?;
+                let place = list.iter().position(|element| *element == first);
+                Value::Integer(place.map_or(-1, |i| i64::try_from(i).unwrap_or(-1)))
+            }
+            Self::IsEmpty => Value::Bool(node::length(&of, scope)? == 0),
+            Self::Length => Value::Integer(i64::try_from(node::length(&of, scope)?).ok()?),
+            Self::ToText => Value::Text(shown::text(of, scope)?),
+            _ => return None,
+        })
+    }
+
+    fn of_text<'a>(
+        self,
+        text: Cow<'a, str>,
+        first: Value<'a>,
+        second: Option<Value<'a>>,
+        scope: &Scope<'a>,
+    ) -> Option<Value<'a>> {
+        Some(match self {
+            Self::IsBlank => Value::Bool(text.trim().is_empty()),
+            Self::IsEmpty => Value::Bool(text.is_empty()),
+            Self::Length => Value::Integer(i64::try_from(text.chars().count()).ok()?),
+            Self::ToLowerCase => Value::Text(lower_case(text)),
+            Self::ToUpperCase => Value::Text(upper_case(text)),
+            Self::Trim => Value::Text(trimmed(text)),
+            Self::ToText => Value::Text(text),
+            Self::CharAt => {
+                let at = first.as_index()?;
+                return part(text, at, Some(at.checked_add(1)?));
+            }
+            Self::Substring => {
+                let end = match second {
+                    Some(end) => Some(end.as_index()?),
+                    None => None,
+                };
+                return part(text, first.as_index()?, end);
+            }
+            Self::Repeat => {
+                let times = first.as_index()?;
+                let length = text.len().checked_mul(times)?;
+                return (length <= MAX_TEXT).then(|| Value::owned_text(text.repeat(times)));
+            }
+            // A text equals nothing but a text.
+            Self::Equals => Value::Bool(matches!(&first, Value::Text(other) if *other == text)),
+            Self::Get | Self::GetFirst | Self::GetOrDefault | Self::ContainsKey => return None,
+            _ => {
+                let other = shown::text(first, scope)?;
+                return self.of_two_texts(&text, &other, second, scope);
+            }
+        })
+    }
+
+    fn of_two_texts<'a>(
+        self,
+        text: &str,
+        other: &str,
+        second: Option<Value<'a>>,
+        scope: &Scope<'a>,
+    ) -> Option<Value<'a>> {
+        Some(match self {
+            Self::CompareTo => Value::Integer(text.cmp(other) as i64),
+            Self::Concat => {
+                if text.len() + other.len() > MAX_TEXT {
+                    return None;
+                }
+                Value::owned_text(format!("{text}{other}"))
+            }
+            Self::Contains => Value::Bool(text.contains(other)),
+            Self::EndsWith => Value::Bool(text.ends_with(other)),
+            Self::StartsWith => match second {
+                None => Value::Bool(text.starts_with(other)),
+                Some(from) => {
+                    let rest = offset(text, from.as_index()?).and_then(|at| text.get(at..));
+                    Value::Bool(rest.is_some_and(|rest| rest.starts_with(other)))
+                }
+            },
+            Self::EqualsIgnoreCase => Value::Bool(
+                text.eq_ignore_ascii_case(other) || text.to_lowercase() == other.to_lowercase(),
+            ),
+            Self::IndexOf => match second {
+                None => Value::Integer(index_of(text, other)),
+                Some(from) => {
+                    let from = from.as_index().unwrap_or(0);
+                    let rest = offset(text, from).and_then(|at| text.get(at..));
+                    let place = rest.map_or(-1, |rest| index_of(rest, other));
+                    let before = i64::try_from(from).ok()?;
+                    Value::Integer(if place < 0 { -1 } else { place + before })
+                }
+            },
+            Self::LastIndexOf => Value::Integer(function::position(text, text.rfind(other))),
+            Self::Replace => replace(text, other, &shown::text(second?, scope)?)?,
+            _ => return None,
+        })
     }
 }
 
 fn get<'a>(of: Value<'a>, key: &Value<'_>, scope: &Scope<'a>) -> Value<'a> {
     match (of, key) {
-        (Value::Object(object), Value::Text(name)) => named(object, name, scope),
+        (Value::Object(object), Value::Text(name)) => message::named(object, name, scope),
         (value, key) => value.at(key),
     }
 }
 
-fn both(
-    of: &Value<'_>,
-    other: &Value<'_>,
-    test: impl FnOnce(&str, &str) -> bool,
-) -> Option<Value<'static>> {
-    Some(Value::Bool(test(text(of)?, text(other)?)))
-}
-
-fn char_at(of: &Value<'_>, at: &Value<'_>) -> Option<Value<'static>> {
-    let found = text(of)?.chars().nth(at.as_index()?)?;
-    Some(Value::owned_text(found.to_string()))
-}
-
-fn concat(of: &Value<'_>, other: &Value<'_>) -> Option<Value<'static>> {
-    let (of, other) = (text(of)?, text(other)?);
-    if of.len() + other.len() > MAX_TEXT {
-        return None;
-    }
-    Some(Value::owned_text(format!("{of}{other}")))
-}
-
-fn last_index_of(of: &Value<'_>, what: &Value<'_>) -> Option<Value<'static>> {
-    let (of, what) = (text(of)?, text(what)?);
-    let position = match of.rfind(what) {
-        Some(at) => i64::try_from(of[..at].chars().count()).ok()?,
-        None => -1,
-    };
-    Some(Value::Integer(position))
-}
-
 /// Every occurrence replaced; null if the result is too long, found out before
 /// it is made.
-fn replace(of: &Value<'_>, what: &Value<'_>, with: Option<&Value<'_>>) -> Option<Value<'static>> {
-    let (of, what, with) = (text(of)?, text(what)?, text(with?)?);
+fn replace(of: &str, what: &str, with: &str) -> Option<Value<'static>> {
     let length = of.len() + of.matches(what).count().checked_mul(with.len())?;
     (length <= MAX_TEXT).then(|| Value::owned_text(of.replace(what, with)))
 }
 
 /// Characters from `from` up to `to` (or the end); null if they are not in the
 /// text.
-fn substring<'a>(of: Value<'a>, from: &Value<'_>, to: Option<&Value<'_>>) -> Option<Value<'a>> {
-    let whole = text(&of)?;
-    let start = offset(whole, from.as_index()?)?;
+fn part(text: Cow<'_, str>, from: usize, to: Option<usize>) -> Option<Value<'_>> {
+    let start = offset(&text, from)?;
     let end = match to {
-        Some(to) => offset(whole, to.as_index()?)?,
-        None => whole.len(),
+        Some(to) => offset(&text, to)?,
+        None => text.len(),
     };
-    if start > end {
-        return None;
-    }
-    mapped(of, |whole| {
-        Some(match whole {
-            Cow::Borrowed(whole) => Cow::Borrowed(&whole[start..end]),
-            Cow::Owned(whole) => Cow::Owned(whole[start..end].to_owned()),
-        })
+    Some(match text {
+        Cow::Borrowed(text) => Value::borrowed_text(text.get(start..end)?),
+        Cow::Owned(text) => Value::owned_text(text.get(start..end)?.to_owned()),
     })
 }
 

@@ -9,15 +9,27 @@
 //! Start with [`Expression::compile`]; `lex` → `parse` → `compile` make the
 //! tree of `node`, whose leaves are the context values of `slot`.
 
+mod address;
+mod calls;
 mod compile;
 mod constants;
+mod context;
 pub mod duration;
+mod encoding;
+mod files;
 mod function;
 mod lex;
+mod message;
 mod method;
+mod near;
 mod node;
 mod parse;
+mod pattern;
+mod resolve;
+mod scan;
+mod shown;
 mod slot;
+mod target;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -36,11 +48,19 @@ pub use value::Value;
 
 /// Longest text that compiles, in bytes.
 pub const MAX_SOURCE: usize = 8 * 1024;
-/// Deepest nesting of an expression, counted in operators, calls and members.
+/// Deepest nesting of brackets, calls and prefixes: how far parsing recurses.
 const MAX_DEPTH: u16 = 64;
+/// Longest way from the whole to a value, counted in operators, calls and
+/// members: how far evaluation recurses. `a || b || c` has one more for each.
+const MAX_HEIGHT: u16 = 256;
+/// Most values and operators in one `${…}`: each is looked at once at most, so
+/// this bounds the steps of an evaluation.
+const MAX_NODES: usize = 1000;
 /// Longest text that evaluation produces, in bytes; beyond it the result is
 /// null.
 const MAX_TEXT: usize = 64 * 1024;
+/// Longest list that evaluation produces; beyond it the result is null.
+const MAX_LIST: usize = 1024;
 
 /// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -156,7 +176,13 @@ impl Expression {
     /// Whether it looks at the body of the request, which must then be read
     /// before it is evaluated; without the body, what it looks at is null.
     pub fn needs_body(&self) -> bool {
-        self.needs.body
+        self.needs.body || self.needs.form
+    }
+
+    /// Whether it looks at the body of this request: fields of a form are only
+    /// there if the body is one.
+    pub fn needs_body_of(&self, request: &Parts) -> bool {
+        self.needs.body || (self.needs.form && message::is_form(request))
     }
 
     /// Whether it looks at the answer; before there is one, what it looks at
@@ -188,6 +214,19 @@ impl Expression {
     /// The value, if it is the same for every request.
     pub fn constant(&self) -> Option<Value<'_>> {
         self.root.constant()
+    }
+
+    /// A text that the path begins with where the expression is true, if that
+    /// can be seen without evaluating it: a request whose path as it was sent
+    /// has no `%` and does not begin with it need not be asked.
+    pub fn path_prefix(&self) -> Option<&str> {
+        scan::path_prefix(&self.root)
+    }
+
+    /// The host, in any case, of every request for which the expression is
+    /// true, if that can be seen without evaluating it.
+    pub fn host(&self) -> Option<&str> {
+        scan::host(&self.root)
     }
 
     /// Whether the expression is the client's address and nothing else: it can

@@ -1,13 +1,20 @@
 //! The typed tree, and its evaluation.
 
 use http::HeaderName;
+use smallvec::SmallVec;
 
-use super::function::{Function, Pattern};
+use super::address::Range;
+use super::context::{Fields, Object, Side};
+use super::function::Function;
 use super::method::Method;
 use super::parse::{Binary, Unary};
-use super::slot::{self, Object, Slot};
+use super::pattern::{Operation, Pattern};
+use super::slot::{self, Slot};
 use super::value::{self, Number, Value};
-use super::{MAX_TEXT, Scope};
+use super::{MAX_TEXT, Scope, message, shown};
+
+/// Values of arguments; most calls have one or two.
+pub(super) type Arguments<'a> = SmallVec<[Value<'a>; 2]>;
 
 /// A node of a compiled expression. Its depth is bounded by the parser.
 #[derive(Debug)]
@@ -16,17 +23,20 @@ pub(super) enum Node {
     Slot(Slot),
     Object(Object),
     Claim(String),
-    Header(HeaderName),
-    HeaderAt(HeaderName, usize),
-    Cookie(String),
-    CookieAt(String, usize),
-    /// The value of one cookie.
-    CookieValue(String, usize),
-    Param(String),
-    ParamAt(String, usize),
+    Header(Side, HeaderName),
+    HeaderAt(Side, HeaderName, usize),
+    /// The cookies of a name.
+    Cookies(Side, String),
+    /// One of them, or a part of it.
+    Cookie(Box<CookieAt>),
+    Field(Fields, String),
+    FieldAt(Fields, String, usize),
     Index(Box<Node>, Box<Node>),
     Call(Function, Vec<Node>),
-    Pattern(Box<Pattern>, Box<Node>),
+    /// Whether an address lies in a range that is known at load.
+    Within(Box<Range>, Box<Node>),
+    /// A pattern, the text, and what replaces matches.
+    Pattern(Box<Pattern>, Box<Node>, Option<Box<Node>>),
     Method(Method, Box<Node>, Vec<Node>),
     Unary(Unary, Box<Node>),
     Binary(Binary, Box<Node>, Box<Node>),
@@ -35,36 +45,63 @@ pub(super) enum Node {
     Join(Vec<Node>),
 }
 
+/// Cookie number `index` of a name.
+#[derive(Debug, Clone)]
+pub(super) struct CookieAt {
+    pub(super) side: Side,
+    pub(super) name: String,
+    pub(super) index: usize,
+    pub(super) part: CookiePart,
+}
+
+/// What is looked at of a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CookiePart {
+    All,
+    Value,
+    /// An attribute of a cookie that an answer sets.
+    Attribute(&'static str),
+    /// Whether it has the attribute.
+    Flag(&'static str),
+}
+
 impl Node {
     pub(super) fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Value<'a> {
         match self {
             Self::Constant(value) => value.by_ref(),
             Self::Slot(slot) => slot.read(scope),
-            Self::Object(object) => Value::Object(*object),
+            Self::Object(object) => slot::object(*object, scope),
             Self::Claim(name) => slot::claim(scope, name),
-            Self::Header(name) => slot::headers(scope, name).unwrap_or(Value::Null),
-            Self::HeaderAt(name, i) => slot::header(scope, name, *i).unwrap_or(Value::Null),
-            Self::Cookie(name) => list(slot::cookies(scope, name).map(Value::borrowed_text)),
-            Self::CookieAt(name, i) => slot::cookies(scope, name)
-                .nth(*i)
-                .map_or(Value::Null, |_| Value::Object(Object::Cookie)),
-            Self::CookieValue(name, i) => slot::cookies(scope, name)
-                .nth(*i)
-                .map_or(Value::Null, Value::borrowed_text),
-            Self::Param(name) => list(slot::params(scope, name).map(Value::Text)),
-            Self::ParamAt(name, i) => slot::params(scope, name)
+            Self::Header(side, name) => message::header_values(scope, *side, name),
+            Self::HeaderAt(side, name, i) => {
+                message::header(scope, *side, name, *i).unwrap_or(Value::Null)
+            }
+            Self::Cookies(side, name) => message::cookie_values(scope, *side, name),
+            Self::Cookie(at) => {
+                let found = message::cookie(scope, at.side, &at.name, at.index, at.part);
+                found.unwrap_or(Value::Null)
+            }
+            Self::Field(from, name) => {
+                message::list(message::fields(scope, *from, name).map(Value::Text))
+            }
+            Self::FieldAt(from, name, i) => message::fields(scope, *from, name)
                 .nth(*i)
                 .map_or(Value::Null, Value::Text),
             Self::Index(of, key) => index(of, key, scope),
             Self::Call(function, arguments) => {
                 function.call(arguments.iter().map(|a| a.evaluate(scope)).collect(), scope)
             }
-            Self::Pattern(pattern, of) => pattern.apply(of.evaluate(scope)),
+            Self::Within(range, of) => Value::Bool(match &**of {
+                Self::Slot(Slot::ClientAddress) => range.contains(scope.client.ip()),
+                of => range.contains_text(&of.evaluate(scope)),
+            }),
+            Self::Pattern(pattern, of, with) => matched(pattern, of, with.as_deref(), scope),
             Self::Method(method, of, arguments) => {
+                let of = of.evaluate(scope);
                 let arguments = arguments.iter().map(|a| a.evaluate(scope)).collect();
-                method.call(of.evaluate(scope), arguments, scope)
+                method.call(of, arguments, scope)
             }
-            Self::Unary(operator, operand) => unary(*operator, &operand.evaluate(scope)),
+            Self::Unary(operator, operand) => unary(*operator, &operand.evaluate(scope), scope),
             Self::Binary(operator, left, right) => binary(*operator, left, right, scope),
             Self::Choose(condition, yes, no) => match condition.evaluate(scope).truth() {
                 Some(true) => yes.evaluate(scope),
@@ -91,18 +128,20 @@ impl Node {
             Self::Slot(_)
             | Self::Object(_)
             | Self::Claim(_)
-            | Self::Header(_)
+            | Self::Header(..)
             | Self::HeaderAt(..)
+            | Self::Cookies(..)
             | Self::Cookie(_)
-            | Self::CookieAt(..)
-            | Self::CookieValue(..)
-            | Self::Param(_)
-            | Self::ParamAt(..) => false,
+            | Self::Field(..)
+            | Self::FieldAt(..) => false,
             Self::Index(of, key) => of.is_constant() && key.is_constant(),
             Self::Call(_, arguments) | Self::Join(arguments) => {
                 arguments.iter().all(Self::is_constant)
             }
-            Self::Pattern(_, of) | Self::Unary(_, of) => of.is_constant(),
+            Self::Pattern(_, of, with) => {
+                of.is_constant() && with.as_ref().is_none_or(|with| with.is_constant())
+            }
+            Self::Within(_, of) | Self::Unary(_, of) => of.is_constant(),
             Self::Method(_, of, arguments) => {
                 of.is_constant() && arguments.iter().all(Self::is_constant)
             }
@@ -114,39 +153,69 @@ impl Node {
     }
 }
 
-/// A list of what the request has under a name; null where it has nothing.
-fn list<'a>(values: impl Iterator<Item = Value<'a>>) -> Value<'a> {
-    let values: Vec<_> = values.collect();
-    if values.is_empty() {
-        return Value::Null;
+/// What a pattern makes of a text.
+fn matched<'a>(
+    pattern: &'a Pattern,
+    of: &'a Node,
+    with: Option<&'a Node>,
+    scope: &Scope<'a>,
+) -> Value<'a> {
+    let of = of.evaluate(scope);
+    match (pattern.operation, of) {
+        (Operation::Key, of) => key(pattern, of, scope),
+        (Operation::Find | Operation::Match, of) => {
+            Value::Bool(shown::text(of, scope).is_some_and(|text| pattern.is_match(&text)))
+        }
+        (Operation::Groups, of) => {
+            shown::text(of, scope).map_or(Value::Null, |text| pattern.groups(text))
+        }
+        (Operation::Split, of) => {
+            shown::text(of, scope).map_or(Value::Null, |text| pattern.split(text))
+        }
+        (Operation::ReplaceAll | Operation::ReplaceFirst, of) => {
+            let with = with.and_then(|with| shown::text(with.evaluate(scope), scope));
+            shown::text(of, scope)
+                .zip(with)
+                .and_then(|(text, with)| pattern.replace(&text, &with))
+                .map_or(Value::Null, Value::owned_text)
+        }
     }
-    Value::List(values)
+}
+
+/// The first key that matches as a whole.
+fn key<'a>(pattern: &Pattern, of: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
+    let found = match of {
+        Value::Object(object) => message::first_name(object, scope, |name, caseless| {
+            pattern.is_key(name, caseless)
+        }),
+        Value::Map(map) => {
+            let key = map.keys().find(|key| pattern.is_key(key, false));
+            key.map(|key| Value::owned_text(key.clone()))
+        }
+        _ => None,
+    };
+    found.unwrap_or(Value::Null)
 }
 
 fn index<'a>(of: &'a Node, key: &'a Node, scope: &Scope<'a>) -> Value<'a> {
     let key = key.evaluate(scope);
     match (of.evaluate(scope), &key) {
-        (Value::Object(object), Value::Text(name)) => named(object, name, scope),
+        (Value::Object(object), Value::Text(name)) => message::named(object, name, scope),
         (value, key) => value.at(key),
     }
 }
 
-/// The member of a part of the context whose members the request names.
-pub(super) fn named<'a>(object: Object, name: &str, scope: &Scope<'a>) -> Value<'a> {
-    match object {
-        Object::Headers => HeaderName::try_from(name)
-            .ok()
-            .and_then(|name| slot::headers(scope, &name))
-            .unwrap_or(Value::Null),
-        Object::Params => list(slot::params(scope, name).map(Value::Text)),
-        Object::OpenId => slot::claim(scope, name),
-        _ => Value::Null,
+/// Elements, members, or characters; `None` for what has no length.
+pub(super) fn length(value: &Value<'_>, scope: &Scope<'_>) -> Option<usize> {
+    match value {
+        Value::Object(object) => message::count(*object, scope),
+        value => value.length(),
     }
 }
 
-fn unary(operator: Unary, operand: &Value<'_>) -> Value<'static> {
+fn unary(operator: Unary, operand: &Value<'_>, scope: &Scope<'_>) -> Value<'static> {
     match operator {
-        Unary::Empty => Value::Bool(operand.length() == Some(0)),
+        Unary::Empty => Value::Bool(length(operand, scope) == Some(0)),
         Unary::Not => operand
             .truth()
             .map_or(Value::Null, |truth| Value::Bool(!truth)),
@@ -180,14 +249,33 @@ fn binary<'a>(operator: Binary, left: &'a Node, right: &'a Node, scope: &Scope<'
         | Binary::LessOrEqual
         | Binary::GreaterOrEqual
         | Binary::Equal
-        | Binary::NotEqual => value::comparison(operator, left, right.evaluate(scope)),
+        | Binary::NotEqual => {
+            let (left, right) = comparable(left, right.evaluate(scope), scope);
+            value::comparison(operator, left, right)
+        }
     }
 }
 
+/// Two values to compare: beside a text, what is not plain becomes one.
+fn comparable<'a>(left: Value<'a>, right: Value<'a>, scope: &Scope<'a>) -> (Value<'a>, Value<'a>) {
+    let as_text = |value| shown::text(value, scope).map_or(Value::Null, Value::Text);
+    match (&left, &right) {
+        (Value::Text(_), other) if !value::is_plain(other) => (left, as_text(right)),
+        (other, Value::Text(_)) if !value::is_plain(other) => (as_text(left), right),
+        _ => (left, right),
+    }
+}
+
+/// The parts as one text, in which null is nothing; null where a part has no
+/// text form or the whole is too long.
 fn join<'a>(parts: &'a [Node], scope: &Scope<'a>) -> Value<'a> {
     let mut text = String::new();
     for part in parts {
-        let Some(piece) = part.evaluate(scope).into_text() else {
+        let piece = match part.evaluate(scope) {
+            Value::Null => continue,
+            piece => shown::text(piece, scope),
+        };
+        let Some(piece) = piece else {
             return Value::Null;
         };
         if text.len() + piece.len() > MAX_TEXT {

@@ -1,7 +1,7 @@
 //! From tokens to a syntax tree, by recursive descent with a depth limit.
 
 use super::lex::{Kind, Token};
-use super::{Fault, MAX_DEPTH};
+use super::{Fault, MAX_DEPTH, MAX_HEIGHT, MAX_NODES};
 
 /// A node of the syntax tree, before names are resolved.
 #[derive(Debug)]
@@ -87,6 +87,7 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Ast, Fault> {
         tokens: tokens.into_iter().peekable(),
         end: 0,
         depth: 0,
+        nodes: 0,
     };
     let ast = parser.expression()?;
     match parser.tokens.next() {
@@ -106,6 +107,8 @@ struct Parser {
     /// Offset of the token read last, for an unexpected end.
     end: usize,
     depth: u16,
+    /// Nodes made so far.
+    nodes: usize,
 }
 
 impl Parser {
@@ -124,7 +127,7 @@ impl Parser {
                 condition.at,
                 Form::Choose(Box::new(condition), Box::new(yes), Box::new(no)),
             );
-            node(at, form, below)
+            parser.node(at, form, below)
         })
     }
 
@@ -140,7 +143,7 @@ impl Parser {
                 left.at,
                 Form::Binary(operator, Box::new(left), Box::new(right)),
             );
-            left = node(at, form, below)?;
+            left = self.node(at, form, below)?;
         }
         Ok(left)
     }
@@ -161,7 +164,7 @@ impl Parser {
         let at = self.advance().map_or(self.end, |token| token.at);
         let operand = self.nested(Self::unary)?;
         let below = operand.height;
-        node(at, Form::Unary(operator, Box::new(operand)), below)
+        self.node(at, Form::Unary(operator, Box::new(operand)), below)
     }
 
     fn postfix(&mut self) -> Result<Ast, Fault> {
@@ -174,7 +177,7 @@ impl Parser {
                 let index = self.expression()?;
                 self.expect("]")?;
                 let below = left.height.max(index.height);
-                left = node(at, Form::Index(Box::new(left), Box::new(index)), below)?;
+                left = self.node(at, Form::Index(Box::new(left), Box::new(index)), below)?;
             } else {
                 return Ok(left);
             }
@@ -187,11 +190,6 @@ impl Parser {
                 at,
                 kind: Kind::Name(name),
             }) => (at, name),
-            // `claims.empty`, `claims.mod`: word operators are names after a dot.
-            Some(Token {
-                at,
-                kind: Kind::Sign("empty"),
-            }) => (at, "empty".to_owned()),
             Some(token) => return Err(unexpected(&token, "a name after `.`")),
             None => return Err(Fault::new(self.end, "a name is missing after `.`")),
         };
@@ -199,9 +197,9 @@ impl Parser {
         if self.take("(") {
             let arguments = self.arguments()?;
             let below = arguments.iter().fold(below, |h, a| h.max(a.height));
-            return node(at, Form::Method(Box::new(left), name, arguments), below);
+            return self.node(at, Form::Method(Box::new(left), name, arguments), below);
         }
-        node(at, Form::Member(Box::new(left), name), below)
+        self.node(at, Form::Member(Box::new(left), name), below)
     }
 
     fn primary(&mut self) -> Result<Ast, Fault> {
@@ -220,7 +218,7 @@ impl Parser {
             }
             Kind::Sign(_) | Kind::End => return Err(unexpected(&token, "a value")),
         };
-        node(token.at, form, 0)
+        self.node(token.at, form, 0)
     }
 
     fn named(&mut self, at: usize, name: String) -> Result<Ast, Fault> {
@@ -230,7 +228,7 @@ impl Parser {
         if self.take("(") {
             let arguments = self.arguments()?;
             let below = arguments.iter().fold(0, |h, a| h.max(a.height));
-            return node(at, Form::Call(name, arguments), below);
+            return self.node(at, Form::Call(name, arguments), below);
         }
         let form = match name.as_str() {
             "true" => Form::Bool(true),
@@ -238,7 +236,7 @@ impl Parser {
             "null" => Form::Null,
             _ => Form::Name(name),
         };
-        node(at, form, 0)
+        self.node(at, form, 0)
     }
 
     /// What stands between the brackets of a call, after the opening one.
@@ -267,12 +265,25 @@ impl Parser {
     ) -> Result<Ast, Fault> {
         if self.depth == MAX_DEPTH {
             let at = self.tokens.peek().map_or(self.end, |token| token.at);
-            return Err(too_deep(at));
+            return Err(too_deep(at, MAX_DEPTH));
         }
         self.depth += 1;
         let ast = parse(self);
         self.depth -= 1;
         ast
+    }
+
+    fn node(&mut self, at: usize, form: Form, below: u16) -> Result<Ast, Fault> {
+        let height = below + 1;
+        if height > MAX_HEIGHT {
+            return Err(too_deep(at, MAX_HEIGHT));
+        }
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            let message = format!("made of more than {MAX_NODES} values and operators");
+            return Err(Fault::new(at, message));
+        }
+        Ok(Ast { at, form, height })
     }
 
     fn advance(&mut self) -> Option<Token> {
@@ -305,16 +316,8 @@ impl Parser {
     }
 }
 
-fn node(at: usize, form: Form, below: u16) -> Result<Ast, Fault> {
-    let height = below + 1;
-    if height > MAX_DEPTH {
-        return Err(too_deep(at));
-    }
-    Ok(Ast { at, form, height })
-}
-
-fn too_deep(at: usize) -> Fault {
-    Fault::new(at, format!("nested deeper than {MAX_DEPTH} levels"))
+fn too_deep(at: usize, most: u16) -> Fault {
+    Fault::new(at, format!("nested deeper than {most} levels"))
 }
 
 fn unexpected(token: &Token, wanted: &str) -> Fault {

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value as Json};
 
-use super::MAX_TEXT;
+use super::context::Object;
 use super::parse::Binary;
-use super::slot::Object;
+use super::{MAX_TEXT, shown};
 
 /// What an expression evaluates to; borrows from the request where it can.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,9 +23,11 @@ pub enum Value<'a> {
     /// A text.
     Text(Cow<'a, str>),
     /// Bytes that are no text, a digest for instance.
-    Bytes(Vec<u8>),
+    Bytes(Cow<'a, [u8]>),
     /// A list.
     List(Vec<Value<'a>>),
+    /// A list of texts.
+    Texts(&'a [String]),
     /// A list inside claims, constants or JSON.
     Array(Cow<'a, [Json]>),
     /// An object of JSON, or all claims.
@@ -87,6 +89,7 @@ impl<'a> Value<'a> {
             Self::Text(text) => Self::borrowed_text(text),
             Self::Array(list) => Self::Array(Cow::Borrowed(list)),
             Self::Map(map) => Self::Map(Cow::Borrowed(map)),
+            Self::Bytes(bytes) => Self::Bytes(Cow::Borrowed(bytes)),
             other => other.clone(),
         }
     }
@@ -101,23 +104,30 @@ impl<'a> Value<'a> {
             Self::Integer(n) => Value::Integer(n),
             Self::Float(n) => Value::Float(n),
             Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-            Self::Bytes(bytes) => Value::Bytes(bytes),
+            Self::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
+            Self::Texts(list) => {
+                let list = list.iter().map(|text| Value::owned_text(text.clone()));
+                Value::List(list.collect())
+            }
             Self::List(list) => Value::List(list.into_iter().map(Value::into_owned).collect()),
         }
     }
 
-    /// The value as a text in a mixed text or a comparison: null is the empty
-    /// text; what has no text form gives `None`.
+    /// A plain value as a text: null is the empty text; `None` for what is not
+    /// plain.
     pub(super) fn into_text(self) -> Option<Cow<'a, str>> {
         match self {
             Self::Null => Some(Cow::Borrowed("")),
             Self::Text(text) => Some(text),
             Self::Bool(b) => Some(Cow::Borrowed(if b { "true" } else { "false" })),
             Self::Integer(n) => Some(Cow::Owned(n.to_string())),
-            Self::Float(n) => Some(Cow::Owned(format!("{n:?}"))),
-            Self::Bytes(_) | Self::List(_) | Self::Array(_) | Self::Map(_) | Self::Object(_) => {
-                None
-            }
+            Self::Float(n) => Some(Cow::Owned(shown::float(n))),
+            Self::Bytes(_)
+            | Self::List(_)
+            | Self::Texts(_)
+            | Self::Array(_)
+            | Self::Map(_)
+            | Self::Object(_) => None,
         }
     }
 
@@ -140,10 +150,13 @@ impl<'a> Value<'a> {
             Self::Integer(n) => Some(Number::Integer(*n)),
             Self::Float(n) => Some(Number::Float(*n)),
             Self::Text(text) if text.is_empty() => Some(Number::Integer(0)),
-            Self::Text(text) => match text.parse() {
-                Ok(n) => Some(Number::Integer(n)),
-                Err(_) => text.parse().ok().map(Number::Float),
-            },
+            // Words such as `inf` and `nan` are no numbers here.
+            Self::Text(text) if text.bytes().all(|b| b"+-.0123456789eE".contains(&b)) => {
+                match text.parse() {
+                    Ok(n) => Some(Number::Integer(n)),
+                    Err(_) => text.parse().ok().map(Number::Float),
+                }
+            }
             _ => None,
         }
     }
@@ -155,6 +168,7 @@ impl<'a> Value<'a> {
             Self::Text(text) => Some(text.chars().count()),
             Self::Bytes(bytes) => Some(bytes.len()),
             Self::List(list) => Some(list.len()),
+            Self::Texts(list) => Some(list.len()),
             Self::Array(list) => Some(list.len()),
             Self::Map(map) => Some(map.len()),
             Self::Bool(_) | Self::Integer(_) | Self::Float(_) | Self::Object(_) => None,
@@ -165,6 +179,7 @@ impl<'a> Value<'a> {
     pub(super) fn elements(self) -> Option<Vec<Value<'a>>> {
         match self {
             Self::List(list) => Some(list),
+            Self::Texts(list) => Some(list.iter().map(|t| Self::borrowed_text(t)).collect()),
             Self::Array(Cow::Borrowed(list)) => Some(list.iter().map(Value::of_json).collect()),
             Self::Array(Cow::Owned(list)) => {
                 Some(list.into_iter().map(Value::of_owned_json).collect())
@@ -189,6 +204,10 @@ impl<'a> Value<'a> {
                 .as_index()
                 .filter(|i| *i < list.len())
                 .map(|i| Value::of_owned_json(list.swap_remove(i))),
+            (Self::Texts(list), key) => {
+                let found = key.as_index().and_then(|i| list.get(i));
+                found.map(|text| Self::borrowed_text(text))
+            }
             (Self::List(mut list), key) => key
                 .as_index()
                 .filter(|i| *i < list.len())
@@ -228,8 +247,8 @@ impl From<Number> for Value<'_> {
     }
 }
 
-/// `+ - * / %` on two values; null where an operand is no number or a whole
-/// number overflows. Division always has a fraction.
+/// `+ - * / %` on two values; null where an operand is no number, a whole
+/// number overflows, or the divisor is zero. Division always has a fraction.
 pub(super) fn arithmetic(operator: Binary, left: &Value<'_>, right: &Value<'_>) -> Value<'static> {
     let (Some(left), Some(right)) = (left.number(), right.number()) else {
         return Value::Null;
@@ -247,18 +266,47 @@ pub(super) fn arithmetic(operator: Binary, left: &Value<'_>, right: &Value<'_>) 
         return result.map_or(Value::Null, Value::Integer);
     }
     let (l, r) = (left.as_float(), right.as_float());
-    Value::Float(match operator {
+    let result = match operator {
         Binary::Add => l + r,
         Binary::Subtract => l - r,
         Binary::Multiply => l * r,
         Binary::Divide => l / r,
         Binary::Remainder => l % r,
         _ => return Value::Null,
-    })
+    };
+    if result.is_finite() {
+        Value::Float(result)
+    } else {
+        Value::Null
+    }
+}
+
+/// Whether two lists have the same elements, or two other values that are not
+/// plain are the same.
+fn same(left: &Value<'_>, right: &Value<'_>) -> bool {
+    match (left.clone().elements(), right.clone().elements()) {
+        (Some(left), Some(right)) => {
+            left.len() == right.len() && left.iter().zip(&right).all(|(l, r)| same(l, r))
+        }
+        _ => left == right,
+    }
+}
+
+/// Whether the value is null, a condition, a number or a text.
+pub(super) fn is_plain(value: &Value<'_>) -> bool {
+    use Value::{Bool, Float, Integer, Null, Text};
+    matches!(value, Null | Bool(_) | Integer(_) | Float(_) | Text(_))
 }
 
 /// `< > <= >= == !=` on two values; null where they can't be compared.
 pub(super) fn comparison(operator: Binary, left: Value<'_>, right: Value<'_>) -> Value<'static> {
+    if !is_plain(&left) && !is_plain(&right) {
+        return match operator {
+            Binary::Equal => Value::Bool(same(&left, &right)),
+            Binary::NotEqual => Value::Bool(!same(&left, &right)),
+            _ => Value::Null,
+        };
+    }
     let one_null = (left == Value::Null) != (right == Value::Null);
     let ordering = if one_null {
         None
@@ -283,7 +331,7 @@ pub(super) fn comparison(operator: Binary, left: Value<'_>, right: Value<'_>) ->
 /// Numbers compare as numbers (a text beside one is read as one), conditions
 /// as conditions, texts by code point.
 fn compare(left: Value<'_>, right: Value<'_>) -> Option<Ordering> {
-    use Value::{Bool, Float, Integer, Null, Text};
+    use Value::{Bool, Float, Integer, Null};
     match (&left, &right) {
         (Null, Null) => Some(Ordering::Equal),
         (Integer(_) | Float(_), _) | (_, Integer(_) | Float(_)) => {
@@ -293,7 +341,6 @@ fn compare(left: Value<'_>, right: Value<'_>) -> Option<Ordering> {
             }
         }
         (Bool(_), _) | (_, Bool(_)) => Some(left.truth()?.cmp(&right.truth()?)),
-        (Text(_), _) | (_, Text(_)) => Some(left.into_text()?.cmp(&right.into_text()?)),
-        _ => (left == right).then_some(Ordering::Equal),
+        _ => Some(left.into_text()?.cmp(&right.into_text()?)),
     }
 }

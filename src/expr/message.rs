@@ -1,0 +1,218 @@
+//! What a message carries: headers, cookies, fields of forms, a body.
+
+use std::borrow::Cow;
+
+use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value as Json;
+use url::form_urlencoded;
+
+use super::context::{Fields, Object, Side};
+use super::node::CookiePart;
+use super::target::lenient;
+use super::value::Value;
+use super::{MAX_LIST, Scope, slot};
+
+fn headers_of<'a>(scope: &Scope<'a>, side: Side) -> Option<&'a HeaderMap> {
+    match side {
+        Side::Request => Some(&scope.request.headers),
+        Side::Response => scope.response.map(|response| response.headers),
+    }
+}
+
+/// Value number `index` of a header; `None` where there is none.
+pub(super) fn header<'a>(
+    scope: &Scope<'a>,
+    side: Side,
+    name: &HeaderName,
+    index: usize,
+) -> Option<Value<'a>> {
+    let headers = headers_of(scope, side)?;
+    // The first is found without walking the list.
+    let found = match index {
+        0 => headers.get(name),
+        _ => headers.get_all(name).iter().nth(index),
+    };
+    found.map(text)
+}
+
+/// All values of a header; null where there is none.
+pub(super) fn header_values<'a>(scope: &Scope<'a>, side: Side, name: &HeaderName) -> Value<'a> {
+    match headers_of(scope, side) {
+        Some(headers) => list(headers.get_all(name).iter().map(text)),
+        None => Value::Null,
+    }
+}
+
+fn text(value: &HeaderValue) -> Value<'_> {
+    lenient(value.as_bytes())
+}
+
+/// The cookies called `name`, in their order, each as its name's value and
+/// attributes.
+fn cookies<'a>(scope: &Scope<'a>, side: Side, name: &str) -> impl Iterator<Item = &'a str> {
+    let header = match side {
+        Side::Request => COOKIE,
+        Side::Response => SET_COOKIE,
+    };
+    let headers = headers_of(scope, side);
+    let values = headers.into_iter().flat_map(move |h| h.get_all(&header));
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(move |value| {
+            // A request has many in one line, an answer one with attributes.
+            let most = if side == Side::Request { usize::MAX } else { 1 };
+            value.splitn(most, ';')
+        })
+        .filter_map(|cookie| cookie.trim_start().split_once('='))
+        .filter(move |(found, _)| found.trim_end() == name)
+        .map(|(_, rest)| rest)
+}
+
+/// A part of cookie number `index` with this name.
+pub(super) fn cookie<'a>(
+    scope: &Scope<'a>,
+    side: Side,
+    name: &str,
+    index: usize,
+    part: CookiePart,
+) -> Option<Value<'a>> {
+    let cookie = cookies(scope, side, name).nth(index)?;
+    match part {
+        CookiePart::All => Some(Value::Object(Object::Cookie)),
+        CookiePart::Value => Some(Value::borrowed_text(cookie_value(cookie))),
+        CookiePart::Attribute(wanted) => attribute(cookie, wanted).map(Value::borrowed_text),
+        CookiePart::Flag(wanted) => Some(Value::Bool(attribute(cookie, wanted).is_some())),
+    }
+}
+
+/// The values of the cookies called `name`; null where there is none.
+pub(super) fn cookie_values<'a>(scope: &Scope<'a>, side: Side, name: &str) -> Value<'a> {
+    let all = cookies(scope, side, name);
+    list(all.map(|cookie| Value::borrowed_text(cookie_value(cookie))))
+}
+
+fn cookie_value(cookie: &str) -> &str {
+    let value = cookie.split(';').next().unwrap_or_default();
+    value.trim().trim_matches('"')
+}
+
+fn attribute<'a>(cookie: &'a str, wanted: &str) -> Option<&'a str> {
+    cookie.split(';').skip(1).find_map(|attribute| {
+        let (name, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+        let found = name.trim().eq_ignore_ascii_case(wanted);
+        found.then(|| value.trim())
+    })
+}
+
+/// The values of the fields called `name`, in their order.
+pub(super) fn fields<'a>(
+    scope: &Scope<'a>,
+    from: Fields,
+    name: &str,
+) -> impl Iterator<Item = Cow<'a, str>> {
+    pairs(scope, from)
+        .filter(move |(found, _)| *found == name)
+        .map(|(_, value)| value)
+}
+
+fn pairs<'a>(
+    scope: &Scope<'a>,
+    from: Fields,
+) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
+    let query = match from {
+        Fields::Body => None,
+        Fields::Query | Fields::Both => scope.request.uri.query(),
+    };
+    let body = match from {
+        Fields::Query => None,
+        Fields::Body | Fields::Both => scope.body.filter(|_| is_form(scope.request)),
+    };
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .chain(form_urlencoded::parse(body.unwrap_or_default()))
+}
+
+/// Whether the body of a request is a form.
+pub(super) fn is_form(request: &Parts) -> bool {
+    let Some(media_type) = request.headers.get(CONTENT_TYPE) else {
+        return false;
+    };
+    let media_type = media_type.to_str().unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default();
+    media_type
+        .trim()
+        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+/// A body that is JSON; `None` where it is not.
+pub(super) fn json(body: &[u8]) -> Option<Value<'static>> {
+    let json: Json = serde_json::from_slice(body).ok()?;
+    Some(Value::of_owned_json(json))
+}
+
+/// The member of a part of the context whose members the request names.
+pub(super) fn named<'a>(object: Object, name: &str, scope: &Scope<'a>) -> Value<'a> {
+    match object {
+        Object::Headers(side) => match HeaderName::try_from(name) {
+            Ok(name) => header_values(scope, side, &name),
+            Err(_) => Value::Null,
+        },
+        Object::Fields(from) => list(fields(scope, from, name).map(Value::Text)),
+        Object::OpenId => slot::claim(scope, name),
+        _ => Value::Null,
+    }
+}
+
+/// The first name in a part of the context for which `wanted` holds; names of
+/// headers are told apart, because they have no case.
+pub(super) fn first_name<'a>(
+    object: Object,
+    scope: &Scope<'a>,
+    wanted: impl Fn(&str, bool) -> bool,
+) -> Option<Value<'a>> {
+    match object {
+        Object::Headers(side) => headers_of(scope, side)?
+            .keys()
+            .map(HeaderName::as_str)
+            .find(|name| wanted(name, true))
+            .map(Value::borrowed_text),
+        Object::Fields(from) => pairs(scope, from)
+            .map(|(name, _)| name)
+            .find(|name| wanted(name, false))
+            .map(Value::Text),
+        Object::OpenId => {
+            let keys = scope.token?.claims.keys();
+            let key = keys.map(String::as_str).find(|key| wanted(key, false));
+            key.map(Value::borrowed_text)
+        }
+        _ => None,
+    }
+}
+
+/// How many members a part of the context has, where the request names them.
+pub(super) fn count(object: Object, scope: &Scope<'_>) -> Option<usize> {
+    match object {
+        Object::Headers(side) => Some(headers_of(scope, side)?.keys_len()),
+        Object::Fields(from) => Some(pairs(scope, from).take(MAX_LIST).count()),
+        Object::Cookies(Side::Request) => {
+            Some(usize::from(scope.request.headers.contains_key(COOKIE)))
+        }
+        Object::Cookies(Side::Response) => {
+            let headers = headers_of(scope, Side::Response)?;
+            Some(headers.get_all(SET_COOKIE).iter().count())
+        }
+        Object::Entity => scope.body.map(<[u8]>::len),
+        _ => None,
+    }
+}
+
+/// A list of what a message has under a name; null where it has nothing, or too
+/// much.
+pub(super) fn list<'a>(values: impl Iterator<Item = Value<'a>>) -> Value<'a> {
+    let values: Vec<_> = values.take(MAX_LIST + 1).collect();
+    match values.len() {
+        1..=MAX_LIST => Value::List(values),
+        _ => Value::Null,
+    }
+}

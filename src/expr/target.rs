@@ -1,0 +1,141 @@
+//! The target of a request, and its parts.
+
+use std::borrow::Cow;
+
+use http::Uri;
+use http::header::HOST;
+
+use super::slot::{Part, Which};
+use super::value::Value;
+use super::{MAX_TEXT, Scope};
+
+/// A target with what its message says of it.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    uri: &'a Uri,
+    authority: Option<&'a str>,
+    scheme: &'static str,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn of(scope: &Scope<'a>, which: Which) -> Self {
+        let uri = match (which, scope.original) {
+            (Which::Original, Some(uri)) => uri,
+            _ => &scope.request.uri,
+        };
+        Self {
+            uri,
+            authority: match uri.authority() {
+                Some(authority) => Some(authority.as_str()),
+                None => {
+                    let host = scope.request.headers.get(HOST);
+                    host.and_then(|host| host.to_str().ok())
+                }
+            },
+            scheme: if scope.secure { "https" } else { "http" },
+        }
+    }
+
+    pub(super) fn read(self, part: Part) -> Option<Value<'a>> {
+        match part {
+            Part::Scheme => Some(Value::borrowed_text(self.scheme)),
+            Part::Host => self.host().map(Value::borrowed_text),
+            // As the imitated gateway has it: -1 where none is named.
+            Part::Port => Some(Value::Integer(self.port().map_or(-1, i64::from))),
+            Part::Path => decoded(self.uri.path()),
+            Part::RawPath => Some(Value::borrowed_text(self.uri.path())),
+            Part::Elements => self.elements(),
+            Part::Query => self.uri.query().and_then(decoded),
+            Part::RawQuery => self.uri.query().map(Value::borrowed_text),
+            Part::Authority => self.authority.map(Value::borrowed_text),
+            Part::UserInfo => self.user_info().and_then(decoded),
+            Part::RawUserInfo => self.user_info().map(Value::borrowed_text),
+            Part::Base => {
+                let authority = self.authority?;
+                Some(Value::owned_text(format!("{}://{authority}", self.scheme)))
+            }
+            Part::Nothing => None,
+        }
+    }
+
+    /// The whole target, with scheme and authority if it has one.
+    pub(super) fn whole(self) -> Value<'static> {
+        let target = self.uri.path_and_query().map_or("/", |t| t.as_str());
+        match self.authority {
+            Some(authority) => Value::owned_text(format!("{}://{authority}{target}", self.scheme)),
+            None => Value::owned_text(target.to_owned()),
+        }
+    }
+
+    fn host_and_port(self) -> Option<&'a str> {
+        let authority = self.authority?;
+        Some(match authority.rsplit_once('@') {
+            Some((_, host_and_port)) => host_and_port,
+            None => authority,
+        })
+    }
+
+    pub(super) fn host(self) -> Option<&'a str> {
+        let all = self.host_and_port()?;
+        Some(match all.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => host,
+            _ => all,
+        })
+    }
+
+    fn port(self) -> Option<u16> {
+        let (_, port) = self.host_and_port()?.rsplit_once(':')?;
+        port.parse().ok()
+    }
+
+    fn user_info(self) -> Option<&'a str> {
+        let (user_info, _) = self.authority?.rsplit_once('@')?;
+        Some(user_info)
+    }
+
+    /// The segments of the path, decoded; bounded.
+    fn elements(self) -> Option<Value<'a>> {
+        let segments = self.uri.path().split('/').filter(|s| !s.is_empty());
+        let decoded = segments.take(super::MAX_LIST).map(decoded);
+        decoded.collect::<Option<Vec<_>>>().map(Value::List)
+    }
+}
+
+fn decoded(raw: &str) -> Option<Value<'_>> {
+    if raw.len() > MAX_TEXT {
+        return None;
+    }
+    percent_decoded(raw, false).map(Value::Text)
+}
+
+/// `raw` with `%XX` decoded (and `+` as a blank where `plus`); `None` where an
+/// escape is malformed or the result is not UTF-8.
+pub(super) fn percent_decoded(raw: &str, plus: bool) -> Option<Cow<'_, str>> {
+    let escaped = raw.contains('%') || (plus && raw.contains('+'));
+    if !escaped {
+        return Some(Cow::Borrowed(raw));
+    }
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                u8::try_from(high * 16 + low).ok()?
+            }
+            b'+' if plus => b' ',
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+/// Bytes as a text: UTF-8 if they are that, else one character a byte, so that
+/// a text is never missing because of its bytes.
+pub(super) fn lenient(bytes: &[u8]) -> Value<'_> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::borrowed_text(text),
+        Err(_) => Value::owned_text(bytes.iter().map(|b| char::from(*b)).collect()),
+    }
+}
