@@ -17,7 +17,8 @@ use clap::{Args, Subcommand};
 use super::{USAGE, complain};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::identity::config::HashingConfig;
+use crate::identity::config::{HashingConfig, IdentityConfig};
+use crate::jose::vault::Vault;
 use crate::model::secret::Secret;
 use crate::store::{self, Store};
 
@@ -92,6 +93,8 @@ struct Desk<'a> {
     clock: Clock,
     /// The cost of password hashes.
     hashing: HashingConfig,
+    /// What private keys are sealed with.
+    vault: Vault,
     input: &'a mut dyn BufRead,
     out: &'a mut dyn Write,
 }
@@ -125,9 +128,9 @@ pub fn run(command: Command) -> ExitCode {
         Command::Clients(clients) => &clients.target,
         Command::Keys(keys) => &keys.target,
     };
-    let (url, hashing) = match (&target.store, Config::load(&target.config)) {
-        (Some(url), config) => (url.clone(), hashing(config.ok())),
-        (None, Ok(config)) => (config.store.0.clone(), hashing(Some(config))),
+    let (url, section) = match (&target.store, Config::load(&target.config)) {
+        (Some(url), config) => (url.clone(), section(config.ok())),
+        (None, Ok(config)) => (config.store.0.clone(), section(Some(config))),
         (None, Err(error)) => {
             complain(&error);
             return ExitCode::from(USAGE);
@@ -140,7 +143,8 @@ pub fn run(command: Command) -> ExitCode {
             realm: format!("/{}", realm.trim_matches('/')),
             json,
             clock: Clock::system(),
-            hashing,
+            vault: section.keys.vault()?,
+            hashing: section.hashing,
             input: &mut std::io::stdin().lock(),
             out: &mut std::io::stdout().lock(),
         };
@@ -156,11 +160,11 @@ pub fn run(command: Command) -> ExitCode {
     }
 }
 
-/// The cost of password hashes: the file's, so that checking them takes the
-/// server as long as checking those of nobody.
-fn hashing(config: Option<Config>) -> HashingConfig {
+/// The file's section: checking a password must take the server as long as
+/// checking that of nobody, and it must be able to open the keys made here.
+fn section(config: Option<Config>) -> IdentityConfig {
     let identity = config.and_then(|config| config.identity);
-    identity.unwrap_or_default().hashing
+    identity.unwrap_or_default()
 }
 
 async fn act(command: Command, desk: &mut Desk<'_>) -> anyhow::Result<()> {
@@ -275,6 +279,7 @@ mod tests {
             json,
             clock: Clock::manual(1_000_000),
             hashing: HashingConfig::default(),
+            vault: Vault::default(),
             input: &mut input.as_bytes(),
             out: &mut out,
         };

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::jose::keys::KeyError;
+use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
 use crate::model::secret::Secret;
 
@@ -183,6 +185,21 @@ pub struct KeysConfig {
     pub rotate_days: u32,
     /// Hours that a key is published before it signs.
     pub publish_ahead_hours: u32,
+    /// What private keys are encrypted with in the store: 32 random bytes or
+    /// more, from the environment or a file. Absent: they are not.
+    pub master_key: Option<Secret>,
+    /// Earlier master keys: what they encrypted is encrypted anew at the start.
+    pub previous_master_keys: Vec<Secret>,
+}
+
+impl KeysConfig {
+    /// What private keys are sealed and opened with.
+    ///
+    /// # Errors
+    /// [`KeyError::Master`] for a text that is too short.
+    pub fn vault(&self) -> Result<Vault, KeyError> {
+        Vault::new(self.master_key.iter().chain(&self.previous_master_keys))
+    }
 }
 
 impl Default for KeysConfig {
@@ -190,6 +207,8 @@ impl Default for KeysConfig {
         Self {
             rotate_days: 90,
             publish_ahead_hours: 24,
+            master_key: None,
+            previous_master_keys: Vec::new(),
         }
     }
 }

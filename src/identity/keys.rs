@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::jose::jwks::KeySet;
 use crate::jose::keys::{self, KeyError, KeyRing};
 use crate::jose::sign::Signer;
+use crate::jose::vault::Vault;
 use crate::model::client::SignAlg;
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::store::Store;
@@ -19,6 +20,7 @@ use crate::store::Store;
 pub(super) struct Keys {
     store: Arc<dyn Store>,
     clock: Clock,
+    vault: Vault,
     current: ArcSwap<Current>,
     /// Held while a key is made: the others wait for that one.
     making: Mutex<()>,
@@ -37,23 +39,42 @@ pub(super) struct Current {
 impl Keys {
     /// Reads the keys, and makes the one for access tokens if there is none;
     /// that takes no noticeable time.
-    pub(super) async fn open(store: Arc<dyn Store>, clock: Clock) -> Result<Self, Fault> {
+    pub(super) async fn open(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        vault: Vault,
+    ) -> Result<Self, Fault> {
         let keys = Self {
             store,
             clock,
+            vault,
             current: ArcSwap::default(),
             making: Mutex::new(()),
         };
+        keys.seal_all().await?;
         keys.reload().await?;
         keys.signer(SignAlg::ES256).await?;
         Ok(keys)
+    }
+
+    /// Brings the stored keys under the master key of now.
+    async fn seal_all(&self) -> Result<(), Fault> {
+        for key in self.store.signing_keys().await? {
+            if let Some(sealed) = self.vault.seal(&key)? {
+                let store = &self.store;
+                store
+                    .replace_private_key(&key.kid, &key.pkcs8, &sealed)
+                    .await?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the keys again.
     pub(super) async fn reload(&self) -> Result<(), Fault> {
         let stored = self.store.signing_keys().await?;
         let previous = self.current.load();
-        let ring = KeyRing::parse(&stored, &previous.ring)?;
+        let ring = KeyRing::parse(&stored, &self.vault, &previous.ring)?;
         let current = Current {
             verifiers: ring.verifiers(self.clock.now_ms()),
             generation: previous.generation + 1,
@@ -88,7 +109,10 @@ impl Keys {
     async fn add(&self, alg: SignAlg, active_from_ms: i64) -> Result<(), Fault> {
         let now_ms = self.clock.now_ms();
         let made = tokio::task::spawn_blocking(move || keys::generate(alg, now_ms, active_from_ms));
-        let key = made.await.map_err(|_| KeyError::Generation)??;
+        let mut key = made.await.map_err(|_| KeyError::Generation)??;
+        if let Some(sealed) = self.vault.seal(&key)? {
+            key.pkcs8 = sealed;
+        }
         let others_expire_ms = active_from_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         if self.store.add_signing_key(&key, others_expire_ms).await? {
             tracing::info!(
@@ -124,7 +148,40 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::secret::Secret;
     use crate::store;
+
+    #[tokio::test]
+    async fn private_keys_are_brought_under_the_master_key() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = format!("sqlite:{}", directory.path().join("db").display());
+        let store = store::open(&url).await.expect("a store");
+        let clock = Clock::manual(1_000_000);
+        let open = |texts: &[&str]| {
+            let texts: Vec<_> = texts.iter().map(|text| Secret::new(*text)).collect();
+            let vault = Vault::new(&texts).expect("a vault");
+            Keys::open(Arc::clone(&store), clock.clone(), vault)
+        };
+        let kid = async |keys: &Keys| {
+            let signer = keys.signer(SignAlg::ES256).await.expect("a key");
+            signer.kid().map(str::to_owned)
+        };
+        let plain = open(&[]).await.expect("keys");
+        let (one, two) = ("1".repeat(32), "2".repeat(32));
+        let sealed = open(&[&one]).await.expect("keys");
+        assert_eq!(kid(&sealed).await, kid(&plain).await);
+        sealed.signer(SignAlg::EdDSA).await.expect("a new key");
+        for key in store.signing_keys().await.expect("keys") {
+            assert!(key.pkcs8.expose().starts_with("sealed:"));
+        }
+        for wrong in [&[][..], &[two.as_str()]] {
+            let refused = open(wrong).await;
+            assert!(matches!(refused, Err(Fault::Key(KeyError::Sealed))));
+        }
+        let changed = open(&[&two, &one]).await.expect("keys");
+        assert_eq!(kid(&changed).await, kid(&plain).await);
+        assert!(open(&[&two]).await.is_ok());
+    }
 
     #[tokio::test]
     async fn a_due_successor_is_published_ahead_and_made_once() {
@@ -132,10 +189,12 @@ mod tests {
         let url = format!("sqlite:{}", directory.path().join("db").display());
         let store = store::open(&url).await.expect("a store");
         let clock = Clock::manual(1_000_000);
-        let keys = Keys::open(store, clock.clone()).await.expect("keys");
+        let keys = Keys::open(store, clock.clone(), Vault::default());
+        let keys = keys.await.expect("keys");
         let config = KeysConfig {
             rotate_days: 2,
             publish_ahead_hours: 24,
+            ..KeysConfig::default()
         };
         let published = || {
             let jwks = keys.current().ring.jwks(clock.now_ms());

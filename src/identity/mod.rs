@@ -65,6 +65,7 @@ use revoked::Revoked;
 use users::Users;
 
 use crate::clock::{Clock, random_uuid};
+use crate::jose::vault::Vault;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use crate::store::{Store, StoreError};
 
@@ -218,7 +219,8 @@ impl Identity {
     ) -> Result<Self, IdentityError> {
         let hasher = Hasher::new(&config.hashing)?;
         let live = compile(config, &*store, &clock, None).await?;
-        let keys = Keys::open(Arc::clone(&store), clock.clone()).await;
+        let vault = vault(&live.config)?;
+        let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
         let keys = keys.map_err(|fault| match fault {
             Fault::Store(error) => IdentityError::Store(error),
             Fault::Key(error) => IdentityError::Key(error),
@@ -250,6 +252,7 @@ impl Identity {
     /// [`IdentityError::Config`] names what is wrong.
     pub fn check(config: IdentityConfig) -> Result<(), IdentityError> {
         Hasher::new(&config.hashing)?;
+        vault(&config)?;
         Live::compile(config).map(drop)
     }
 
@@ -277,6 +280,11 @@ impl Identity {
             .fallback(serve::serve)
             .with_state(Arc::clone(&self.state))
     }
+}
+
+fn vault(config: &IdentityConfig) -> Result<Vault, IdentityError> {
+    let vault = config.keys.vault();
+    vault.map_err(|error| IdentityError::config("keys", error.to_string()))
 }
 
 /// Validates, then persists; the caller swaps.

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::jwks::KeySet;
 use super::sign::{Material, Signer};
+use super::vault::Vault;
 use crate::model::client::SignAlg;
 use crate::model::grant::StoredKey;
 use crate::model::secret::Secret;
@@ -28,6 +29,12 @@ pub enum KeyError {
     /// The bytes are no key of this algorithm.
     #[error("the stored key is no usable {} key", .0.as_str())]
     Unusable(SignAlg),
+    /// It is encrypted with a master key that is not given.
+    #[error("a stored key is encrypted with another master key (identity.keys.master_key)")]
+    Sealed,
+    /// The text is too short to be a master key.
+    #[error("a master key has 32 random bytes or more")]
+    Master,
     /// The library could not sign.
     #[error("signing failed")]
     Signing,
@@ -87,7 +94,8 @@ impl KeyRing {
     ///
     /// # Errors
     /// [`KeyError::Unusable`] for a damaged key.
-    pub fn parse(stored: &[StoredKey], previous: &Self) -> Result<Self, KeyError> {
+    /// [`KeyError::Sealed`] for one that `vault` can't open.
+    pub fn parse(stored: &[StoredKey], vault: &Vault, previous: &Self) -> Result<Self, KeyError> {
         let mut keys = Vec::with_capacity(stored.len());
         for key in stored {
             let known = previous
@@ -97,8 +105,7 @@ impl KeyRing {
             let signer = match known {
                 Some(known) => Arc::clone(&known.signer),
                 None => {
-                    let der = STANDARD.decode(key.pkcs8.expose());
-                    let der = der.map_err(|_| KeyError::Unusable(key.alg))?;
+                    let der = vault.open(key)?;
                     Arc::new(Signer::from_pkcs8(key.alg, &der)?)
                 }
             };
@@ -156,7 +163,7 @@ mod tests {
     use crate::jose::verify::{Unverified, VerifyError};
 
     fn ring(stored: &[StoredKey]) -> KeyRing {
-        KeyRing::parse(stored, &KeyRing::default()).expect("usable keys")
+        KeyRing::parse(stored, &Vault::default(), &KeyRing::default()).expect("usable keys")
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod json;
 pub mod jwks;
 pub mod keys;
 pub mod sign;
+pub mod vault;
 pub mod verify;
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ pub struct StoredKey {
     pub kid: String,
     /// The algorithm it is for.
     pub alg: SignAlg,
-    /// The private key: base64 of its PKCS#8 DER.
+    /// The private key: base64 of its PKCS#8 DER, or that sealed with a master
+    /// key.
     pub pkcs8: Secret,
     /// Creation, in milliseconds since the epoch.
     pub created_ms: i64,

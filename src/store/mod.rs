@@ -207,6 +207,15 @@ pub trait Store: Send + Sync + 'static {
         others_expire_ms: i64,
     ) -> Result<bool, StoreError>;
 
+    /// Puts the private key `new` in the place of `old`, if that is what the
+    /// store has for `kid`.
+    async fn replace_private_key(
+        &self,
+        kid: &str,
+        old: &Secret,
+        new: &Secret,
+    ) -> Result<(), StoreError>;
+
     /// Keeps what was issued: a refresh token, an opaque access token, or both.
     async fn record_tokens(
         &self,

@@ -65,7 +65,10 @@ async fn rotate(
 ) -> anyhow::Result<()> {
     let now_ms = desk.clock.now_ms();
     let from_ms = if now { now_ms } else { now_ms + AHEAD_MS };
-    let key = keys::generate(alg, now_ms, from_ms)?;
+    let mut key = keys::generate(alg, now_ms, from_ms)?;
+    if let Some(sealed) = desk.vault.seal(&key)? {
+        key.pkcs8 = sealed;
+    }
     let others_expire_ms = if drop_old {
         now_ms
     } else {

@@ -75,3 +75,19 @@ pub(super) async fn add(
     tx.commit().await.map_err(unavailable)?;
     Ok(true)
 }
+
+pub(super) async fn replace(
+    writer: &SqlitePool,
+    kid: &str,
+    old: &Secret,
+    new: &Secret,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE signing_keys SET pkcs8 = ? WHERE kid = ? AND pkcs8 = ?")
+        .bind(new.expose())
+        .bind(kid)
+        .bind(old.expose())
+        .execute(writer)
+        .await
+        .map_err(unavailable)
+        .map(drop)
+}

@@ -193,6 +193,15 @@ impl Store for SqliteStore {
         keys::add(self.begin().await?, key, others_expire_ms).await
     }
 
+    async fn replace_private_key(
+        &self,
+        kid: &str,
+        old: &Secret,
+        new: &Secret,
+    ) -> Result<(), StoreError> {
+        keys::replace(&self.writer, kid, old, new).await
+    }
+
     async fn record_tokens(
         &self,
         refresh: Option<&StoredRefresh>,
