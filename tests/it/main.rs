@@ -23,6 +23,7 @@ mod plugins;
 mod proxying;
 mod reload;
 mod request_guard;
+mod route_files;
 mod routing;
 mod sharing;
 mod smuggling;

@@ -14,7 +14,7 @@ pub struct Declared {
     /// Name of the file without its extension; of a nested route, below that
     /// of the router it belongs to.
     pub id: String,
-    /// Its `name`, or its id.
+    /// Its `name`, or that of the file without its extension.
     pub name: String,
     /// Where it was read.
     pub file: PathBuf,

@@ -67,7 +67,12 @@ impl RouteFiles {
     pub fn load(&mut self, sources: Vec<Source>) -> Arc<Routes> {
         let before = self.board.read();
         let routes = self.load_quietly(sources);
-        tell(&before, &self.board.read());
+        let now = self.board.read();
+        tell(&before, &now);
+        if *before != *now {
+            let [loaded, stale, refused] = State::ALL.map(|state| now.count(state));
+            tracing::info!(loaded, stale, refused, "route files read");
+        }
         routes
     }
 

@@ -42,6 +42,8 @@ pub(super) struct Page<'a> {
     pub(super) directories: Vec<PathBuf>,
     /// Routers met so far.
     pub(super) routers: Cell<usize>,
+    /// Whether a base URI is said anywhere in the file.
+    pub(super) says_base: bool,
 }
 
 /// A declared object.
@@ -89,6 +91,7 @@ impl<'a> Page<'a> {
             shelves: RefCell::default(),
             directories: Vec::new(),
             routers: Cell::new(0),
+            says_base: false,
         }
     }
 
@@ -113,6 +116,13 @@ impl<'a> Page<'a> {
     fn finding(&self, place: &Place, message: String) -> String {
         let message = self.world.redacted(&message);
         self.document.error(&place.0, message).to_string()
+    }
+
+    /// Whether its tree can be judged by itself: nothing around it says where
+    /// requests go, and there are no routers in it, whose files are told apart.
+    pub(super) fn is_alone(&self) -> bool {
+        let mut outer = std::iter::successors(self.outer, |page| page.outer);
+        self.routers.get() == 0 && !outer.any(|page| page.says_base)
     }
 
     /// Whether nothing is wrong so far.

@@ -75,6 +75,9 @@ pub(super) fn read(
         page.wrong(&Place(path), message);
     }
     page.directories = directories(file, site);
+    page.says_base = Value::Object(root.clone())
+        .to_string()
+        .contains("\"baseURI\"");
     *page.running.get_mut() = running;
     *page.shelves.get_mut() = shelves;
     // What has unresolved tokens in it would be refused once more.
@@ -306,8 +309,14 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
         handler: leads.handler,
     };
     let named = fields.value("name").is_some();
+    let route = FileRoute::new(declared, page.world.traffic);
+    if page.is_alone() {
+        for warning in route.warnings() {
+            page.warn(&fields.at("handler"), warning);
+        }
+    }
     Some(Good {
-        route: FileRoute::new(declared, page.world.traffic).into(),
+        route: route.into(),
         height: leads.height + 1,
         weight: leads.weight,
         named: named
@@ -320,7 +329,8 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
 
 fn route_name(page: &Page<'_>, fields: &Fields<'_>) -> Option<String> {
     let Some(name) = fields.text("name")? else {
-        return Some(page.id.clone());
+        let stem = page.document.file().file_stem().unwrap_or_default();
+        return Some(stem.to_string_lossy().into_owned());
     };
     let fits = (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
     if !fits {

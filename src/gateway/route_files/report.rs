@@ -35,7 +35,8 @@ impl State {
 pub struct FileReport {
     /// Name of the file without its extension, below that of its router.
     pub id: String,
-    /// Name of the route in force; of none, the id.
+    /// Name of the route in force; of none, that of the file without its
+    /// extension.
     pub name: String,
     /// The file.
     pub file: PathBuf,

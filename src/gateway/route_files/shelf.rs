@@ -260,9 +260,10 @@ impl Shelf {
 
 impl Entry {
     fn name(&self) -> &str {
+        let stem = || self.id.rsplit('/').next().unwrap_or_default();
         self.good
             .as_ref()
-            .map_or(&self.id, |good| good.route.name())
+            .map_or_else(stem, |good| good.route.name())
     }
 
     /// Whether reading the file again would come to the same.
