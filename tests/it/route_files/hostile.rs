@@ -70,7 +70,7 @@ async fn hostile_files_are_refused_and_change_nothing() {
         ("h.json", nested(20_000), "h.json:1: "),
         ("h.json", reference_bomb(), "filters would see one request"),
         ("h.json", token_bomb(), "bytes"),
-        ("h.yaml", alias_bomb(), "aliases"),
+        ("h.yaml", alias_bomb(), "limit"),
         (
             "h.json",
             circle.to_owned(),

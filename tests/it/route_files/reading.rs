@@ -58,7 +58,7 @@ async fn a_name_is_given_once_and_the_refusal_names_the_first_file() {
         ("c.json", &answering("c", "/c", 203)),
         (
             "c.yaml",
-            "handler: {type: StaticResponseHandler, config: {status: 204}}\n",
+            "name: other\nhandler: {type: StaticResponseHandler, config: {status: 204}}\n",
         ),
     ])
     .await;
