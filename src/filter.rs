@@ -162,6 +162,8 @@ pub struct Exchange {
     /// The address that the client's connection came in by, where an
     /// expression may ask for it.
     pub local: Option<SocketAddr>,
+    /// The id of the exchange, where an expression may ask for it.
+    pub transaction: Option<HeaderValue>,
     /// Whether the client (or the trusted proxy in front) used TLS.
     pub secure: bool,
     /// What the TLS handshake of the connection has settled.
@@ -196,6 +198,7 @@ impl Default for Exchange {
         Self {
             client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             local: None,
+            transaction: None,
             secure: false,
             handshake: None,
             consumer: None,
@@ -243,6 +246,7 @@ impl Exchange {
     pub fn scope<'a>(&'a self, request: &'a Parts) -> Scope<'a> {
         Scope {
             local: self.local,
+            transaction: self.transaction.as_ref().and_then(|id| id.to_str().ok()),
             secure: self.secure,
             certificate: self.client_certificate(),
             token: self.token.as_deref(),

@@ -148,6 +148,8 @@ pub struct Response<'a> {
 pub struct Expression {
     root: Node,
     needs: compile::Needs,
+    /// See [`Expression::path_prefix`].
+    path_prefix: Option<Box<str>>,
 }
 
 impl Expression {
@@ -170,7 +172,12 @@ impl Expression {
             column: column(text, fault.at),
             message: fault.message,
         })?;
-        Ok(Self { root, needs })
+        let path_prefix = scan::path_prefix(&root).map(Box::from);
+        Ok(Self {
+            root,
+            needs,
+            path_prefix,
+        })
     }
 
     /// Whether it looks at the body of the request, which must then be read
@@ -208,6 +215,13 @@ impl Expression {
     /// Whether the value is the boolean true; anything else, the text `true`
     /// included, is not.
     pub fn is_true(&self, scope: &Scope<'_>) -> bool {
+        // Most conditions of most routes end here, without a search.
+        if let Some(prefix) = &self.path_prefix {
+            let path = scope.request.uri.path();
+            if !path.starts_with(&**prefix) && !path.contains('%') {
+                return false;
+            }
+        }
         matches!(self.root.evaluate(scope), Value::Bool(true))
     }
 
@@ -220,7 +234,7 @@ impl Expression {
     /// can be seen without evaluating it: a request whose path as it was sent
     /// has no `%` and does not begin with it need not be asked.
     pub fn path_prefix(&self) -> Option<&str> {
-        scan::path_prefix(&self.root)
+        self.path_prefix.as_deref()
     }
 
     /// The host, in any case, of every request for which the expression is

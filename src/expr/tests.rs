@@ -5,6 +5,7 @@ mod functions;
 mod language;
 mod limits;
 mod refusals;
+mod scan;
 
 use http::{HeaderValue, Request};
 use serde_json::json;

@@ -128,7 +128,7 @@ impl Walk<'_> {
     }
 
     async fn is_true(&mut self, condition: &Expression) -> Result<bool, Reply> {
-        if condition.needs_body() {
+        if condition.needs_body_of(self.session.req_header()) {
             self.read_body().await?;
         }
         Ok(condition.is_true(&self.scope()))

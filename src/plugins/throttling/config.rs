@@ -171,11 +171,20 @@ fn error(field: impl Into<String>, message: impl Into<String>) -> ConfigError {
 }
 
 fn expression(field: &str, text: &str, constants: &Constants) -> Result<Expression, ConfigError> {
-    Expression::compile_with(text, constants).map_err(|fault| error(field, fault.to_string()))
+    let expression = Expression::compile_with(text, constants)
+        .map_err(|fault| error(field, fault.to_string()))?;
+    if expression.needs_response() {
+        let message = "looks at the response, and there is none yet";
+        return Err(error(field, message));
+    }
+    Ok(expression)
 }
 
 fn check_expression(text: &str) -> Result<(), String> {
     match Expression::compile(text) {
+        Ok(expression) if expression.needs_response() => {
+            Err("looks at the response, and there is none yet".to_owned())
+        }
         Ok(_) => Ok(()),
         Err(fault) => Err(fault.to_string()),
     }

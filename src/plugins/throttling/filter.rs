@@ -39,6 +39,8 @@ pub struct Throttling {
     /// The buckets that nodes share; `None`: this process counts alone.
     pub(super) remote: Option<Remote>,
     warnings: Vec<String>,
+    /// Whether an expression looks at the body.
+    needs_body: bool,
     counted: Counted,
 }
 
@@ -100,6 +102,7 @@ impl Throttling {
         let decision = |decision| metrics.decision("throttling", decision);
         // What a shadow tells clients would throttle them.
         let silent = config.shadow || config.headers == Headers::Off;
+        let needs_body = config.grouping.needs_body() || config.policy.needs_body();
         Self {
             grouping: Grouping::new(config.grouping, config.ipv6_prefix),
             policy: config.policy,
@@ -114,6 +117,7 @@ impl Throttling {
                 .filter(|_| config.shared)
                 .map(|redis| Remote::new(redis.clone(), &parts.scope, metrics.throttle_alone())),
             warnings: config.warnings,
+            needs_body,
             counted: Counted {
                 passed: decision("pass"),
                 refused: decision("refuse"),
@@ -278,6 +282,10 @@ impl Filter for Throttling {
         let outcome = self.shared_outcome(&held, &text, now).await;
         let concluded = self.conclude(&scope(session, exchange), &held, &outcome, now);
         concluded.apply(exchange)
+    }
+
+    fn needs_body(&self) -> bool {
+        self.needs_body
     }
 
     fn partitioned(&self) -> Option<&dyn Partitioned> {

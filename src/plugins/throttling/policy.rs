@@ -88,6 +88,16 @@ impl Policy {
         }
     }
 
+    /// Whether it looks at the body of the request.
+    pub(super) fn needs_body(&self) -> bool {
+        match self {
+            Self::Fixed(_) => false,
+            Self::Mapped { mapper, .. } => mapper.needs_body(),
+            Self::Expression(expression) => expression.needs_body(),
+            Self::WithDefault(delegate, _) => delegate.needs_body(),
+        }
+    }
+
     /// Whether requests may bring up rates of their own.
     pub(super) fn is_open(&self) -> bool {
         match self {
