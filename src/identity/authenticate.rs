@@ -1,9 +1,7 @@
 //! `POST /json[/realms/…]/authenticate` (interface 4.4): a session for a user.
 
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, SET_COOKIE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,11 +11,9 @@ use super::callback::{self, Credentials};
 use super::error::JsonError;
 use super::form::Form;
 use super::login::{LoginError, is_confined, login};
-use super::{Call, respond};
-use crate::clock::random_bytes;
+use super::{Call, cookies, respond, sessions};
 use crate::http::encoded_word;
 use crate::http::reply::FORBIDDEN_PAGE;
-use crate::model::grant::{StoredSession, TokenHash};
 use crate::model::user::User;
 
 /// Versions of the endpoint. 1.x differs in the shape of errors.
@@ -176,7 +172,7 @@ fn from_headers(call: &Call) -> Result<Credentials, JsonError> {
     Ok(given)
 }
 
-fn forbidden_page() -> Response {
+pub(super) fn forbidden_page() -> Response {
     let mut response = Response::new(axum::body::Body::from(FORBIDDEN_PAGE));
     *response.status_mut() = StatusCode::FORBIDDEN;
     let html = HeaderValue::from_static("text/html; charset=utf-8");
@@ -198,21 +194,7 @@ fn goto<'a>(asked: Option<&'a str>, default: &'a str) -> &'a str {
 }
 
 async fn begin_session(call: &Call, user: &User, success_url: &str) -> Result<Response, JsonError> {
-    let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
-    let live = call.state.live.load_full();
-    let settings = &live.config.session;
-    let session = StoredSession {
-        hash: TokenHash::of(&token),
-        realm: call.realm.path.clone(),
-        user_id: user.id,
-        created_ms: call.now_ms,
-        used_ms: call.now_ms,
-        ends_ms: call.now_ms + i64::from(settings.max_minutes) * 60_000,
-    };
-    call.state
-        .store
-        .insert_session(&session, settings.quota)
-        .await?;
+    let token = sessions::begin(call, user).await?;
     let body = Success {
         token_id: Some(&token),
         message: None,
@@ -220,21 +202,8 @@ async fn begin_session(call: &Call, user: &User, success_url: &str) -> Result<Re
         realm: &call.realm.path,
     };
     let mut response = respond::json(StatusCode::OK, &body);
-    let secure = if live.base_url.starts_with("https://") {
-        "; Secure"
-    } else {
-        ""
-    };
-    for cookie in [
-        format!(
-            "{}={token}; Path=/; HttpOnly; SameSite=Lax{secure}",
-            settings.cookie_name
-        ),
-        format!("amlbcookie=01; Path=/; HttpOnly; SameSite=Lax{secure}"),
-    ] {
-        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-            response.headers_mut().append(SET_COOKIE, cookie);
-        }
-    }
+    sessions::hand_over(call, &mut response, &token);
+    let live = call.state.live();
+    cookies::set(&mut response, &live, "amlbcookie", "01");
     Ok(response)
 }

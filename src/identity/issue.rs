@@ -33,7 +33,30 @@ pub(super) struct Issue<'a> {
     /// In seconds since the epoch.
     pub(super) auth_time: i64,
     pub(super) now_ms: i64,
+    pub(super) asked: Asked<'a>,
 }
+
+/// What tokens say because of the authorization request that began their grant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked<'a> {
+    pub(super) nonce: Option<&'a str>,
+    /// The session that the grant was given in.
+    pub(super) sid: Option<&'a str>,
+    /// The code that is given beside the ID token.
+    pub(super) code: Option<&'a str>,
+    /// The state of the request, where the ID token vouches for it.
+    pub(super) state: Option<&'a str>,
+    /// Claims that the ID token holds beside its own.
+    pub(super) id_claims: Option<&'a Map<String, Value>>,
+    /// Claims that the userinfo endpoint tells besides those of the scopes.
+    pub(super) userinfo_claims: &'a [String],
+}
+
+/// How users sign in (RFC 8176).
+const AMR: [&str; 1] = ["pwd"];
+
+/// The one class of authentication there is.
+pub(super) const ACR: &str = "0";
 
 /// A token response (interface 2.3).
 #[derive(Debug, Serialize)]
@@ -75,11 +98,26 @@ struct AccessClaims<'a> {
     iat: i64,
     expires_in: i64,
     jti: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    userinfo_claims: &'a [String],
 }
 
 #[derive(Serialize)]
 struct IdClaims<'a> {
-    at_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    c_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s_hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sid: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amr: Option<[&'static str; 1]>,
     sub: &'a str,
     #[serde(rename = "auditTrackingId")]
     audit_tracking_id: String,
@@ -95,6 +133,8 @@ struct IdClaims<'a> {
     #[serde(rename = "tokenType")]
     token_type: &'static str,
     iat: i64,
+    #[serde(flatten)]
+    others: Option<&'a Map<String, Value>>,
 }
 
 /// A random handle: 160 bits in 27 characters.
@@ -110,6 +150,19 @@ fn lifetime(override_s: Option<u32>, realm_s: u32) -> i64 {
 /// Makes the access token and, for the scope `openid`, the ID token. An opaque
 /// access token is good once the second value is in the store.
 pub(super) async fn tokens(
+    state: &State,
+    issue: &Issue<'_>,
+) -> Result<(TokenResponse, Option<StoredAccess>), Fault> {
+    let (mut response, stored) = access_token(state, issue).await?;
+    if issue.scopes.iter().any(|scope| scope == "openid") {
+        let id_token = id_token(state, issue, Some(&response.access_token)).await?;
+        response.id_token = Some(id_token);
+    }
+    Ok((response, stored))
+}
+
+/// Makes the access token alone.
+pub(super) async fn access_token(
     state: &State,
     issue: &Issue<'_>,
 ) -> Result<(TokenResponse, Option<StoredAccess>), Fault> {
@@ -136,16 +189,11 @@ pub(super) async fn tokens(
             (token, Some(stored))
         }
     };
-    let id_token = if issue.scopes.iter().any(|scope| scope == "openid") {
-        Some(id_token(state, issue, iat, &access_token).await?)
-    } else {
-        None
-    };
     let response = TokenResponse {
         access_token,
         refresh_token: None,
         scope: issue.scopes.join(" "),
-        id_token,
+        id_token: None,
         token_type: "Bearer",
         // What is left, rounded down: a second that has begun is not promised.
         expires_in: ((iat + life) * 1000 - issue.now_ms).div_euclid(1000),
@@ -173,6 +221,8 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         iat,
         expires_in: life,
         jti: token_id::new(issue.now_ms, issue.user),
+        nonce: issue.asked.nonce,
+        userinfo_claims: issue.asked.userinfo_claims,
     }
 }
 
@@ -195,12 +245,14 @@ fn opaque(
     })
 }
 
-async fn id_token(
+/// Makes the ID token; it vouches for the access token that is given with it.
+pub(super) async fn id_token(
     state: &State,
     issue: &Issue<'_>,
-    iat: i64,
-    access_token: &str,
+    access_token: Option<&str>,
 ) -> Result<String, Fault> {
+    let iat = issue.now_ms.div_euclid(1000);
+    let asked = &issue.asked;
     let metadata = &issue.client.client.metadata;
     let alg = metadata
         .id_token_signed_response_alg
@@ -210,19 +262,25 @@ async fn id_token(
         issue.realm.settings.id_token_lifetime,
     );
     let claims = IdClaims {
-        at_hash: half_hash(alg, access_token),
+        at_hash: access_token.map(|token| half_hash(alg, token)),
+        c_hash: asked.code.map(|code| half_hash(alg, code)),
+        s_hash: asked.state.map(|state| half_hash(alg, state)),
+        nonce: asked.nonce,
+        sid: asked.sid,
+        amr: issue.user.map(|_| AMR),
         sub: issue.subject,
         audit_tracking_id: state.audit_id(),
         iss: &issue.realm.issuer,
         token_name: "id_token",
         aud: issue.client.id(),
-        acr: "0",
+        acr: ACR,
         azp: issue.client.id(),
         auth_time: issue.auth_time,
         realm: &issue.realm.path,
         exp: iat + life,
         token_type: "JWTToken",
         iat,
+        others: asked.id_claims,
     };
     match issue.client.shared_signer(alg) {
         Some(signer) => Ok(signer.sign(&claims)?),

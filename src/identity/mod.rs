@@ -11,6 +11,7 @@ mod callback;
 mod client_auth;
 mod clients;
 pub mod config;
+mod cookies;
 mod discovery;
 mod error;
 mod form;

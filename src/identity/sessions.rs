@@ -2,17 +2,19 @@
 //! `/json/serverinfo/*`, which names the cookie that carries it.
 
 use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, SecondsFormat};
-use http::header::{COOKIE, SET_COOKIE};
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::api_version::{self, Version, version};
 use super::error::{Fault, JsonError};
 use super::form::Form;
 use super::login::settle;
-use super::{Call, respond};
-use crate::model::grant::{StoredSession, TokenHash};
+use super::{Call, cookies, respond};
+use crate::clock::{random_bytes, random_uuid};
+use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation, StoredSession, TokenHash};
 use crate::model::user::{Owner, User};
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1)];
@@ -66,22 +68,97 @@ fn token_of_body(call: &Call) -> Option<String> {
 
 /// The caller's session token: header or cookie of the session's name.
 fn token_of_caller(call: &Call) -> Option<String> {
+    let plain = call.state.live().config.session.cookie_name.clone();
+    let token = token_of_browser(call);
+    token.or_else(|| cookies::value(call.headers(), &plain).map(str::to_owned))
+}
+
+/// The session token as a browser sends it, or a script in a header: with TLS,
+/// only the cookie that no other host can have set.
+pub(super) fn token_of_browser(call: &Call) -> Option<String> {
     let live = call.state.live();
-    let name = &live.config.session.cookie_name;
-    if let Some(token) = call
-        .headers()
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-    {
-        return Some(token.to_owned());
+    let plain = &live.config.session.cookie_name;
+    let header = call.headers().get(plain);
+    let token = match header.and_then(|value| value.to_str().ok()) {
+        Some(token) => Some(token),
+        None => cookies::value(call.headers(), &cookies::name(&live, plain)),
+    };
+    token.filter(|token| !token.is_empty()).map(str::to_owned)
+}
+
+/// The session of the caller's browser in the realm of the call, and its user.
+pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, User)>, Fault> {
+    let Some(token) = token_of_browser(call) else {
+        return Ok(None);
+    };
+    let found = find(call, &token).await?;
+    let found = found.filter(|(session, _)| session.realm == call.realm.path);
+    if let Some((session, _)) = &found {
+        note_use(call, session).await?;
     }
-    let cookies = call.headers().get_all(COOKIE).iter();
-    cookies
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(known, _)| known == name)
-        .map(|(_, token)| token.trim_matches('"').to_owned())
+    Ok(found)
+}
+
+/// Begins a session for `user`, who has just shown the password; gives its
+/// token. The session that the browser had ends: whoever knew its token has
+/// nothing. If it was the same user's, the new one keeps its name.
+pub(super) async fn begin(call: &Call, user: &User) -> Result<String, Fault> {
+    let (state, now_ms) = (&call.state, call.now_ms);
+    let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
+    let old = token_of_browser(call).map(|token| TokenHash::of(&token));
+    let known = match old {
+        Some(old) => state.store.session(old).await?,
+        None => None,
+    };
+    let live = state.live.load_full();
+    let settings = &live.config.session;
+    let mut session = StoredSession {
+        hash: TokenHash::of(&token),
+        realm: call.realm.path.clone(),
+        user_id: user.id,
+        created_ms: now_ms,
+        used_ms: now_ms,
+        ends_ms: now_ms + i64::from(settings.max_minutes) * 60_000,
+        sid: random_uuid().to_string(),
+        auth_ms: now_ms,
+    };
+    let Some(known) = known else {
+        let store = &state.store;
+        store.insert_session(&session, settings.quota).await?;
+        return Ok(token);
+    };
+    if known.user_id == user.id {
+        session.sid.clone_from(&known.sid);
+    }
+    let kept = state
+        .store
+        .replace_session(known.hash, &session, settings.quota);
+    kept.await?;
+    Ok(token)
+}
+
+/// Ends a session and what was to live only as long.
+pub(super) async fn end(call: &Call, hash: TokenHash) -> Result<(), Fault> {
+    let until_ms = call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+    let ended = call.state.store.end_session(hash, until_ms).await?;
+    for grant in ended.into_iter().flatten() {
+        call.state.revoked.add(&Revocation::Grant(grant), until_ms);
+    }
+    Ok(())
+}
+
+/// Gives the browser the token of its session.
+pub(super) fn hand_over(call: &Call, response: &mut Response, token: &str) {
+    let live = call.state.live();
+    let name = cookies::name(&live, &live.config.session.cookie_name);
+    cookies::set(response, &live, &name, token);
+}
+
+/// Takes the token of its session from the browser.
+pub(super) fn take_back(call: &Call, response: &mut Response) {
+    let live = call.state.live();
+    let name = cookies::name(&live, &live.config.session.cookie_name);
+    cookies::clear(response, &live, &name);
 }
 
 /// The session of this token and its user, if both are good now.
@@ -168,18 +245,11 @@ async fn logout(call: &Call, own: &str, named: Option<&str>) -> Result<Response,
             return Err(JsonError::new(StatusCode::FORBIDDEN, "Forbidden"));
         }
         Some((other, _)) => {
-            call.state.store.delete_session(other.hash).await?;
+            end(call, other.hash).await?;
         }
     }
     let mut response = respond::json(StatusCode::OK, &json!({"result": text}));
-    let live = call.state.live();
-    let gone = format!(
-        "{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax",
-        live.config.session.cookie_name
-    );
-    if let Ok(cookie) = HeaderValue::from_str(&gone) {
-        response.headers_mut().append(SET_COOKIE, cookie);
-    }
+    take_back(call, &mut response);
     Ok(response)
 }
 
@@ -190,7 +260,7 @@ pub(super) fn server_info(call: &Call) -> Response {
     let host = host.as_ref().and_then(|url| url.host_str());
     let body = json!({
         "domains": [],
-        "cookieName": live.config.session.cookie_name,
+        "cookieName": cookies::name(&live, &live.config.session.cookie_name),
         "secureCookie": live.base_url.starts_with("https://"),
         "realm": call.realm.path,
         "FQDN": host,

@@ -65,6 +65,12 @@ pub struct Grant {
     pub auth_time: i64,
     /// When it ends whatever is refreshed, in milliseconds since the epoch.
     pub ends_ms: i64,
+    /// The session that it was given in ([`StoredSession::sid`]), if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sid: Option<String>,
+    /// Claims that the userinfo endpoint tells besides those of the scopes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub userinfo_claims: Vec<String>,
 }
 
 /// The refresh tokens of a grant as the store keeps them: one is in force.
@@ -152,7 +158,7 @@ pub enum Rotation {
     Gone,
 }
 
-/// A session made by `authenticate`.
+/// A session, made by `authenticate` or at the authorization endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSession {
     /// Hash of the session token.
@@ -167,6 +173,11 @@ pub struct StoredSession {
     pub used_ms: i64,
     /// When it ends at the latest.
     pub ends_ms: i64,
+    /// What ID tokens call it: the same when its user signs in again in it,
+    /// though the token becomes another one.
+    pub sid: String,
+    /// When its user last showed the password, in milliseconds since the epoch.
+    pub auth_ms: i64,
 }
 
 /// The longest life of an access or ID token, in milliseconds: 30 days. Keys

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::model::authorization::{Redemption, StoredCode};
 use crate::model::client::Client;
 use crate::model::grant::{
     Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
@@ -265,14 +266,59 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps a session; the user's oldest ones beyond `quota` end.
     async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError>;
 
+    /// Keeps a session in the place of the one of hash `old`, if that is there:
+    /// nobody who holds the old token has the new one's rights.
+    async fn replace_session(
+        &self,
+        old: TokenHash,
+        session: &StoredSession,
+        quota: u32,
+    ) -> Result<(), StoreError>;
+
     /// The session of this token hash.
     async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError>;
 
     /// Notes that a session was used.
     async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError>;
 
-    /// Ends a session; says whether it was there.
-    async fn delete_session(&self, hash: TokenHash) -> Result<bool, StoreError>;
+    /// Ends a session and revokes, until `revoked_until_ms`, every grant that
+    /// was begun in it and has no `offline_access`; names those grants. `None`:
+    /// there was no such session.
+    async fn end_session(
+        &self,
+        hash: TokenHash,
+        revoked_until_ms: i64,
+    ) -> Result<Option<Vec<String>>, StoreError>;
+
+    /// Keeps an authorization code.
+    async fn insert_code(&self, code: &StoredCode) -> Result<(), StoreError>;
+
+    /// The authorization code of this hash, spent or not.
+    async fn code(&self, hash: TokenHash) -> Result<Option<StoredCode>, StoreError>;
+
+    /// Spends an authorization code and keeps what it gives: once, and never
+    /// again. A second time revokes, until `revoked_until_ms`, what the first
+    /// one gave.
+    async fn redeem_code(
+        &self,
+        hash: TokenHash,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+        revoked_until_ms: i64,
+    ) -> Result<Redemption, StoreError>;
+
+    /// The scopes that a user let a client have.
+    async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Adds to the scopes that a user lets a client have.
+    async fn add_consent(
+        &self,
+        realm: &str,
+        user_id: Uuid,
+        client_id: &str,
+        scopes: &[String],
+        now_ms: i64,
+    ) -> Result<(), StoreError>;
 
     /// Removes what has expired, at most `limit` records of each kind; says
     /// how many went.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::clock::random_uuid;
+use crate::model::authorization::{Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod};
 use crate::model::client::{ClientSecret, SignAlg};
 use crate::model::grant::Grant;
 use crate::model::query::{Filter, Op, Operand};
@@ -80,6 +81,8 @@ fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
             grant_type: "password".to_owned(),
             auth_time: 1,
             ends_ms: 90_000,
+            sid: None,
+            userinfo_claims: Vec::new(),
         },
         expires_ms: 50_000,
     }
@@ -523,6 +526,8 @@ async fn what_a_user_holds_goes_with_the_user() {
         created_ms: 1,
         used_ms: 1,
         ends_ms: 90_000,
+        sid: "sid".to_owned(),
+        auth_ms: 1,
     };
     store.insert_session(&session, 5).await.expect("inserted");
     assert!(store.delete_user(demo.id).await.expect("deleted"));
@@ -550,6 +555,8 @@ async fn sessions_beyond_the_quota_end_oldest_first() {
         created_ms: number,
         used_ms: number,
         ends_ms: 90_000,
+        sid: number.to_string(),
+        auth_ms: number,
     };
     for number in 1..=3 {
         fixture
@@ -716,4 +723,121 @@ async fn other_addresses_are_refused_with_their_form() {
             "{bad}"
         );
     }
+}
+
+fn code(of: &User) -> StoredCode {
+    StoredCode {
+        hash: TokenHash::of("code"),
+        authorization: Authorization {
+            grant: Grant {
+                sid: Some("sid".to_owned()),
+                ..refresh("one", of.id).grant
+            },
+            redirect_uri: Some("https://app.example/cb".to_owned()),
+            challenge: Some(Challenge {
+                method: ChallengeMethod::S256,
+                value: "challenge".to_owned(),
+            }),
+            nonce: Some("nonce".to_owned()),
+            id_claims: Map::new(),
+        },
+        expires_ms: 60_000,
+        used: false,
+    }
+}
+
+#[tokio::test]
+async fn a_code_gives_once_and_a_replay_revokes_what_it_gave() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    let code = code(&demo);
+    store.insert_code(&code).await.expect("inserted");
+    assert_eq!(
+        store.code(code.hash).await.expect("a lookup"),
+        Some(code.clone())
+    );
+    let token = refresh("one", demo.id);
+    let redeem = || store.redeem_code(code.hash, Some(&token), None, 99_000);
+    let (first, second) = tokio::join!(redeem(), redeem());
+    let outcomes = [first.expect("an answer"), second.expect("an answer")];
+    let grant = code.authorization.grant.id.clone();
+    assert!(outcomes.contains(&Redemption::Done), "{outcomes:?}");
+    assert!(outcomes.contains(&Redemption::Replayed(grant)));
+    assert_eq!(store.revocations().await.expect("a lookup").len(), 1);
+    assert_eq!(
+        store
+            .redeem_code(TokenHash::of("none"), None, None, 0)
+            .await
+            .expect("an answer"),
+        Redemption::Gone
+    );
+    let kept_until = code.expires_ms + CODE_KEPT_MS;
+    store.sweep(kept_until - 1, 100).await.expect("swept");
+    assert!(store.code(code.hash).await.expect("a lookup").is_some());
+    store.sweep(kept_until, 100).await.expect("swept");
+    assert!(store.code(code.hash).await.expect("a lookup").is_none());
+}
+
+#[tokio::test]
+async fn consent_grows_and_goes_with_the_client() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    store.insert_client(&client("app")).await.expect("inserted");
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for scopes in ["openid email", "openid profile"] {
+        let scopes = words(scopes);
+        let added = store.add_consent("/", demo.id, "app", &scopes, 1);
+        added.await.expect("added");
+    }
+    let known = store.consent(demo.id, "app").await.expect("a lookup");
+    assert_eq!(known, words("email openid profile"));
+    assert!(store.delete_client("/", "app").await.expect("deleted"));
+    let known = store.consent(demo.id, "app").await.expect("a lookup");
+    assert!(known.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_grants_but_offline_access_stays() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    let session = |token: &str| StoredSession {
+        hash: TokenHash::of(token),
+        realm: "/".to_owned(),
+        user_id: demo.id,
+        created_ms: 1,
+        used_ms: 1,
+        ends_ms: 90_000,
+        sid: "sid".to_owned(),
+        auth_ms: 1,
+    };
+    store
+        .insert_session(&session("a"), 5)
+        .await
+        .expect("inserted");
+    let next = session("b");
+    let replaced = store.replace_session(TokenHash::of("a"), &next, 5);
+    replaced.await.expect("replaced");
+    let old = store.session(TokenHash::of("a")).await.expect("a lookup");
+    assert_eq!(old, None, "the old token is dead");
+    for (token, scope) in [("short", "openid"), ("long", "offline_access")] {
+        let mut stored = refresh(token, demo.id);
+        stored.grant.id = token.to_owned();
+        stored.grant.sid = Some("sid".to_owned());
+        stored.grant.scopes = vec![scope.to_owned()];
+        let kept = store.record_tokens(Some(&stored), None);
+        kept.await.expect("recorded");
+    }
+    store.insert_code(&code(&demo)).await.expect("inserted");
+    let ended = store.end_session(next.hash, 99_000).await.expect("ended");
+    assert_eq!(ended, Some(vec!["short".to_owned()]));
+    let code = store.code(TokenHash::of("code")).await.expect("a lookup");
+    assert_eq!(code, None, "nor does an unused code outlive it");
+    let again = store.end_session(next.hash, 99_000).await.expect("ended");
+    assert_eq!(again, None);
 }

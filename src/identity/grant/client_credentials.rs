@@ -6,7 +6,7 @@
 use crate::identity::Call;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Issue, TokenResponse};
 use crate::identity::token::{client_for, granted};
 
 const GRANT: &str = "client_credentials";
@@ -31,6 +31,7 @@ pub(in crate::identity) async fn issue(
         grant_id: &issue::handle(),
         auth_time: call.now_ms.div_euclid(1000),
         now_ms: call.now_ms,
+        asked: Asked::default(),
     };
     let (response, stored) = issue::tokens(&call.state, &issue).await?;
     if stored.is_some() {

@@ -3,7 +3,7 @@
 use crate::identity::Call;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Issue, TokenResponse};
 use crate::identity::login::{LoginError, is_confined, login};
 use crate::identity::token::{client_for, granted, required};
 use crate::model::grant::Grant;
@@ -40,6 +40,8 @@ pub(in crate::identity) async fn issue(
         grant_type: GRANT.to_owned(),
         auth_time: now_ms.div_euclid(1000),
         ends_ms: issue::grant_end(realm, &client, now_ms),
+        sid: None,
+        userinfo_claims: Vec::new(),
     };
     let issue = Issue {
         realm,
@@ -51,6 +53,7 @@ pub(in crate::identity) async fn issue(
         grant_id: &grant.id,
         auth_time: grant.auth_time,
         now_ms,
+        asked: Asked::default(),
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
     let mut refresh = None;

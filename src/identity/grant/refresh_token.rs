@@ -9,7 +9,7 @@ use crate::identity::Call;
 use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::refresh::Presented;
 use crate::identity::token::{client_for, granted, required};
@@ -49,6 +49,11 @@ pub(in crate::identity) async fn issue(
         grant_id: &old.grant.id,
         auth_time: old.grant.auth_time,
         now_ms,
+        asked: Asked {
+            sid: old.grant.sid.as_deref(),
+            userinfo_claims: &old.grant.userinfo_claims,
+            ..Asked::default()
+        },
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
     let successor = exchange(call, &client, &old, &presented, access.as_ref()).await?;

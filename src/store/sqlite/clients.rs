@@ -81,18 +81,24 @@ pub(super) async fn insert(
     .map(drop)
 }
 
-/// Removes the client and its refresh tokens, whoever owns it.
+/// Removes the client and all that hangs on it, whoever owns it.
 pub(super) async fn remove(
     tx: &mut Transaction<'static, Sqlite>,
     realm: &str,
     client_id: &str,
 ) -> Result<bool, StoreError> {
-    sqlx::query("DELETE FROM refresh_tokens WHERE realm = ? AND client_id = ?")
-        .bind(realm)
-        .bind(client_id)
-        .execute(&mut **tx)
-        .await
-        .map_err(unavailable)?;
+    for statement in [
+        "DELETE FROM refresh_tokens WHERE realm = ? AND client_id = ?",
+        "DELETE FROM codes WHERE realm = ? AND client_id = ?",
+        "DELETE FROM consents WHERE realm = ? AND client_id = ?",
+    ] {
+        sqlx::query(statement)
+            .bind(realm)
+            .bind(client_id)
+            .execute(&mut **tx)
+            .await
+            .map_err(unavailable)?;
+    }
     let gone = sqlx::query("DELETE FROM clients WHERE realm = ? AND client_id = ?")
         .bind(realm)
         .bind(client_id)

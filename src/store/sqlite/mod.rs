@@ -6,6 +6,8 @@
 
 mod batch;
 mod clients;
+mod codes;
+mod consents;
 mod entities;
 mod filter;
 mod keys;
@@ -25,6 +27,7 @@ use uuid::Uuid;
 use batch::{Batch, Done, Work};
 
 use super::{Declared, EntityWrite, Store, StoreError, UserPage};
+use crate::model::authorization::{Redemption, StoredCode};
 use crate::model::client::Client;
 use crate::model::grant::{
     Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
@@ -275,7 +278,16 @@ impl Store for SqliteStore {
     }
 
     async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError> {
-        sessions::insert(self.begin().await?, session, quota).await
+        sessions::insert(self.begin().await?, None, session, quota).await
+    }
+
+    async fn replace_session(
+        &self,
+        old: TokenHash,
+        session: &StoredSession,
+        quota: u32,
+    ) -> Result<(), StoreError> {
+        sessions::insert(self.begin().await?, Some(old), session, quota).await
     }
 
     async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError> {
@@ -286,8 +298,55 @@ impl Store for SqliteStore {
         sessions::touch(&self.writer, hash, now_ms).await
     }
 
-    async fn delete_session(&self, hash: TokenHash) -> Result<bool, StoreError> {
-        sessions::delete(&self.writer, hash).await
+    async fn end_session(
+        &self,
+        hash: TokenHash,
+        revoked_until_ms: i64,
+    ) -> Result<Option<Vec<String>>, StoreError> {
+        let mut tx = self.begin().await?;
+        let ended = sessions::end(&mut tx, hash, revoked_until_ms).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(ended)
+    }
+
+    async fn insert_code(&self, code: &StoredCode) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        codes::insert(&mut tx, code).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn code(&self, hash: TokenHash) -> Result<Option<StoredCode>, StoreError> {
+        codes::by_hash(&self.readers, hash).await
+    }
+
+    async fn redeem_code(
+        &self,
+        hash: TokenHash,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+        revoked_until_ms: i64,
+    ) -> Result<Redemption, StoreError> {
+        let mut tx = self.begin().await?;
+        let outcome = codes::redeem(&mut tx, hash, refresh, access, revoked_until_ms).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(outcome)
+    }
+
+    async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {
+        consents::scopes(&self.readers, user_id, client_id).await
+    }
+
+    async fn add_consent(
+        &self,
+        realm: &str,
+        user_id: Uuid,
+        client_id: &str,
+        scopes: &[String],
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        consents::add(&mut tx, realm, user_id, client_id, scopes, now_ms).await?;
+        tx.commit().await.map_err(unavailable)
     }
 
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {

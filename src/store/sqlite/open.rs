@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002_seen.sql"),
     include_str!("migrations/0003_revoked_tokens.sql"),
     include_str!("migrations/0004_refresh_families.sql"),
+    include_str!("migrations/0005_authorizations.sql"),
 ];
 
 /// Connections that only read.

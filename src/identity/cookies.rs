@@ -1,0 +1,59 @@
+//! Cookies of the provider: never readable by scripts, never sent along with
+//! requests that other sites make, and with TLS tied to this host alone.
+
+use axum::response::Response;
+use http::header::{COOKIE, SET_COOKIE};
+use http::{HeaderMap, HeaderValue};
+
+use super::realm::Live;
+
+/// The name under which browsers keep the cookie `base`. With TLS it has the
+/// prefix that keeps other hosts of the domain from setting it.
+pub(super) fn name(live: &Live, base: &str) -> String {
+    if is_secure(live) {
+        format!("__Host-{base}")
+    } else {
+        base.to_owned()
+    }
+}
+
+/// Whether browsers come by TLS.
+fn is_secure(live: &Live) -> bool {
+    live.base_url.starts_with("https://")
+}
+
+/// The value of the first cookie of this name.
+pub(super) fn value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let cookies = headers.get_all(COOKIE).iter();
+    cookies
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value.trim_matches('"'))
+}
+
+/// Sets a cookie for as long as the browser runs.
+pub(super) fn set(response: &mut Response, live: &Live, name: &str, value: &str) {
+    let secure = if is_secure(live) { "; Secure" } else { "" };
+    add(
+        response,
+        &format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{secure}"),
+    );
+}
+
+/// Removes a cookie.
+pub(super) fn clear(response: &mut Response, live: &Live, name: &str) {
+    let secure = if is_secure(live) { "; Secure" } else { "" };
+    add(
+        response,
+        &format!("{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{secure}"),
+    );
+}
+
+fn add(response: &mut Response, cookie: &str) {
+    // Names are checked with the configuration, values are made by us.
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+}
