@@ -14,9 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::rate::Rate;
 
-/// A word from here on says that its bucket has moved to another place. No
-/// instant is as late: rates are bounded so.
+/// A word from here on says that its bucket is at another place, or will be.
+/// No instant is half as late: rates are bounded so.
 pub(super) const MOVED: u64 = 1 << 63;
+/// No instant is later.
+const LATEST: u64 = (1 << 62) - 1;
 /// A word that decides as one that was never used, and is not zero.
 pub(super) const FULL: u64 = 1;
 
@@ -44,32 +46,55 @@ pub(super) struct Moved;
 pub(super) trait Word {
     /// The value.
     fn get(&self) -> u64;
+    /// Replaces whatever is there.
+    fn put(&self, to: u64);
     /// Replaces `from` by `to`, or says what is there instead.
     fn exchange(&self, from: u64, to: u64) -> Result<(), u64>;
-    /// Replaces whatever is there.
-    fn swap(&self, to: u64) -> u64;
+    /// What is there, which is `value` if it was zero; and whether it was.
+    fn hold(&self, value: u64) -> (u64, bool);
     /// Adds, and says what was there.
     fn add(&self, n: u64) -> u64;
 }
 
-impl Word for AtomicU64 {
-    fn get(&self) -> u64 {
-        self.load(Ordering::Acquire)
-    }
+/// The same for both kinds of memory.
+macro_rules! word {
+    ($atomic:ty) => {
+        impl $crate::plugins::throttling::bucket::Word for $atomic {
+            fn get(&self) -> u64 {
+                self.load(Ordering::Acquire)
+            }
 
-    fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
-        self.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed)
-            .map(drop)
-    }
+            fn put(&self, to: u64) {
+                self.store(to, Ordering::Release);
+            }
 
-    fn swap(&self, to: u64) -> u64 {
-        AtomicU64::swap(self, to, Ordering::AcqRel)
-    }
+            fn exchange(&self, from: u64, to: u64) -> Result<(), u64> {
+                self.compare_exchange_weak(from, to, Ordering::AcqRel, Ordering::Acquire)
+                    .map(drop)
+            }
 
-    fn add(&self, n: u64) -> u64 {
-        self.fetch_add(n, Ordering::Relaxed)
-    }
+            fn hold(&self, value: u64) -> (u64, bool) {
+                // Most are taken: looking is cheaper than trying.
+                match self.load(Ordering::Acquire) {
+                    0 => match self.compare_exchange(0, value, Ordering::AcqRel, Ordering::Acquire)
+                    {
+                        Ok(_) => (value, true),
+                        Err(found) => (found, false),
+                    },
+                    found => (found, false),
+                }
+            }
+
+            fn add(&self, n: u64) -> u64 {
+                self.fetch_add(n, Ordering::AcqRel)
+            }
+        }
+    };
 }
+
+word!(AtomicU64);
+#[cfg(test)]
+pub(super) use word;
 
 /// Takes a token at `now` (monotonic, in nanoseconds). A refusal leaves the
 /// bucket as it is. Holds no lock.
@@ -103,6 +128,14 @@ pub(super) fn take(word: &impl Word, rate: &Rate, now: u64) -> Result<Decision, 
     }
 }
 
+/// The word, to look at.
+pub(super) fn read(word: &impl Word) -> Result<u64, Moved> {
+    match word.get() {
+        MOVED.. => Err(Moved),
+        full_at => Ok(full_at),
+    }
+}
+
 /// Gives a token back that was taken for a request that another rate refused.
 pub(super) fn give_back(word: &impl Word, rate: &Rate) -> Result<(), Moved> {
     change(word, |full_at| {
@@ -112,7 +145,7 @@ pub(super) fn give_back(word: &impl Word, rate: &Rate) -> Result<(), Moved> {
 
 /// Lets the bucket be full at `full_at`.
 pub(super) fn set(word: &impl Word, full_at: u64) -> Result<(), Moved> {
-    change(word, |_| full_at.clamp(FULL, MOVED - 1))
+    change(word, |_| full_at.clamp(FULL, LATEST))
 }
 
 fn change(word: &impl Word, to: impl Fn(u64) -> u64) -> Result<(), Moved> {

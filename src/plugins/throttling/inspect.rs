@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn an_id_names_its_partition() {
-        let key = Key(0x0123_4567_89ab_cdef, 0xffff_0000_1234_0000);
+        let key = Key(0x0123_4567_89ab_cdef, 0xffff_0000_1235_0000);
         assert_eq!(key_of_id(&id(Some(key))), Some(key));
         for text in [
             "",

@@ -3,9 +3,9 @@
 //!
 //! An expression puts a request into a partition, a policy chooses its rate,
 //! the partition's bucket has a token or not. `bucket` is the algorithm,
-//! `table` holds words, `partitions` makes buckets of them, `config` reads what
-//! was configured, [`filter`] answers, `headers` tells clients their quota,
-//! `hot` watches who asks most and `inspect` shows it. Buckets live with their
+//! `slots` and `table` hold words, `partitions` makes buckets of them, `config`
+//! reads what was configured, [`filter`] answers, `headers` tells clients their
+//! quota, `hot` watches who asks most and `inspect` shows it. Buckets live with their
 //! filter and survive every change that leaves the plugin's configuration
 //! alone: in this process, or (`remote`) in a Redis that nodes share.
 
@@ -21,6 +21,7 @@ mod policy;
 pub mod rate;
 pub mod rates;
 mod remote;
+mod slots;
 mod sweep;
 mod table;
 #[cfg(test)]

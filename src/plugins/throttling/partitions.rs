@@ -185,7 +185,7 @@ impl Partitions {
     pub fn look_all(&self, key: Option<Key>, limit: &[u16], now: u64) -> Outcome {
         Outcome::of(&self.rates, limit, |i| {
             let rate = limit[i];
-            let full_at = self.word(key, rate, |word| Ok(bucket::Word::get(word)));
+            let full_at = self.word(key, rate, bucket::read);
             bucket::look(full_at.unwrap_or(0), self.rates.get(rate), now)
         })
     }
@@ -201,11 +201,9 @@ impl Partitions {
 
     #[cold]
     fn take_new(&self, key: Key, rate: &Rate, now: u64) -> Decision {
-        let first = bucket::first(rate, now);
         let take = |word: &AtomicU64| bucket::take(word, rate, now);
         if self.may_insert() {
-            let taken = self.insert(key, first, take);
-            return taken.unwrap_or(Decision::Pass(first - now));
+            return self.insert(key, take);
         }
         self.overflowed.inc();
         if !self.said_full.swap(true, Ordering::Relaxed) {
@@ -219,8 +217,7 @@ impl Partitions {
             return decision;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
-        let taken = self.insert(key, first, take);
-        taken.unwrap_or(Decision::Pass(first - now))
+        self.insert(key, take)
     }
 
     /// Counts one bucket more if the limit allows it.
@@ -232,19 +229,14 @@ impl Partitions {
         room
     }
 
-    /// Inserts a word that is counted already.
-    fn insert<T>(
-        &self,
-        key: Key,
-        word: u64,
-        found: impl Fn(&AtomicU64) -> Result<T, Moved>,
-    ) -> Option<T> {
-        let made = self.table().insert(key, word, found);
-        if made.is_some() {
+    /// What `found` makes of a new word that is counted already.
+    fn insert<T>(&self, key: Key, found: impl Fn(&AtomicU64) -> Result<T, Moved>) -> T {
+        let (made, new) = self.table().insert(key, found);
+        if new {
+            self.gauge.add(1);
+        } else {
             // Another thread was faster.
             self.count.fetch_sub(1, Ordering::Relaxed);
-        } else {
-            self.gauge.add(1);
         }
         made
     }
@@ -263,11 +255,12 @@ impl Partitions {
         levels: &[u64; MAX_RATES],
         now: u64,
     ) {
-        for (rate, level) in limit.iter().zip(levels).filter(|(_, level)| **level > 0) {
+        for (rate, level) in limit.iter().zip(levels) {
             let full_at = now.saturating_add(*level);
             let set = |word: &AtomicU64| bucket::set(word, full_at);
-            if self.word(key, *rate, set).is_none() && self.may_insert() {
-                self.insert(bucket_key(key, *rate), full_at, set);
+            // One that is full need not be held.
+            if self.word(key, *rate, set).is_none() && *level > 0 && self.may_insert() {
+                self.insert(bucket_key(key, *rate), set);
             }
         }
     }

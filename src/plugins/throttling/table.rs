@@ -6,39 +6,43 @@
 //! right after it has doubled.)
 //!
 //! A decision takes no lock: it reads the array that is in force and changes
-//! one word in it. Inserting, growing and cleaning are for one thread at a time
-//! in each shard. Who replaces an array first takes every word out of it,
-//! leaving [`MOVED`], so no decision is made on a word that has left; who finds
-//! that mark waits for the new array. Shards stay small however large the map
-//! may become, so that wait is a fraction of a millisecond.
+//! one word in it. To grow a shard or to clean it, one thread puts a new array
+//! in force and moves the words, while decisions go on ([`slots`]): a thread
+//! that is held up on the way holds up nobody. Shards stay small however large
+//! the map may become, so no decision that has to grow one takes long.
+//!
+//! [`slots`]: super::slots
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 
-use super::bucket::{MOVED, Moved, Word};
+use super::bucket::Moved;
+use super::slots::{Slots, Stop};
 
 /// A bucket: two hashes of a partition's text under keys of their own, the
-/// lower 16 bits of the second replaced by the number of its rate.
+/// lower 16 bits of the second replaced by the number of its rate. One bit of
+/// each is set: neither is ever zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub(super) u64, pub(super) u64);
 
 impl Key {
     /// The bucket of another rate of the same partition: a neighbour.
     pub(super) fn of_rate(self, rate: u16) -> Self {
-        Self(self.0, self.1 & !0xffff | u64::from(rate))
+        Self(self.0 | 1, self.1 & !0xffff | 1 << 16 | u64::from(rate))
     }
 
     /// The bucket that partitions beyond the limit share, one of `buckets`.
     pub(super) fn overflow(self, buckets: u64) -> Self {
-        let n = (self.1 >> 16) % buckets;
-        Self(n << 32, n << 54).of_rate(self.rate())
+        let n = (self.1 >> 17) % buckets;
+        // Not the key of the partition that all requests share.
+        Self(n << 32 | 2, n << 54).of_rate(self.rate())
     }
 
     /// The number of the rate.
-    fn rate(self) -> u16 {
+    pub(super) fn rate(self) -> u16 {
         // The lower bits: nothing is lost.
         (self.1 & 0xffff) as u16
     }
@@ -48,9 +52,10 @@ impl Key {
 const SHARD: usize = 4096;
 const FEWEST_SHARDS: usize = 64;
 const MOST_SHARDS: usize = 1 << 15;
-const SMALLEST: usize = 8;
+/// Slots of a shard that was ever used, at least.
+const SMALLEST: usize = 16;
 
-/// The map. A word is never zero: zero is an empty slot.
+/// The map.
 pub(super) struct Table {
     shards: Box<[Shard]>,
 }
@@ -58,19 +63,25 @@ pub(super) struct Table {
 /// On a cache line of its own: different shards don't contend.
 #[repr(align(64))]
 struct Shard {
-    slots: ArcSwap<Slots>,
-    /// How many slots are used. Held by who inserts, grows or cleans.
-    used: Mutex<usize>,
+    array: ArcSwap<Array>,
+    /// Held by who replaces the array.
+    replacing: Mutex<()>,
 }
 
-#[derive(Default)]
-struct Slots(Box<[Slot]>);
+/// An array, and its neighbours in time.
+struct Array {
+    slots: Slots<AtomicU64>,
+    /// The one whose words move here.
+    before: ArcSwapOption<Array>,
+    /// The one to which the words of this move. Known before this one is
+    /// closed, so nobody has to wait until it is in force.
+    after: ArcSwapOption<Array>,
+}
 
-/// The key is written before the word, and never again.
-#[derive(Default)]
-struct Slot {
-    key: (AtomicU64, AtomicU64),
-    word: AtomicU64,
+impl AsRef<Slots<AtomicU64>> for Arc<Array> {
+    fn as_ref(&self) -> &Slots<AtomicU64> {
+        &self.slots
+    }
 }
 
 impl Table {
@@ -79,7 +90,8 @@ impl Table {
         let shards = (limit / SHARD)
             .next_power_of_two()
             .clamp(FEWEST_SHARDS, MOST_SHARDS);
-        let empty = Arc::new(Slots::default());
+        // Nothing is ever claimed in an array without slots: one is enough.
+        let empty = Array::new(0, None);
         Self {
             shards: (0..shards).map(|_| Shard::new(empty.clone())).collect(),
         }
@@ -93,64 +105,69 @@ impl Table {
     ) -> Option<T> {
         let shard = self.shard(key);
         loop {
-            match shard.slots.load().find(key).map(&found)? {
-                Ok(made) => return Some(made),
-                // The new array is in force when its maker lets go.
-                Err(Moved) => drop(shard.used.lock()),
+            let array = shard.array.load();
+            match array.with(key, &found) {
+                // Its keys may be in the next one already.
+                Ok(None) if array.slots.is_closed() => {
+                    let after = array.after.load_full();
+                    if let Some(Ok(made)) = after.map(|after| after.with(key, &found)) {
+                        return made;
+                    }
+                }
+                Ok(made) => return made,
+                // Since then another array is in force.
+                Err(Moved) => {}
             }
         }
     }
 
-    /// Inserts `word` (not zero). If another thread was faster, what `found`
-    /// makes of its word.
+    /// What `found` makes of the partition's word, which is zero where it had
+    /// none; and whether it had none.
     pub(super) fn insert<T>(
         &self,
         key: Key,
-        word: u64,
         found: impl Fn(&AtomicU64) -> Result<T, Moved>,
-    ) -> Option<T> {
+    ) -> (T, bool) {
         let shard = self.shard(key);
-        let mut used = shard.used.lock();
-        let slots = shard.slots.load();
-        // Words move only under the lock that is held here.
-        if let Some(Ok(made)) = slots.find(key).map(found) {
-            return Some(made);
+        let mut claimed = false;
+        loop {
+            let array = shard.array.load_full();
+            let after = array.slots.is_closed().then(|| array.after.load_full());
+            let array = after.flatten().unwrap_or(array);
+            let before = || array.before.load_full();
+            match array.slots.insert(before, key, &found, &mut claimed) {
+                Ok(made) => {
+                    if array.slots.is_crowded() {
+                        shard.grow_if_nobody_does();
+                    }
+                    return (made, claimed);
+                }
+                Err(Stop::Replaced) => {}
+                Err(Stop::Full) => shard.grow(),
+            }
         }
-        let len = slots.0.len();
-        if (*used + 1) * 5 > len * 4 {
-            drop(slots);
-            shard.grow((len + len / 2).max(SMALLEST));
-        }
-        shard.slots.load().place(key, word);
-        *used += 1;
-        None
     }
 
     /// Removes the words that `keep` does not want of a rate; returns how
     /// many. Each shard is changed for itself, and only if there is something
     /// to remove.
     pub(super) fn retain(&self, keep: impl Fn(u16, u64) -> bool) -> usize {
-        let mut removed = 0;
-        for shard in &self.shards {
-            let wanted = |(key, word): &(Key, u64)| keep(key.rate(), *word);
-            let doomed = shard.slots.load().words().any(|entry| !wanted(&entry));
-            if doomed {
-                removed += shard.retain(&keep);
-            }
-        }
-        removed
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.retain(&keep)).sum()
     }
 
     /// How many words there are.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| *shard.used.lock()).sum()
+        let words = |shard: &Shard| shard.array.load().slots.claimed();
+        let words: u64 = self.shards.iter().map(words).sum();
+        usize::try_from(words).expect("they are in memory")
     }
 
     /// How many slots there are.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        let slots = |shard: &Shard| shard.slots.load().0.len();
+        let slots = |shard: &Shard| shard.array.load().slots.len();
         self.shards.iter().map(slots).sum()
     }
 
@@ -160,129 +177,104 @@ impl Table {
     }
 }
 
+impl Array {
+    fn new(len: usize, before: Option<Arc<Self>>) -> Arc<Self> {
+        Arc::new(Self {
+            slots: Slots::empty(len),
+            before: ArcSwapOption::new(before),
+            after: ArcSwapOption::empty(),
+        })
+    }
+
+    fn with<T>(
+        &self,
+        key: Key,
+        found: impl Fn(&AtomicU64) -> Result<T, Moved>,
+    ) -> Result<Option<T>, Moved> {
+        self.slots.with(|| self.before.load_full(), key, found)
+    }
+}
+
 impl Shard {
-    fn new(slots: Arc<Slots>) -> Self {
+    fn new(array: Arc<Array>) -> Self {
         Self {
-            slots: ArcSwap::new(slots),
-            used: Mutex::new(0),
+            array: ArcSwap::new(array),
+            replacing: Mutex::new(()),
+        }
+    }
+
+    /// Makes room, now that there is none left.
+    fn grow(&self) {
+        let _replacing = self.replacing.lock();
+        self.grow_if_crowded();
+    }
+
+    /// Makes room in time, unless the array is being replaced.
+    fn grow_if_nobody_does(&self) {
+        if let Some(_replacing) = self.replacing.try_lock() {
+            self.grow_if_crowded();
+        }
+    }
+
+    /// Only under the lock.
+    fn grow_if_crowded(&self) {
+        let slots = &self.array.load_full().slots;
+        if slots.is_crowded() {
+            let len = match slots.len() {
+                0 => SMALLEST,
+                // So that a burst does not find it full while it grows.
+                few if few < 8 * SMALLEST => 2 * few,
+                len => len + len / 2,
+            };
+            self.replace(len, |_, _| true);
         }
     }
 
     fn retain(&self, keep: impl Fn(u16, u64) -> bool) -> usize {
-        let mut used = self.used.lock();
-        let slots = self.slots.load();
-        let (before, len) = (*used, slots.0.len());
-        let stay = slots.words().filter(|(key, word)| keep(key.rate(), *word));
-        let stay = stay.count();
-        drop(slots);
+        let array = self.array.load_full();
+        if array.slots.words().all(|(rate, value)| keep(rate, value)) {
+            return 0;
+        }
+        drop(array);
+        let _replacing = self.replacing.lock();
+        let slots = &self.array.load_full().slots;
+        // Any of them may be used again while it is to be removed.
+        let removed = self.replace(slots.len().max(room_for(slots.claimed())), keep);
+        let slots = &self.array.load_full().slots;
+        let wanted = room_for(slots.claimed());
         // A shard that a flood has blown up gives its memory back; one that
         // breathes keeps it.
-        let wanted = if stay == 0 {
-            0
-        } else if stay < len / 4 {
-            (stay * 2).max(SMALLEST)
-        } else {
-            len
+        if wanted < slots.len() / 2 {
+            self.replace(wanted, |_, _| true);
+        }
+        removed
+    }
+
+    /// Puts an array of `len` slots in force and moves what `keep` wants into
+    /// it; returns how many words were not wanted. Only under the lock.
+    fn replace(&self, len: usize, keep: impl Fn(u16, u64) -> bool) -> usize {
+        let old = self.array.load_full();
+        if old.slots.len() == 0 {
+            self.array.store(Array::new(len, None));
+            return 0;
+        }
+        let new = Array::new(len, Some(old.clone()));
+        old.after.store(Some(new.clone()));
+        let Some(promised) = old.slots.close(&new.slots) else {
+            // More have come than there would be room for.
+            old.after.store(None);
+            return 0;
         };
-        *used = self.rebuild(wanted, keep);
-        before - *used
-    }
-
-    /// Moves everything into an array of `len` slots: more than it has. Only
-    /// under the lock.
-    fn grow(&self, len: usize) {
-        let new = Slots::empty(len);
-        for (key, word) in self.slots.load().take_out() {
-            new.place(key, word);
-        }
-        self.slots.store(Arc::new(new));
-    }
-
-    /// Moves what `keep` wants into an array of at least `len` slots; returns
-    /// how many. Only under the lock.
-    fn rebuild(&self, len: usize, keep: impl Fn(u16, u64) -> bool) -> usize {
-        // What was used meanwhile stays, although it was not to be.
-        let old = self.slots.load();
-        let moved: Vec<(Key, u64)> = old
-            .take_out()
-            .filter(|(key, word)| keep(key.rate(), *word))
-            .collect();
-        let room = moved.len() + moved.len() / 4;
-        let new = Slots::empty(if room > len { room + 1 } else { len });
-        for (key, word) in &moved {
-            new.place(*key, *word);
-        }
-        self.slots.store(Arc::new(new));
-        moved.len()
+        self.array.store(new.clone());
+        let sorted = old.slots.move_to(&new.slots, promised, keep);
+        new.before.store(None);
+        usize::try_from(sorted.removed).unwrap_or(0)
     }
 }
 
-impl Slots {
-    fn empty(len: usize) -> Self {
-        Self((0..len).map(|_| Slot::default()).collect())
-    }
-
-    /// Takes every word out, for good: whoever wants one has to look for it in
-    /// the array that comes after.
-    fn take_out(&self) -> impl Iterator<Item = (Key, u64)> {
-        let used = |slot: &&Slot| slot.word.load(Ordering::Acquire) != 0;
-        let slots = self.0.iter().filter(used);
-        slots.map(|slot| (slot.key(), Word::swap(&slot.word, MOVED)))
-    }
-
-    fn find(&self, key: Key) -> Option<&AtomicU64> {
-        for index in self.probe(key) {
-            let slot = self.0.get(index)?;
-            // Before the key: it is written after it.
-            if slot.word.load(Ordering::Acquire) == 0 {
-                return None;
-            }
-            if slot.key() == key {
-                return Some(&slot.word);
-            }
-        }
-        None
-    }
-
-    /// Puts a word into the first empty slot; there is one. Only for one
-    /// thread at a time.
-    fn place(&self, key: Key, word: u64) {
-        let empty = |slot: &&Slot| slot.word.load(Ordering::Relaxed) == 0;
-        let mut slots = self.probe(key).filter_map(|index| self.0.get(index));
-        if let Some(slot) = slots.find(empty) {
-            slot.key.0.store(key.0, Ordering::Relaxed);
-            slot.key.1.store(key.1, Ordering::Relaxed);
-            slot.word.store(word, Ordering::Release);
-        }
-    }
-
-    /// Every slot once, beginning with the key's own.
-    fn probe(&self, key: Key) -> impl Iterator<Item = usize> + use<> {
-        let slots = self.0.len();
-        // Scales the hash to the number of slots without a division; what
-        // tells rates apart is too low to count.
-        let first = (u128::from(key.1) * slots as u128) >> 64;
-        let first = usize::try_from(first).unwrap_or(0);
-        (first..slots).chain(0..first)
-    }
-
-    /// Keys and words; those that have moved are left out.
-    fn words(&self) -> impl Iterator<Item = (Key, u64)> {
-        let words = self.0.iter().map(|slot| {
-            let word = slot.word.load(Ordering::Acquire);
-            (slot.key(), word)
-        });
-        words.filter(|(_, word)| *word != 0 && *word < MOVED)
-    }
-}
-
-impl Slot {
-    fn key(&self) -> Key {
-        Key(
-            self.key.0.load(Ordering::Relaxed),
-            self.key.1.load(Ordering::Relaxed),
-        )
-    }
+/// Slots for so many words and some more.
+fn room_for(words: u64) -> usize {
+    usize::try_from(words * 2).map_or(SMALLEST, |len| len.max(SMALLEST))
 }
 
 #[cfg(test)]

@@ -192,7 +192,7 @@ fn what_is_known_from_elsewhere_takes_the_place_of_what_was_counted() {
     let key = Some(Keys::random().key("a"));
     let mut levels = [0; MAX_RATES];
     levels[0] = 6 * SECOND;
-    for (known, tokens) in [(6 * SECOND, 1), (0, 1), (2 * SECOND, 3), (8 * SECOND, 0)] {
+    for (known, tokens) in [(6 * SECOND, 1), (0, 4), (2 * SECOND, 3), (8 * SECOND, 0)] {
         levels[0] = known;
         partitions.set_all(key, &[0], &levels, SECOND);
         let level = partitions.look_all(key, &[0], SECOND).levels[0];
