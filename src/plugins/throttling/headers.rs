@@ -4,7 +4,7 @@
 //! `r` is the tokens there are; `t` the seconds until the next one, within
 //! which the client can use no more than those. A bucket drips, so that is
 //! what is true of it. On a refusal no `t` is later than `Retry-After`
-//! (draft, section 6), and that of an empty bucket is the same.
+//! (draft, section 6), and that of every empty bucket is the same.
 
 use std::fmt::Write;
 
@@ -104,11 +104,13 @@ impl Quota {
         delay: u64,
     ) -> std::fmt::Result {
         self.write_name(out, number, rate)?;
-        let mut wait = seconds(rate.next_token(level));
-        if delay > 0 {
-            wait = wait.min(seconds(delay));
-        }
-        write!(out, ";r={};t={wait}", rate.tokens(level).min(LARGEST))
+        let tokens = rate.tokens(level);
+        let wait = match (delay, seconds(rate.next_token(level))) {
+            (0, wait) => wait,
+            (_, _) if tokens == 0 => seconds(delay),
+            (_, wait) => wait.min(seconds(delay)),
+        };
+        write!(out, ";r={};t={wait}", tokens.min(LARGEST))
     }
 
     fn write_name(&self, out: &mut String, number: u16, rate: &Rate) -> std::fmt::Result {
@@ -120,50 +122,4 @@ impl Quota {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::plugins::throttling::partitions::MAX_RATES;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn shown(outcome: &Outcome) -> [String; 2] {
-        let rate = |n, seconds| Rate::new(n, Duration::from_secs(seconds)).expect("a rate");
-        let rates = Rates::new(vec![rate(6, 12), rate(1000, 100_000)], false);
-        let quota = Quota::new(vec!["burst".into(), "1000/1d".into()]);
-        let headers = quota.headers(&rates, &[0, 1], outcome);
-        headers.map(|(_, value)| value.to_str().expect("ASCII").to_owned())
-    }
-
-    fn levels(first: u64, second: u64) -> [u64; MAX_RATES] {
-        let mut levels = [0; MAX_RATES];
-        (levels[0], levels[1]) = (first, second);
-        levels
-    }
-
-    #[test]
-    fn a_passed_request_is_told_what_is_left_and_until_when() {
-        let outcome = Outcome {
-            delay: 0,
-            levels: levels(3 * SECOND, 150 * SECOND),
-        };
-        let [policy, state] = shown(&outcome);
-        assert_eq!(policy, "\"burst\";q=6;w=12, \"1000/1d\";q=1000;w=100000");
-        assert_eq!(state, "\"burst\";r=4;t=1, \"1000/1d\";r=998;t=50");
-    }
-
-    #[test]
-    fn no_effective_window_of_a_refusal_ends_after_retry_after() {
-        let delay = SECOND + 1;
-        let outcome = Outcome {
-            delay,
-            levels: levels(10 * SECOND + delay, 150 * SECOND),
-        };
-        assert_eq!(seconds(delay), 2);
-        assert_eq!(
-            shown(&outcome)[1],
-            "\"burst\";r=0;t=2, \"1000/1d\";r=998;t=2"
-        );
-    }
-}
+mod tests;
