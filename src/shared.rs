@@ -247,8 +247,27 @@ impl Inner {
             load.arg("LOAD").arg(script.code);
             self.answered(&mut connection, &load).await?;
         }
-        self.probe(&mut connection).await?;
-        Ok(connection)
+        // Before the probe, whose key may be on another node.
+        match self.nodes(&mut connection).await {
+            0 | 1 => self.probe(&mut connection).await.map(|()| connection),
+            nodes => Err(format!(
+                "it is one of {nodes} nodes of a Redis Cluster, and counters are shared through \
+                 one node that holds all keys, or a proxy in front of the cluster"
+            )),
+        }
+    }
+
+    /// How many nodes of a cluster hold keys; 0: it is no cluster, or does not
+    /// say.
+    async fn nodes(&self, connection: &mut MultiplexedConnection) -> u64 {
+        let mut info = redis::cmd("CLUSTER");
+        info.arg("INFO");
+        let answer = timeout(self.deadline, connection.send_packed_command(&info)).await;
+        let answer = answer.ok().and_then(Result::ok);
+        let text = answer.and_then(|value| redis::from_redis_value::<String>(value).ok());
+        let lines = text.as_deref().unwrap_or_default().lines();
+        let size = lines.filter_map(|line| line.strip_prefix("cluster_size:"));
+        size.filter_map(|n| n.trim().parse::<u64>().ok()).sum()
     }
 
     /// Whether the server takes writes, in time.

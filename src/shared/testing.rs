@@ -21,10 +21,16 @@ impl Server {
     }
 
     pub(crate) fn start_on(port: u16) -> Self {
+        Self::start_with(port, &["--port", &port.to_string()])
+    }
+
+    /// One that listens on `port` as `options` say.
+    pub(crate) fn start_with(port: u16, options: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--port", &port.to_string(), "--dir"])
+            .args(options)
+            .arg("--dir")
             .arg(directory.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -38,13 +44,7 @@ impl Server {
     }
 
     pub(crate) fn config(&self, deadline: &str) -> RedisConfig {
-        RedisConfig {
-            url: Secret::new(format!("redis://127.0.0.1:{}", self.port)),
-            username: None,
-            password: None,
-            ca: None,
-            deadline: deadline.to_owned(),
-        }
+        config(&format!("redis://127.0.0.1:{}", self.port), deadline)
     }
 
     /// A connection in use. Its deadline is beyond what a busy machine takes.
@@ -68,6 +68,17 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = self.directory.path();
+    }
+}
+
+/// The address and a deadline, nothing else.
+pub(crate) fn config(url: &str, deadline: &str) -> RedisConfig {
+    RedisConfig {
+        url: Secret::new(url),
+        username: None,
+        password: None,
+        ca: None,
+        deadline: deadline.to_owned(),
     }
 }
 

@@ -139,9 +139,11 @@ impl Throttling {
     }
 
     /// The decision on the shared buckets, or without an answer on those of
-    /// this process.
+    /// this process. These are taken from before the question, so of a flood at
+    /// once no more ask than could pass.
     async fn shared_outcome(&self, held: &Held<'_>, text: &str, now: u64) -> Outcome {
         let limit = held.choice.rates();
+        let own = self.partitions.take_all(held.key, limit, now);
         if let Some(remote) = &self.remote {
             let rates = self.partitions.rates();
             if let Ok(outcome) = remote.take_all(text, rates, limit).await {
@@ -151,7 +153,7 @@ impl Throttling {
             }
             remote.was_alone();
         }
-        self.partitions.take_all(held.key, limit, now)
+        own
     }
 
     /// Counts the decision and tells the client.
