@@ -11,6 +11,7 @@ mod deck;
 mod durability;
 mod explain;
 mod grpc;
+mod handlers;
 mod handshakes;
 mod hostile;
 mod identity;
