@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use doorward::expr::{Expression, Scope};
 use doorward::gateway::entities::{Entities, Entity, Origin, Record};
+use doorward::gateway::handler::{Declared, FileRoute, Handler, Routes, StaticResponse};
 use doorward::gateway::resolve::{DnsConfig, Resolver};
 use doorward::gateway::router::{Query, Router};
 use doorward::gateway::snapshot::{Snapshot, Workshop};
@@ -12,6 +14,7 @@ use doorward::http::outbound::Outbound;
 use doorward::model::route::{Reference, Route};
 use doorward::model::service::{Protocol, Service};
 use doorward::plugins::Parts;
+use doorward::telemetry::traffic::Traffic;
 use http::{HeaderMap, Method};
 use uuid::Uuid;
 
@@ -142,5 +145,41 @@ fn compiling(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, matching, compiling);
+/// Route files are asked one after the other; this is the last of them, none
+/// of them, and the last of those whose conditions say nothing of the path.
+fn files(c: &mut Criterion) {
+    let traffic = Traffic::default();
+    let routes = |condition: &dyn Fn(usize) -> String| {
+        let route = |i: usize| {
+            let answer = StaticResponse::new(200, None, Vec::new(), None).expect("an answer");
+            let declared = Declared {
+                id: format!("{i:04}"),
+                name: format!("{i:04}"),
+                file: "file.json".into(),
+                condition: Some(Expression::compile(&condition(i)).expect("an expression")),
+                handler: Arc::new(Handler::Static(answer)),
+            };
+            Arc::new(FileRoute::new(declared, &traffic))
+        };
+        Routes::new((0..1000).map(route).collect(), None)
+    };
+    let by_path = routes(&|i| format!("${{matches(request.uri.path, '^/svc-{i:04}/')}}"));
+    let by_host = routes(&|i| format!("${{request.headers['Host'][0] == 'svc-{i:04}.test'}}"));
+    let mut group = c.benchmark_group("route_files");
+    for (name, routes, path, found) in [
+        ("1000_last_path", &by_path, "/svc-0999/orders", true),
+        ("1000_no_path", &by_path, "/other", false),
+        ("1000_last_host", &by_host, "/", true),
+    ] {
+        let request = http::Request::get(path).header("host", "svc-0999.test");
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        let scope = Scope::new(&parts, ([127, 0, 0, 1], 5).into());
+        group.bench_function(name, |b| {
+            b.iter(|| assert_eq!(routes.taking(black_box(&scope)).is_some(), found));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, matching, compiling, files);
 criterion_main!(benches);

@@ -99,9 +99,9 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     };
     // A reader that has seen enough is no error.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    match explanation.route {
-        Some(_) => ExitCode::SUCCESS,
-        None => ExitCode::FAILURE,
+    match (explanation.route, explanation.file_route) {
+        (None, None) => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
     }
 }
 

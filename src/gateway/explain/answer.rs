@@ -23,6 +23,27 @@ pub struct Explanation {
     pub shadowed: Vec<Shadowed>,
     /// Where it goes.
     pub upstream: Option<Destination>,
+    /// The route file that takes it, or would if no route did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_route: Option<FileRouted>,
+}
+
+/// What a route file makes of a request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FileRouted {
+    /// Name of the file without its extension; none: the default handler.
+    pub id: Option<String>,
+    /// The route's name.
+    pub name: Option<String>,
+    /// The file.
+    pub file: Option<String>,
+    /// Whether a route takes the request before.
+    pub shadowed: bool,
+    /// What the request meets, in order; conditions are judged by the request
+    /// as it came.
+    pub steps: Vec<String>,
+    /// Scheme, host and port of where it goes.
+    pub destination: Option<String>,
 }
 
 /// A request as it was understood.
@@ -255,8 +276,32 @@ impl fmt::Display for Explanation {
         if self.route.is_some() {
             self.fmt_filters(f)?;
         }
-        match &self.upstream {
-            Some(upstream) => upstream.fmt(f),
+        if let Some(upstream) = &self.upstream {
+            upstream.fmt(f)?;
+        }
+        match &self.file_route {
+            Some(file) => file.fmt(f),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for FileRouted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_deref().unwrap_or("default handler");
+        write!(f, "\nfile      {name}")?;
+        if let Some(file) = &self.file {
+            write!(f, ", {file}")?;
+        }
+        if self.shadowed {
+            return writeln!(f, ": not asked, the route above takes the request");
+        }
+        writeln!(f)?;
+        for step in &self.steps {
+            writeln!(f, "          {step}")?;
+        }
+        match &self.destination {
+            Some(to) => writeln!(f, "          goes to {to}"),
             None => Ok(()),
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod destination;
+mod files;
 mod near;
 mod origin;
 mod question;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::admit;
-use super::answer::no_route as answer_no_route;
+use super::answer::no_route;
 use super::chain::{self, Link};
 use super::choose::{self, Arrival, Unrouted};
 use super::entities::{Entities, Record};
@@ -98,6 +99,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
         filters: Vec::new(),
         shadowed: Vec::new(),
         upstream: None,
+        file_route: None,
     };
     let mut origins = Origins::new(witness.snapshot.entities());
     let found = chosen.as_ref().ok().map(|(found, _)| *found);
@@ -110,13 +112,16 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
         &mut origins,
     );
     match chosen {
-        Err(unrouted) => {
+        Err(Unrouted::Refused(reply)) => {
             let reason = why_refused(&request, &explanation);
-            let reply = match unrouted {
-                Unrouted::Refused(reply) => reply,
-                Unrouted::NoRoute => answer_no_route(),
-            };
             explanation.refusal = Some(refusal(&reply, reason));
+        }
+        Err(Unrouted::NoRoute) => {
+            let who = (client, secure);
+            if !witness.tell_files(request.clone(), path, who, &mut explanation) {
+                let reason = why_refused(&request, &explanation);
+                explanation.refusal = Some(refusal(&no_route(), reason));
+            }
         }
         Ok((found, route)) => {
             if let Some(reply) = route.protocols.refuse(&request, secure) {
@@ -132,6 +137,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
                 secure,
             };
             witness.tell_destination(request.clone(), route, &way, &mut explanation, &mut origins);
+            witness.tell_files(request.clone(), path, (client, secure), &mut explanation);
         }
     }
     Ok(explanation)

@@ -13,6 +13,7 @@ mod proxying;
 mod routes;
 mod static_response;
 mod survey;
+mod tell;
 pub(super) mod unwind;
 mod walk;
 
@@ -28,6 +29,7 @@ pub(super) use journey::Journey;
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};
 pub use static_response::StaticResponse;
+pub(super) use tell::tell;
 
 /// Deepest nesting of handlers and steps.
 pub const MAX_DEPTH: usize = 32;

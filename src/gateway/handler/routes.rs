@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use super::{Handler, survey};
-use crate::expr::Expression;
+use crate::expr::{Expression, Scope};
 use crate::telemetry::traffic::{RouteTraffic, Traffic};
 
 /// What a route file says.
@@ -39,7 +39,35 @@ pub struct FileRoute {
 #[derive(Default)]
 pub struct Routes {
     routes: Box<[Arc<FileRoute>]>,
+    /// What each condition asks of the path at least, side by side: most routes
+    /// are passed over without a look at them.
+    gates: Box<[Gate]>,
     default: Option<Arc<Handler>>,
+}
+
+/// The beginning of the paths for which a condition can be true.
+#[derive(Default)]
+struct Gate {
+    begin: [u8; Gate::LENGTH],
+    length: u8,
+}
+
+impl Gate {
+    const LENGTH: usize = 15;
+
+    fn of(route: &FileRoute) -> Self {
+        let mut gate = Self::default();
+        let prefix = route.condition.as_ref().and_then(Expression::path_prefix);
+        for (to, from) in gate.begin.iter_mut().zip(prefix.unwrap_or("").bytes()) {
+            *to = from;
+            gate.length += 1;
+        }
+        gate
+    }
+
+    fn admits(&self, path: &[u8]) -> bool {
+        path.starts_with(&self.begin[..usize::from(self.length)])
+    }
 }
 
 impl FileRoute {
@@ -77,6 +105,11 @@ impl FileRoute {
         &self.file
     }
 
+    /// What it does with a request.
+    pub(in crate::gateway) fn handler(&self) -> &Handler {
+        &self.handler
+    }
+
     /// Headers that its filters vouch for and clients may not send.
     pub(super) fn owned_headers(&self) -> &[HeaderName] {
         &self.owned_headers
@@ -99,9 +132,22 @@ impl Routes {
     pub fn new(mut routes: Vec<Arc<FileRoute>>, default: Option<Arc<Handler>>) -> Self {
         routes.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         Self {
+            gates: routes.iter().map(|route| Gate::of(route)).collect(),
             routes: routes.into(),
             default,
         }
+    }
+
+    /// The routes that may take a request for `path`, as it is sent, in order.
+    pub(in crate::gateway) fn candidates(
+        &self,
+        path: &str,
+    ) -> impl Iterator<Item = &Arc<FileRoute>> {
+        let path = path.as_bytes();
+        // Conditions see it decoded.
+        let encoded = path.contains(&b'%');
+        let routes = self.routes.iter().zip(&self.gates);
+        routes.filter_map(move |(route, gate)| (encoded || gate.admits(path)).then_some(route))
     }
 
     /// The routes in order.
@@ -109,9 +155,12 @@ impl Routes {
         self.routes.iter()
     }
 
-    /// The route at a position of that order.
-    pub(super) fn at(&self, at: usize) -> &Arc<FileRoute> {
-        &self.routes[at]
+    /// The route that takes the request of `scope`, as far as that shows.
+    pub fn taking(&self, scope: &Scope<'_>) -> Option<&Arc<FileRoute>> {
+        self.candidates(scope.request.uri.path()).find(|route| {
+            let condition = route.condition.as_ref();
+            condition.is_none_or(|condition| condition.is_true(scope))
+        })
     }
 
     /// What takes a request that none of them does.
@@ -122,5 +171,55 @@ impl Routes {
     /// Whether no request can be taken.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty() && self.default.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::handler::StaticResponse;
+
+    fn route(name: &str, condition: Option<&str>) -> Arc<FileRoute> {
+        let answer = StaticResponse::new(200, None, Vec::new(), None).expect("an answer");
+        let declared = Declared {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            file: PathBuf::new(),
+            condition: condition.map(|text| Expression::compile(text).expect("an expression")),
+            handler: Arc::new(Handler::Static(answer)),
+        };
+        Arc::new(FileRoute::new(declared, &Traffic::default()))
+    }
+
+    fn candidates(routes: &Routes, path: &str) -> Vec<String> {
+        let all = routes.candidates(path);
+        all.map(|route| route.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn routes_are_ordered_by_code_points_of_their_names() {
+        let names = ["b", "9-x", "A", "10-x"];
+        let routes = Routes::new(names.iter().map(|name| route(name, None)).collect(), None);
+        assert_eq!(candidates(&routes, "/"), ["10-x", "9-x", "A", "b"]);
+    }
+
+    #[test]
+    fn routes_for_other_paths_are_passed_over() {
+        let routes = Routes::new(
+            vec![
+                route("1", Some("${matches(request.uri.path, '^/home')}")),
+                route(
+                    "2",
+                    Some("${find(request.uri.path, '^/a/very/long/prefix/indeed')}"),
+                ),
+                route("3", Some("${find(request.uri.path, '/home')}")),
+                route("4", None),
+            ],
+            None,
+        );
+        assert_eq!(candidates(&routes, "/home/x"), ["1", "3", "4"]);
+        assert_eq!(candidates(&routes, "/a/very/long/prefix"), ["2", "3", "4"]);
+        assert_eq!(candidates(&routes, "/other"), ["3", "4"]);
+        assert_eq!(candidates(&routes, "/%68ome"), ["1", "2", "3", "4"]);
     }
 }

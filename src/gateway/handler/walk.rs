@@ -100,15 +100,21 @@ impl Walk<'_> {
         &mut self,
         routes: &'t Routes,
     ) -> Result<Option<&'t Handler>, Reply> {
-        let conditions = routes.iter().map(|route| route.condition.as_ref());
-        let Some(at) = self.first_true(conditions).await? else {
-            return Ok(routes.default_handler().map(|handler| &**handler));
-        };
-        let route = routes.at(at);
-        if let Some(journey) = &mut self.ctx.journey {
-            journey.take(route);
+        // Cheap, and it leaves the session free for reading a body.
+        let target = self.session.req_header().uri.path_and_query().cloned();
+        let path = target.as_ref().map_or("/", |target| target.path());
+        for route in routes.candidates(path) {
+            if let Some(condition) = &route.condition
+                && !self.is_true(condition).await?
+            {
+                continue;
+            }
+            if let Some(journey) = &mut self.ctx.journey {
+                journey.take(route);
+            }
+            return Ok(Some(&route.handler));
         }
-        Ok(Some(&route.handler))
+        Ok(routes.default_handler().map(|handler| &**handler))
     }
 
     /// The position of the first condition that is true or absent.

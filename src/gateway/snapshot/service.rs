@@ -151,11 +151,6 @@ impl LiveService {
         })
     }
 
-    /// What it was made of.
-    pub(in crate::gateway) fn service(&self) -> &Service {
-        &self.record.value
-    }
-
     fn is_balanced_by(&self, balancer: Option<&Arc<Balancer>>) -> bool {
         match (&self.upstream, balancer) {
             (Upstream::Balanced(own, _), Some(balancer)) => Arc::ptr_eq(own, balancer),
