@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
@@ -79,6 +79,9 @@ impl StaticRequest {
         let method = method.filter(|method| *method != Method::CONNECT);
         let method = method
             .ok_or_else(|| settings.wrong("method", "must be a method other than CONNECT"))?;
+        if method == Method::HEAD {
+            settings.warn("method", "is GET for clients that do not ask with HEAD");
+        }
         if settings
             .text("version")?
             .is_some_and(|version| version != "HTTP/1.1")
@@ -166,10 +169,12 @@ impl StaticRequest {
         for (name, value) in made.headers {
             field::add(request, exchange, &name, value);
         }
-        // Whether the client's answer has a body depends on its own method.
-        if self.method != Method::HEAD && request.method != Method::HEAD {
-            request.set_method(self.method.clone());
-        }
+        // Other clients would wait for a body that nobody sends.
+        let method = match self.method == Method::HEAD && request.method != Method::HEAD {
+            true => Method::GET,
+            false => self.method.clone(),
+        };
+        request.set_method(method);
         request.set_uri(made.uri);
         exchange.body = Some(made.body.clone());
         exchange.replacement = Some(made.body);
@@ -208,20 +213,6 @@ impl Filter for StaticRequest {
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
         field::write_in_place(&self.in_place, exchange, request);
         request.remove_header(&EXPECT);
-        request.set_method(self.method.clone());
-    }
-
-    fn on_response_to(
-        &self,
-        request: &RequestHeader,
-        _exchange: &Exchange,
-        response: &mut ResponseHeader,
-    ) {
-        if self.method == Method::HEAD && request.method != Method::HEAD {
-            // The client would wait for a body that nobody sends.
-            response.remove_header(&TRANSFER_ENCODING);
-            let _ = response.insert_header(CONTENT_LENGTH, HeaderValue::from_static("0"));
-        }
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -144,10 +144,10 @@ async fn fields_of_the_gateway_are_replaced_where_an_operator_says_so() {
 async fn answers_get_values_of_the_request_and_of_the_answer() {
     let config = json!({"messageType": "Response", "remove": ["Server", "X-Down"], "add": {
         "X-Path": ["${request.uri.path}"], "Set-Cookie": ["a=1", "b=2"],
-        "X-Bad": ["${urlDecode(request.headers['X-Up'][0])}"]}});
+        "X-Status": ["${toString(response.status.code)}"],
+        "X-Bad": ["${urlDecode(response.headers['X-Up'][0])}"]}});
     let filter = filter(config).unwrap();
-    let (mut session, _client) =
-        session("GET /a HTTP/1.1\r\nHost: h\r\nX-Down: q\r\nX-Up: a%0d%0ab\r\n\r\n").await;
+    let (mut session, _client) = session("GET /a HTTP/1.1\r\nHost: h\r\nX-Down: q\r\n\r\n").await;
     let mut exchange = Exchange::default();
     assert!(
         decide(&*filter, &mut session, &mut exchange)
@@ -159,7 +159,7 @@ async fn answers_get_values_of_the_request_and_of_the_answer() {
         "is not of the request"
     );
     let mut response = ResponseHeader::build(StatusCode::IM_A_TEAPOT, None).unwrap();
-    for (name, value) in [("Server", "x"), ("Set-Cookie", "z=0")] {
+    for (name, value) in [("Server", "x"), ("X-Up", "a%0d%0ab"), ("Set-Cookie", "z=0")] {
         response.append_header(name, value).unwrap();
     }
     filter.on_response_to(session.req_header(), &exchange, &mut response);
@@ -170,6 +170,7 @@ async fn answers_get_values_of_the_request_and_of_the_answer() {
             .map(|value| value.to_str().unwrap())
     };
     assert_eq!(value("x-path"), Some("/a"));
+    assert_eq!(value("x-status"), Some("418"));
     assert_eq!((value("server"), value("x-bad")), (None, None));
     assert_eq!(response.headers.get_all("set-cookie").iter().count(), 3);
 }

@@ -111,24 +111,16 @@ async fn the_length_of_the_clients_own_body_is_still_known() {
 }
 
 #[tokio::test]
-async fn an_answer_to_head_stays_without_a_body() {
+async fn nobody_waits_for_the_body_of_an_answer_to_head() {
     let head = PLAIN.replace("GET", "HEAD");
-    let got = replace(json!({"method": "POST", "uri": "/"}), &head).await;
-    assert_eq!(
-        got.request.method,
-        Method::HEAD,
-        "the client's answer is made for it"
-    );
-    assert_eq!(got.upstream.method, Method::POST);
-    let config = json!({"method": "HEAD", "uri": "/"});
-    let got = replace(config.clone(), PLAIN).await;
-    assert_eq!(got.request.method, Method::GET);
-    assert_eq!(got.upstream.method, Method::HEAD);
-    let mut response = ResponseHeader::build(200, None).unwrap();
-    response.insert_header("Content-Length", "10").unwrap();
-    let filter = filter(config).unwrap();
-    filter.on_response_to(&got.request, &got.exchange, &mut response);
-    assert_eq!(response.headers.get("content-length").unwrap(), "0");
+    for (method, request, wanted) in [
+        ("HEAD", PLAIN, "GET"),
+        ("HEAD", &head, "HEAD"),
+        ("POST", &head, "POST"),
+    ] {
+        let got = replace(json!({"method": method, "uri": "/"}), request).await;
+        assert_eq!(got.request.method.as_str(), wanted);
+    }
 }
 
 #[tokio::test]
@@ -183,4 +175,12 @@ fn what_cannot_be_is_refused_with_the_field_at_fault() {
         let error = filter(config.clone()).err().unwrap();
         assert_eq!(error.field, field, "{config}: {error}");
     }
+}
+
+#[test]
+fn a_body_is_read_where_an_expression_looks_at_it() {
+    let with =
+        |entity: &str| filter(json!({"method": "POST", "uri": "/", "entity": entity})).unwrap();
+    assert!(with("${request.entity.string}").needs_body());
+    assert!(!with("${request.method}").needs_body());
 }
