@@ -13,6 +13,10 @@ use crate::filter::Filter;
 use crate::gateway::handler::{Case, Handler, StaticResponse, Step};
 use crate::plugins::chain;
 
+/// Most objects that are followed from one filter to see whether it says the
+/// same as before.
+const MAX_NAMED: usize = 64;
+
 /// The filters that run for a route file, by what they were built from.
 #[derive(Default, Clone)]
 pub(super) struct Running {
@@ -231,6 +235,12 @@ impl Page<'_> {
         while let Some(name) = waiting.pop() {
             if named.contains_key(&name) {
                 continue;
+            }
+            if named.len() == MAX_NAMED {
+                // Whatever changes in the heap then makes it another one.
+                let heap = format!("{:?}", self.heap_digest());
+                named.insert(String::new(), heap.into());
+                break;
             }
             if let Some(declaration) = self.declaration(&name) {
                 let mut texts = BTreeSet::new();

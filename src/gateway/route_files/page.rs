@@ -1,6 +1,6 @@
 //! One route file while it is read: its objects by name, what is wrong.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::filters::Running;
 use super::parts::{Built, builtin};
 use super::properties::Properties;
 use super::shelf::Shelves;
-use super::world::World;
+use super::world::{self, World};
 use crate::expr::{Constants, Expression};
 use crate::gateway::handler::MAX_DEPTH;
 use crate::yaml::{Document, PathSegment};
@@ -44,6 +44,7 @@ pub(super) struct Page<'a> {
     pub(super) routers: Cell<usize>,
     /// Whether a base URI is said anywhere in the file.
     pub(super) says_base: bool,
+    heap_digest: OnceCell<[u8; 32]>,
 }
 
 /// A declared object.
@@ -92,16 +93,22 @@ impl<'a> Page<'a> {
             directories: Vec::new(),
             routers: Cell::new(0),
             says_base: false,
+            heap_digest: OnceCell::new(),
         }
     }
 
     /// Notes an error.
     pub(super) fn wrong(&self, place: &Place, message: impl Into<String>) {
-        let room = self.findings.borrow().errors.len() < MAX_FINDINGS;
-        if room {
+        if !self.is_full() {
             let line = self.finding(place, message.into());
             self.findings.borrow_mut().errors.push(line);
         }
+    }
+
+    /// Whether no more errors are told: what only an error needs is not worth
+    /// finding out then.
+    pub(super) fn is_full(&self) -> bool {
+        self.findings.borrow().errors.len() >= MAX_FINDINGS
     }
 
     /// Notes what has no effect.
@@ -163,6 +170,18 @@ impl<'a> Page<'a> {
         !expression.needs_response()
     }
 
+    /// All objects of the heap, as one.
+    pub(super) fn heap_digest(&self) -> [u8; 32] {
+        *self.heap_digest.get_or_init(|| {
+            let objects: std::collections::BTreeMap<_, _> = self
+                .objects
+                .iter()
+                .map(|(name, object)| (name, &object.value))
+                .collect();
+            world::digest(serde_json::json!(objects).to_string().as_bytes())
+        })
+    }
+
     /// What `value`, a name or a declaration in place, stands for.
     pub(super) fn reference(&self, value: &Value, place: &Place) -> Option<Built> {
         match value {
@@ -197,7 +216,9 @@ impl<'a> Page<'a> {
         if let Some(built) = builtin(name) {
             return Some(built);
         }
-        self.wrong(place, self.unknown(name));
+        if !self.is_full() {
+            self.wrong(place, self.unknown(name));
+        }
         None
     }
 

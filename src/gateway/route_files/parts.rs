@@ -42,16 +42,18 @@ const HANDLERS: [&str; 3] = [
     "ForgeRockClientHandler",
 ];
 /// Other objects that need not be declared.
-const OBJECTS: [&str; 8] = [
+const OBJECTS: [&str; 7] = [
     "ScheduledExecutorService",
     "TemporaryStorage",
-    "TransactionIdOutboundFilter",
     "IssuerRepository",
     "NoOpAuditService",
     "SystemAndEnvSecretStore",
     "Session",
     "TokenManagers",
 ];
+
+/// A filter that need not be declared, and does nothing here.
+const NOTHING: &str = "TransactionIdOutboundFilter";
 
 /// Types that handlers and steps are declared with here.
 const COMPOSITES: [&str; 10] = [
@@ -174,6 +176,12 @@ pub(super) fn builtin(name: &str) -> Option<Built> {
     if HANDLERS.contains(&name) {
         let settings = Arc::new(ProxySettings::default());
         return Some(Built::handler(Handler::Proxy(settings), 0, 0));
+    }
+    if name == NOTHING {
+        return Some(Built {
+            part: Part::Steps(Arc::new([])),
+            ..Built::passive()
+        });
     }
     OBJECTS.contains(&name).then(Built::passive)
 }

@@ -182,11 +182,7 @@ fn read_located(
         Err(fault) => return Err(fault.to_string()),
     };
     let path = text.strip_prefix("file:").unwrap_or(&text);
-    let path = if path.starts_with("//") {
-        &path[2..]
-    } else {
-        path
-    };
+    let path = path.strip_prefix("//").unwrap_or(path);
     let path = directory.join(path);
     let text = world.read(&path)?;
     if path
@@ -249,6 +245,9 @@ fn declare_objects(page: &mut Page<'_>, heap: Option<&Value>) {
             }
         };
         if let Some(first) = page.objects.get(&name) {
+            if page.is_full() {
+                return;
+            }
             let line = page.document.line_of(&first.place.0).unwrap_or(0);
             let message = format!("an object is called '{name}' already, on line {line}");
             page.wrong(&place.at("name"), message);
@@ -284,7 +283,11 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
     let leads = match fields.value("handler") {
         Some(_) => page.leads_to(&fields, "handler"),
         None => {
-            page.wrong(&Place::default(), "required field missing: handler");
+            let message = match root.contains_key("_format_version") {
+                true => "declares entities: name it among `entities` of the configuration file",
+                false => "required field missing: handler",
+            };
+            page.wrong(&Place::default(), message);
             None
         }
     };

@@ -178,7 +178,7 @@ fn properties_of_another_file_are_found_and_followed() {
         ),
         (
             "s.json",
-            "{\"properties\": {\"$location\": \"file://DIR/p/lines.properties\"}, \
+            "{\"properties\": {\"$location\": \"${fileToUrl('DIR/p/lines.properties')}\"}, \
              \"name\": \"&{who}\", \"handler\": \"ClientHandler\"}",
         ),
     ]);
@@ -594,7 +594,7 @@ fn handlers_of_every_kind_load() {
         "type": "ChainOfFilters", "config": {"filters": []}}}},
       {"type": "SwitchFilter", "config": {
         "onRequest": [{"condition": "${request.method == 'TRACE'}", "handler": "teapot"}],
-        "onResponse": [{"condition": "${request.method == 'X'}", "handler": "teapot"}]}}
+        "onResponse": [{"condition": "${response.status.code == 502}", "handler": "teapot"}]}}
     ], "handler": {"type": "Delegate", "timer": true, "config": {"delegate": "ClientHandler"}}}}}
   ]}},
   "heap": [{"name": "teapot", "type": "StaticResponseHandler", "config": {
@@ -661,6 +661,10 @@ fn wrong_fields_are_told_by_line_and_key() {
             "config.bindings: is required",
         ),
         (
+            r#"{"type": "DispatchHandler", "config": {"bindings": [{"condition": "${response.status.code == 1}", "handler": "ClientHandler"}]}}"#,
+            "bindings[0].condition: looks at the response",
+        ),
+        (
             r#"{"type": "ClientHandler", "config": {"soTimeout": "10"}}"#,
             "config.soTimeout: ",
         ),
@@ -675,6 +679,10 @@ fn wrong_fields_are_told_by_line_and_key() {
             "{told}"
         );
     }
+    let told = error(
+        "{\"handler\": \"ClientHandler\", \"condition\": \"${response.status.code == 1}\"}",
+    );
+    assert!(told.contains("condition: looks at the response"), "{told}");
     let told = error("{\"name\": \"x\", \"condition\": true}");
     assert_eq!(told, "r.json:1: required field missing: handler");
 }
