@@ -679,9 +679,8 @@ fn wrong_fields_are_told_by_line_and_key() {
             "{told}"
         );
     }
-    let told = error(
-        "{\"handler\": \"ClientHandler\", \"condition\": \"${response.status.code == 1}\"}",
-    );
+    let told =
+        error("{\"handler\": \"ClientHandler\", \"condition\": \"${response.status.code == 1}\"}");
     assert!(told.contains("condition: looks at the response"), "{told}");
     let told = error("{\"name\": \"x\", \"condition\": true}");
     assert_eq!(told, "r.json:1: required field missing: handler");
