@@ -269,6 +269,8 @@ impl Control {
         let _alone = self.writer.lock().await;
         let snapshot = self.live.load().with_files(files);
         self.put(snapshot);
+        // The counters of routes that are gone, unless a request still needs them.
+        self.workshop.traffic.prune();
     }
 
     /// Puts the entities that `read` makes of those in force in the place of
