@@ -17,7 +17,7 @@ use http::StatusCode;
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde_json::{Value, json};
-use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::io::AsyncWriteExt;
 use url::Url;
 
 use super::*;
