@@ -8,6 +8,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
+use super::clients::LiveClient;
 use super::error::Fault;
 use super::realm::Realm;
 use super::{State, token_id};
@@ -57,6 +58,25 @@ impl Issued {
     /// The grant it belongs to.
     pub(super) fn grant_id(&self) -> &str {
         self.text("authGrantId")
+    }
+
+    /// Whether it was given to this client, or is for it.
+    pub(super) fn concerns(&self, client: &LiveClient) -> bool {
+        let is_client = |audience: &str| {
+            let others = &client.client.metadata.audiences;
+            audience == client.id() || others.iter().any(|other| other == audience)
+        };
+        let is_audience = match self.claims.get("aud") {
+            Some(Value::String(one)) => is_client(one),
+            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).any(is_client),
+            _ => false,
+        };
+        is_audience || self.client_id() == client.id()
+    }
+
+    /// The key (RFC 7638 thumbprint) that it is bound to.
+    pub(super) fn bound_to(&self) -> Option<&str> {
+        self.claims.get("cnf")?.get("jkt")?.as_str()
     }
 
     /// When it ends, in seconds since the epoch.
@@ -109,11 +129,20 @@ pub(super) struct GoodToken {
 /// The token of the `Authorization` header; `None` unless there is exactly one
 /// such header and it is a Bearer.
 pub(super) fn from_header(headers: &HeaderMap) -> Option<&str> {
+    by_scheme(headers, "bearer")
+}
+
+/// The token that is shown together with a proof of possession (RFC 9449 §7.1).
+pub(super) fn with_proof(headers: &HeaderMap) -> Option<&str> {
+    by_scheme(headers, "dpop")
+}
+
+fn by_scheme<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (scheme, token) = values.next()?.to_str().ok()?.split_once(' ')?;
     let alone = values.next().is_none();
     let token = token.trim();
-    (alone && scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    (alone && scheme.eq_ignore_ascii_case(wanted) && !token.is_empty()).then_some(token)
 }
 
 /// The token, if this provider issued it, whatever has become of it since.

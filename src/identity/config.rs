@@ -81,6 +81,10 @@ pub struct RealmSettings {
     /// How long after its use a refresh token gives the same successor again:
     /// for clients that lost the answer. 0: not at all; at most 300.
     pub refresh_token_grace: u32,
+    /// Whether proofs of possession (DPoP) must carry a nonce of the provider.
+    pub dpop_nonce: bool,
+    /// Whose signed statements about users are believed (grant `jwt-bearer`).
+    pub trusted_issuers: Vec<TrustedIssuer>,
     /// Life of an ID token; at most 30 days.
     pub id_token_lifetime: u32,
     /// The form of access tokens, unless the client's record names another.
@@ -105,6 +109,20 @@ pub struct RealmSettings {
     pub admin_addresses: Option<Vec<String>>,
 }
 
+/// An issuer of assertions (RFC 7523 §3): its subjects are user names.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustedIssuer {
+    /// What its assertions name as `iss`.
+    pub issuer: String,
+    /// Its public keys.
+    #[serde(default)]
+    pub jwks: Option<Value>,
+    /// Or where they are: https, or http on this machine.
+    #[serde(default)]
+    pub jwks_uri: Option<String>,
+}
+
 impl Default for RealmSettings {
     fn default() -> Self {
         Self {
@@ -113,6 +131,8 @@ impl Default for RealmSettings {
             grant_lifetime: 30 * 24 * 3600,
             refresh_token_rotation: true,
             refresh_token_grace: 0,
+            dpop_nonce: false,
+            trusted_issuers: Vec::new(),
             id_token_lifetime: 3600,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,

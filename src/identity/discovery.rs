@@ -28,7 +28,12 @@ pub(super) fn metadata(call: &Call) -> Response {
         "introspection_endpoint": format!("{issuer}/introspect"),
         "revocation_endpoint": format!("{issuer}/token/revoke"),
         "response_types_supported": [],
-        "grant_types_supported": ["client_credentials", "password", "refresh_token"],
+        "grant_types_supported": [
+            "client_credentials", "password", "refresh_token",
+            "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "urn:ietf:params:oauth:grant-type:token-exchange",
+        ],
+        "dpop_signing_alg_values_supported": SignAlg::OWN,
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": all_algs(),
         "userinfo_signing_alg_values_supported": all_algs(),

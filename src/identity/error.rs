@@ -97,7 +97,7 @@ pub(super) struct OAuthError {
     pub(super) error: &'static str,
     pub(super) description: String,
     /// Headers besides the usual ones.
-    pub(super) header: Option<(HeaderName, HeaderValue)>,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl OAuthError {
@@ -107,7 +107,7 @@ impl OAuthError {
             status: StatusCode::BAD_REQUEST,
             error,
             description: description.into(),
-            header: None,
+            headers: Vec::new(),
         }
     }
 
@@ -115,7 +115,9 @@ impl OAuthError {
     pub(super) fn invalid_client(realm: &str, description: &str) -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,
-            header: challenge(&format!("Basic realm=\"{realm}\"")),
+            headers: challenge(&format!("Basic realm=\"{realm}\""))
+                .into_iter()
+                .collect(),
             ..Self::bad("invalid_client", description)
         }
     }
@@ -132,7 +134,9 @@ impl OAuthError {
     pub(super) fn invalid_token() -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,
-            header: challenge("Bearer error=\"invalid_token\""),
+            headers: challenge("Bearer error=\"invalid_token\"")
+                .into_iter()
+                .collect(),
             ..Self::bad(
                 "invalid_token",
                 "The access token provided is expired, revoked, malformed, or invalid for other \
@@ -145,7 +149,9 @@ impl OAuthError {
     /// challenge names none (RFC 6750 §3.1).
     pub(super) fn no_token(realm: &str) -> Self {
         Self {
-            header: challenge(&format!("Bearer realm=\"{realm}\"")),
+            headers: challenge(&format!("Bearer realm=\"{realm}\""))
+                .into_iter()
+                .collect(),
             ..Self::invalid_token()
         }
     }
@@ -155,7 +161,7 @@ impl OAuthError {
         let value = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
         Self {
             status: StatusCode::FORBIDDEN,
-            header: challenge(&value),
+            headers: challenge(&value).into_iter().collect(),
             ..Self::bad(
                 "insufficient_scope",
                 format!("The scope {scope} is required."),
@@ -172,7 +178,7 @@ impl OAuthError {
         }
         let mut response = respond::json(self.status, &body);
         respond::never_stored(&mut response);
-        if let Some((name, value)) = self.header {
+        for (name, value) in self.headers {
             response.headers_mut().insert(name, value);
         }
         response
@@ -190,7 +196,7 @@ impl<F: Into<Fault>> From<F> for OAuthError {
             status: fault.status(),
             error,
             description: String::new(),
-            header,
+            headers: header.into_iter().collect(),
         }
     }
 }
@@ -319,7 +325,10 @@ impl<F: Into<Fault>> From<F> for ScimError {
 pub(super) fn wrong_method(allowed: &[Method], found: &Method) -> OAuthError {
     OAuthError {
         status: StatusCode::METHOD_NOT_ALLOWED,
-        header: allow(allowed).map(|value| (ALLOW, value)),
+        headers: allow(allowed)
+            .map(|value| (ALLOW, value))
+            .into_iter()
+            .collect(),
         ..OAuthError::bad(
             "method_not_allowed",
             format!(

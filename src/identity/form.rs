@@ -35,8 +35,12 @@ pub(super) enum FormError {
     Repeated(String),
 }
 
-/// The parameters of a request: each at most once, none empty (RFC 6749 §3.2:
-/// one without a value counts as absent, one sent twice is an error).
+/// What may be sent several times (RFC 8707 §2, RFC 8693 §2.1).
+const REPEATABLE: [&str; 2] = ["resource", "audience"];
+
+/// The parameters of a request: each at most once but for a few, none empty
+/// (RFC 6749 §3.2: one without a value counts as absent, one sent twice is an
+/// error).
 #[derive(Debug, Default)]
 pub(super) struct Form<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -57,7 +61,8 @@ impl<'a> Form<'a> {
             };
             let name = decode(name).ok_or(FormError::Encoding)?;
             let value = decode(value).ok_or(FormError::Encoding)?;
-            if pairs.iter().any(|(known, _)| *known == name) {
+            let again = pairs.iter().any(|(known, _)| *known == name);
+            if again && !REPEATABLE.contains(&&*name) {
                 return Err(FormError::Repeated(name.into_owned()));
             }
             if pairs.len() == MAX_PARAMETERS {
@@ -73,6 +78,15 @@ impl<'a> Form<'a> {
         let pair = self.pairs.iter().find(|(known, _)| known == name);
         pair.map(|(_, value)| value.as_ref())
             .filter(|value| !value.is_empty())
+    }
+}
+
+impl Form<'_> {
+    /// Every value of a parameter that may be sent several times.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let pairs = self.pairs.iter().filter(move |(known, _)| known == name);
+        let values = pairs.map(|(_, value)| value.as_ref());
+        values.filter(|value| !value.is_empty())
     }
 }
 

@@ -104,13 +104,7 @@ async fn access(
 }
 
 fn concerns(token: &GoodToken, caller: &LiveClient) -> bool {
-    let issued = &token.issued;
-    let audience = match issued.claims.get("aud") {
-        Some(Value::String(one)) => one == caller.id(),
-        Some(Value::Array(several)) => several.iter().any(|one| one == caller.id()),
-        _ => false,
-    };
-    issued.client_id() == caller.id() || audience || caller.scopes.iter().any(|scope| scope == ALL)
+    token.issued.concerns(caller) || caller.scopes.iter().any(|scope| scope == ALL)
 }
 
 /// A refresh token concerns its own client only: nobody else must take one for

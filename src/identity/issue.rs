@@ -34,6 +34,7 @@ pub(super) struct Issue<'a> {
     pub(super) auth_time: i64,
     pub(super) now_ms: i64,
     pub(super) asked: Asked<'a>,
+    pub(super) confined: Confined<'a>,
 }
 
 /// What tokens say because of the authorization request that began their grant.
@@ -52,6 +53,19 @@ pub(super) struct Asked<'a> {
     pub(super) userinfo_claims: &'a [String],
 }
 
+/// What an access token is confined to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Confined<'a> {
+    /// What it is for; none: for the client.
+    pub(super) audience: &'a [String],
+    /// The key (RFC 7638 thumbprint) that it is bound to.
+    pub(super) bound_to: Option<&'a str>,
+    /// Who acts for the subject (RFC 8693 §4.1).
+    pub(super) act: Option<&'a Value>,
+    /// When it ends at the latest, in seconds since the epoch.
+    pub(super) ends_s: Option<i64>,
+}
+
 /// How users sign in (RFC 8176).
 const AMR: [&str; 1] = ["pwd"];
 
@@ -68,6 +82,9 @@ pub(super) struct TokenResponse {
     pub(super) scope: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id_token: Option<String>,
+    /// Of a token exchange only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) issued_token_type: Option<&'static str>,
     pub(super) token_type: &'static str,
     pub(super) expires_in: i64,
 }
@@ -87,8 +104,14 @@ struct AccessClaims<'a> {
     token_type: &'static str,
     #[serde(rename = "authGrantId")]
     auth_grant_id: &'a str,
-    /// One string, not an array.
-    aud: &'a str,
+    aud: Audience<'a>,
+    /// Where the audience is not the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cnf: Option<Confirmation<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    act: Option<&'a Value>,
     nbf: i64,
     grant_type: &'a str,
     scope: &'a [String],
@@ -102,6 +125,20 @@ struct AccessClaims<'a> {
     nonce: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     userinfo_claims: &'a [String],
+}
+
+/// One is a string, and not an array.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Audience<'a> {
+    One(&'a str),
+    Several(&'a [String]),
+}
+
+/// What the token is bound to (RFC 7800, RFC 9449 §6).
+#[derive(Serialize)]
+struct Confirmation<'a> {
+    jkt: &'a str,
 }
 
 #[derive(Serialize)]
@@ -173,6 +210,10 @@ pub(super) async fn access_token(
         metadata.access_token_lifetime,
         settings.access_token_lifetime,
     );
+    let life = issue
+        .confined
+        .ends_s
+        .map_or(life, |ends_s| life.min(ends_s - iat));
     let claims = access_claims(state, issue, iat, life);
     let format = metadata
         .access_token_format
@@ -194,7 +235,8 @@ pub(super) async fn access_token(
         refresh_token: None,
         scope: issue.scopes.join(" "),
         id_token: None,
-        token_type: "Bearer",
+        issued_token_type: None,
+        token_type: token_type(issue),
         // What is left, rounded down: a second that has begun is not promised.
         expires_in: ((iat + life) * 1000 - issue.now_ms).div_euclid(1000),
     };
@@ -209,9 +251,16 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         audit_tracking_id: state.audit_id(),
         iss: &issue.realm.issuer,
         token_name: "access_token",
-        token_type: "Bearer",
+        token_type: token_type(issue),
         auth_grant_id: issue.grant_id,
-        aud: issue.client.id(),
+        aud: match issue.confined.audience {
+            [] => Audience::One(issue.client.id()),
+            [one] => Audience::One(one),
+            several => Audience::Several(several),
+        },
+        client_id: (!issue.confined.audience.is_empty()).then_some(issue.client.id()),
+        cnf: issue.confined.bound_to.map(|jkt| Confirmation { jkt }),
+        act: issue.confined.act,
         nbf: iat,
         grant_type: issue.grant_type,
         scope: issue.scopes,
@@ -223,6 +272,13 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         jti: token_id::new(issue.now_ms, issue.user),
         nonce: issue.asked.nonce,
         userinfo_claims: issue.asked.userinfo_claims,
+    }
+}
+
+fn token_type(issue: &Issue<'_>) -> &'static str {
+    match issue.confined.bound_to {
+        Some(_) => "DPoP",
+        None => "Bearer",
     }
 }
 

@@ -13,6 +13,7 @@ mod clients;
 pub mod config;
 mod cookies;
 mod discovery;
+mod dpop;
 mod error;
 mod form;
 mod grant;
@@ -26,6 +27,7 @@ mod password;
 mod realm;
 mod records;
 mod refresh;
+mod resource;
 mod respond;
 mod revoke;
 mod revoked;
@@ -57,6 +59,7 @@ use bearer::Tokens;
 use client_auth::ClientKeys;
 use clients::Clients;
 use config::IdentityConfig;
+use dpop::Dpop;
 use error::Fault;
 use keys::Keys;
 use lockout::Lockout;
@@ -143,6 +146,7 @@ struct State {
     users: Users,
     tokens: Tokens,
     revoked: Revoked,
+    dpop: Dpop,
     hasher: Hasher,
     lockout: Lockout,
     /// First part of every `auditTrackingId`.
@@ -237,6 +241,7 @@ impl Identity {
             users: Users::new(),
             tokens: Tokens::new(),
             revoked: Revoked::default(),
+            dpop: Dpop::new(),
             hasher,
             lockout: Lockout::new(),
             process: random_uuid(),

@@ -8,6 +8,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
+use super::settings::Trusted;
 use super::{IdentityError, records, settings};
 use crate::model::secret::Secret;
 use crate::model::user::fold;
@@ -34,6 +35,7 @@ pub(super) struct Realm {
     pub(super) issuer: String,
     pub(super) settings: RealmSettings,
     pub(super) admin_networks: Option<Vec<IpNet>>,
+    trusted: Vec<Trusted>,
     /// Declared users' passwords, by folded user name.
     passwords: HashMap<String, Arc<DeclaredPassword>>,
     /// Declared clients' secrets, by client identifier.
@@ -166,6 +168,7 @@ impl Realm {
             issuer: issuer(base_url, path),
             settings: RealmSettings::default(),
             admin_networks: None,
+            trusted: Vec::new(),
             passwords: HashMap::new(),
             secrets: HashMap::new(),
         }
@@ -184,6 +187,8 @@ impl Realm {
         realm.settings = config.settings.clone();
         realm.admin_networks =
             settings::networks(&config.settings).map_err(|error| error.below("settings"))?;
+        realm.trusted =
+            settings::trusted(&config.settings).map_err(|error| error.below("settings"))?;
         for (index, user) in config.users.iter().enumerate() {
             let at = format!("users[{index}]");
             let record = records::declared_user(path, user).map_err(|error| error.below(&at))?;
@@ -214,6 +219,11 @@ impl Realm {
             }
         }
         Ok(realm)
+    }
+
+    /// The issuer of this name, if its assertions are believed.
+    pub(super) fn trusted(&self, issuer: &str) -> Option<&Trusted> {
+        self.trusted.iter().find(|one| one.issuer == issuer)
     }
 
     /// The declared password of a user, by folded name.

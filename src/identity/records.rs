@@ -145,23 +145,7 @@ fn check_identity(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<
 
 fn check_keys(metadata: &ClientMetadata) -> Result<(), RecordError> {
     let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
-    if metadata.jwks.is_some() && metadata.jwks_uri.is_some() {
-        return wrong(
-            "jwks",
-            "can't be given together with jwks_uri (RFC 7591 §2)",
-        );
-    }
-    if let Some(jwks) = &metadata.jwks {
-        let keys = KeySet::parse(jwks.to_string().as_bytes());
-        if !keys.is_ok_and(|keys| !keys.is_empty()) {
-            return wrong("jwks", "holds no public key that can be used");
-        }
-    }
-    if let Some(uri) = &metadata.jwks_uri
-        && !Url::parse(uri).is_ok_and(|url| is_safe_source(&url))
-    {
-        return wrong("jwks_uri", "must be an https URL, or http on this machine");
-    }
+    key_set(metadata.jwks.as_ref(), metadata.jwks_uri.as_deref())?;
     let method = metadata.token_endpoint_auth_method;
     if method == Some(AuthMethod::PrivateKeyJwt)
         && metadata.jwks.is_none()
@@ -181,6 +165,30 @@ fn check_keys(metadata: &ClientMetadata) -> Result<(), RecordError> {
         return wrong("token_endpoint_auth_signing_alg", text);
     }
     Ok(())
+}
+
+/// The keys of a record, which gives them or says where they are, not both.
+pub(super) fn key_set(
+    jwks: Option<&Value>,
+    jwks_uri: Option<&str>,
+) -> Result<Option<KeySet>, RecordError> {
+    let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
+    if jwks.is_some() && jwks_uri.is_some() {
+        let text = "can't be given together with jwks_uri (RFC 7591 §2)";
+        return wrong("jwks", text);
+    }
+    if let Some(uri) = jwks_uri
+        && !Url::parse(uri).is_ok_and(|url| is_safe_source(&url))
+    {
+        return wrong("jwks_uri", "must be an https URL, or http on this machine");
+    }
+    let Some(jwks) = jwks else {
+        return Ok(None);
+    };
+    match KeySet::parse(jwks.to_string().as_bytes()) {
+        Ok(keys) if !keys.is_empty() => Ok(Some(keys)),
+        _ => wrong("jwks", "holds no public key that can be used"),
+    }
 }
 
 /// Whether keys may be fetched from there: nobody on the way can change them.

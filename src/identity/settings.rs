@@ -2,7 +2,9 @@
 
 use ipnet::IpNet;
 
-use super::config::RealmSettings;
+use super::config::{RealmSettings, TrustedIssuer};
+use super::records;
+use crate::jose::jwks::KeySet;
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::user::schema::RecordError;
 
@@ -51,6 +53,33 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         }
     }
     Ok(())
+}
+
+/// An issuer whose assertions are believed, ready for requests.
+#[derive(Debug)]
+pub(super) struct Trusted {
+    pub(super) issuer: String,
+    pub(super) keys: Option<KeySet>,
+    pub(super) jwks_uri: Option<String>,
+}
+
+/// The issuers whose assertions are believed.
+pub(super) fn trusted(settings: &RealmSettings) -> Result<Vec<Trusted>, RecordError> {
+    let compile = |(index, one): (usize, &TrustedIssuer)| {
+        let at = format!("trusted_issuers[{index}]");
+        let keys = records::key_set(one.jwks.as_ref(), one.jwks_uri.as_deref());
+        let keys = keys.map_err(|error| error.below(&at))?;
+        if keys.is_none() && one.jwks_uri.is_none() {
+            return Err(RecordError::new(at, "needs jwks or jwks_uri"));
+        }
+        Ok(Trusted {
+            issuer: one.issuer.clone(),
+            keys,
+            jwks_uri: one.jwks_uri.clone(),
+        })
+    };
+    let all = settings.trusted_issuers.iter().enumerate().map(compile);
+    all.collect()
 }
 
 /// Where the administrator may sign in from, if that is restricted.

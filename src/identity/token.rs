@@ -21,6 +21,12 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
         "client_credentials" => grant::client_credentials::issue(call, &form).await?,
         "password" => grant::password::issue(call, &form).await?,
         "refresh_token" => grant::refresh_token::issue(call, &form).await?,
+        "urn:ietf:params:oauth:grant-type:jwt-bearer" => {
+            grant::jwt_bearer::issue(call, &form).await?
+        }
+        "urn:ietf:params:oauth:grant-type:token-exchange" => {
+            grant::token_exchange::issue(call, &form).await?
+        }
         _ => {
             let text = "Grant type is not supported";
             return Err(OAuthError::bad("unsupported_grant_type", text));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::bearer::{self, GoodToken};
 use super::error::OAuthError;
 use super::form::{self, Form};
-use super::{Call, respond};
+use super::{Call, dpop, respond};
 use crate::model::user::{User, schema};
 
 /// Every claim that the endpoint may tell, besides `sub`.
@@ -37,6 +37,12 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     let token = token(call)?;
     let good = bearer::check(&call.state, &token, call.now_ms).await?;
     let good = good.ok_or_else(OAuthError::invalid_token)?;
+    let with_proof = bearer::with_proof(call.headers()).is_some();
+    match good.issued.bound_to() {
+        Some(_) if !with_proof => return Err(dpop::not_bound()),
+        None if !with_proof => {}
+        bound_to => dpop::check(call, &token, bound_to)?,
+    }
     if !good.issued.scopes().any(|scope| scope == "openid") {
         return Err(OAuthError::insufficient_scope("openid"));
     }
@@ -79,6 +85,7 @@ fn token(call: &Call) -> Result<String, OAuthError> {
     };
     let by_form = form.get("access_token");
     let by_header = bearer::from_header(call.headers());
+    let by_header = by_header.or_else(|| bearer::with_proof(call.headers()));
     let tried = call.headers().contains_key(AUTHORIZATION);
     match (by_header, by_form) {
         (Some(_), Some(_)) => {

@@ -2,6 +2,7 @@
 
 pub mod algorithm;
 pub mod claims;
+pub mod dpop;
 pub mod json;
 pub mod jwks;
 pub mod keys;

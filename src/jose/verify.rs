@@ -110,6 +110,12 @@ impl<'a> Unverified<'a> {
         })
     }
 
+    /// The header, for the one profile whose tokens carry their key.
+    pub(super) fn header(&self) -> Result<Map<String, Value>, VerifyError> {
+        let header = self.signed.split('.').next().unwrap_or_default();
+        json::object(&decode(header)?).map_err(|_| VerifyError::Malformed)
+    }
+
     /// The claims, if one of `keys` signed them.
     ///
     /// # Errors

@@ -73,6 +73,17 @@ pub struct ClientMetadata {
     /// How its answers of the userinfo endpoint are signed; absent: plain JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub userinfo_signed_response_alg: Option<SignAlg>,
+    /// Whether its access tokens are always bound to a key (RFC 9449 §5.2).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dpop_bound_access_tokens: bool,
+    /// Own: the resources that it may ask tokens for (RFC 8707); of those that
+    /// are no URIs, by the parameter `audience` of a token exchange.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// Own: the audiences that it is, besides its identifier: it may ask about
+    /// tokens for them, and exchange them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audiences: Vec<String>,
     /// Own: what is granted when it asks for no scope, separated by blanks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_scope: Option<String>,

@@ -71,6 +71,12 @@ pub struct Grant {
     /// Claims that the userinfo endpoint tells besides those of the scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub userinfo_claims: Vec<String>,
+    /// What its access tokens are for; none: for the client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// The key (RFC 7638 thumbprint) that its refresh tokens are bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_to: Option<String>,
 }
 
 /// The refresh tokens of a grant as the store keeps them: one is in force.

@@ -83,6 +83,8 @@ fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
             ends_ms: 90_000,
             sid: None,
             userinfo_claims: Vec::new(),
+            resources: Vec::new(),
+            bound_to: None,
         },
         expires_ms: 50_000,
     }

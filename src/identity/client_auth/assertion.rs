@@ -19,7 +19,7 @@ const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// The farthest end of an assertion, in seconds: what must be remembered for
 /// longer is no proof of the moment.
-const LIFE_MAX: i64 = 3600;
+pub(in crate::identity) const LIFE_MAX: i64 = 3600;
 
 /// An assertion whose form, times, issuer and audience are right. Nothing of
 /// it is believed until its signature has been checked.
@@ -134,7 +134,7 @@ impl<'a> Assertion<'a> {
 
 /// Whether the audience is this issuer, its token endpoint, or the endpoint
 /// that was called, under the name that the client knows it by.
-fn is_for_us(call: &Call, audience: Option<&Value>) -> bool {
+pub(in crate::identity) fn is_for_us(call: &Call, audience: Option<&Value>) -> bool {
     let issuer = &call.realm.issuer;
     let token_endpoint = format!("{issuer}/access_token");
     let called = serve::url(call);

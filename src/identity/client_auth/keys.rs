@@ -67,10 +67,21 @@ impl ClientKeys {
         token: &Unverified<'_>,
         now_ms: i64,
     ) -> Result<Map<String, Value>, VerifyError> {
-        if let Some(keys) = client.keys() {
+        let uri = client.client.metadata.jwks_uri.as_deref();
+        self.verify_with(client.keys(), uri, token, now_ms).await
+    }
+
+    /// As [`ClientKeys::verify`], with keys at hand or at an address.
+    pub(in crate::identity) async fn verify_with(
+        &self,
+        keys: Option<&KeySet>,
+        uri: Option<&str>,
+        token: &Unverified<'_>,
+        now_ms: i64,
+    ) -> Result<Map<String, Value>, VerifyError> {
+        if let Some(keys) = keys {
             return token.verify(keys);
         }
-        let uri = client.client.metadata.jwks_uri.as_deref();
         let url = uri.and_then(|uri| Url::parse(uri).ok());
         let url = url.ok_or(VerifyError::UnknownKey)?;
         let source = self

@@ -20,6 +20,7 @@ use super::{Call, State};
 use crate::model::client::AuthMethod;
 
 use assertion::Assertion;
+pub(super) use assertion::{LIFE_MAX as ASSERTION_LIFE_MAX, is_for_us};
 use basic::BrokenBasic;
 pub(super) use keys::ClientKeys;
 

@@ -4,9 +4,11 @@
 //! memory, and nothing is ever written.
 
 use crate::identity::Call;
+use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::resource;
 use crate::identity::token::{client_for, granted};
 
 const GRANT: &str = "client_credentials";
@@ -20,6 +22,8 @@ pub(in crate::identity) async fn issue(
         let text = "Public clients can't use client credentials grant.";
         return Err(OAuthError::bad("unauthorized_client", text));
     }
+    let bound_to = dpop::binding(call, &client)?;
+    let audience = resource::asked(form, &client)?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let issue = Issue {
         realm: &call.realm,
@@ -32,6 +36,11 @@ pub(in crate::identity) async fn issue(
         auth_time: call.now_ms.div_euclid(1000),
         now_ms: call.now_ms,
         asked: Asked::default(),
+        confined: Confined {
+            audience: &audience,
+            bound_to: bound_to.as_deref(),
+            ..Confined::default()
+        },
     };
     let (response, stored) = issue::tokens(&call.state, &issue).await?;
     if stored.is_some() {

@@ -1,10 +1,12 @@
 //! A user's name and password, for clients that list the grant (RFC 6749 §4.3).
 
 use crate::identity::Call;
+use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
 use crate::identity::login::{LoginError, is_confined, login};
+use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
 use crate::model::grant::Grant;
 
@@ -18,6 +20,8 @@ pub(in crate::identity) async fn issue(
     let name = required(form, "username")?;
     let password = required(form, "password")?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
+    let bound_to = dpop::binding(call, &client)?;
+    let audience = resource::asked(form, &client)?;
     if is_confined(call, name) {
         return Err(OAuthError::invalid_grant());
     }
@@ -42,6 +46,9 @@ pub(in crate::identity) async fn issue(
         ends_ms: issue::grant_end(realm, &client, now_ms),
         sid: None,
         userinfo_claims: Vec::new(),
+        resources: audience,
+        // Other clients prove who they are; their keys may change.
+        bound_to: bound_to.clone().filter(|_| client.client.is_public()),
     };
     let issue = Issue {
         realm,
@@ -54,6 +61,11 @@ pub(in crate::identity) async fn issue(
         auth_time: grant.auth_time,
         now_ms,
         asked: Asked::default(),
+        confined: Confined {
+            audience: &grant.resources,
+            bound_to: bound_to.as_deref(),
+            ..Confined::default()
+        },
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
     let mut refresh = None;

@@ -7,11 +7,13 @@
 use crate::clock::random_bytes;
 use crate::identity::Call;
 use crate::identity::clients::LiveClient;
+use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::refresh::Presented;
+use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
 use crate::model::grant::{
     Exchange, Grant, MAX_TOKEN_LIFE_MS, Rotation, StoredAccess, StoredRefresh,
@@ -34,6 +36,11 @@ pub(in crate::identity) async fn issue(
     let old = store.refresh_tokens(presented.family()).await?;
     let old = old.ok_or_else(not_valid)?;
     check(call, &client, &old, &presented).await?;
+    let bound_to = dpop::binding(call, &client)?;
+    if old.grant.bound_to.is_some() && old.grant.bound_to != bound_to {
+        return Err(not_valid());
+    }
+    let audience = resource::narrowed(form, &old.grant.resources)?;
     let scopes = narrowed(form, &client, &old.grant)?;
     let user = store.user(&realm.path, old.grant.user_id).await?;
     let user = user.filter(|user| user.active).ok_or_else(not_valid)?;
@@ -54,8 +61,14 @@ pub(in crate::identity) async fn issue(
             userinfo_claims: &old.grant.userinfo_claims,
             ..Asked::default()
         },
+        confined: Confined {
+            audience: &audience,
+            bound_to: bound_to.as_deref(),
+            ..Confined::default()
+        },
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
+    // A wrong proof or parameter above leaves the token unspent.
     let successor = exchange(call, &client, &old, &presented, access.as_ref()).await?;
     response.refresh_token = successor;
     Ok(response)

@@ -80,6 +80,8 @@ async fn reader(call: &Call) -> Result<GoodToken, ScimError> {
     let token = bearer::from_header(call.headers())
         .ok_or_else(|| unauthorized("Bearer realm=\"/\"", "An access token is required."))?;
     let good = bearer::check(&call.state, token, call.now_ms).await?;
+    // A bound token is more than its text; here only texts are shown.
+    let good = good.filter(|good| good.issued.bound_to().is_none());
     let good = good.ok_or_else(|| {
         let challenge = "Bearer realm=\"/\", error=\"invalid_token\"";
         unauthorized(

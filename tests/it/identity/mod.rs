@@ -1,6 +1,8 @@
 //! The embedded identity provider, reached through the proxy.
 
 mod client_auth;
+mod dpop;
+mod exchanges;
 mod people;
 mod token_endpoints;
 mod tokens;

@@ -1,0 +1,245 @@
+//! Proofs of possession of requests (RFC 9449): whose key, for this request,
+//! now, and for the first time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aws_lc_rs::{digest, hmac};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderName, HeaderValue, StatusCode};
+use quick_cache::sync::Cache;
+use serde_json::Value;
+use subtle::ConstantTimeEq;
+use url::Url;
+
+use super::clients::LiveClient;
+use super::error::OAuthError;
+use super::{Call, serve};
+use crate::clock::random_bytes;
+use crate::jose::claims::time;
+use crate::jose::dpop;
+use crate::model::client::SignAlg;
+use crate::model::grant::TokenHash;
+
+/// Seconds that a proof is good for after it was made.
+const PAST: i64 = 60;
+
+/// Seconds that a clock may be ahead of ours.
+const AHEAD: i64 = 15;
+
+/// Seconds that a nonce is good for.
+const NONCE_LIFE: i64 = 300;
+
+/// Proofs remembered. A flood of others makes room for itself at the cost of
+/// the oldest, which are about to be too old anyway.
+const REMEMBERED: usize = 100_000;
+
+/// What the provider remembers of proofs.
+pub(super) struct Dpop {
+    seen: Cache<TokenHash, Arc<AtomicBool>>,
+    /// Nonces are good for the process that made them: after a restart, no
+    /// proof from before is, where nonces are demanded.
+    nonces: hmac::Key,
+}
+
+/// Why a proof is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Invalid(&'static str),
+    /// It must carry a nonce of ours.
+    Nonce,
+}
+
+impl Dpop {
+    pub(super) fn new() -> Self {
+        Self {
+            seen: Cache::new(REMEMBERED),
+            nonces: hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>()),
+        }
+    }
+
+    /// Whether nobody has brought this before; of two at once, one is the first.
+    fn is_first(&self, what: TokenHash) -> bool {
+        let entry = self
+            .seen
+            .get_or_insert_with(&what, || Ok::<_, std::convert::Infallible>(Arc::default()));
+        match entry {
+            Ok(used) => !used.swap(true, Ordering::AcqRel),
+            Err(never) => match never {},
+        }
+    }
+
+    fn nonce(&self, now: i64) -> String {
+        let mut bytes = now.to_be_bytes().to_vec();
+        let tag = hmac::sign(&self.nonces, &bytes);
+        bytes.extend_from_slice(&tag.as_ref()[..16]);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn is_nonce(&self, nonce: &str, now: i64) -> bool {
+        let mut bytes = [0; 24];
+        if URL_SAFE_NO_PAD.decode_slice(nonce, &mut bytes) != Ok(24) {
+            return false;
+        }
+        let mut time = [0; 8];
+        time.copy_from_slice(&bytes[..8]);
+        let tag = hmac::sign(&self.nonces, &time);
+        let ours: bool = tag.as_ref()[..16].ct_eq(&bytes[8..]).into();
+        let made = i64::from_be_bytes(time);
+        ours && (made..made.saturating_add(NONCE_LIFE)).contains(&now)
+    }
+}
+
+/// The key that tokens of this request are to be bound to, if it proves one.
+///
+/// # Errors
+/// The responses of RFC 9449 §5 and §8, also where the client registered
+/// `dpop_bound_access_tokens` and proves none.
+pub(super) fn binding(call: &Call, client: &LiveClient) -> Result<Option<String>, OAuthError> {
+    let wanted = client.client.metadata.dpop_bound_access_tokens;
+    let proven = prove(call, None).map_err(|refusal| match refusal {
+        Refusal::Invalid(text) => OAuthError::bad("invalid_dpop_proof", text),
+        Refusal::Nonce => OAuthError {
+            headers: nonce_header(call),
+            ..OAuthError::bad(
+                "use_dpop_nonce",
+                "Authorization server requires nonce in DPoP proof",
+            )
+        },
+    })?;
+    if wanted && proven.is_none() {
+        let text = "A DPoP proof is required";
+        return Err(OAuthError::bad("invalid_dpop_proof", text));
+    }
+    Ok(proven)
+}
+
+/// Whether the request proves possession of the key that `token` is bound to.
+///
+/// # Errors
+/// The responses of RFC 9449 §7.1 and §9.
+pub(super) fn check(call: &Call, token: &str, bound_to: Option<&str>) -> Result<(), OAuthError> {
+    let proven = prove(call, Some(token)).map_err(|refusal| match refusal {
+        Refusal::Invalid(text) => challenge("invalid_dpop_proof", text),
+        Refusal::Nonce => {
+            let text = "Resource server requires nonce in DPoP proof";
+            let mut error = challenge("use_dpop_nonce", text);
+            error.headers.extend(nonce_header(call));
+            error
+        }
+    })?;
+    match (proven, bound_to) {
+        (None, _) => Err(challenge("invalid_dpop_proof", "A DPoP proof is required")),
+        (Some(proven), Some(bound_to)) if proven == bound_to => Ok(()),
+        _ => Err(not_bound()),
+    }
+}
+
+/// The token is bound, and was not shown with a proof of its key.
+pub(super) fn not_bound() -> OAuthError {
+    challenge("invalid_token", "The access token is bound to another key")
+}
+
+fn challenge(error: &'static str, text: &str) -> OAuthError {
+    let algs: Vec<_> = SignAlg::OWN.into_iter().map(SignAlg::as_str).collect();
+    let value = format!("DPoP error=\"{error}\", algs=\"{}\"", algs.join(" "));
+    let value = HeaderValue::from_str(&value).ok();
+    OAuthError {
+        status: StatusCode::UNAUTHORIZED,
+        headers: value
+            .map(|value| (WWW_AUTHENTICATE, value))
+            .into_iter()
+            .collect(),
+        ..OAuthError::bad(error, text)
+    }
+}
+
+/// What the next proof must carry (RFC 9449 §8).
+fn nonce_header(call: &Call) -> Vec<(HeaderName, HeaderValue)> {
+    let nonce = call.state.dpop.nonce(call.now_ms.div_euclid(1000));
+    let value = HeaderValue::from_str(&nonce).ok();
+    let name = HeaderName::from_static("dpop-nonce");
+    value.map(|value| (name, value)).into_iter().collect()
+}
+
+/// The thumbprint of the key that the request proves; `None`: no proof.
+fn prove(call: &Call, token: Option<&str>) -> Result<Option<String>, Refusal> {
+    let mut headers = call.headers().get_all("dpop").iter();
+    let Some(header) = headers.next() else {
+        return Ok(None);
+    };
+    let wrong = Refusal::Invalid("The DPoP proof is not valid");
+    if headers.next().is_some() {
+        return Err(Refusal::Invalid("There is more than one DPoP proof"));
+    }
+    let proof = dpop::read(header.to_str().map_err(|_| wrong)?).map_err(|_| wrong)?;
+    let text = |name: &str| proof.claims.get(name).and_then(Value::as_str);
+    let now = call.now_ms.div_euclid(1000);
+    let made = time(&proof.claims, "iat")
+        .map_err(|_| wrong)?
+        .ok_or(wrong)?;
+    if !(now - PAST..=now + AHEAD).contains(&made) {
+        return Err(Refusal::Invalid("The DPoP proof is out of its time"));
+    }
+    if text("htm") != Some(call.parts.method.as_str()) || !is_called(call, text("htu")) {
+        return Err(Refusal::Invalid("The DPoP proof is for another request"));
+    }
+    if let Some(token) = token {
+        let hash = digest::digest(&digest::SHA256, token.as_bytes());
+        if text("ath") != Some(&URL_SAFE_NO_PAD.encode(hash)) {
+            return Err(Refusal::Invalid("The DPoP proof is for another token"));
+        }
+    }
+    let dpop = &call.state.dpop;
+    let has_nonce = text("nonce").is_some_and(|nonce| dpop.is_nonce(nonce, now));
+    if call.realm.settings.dpop_nonce && !has_nonce {
+        return Err(Refusal::Nonce);
+    }
+    let id = text("jti").filter(|id| !id.is_empty()).ok_or(wrong)?;
+    if !dpop.is_first(TokenHash::of(&format!("{}\n{id}", proof.thumbprint))) {
+        return Err(Refusal::Invalid("The DPoP proof was used before"));
+    }
+    Ok(Some(proof.thumbprint))
+}
+
+/// Whether `htu` is the address of this request, spelt in any equal way
+/// (RFC 9449 §4.3), without its query.
+fn is_called(call: &Call, htu: Option<&str>) -> bool {
+    let called = Url::parse(&serve::url(call));
+    let claimed = htu.and_then(|htu| Url::parse(htu).ok());
+    let (Ok(called), Some(mut claimed)) = (called, claimed) else {
+        return false;
+    };
+    claimed.set_query(None);
+    claimed.set_fragment(None);
+    claimed == called
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_good_for_its_time_and_its_process() {
+        let (dpop, other) = (Dpop::new(), Dpop::new());
+        let nonce = dpop.nonce(1000);
+        assert!(dpop.is_nonce(&nonce, 1000));
+        assert!(dpop.is_nonce(&nonce, 1000 + NONCE_LIFE - 1));
+        assert!(!dpop.is_nonce(&nonce, 1000 + NONCE_LIFE));
+        assert!(!dpop.is_nonce(&nonce, 999));
+        assert!(!other.is_nonce(&nonce, 1000));
+        for junk in ["", "x", &"A".repeat(32), &nonce[1..]] {
+            assert!(!dpop.is_nonce(junk, 1000), "{junk}");
+        }
+    }
+
+    #[test]
+    fn a_proof_is_new_once() {
+        let dpop = Dpop::new();
+        assert!(dpop.is_first(TokenHash::of("a")));
+        assert!(!dpop.is_first(TokenHash::of("a")));
+        assert!(dpop.is_first(TokenHash::of("b")));
+    }
+}
