@@ -87,6 +87,11 @@ pub struct RealmSettings {
     pub trusted_issuers: Vec<TrustedIssuer>,
     /// Life of an ID token; at most 30 days.
     pub id_token_lifetime: u32,
+    /// Life of an authorization code; at most 600.
+    pub code_lifetime: u32,
+    /// Whether a code challenge may be the verifier itself. Without need, leave
+    /// it off: who reads the request can then exchange the code.
+    pub plain_pkce: bool,
     /// The form of access tokens, unless the client's record names another.
     pub access_token_format: TokenFormat,
     /// How JWT access tokens are signed, unless the client's record says
@@ -134,6 +139,8 @@ impl Default for RealmSettings {
             dpop_nonce: false,
             trusted_issuers: Vec::new(),
             id_token_lifetime: 3600,
+            code_lifetime: 60,
+            plain_pkce: false,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,
             id_token_signed_response_alg: SignAlg::RS256,

@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::error::OAuthError;
+use super::issue::ACR;
 use super::{Call, respond, userinfo};
 use crate::model::client::SignAlg;
 
@@ -19,20 +20,28 @@ pub(super) fn metadata(call: &Call) -> Response {
     let issuer = &call.realm.issuer;
     let body = json!({
         "issuer": issuer,
-        // Required of every provider. It answers; it grants nothing yet, as
-        // the empty list of response types says.
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/access_token"),
         "jwks_uri": format!("{issuer}/connect/jwk_uri"),
         "userinfo_endpoint": format!("{issuer}/userinfo"),
         "introspection_endpoint": format!("{issuer}/introspect"),
         "revocation_endpoint": format!("{issuer}/token/revoke"),
-        "response_types_supported": [],
+        "end_session_endpoint": format!("{issuer}/connect/endSession"),
+        "response_types_supported": [
+            "code", "id_token", "token", "id_token token",
+            "code id_token", "code token", "code id_token token",
+        ],
+        "response_modes_supported": ["query", "fragment", "form_post"],
         "grant_types_supported": [
-            "client_credentials", "password", "refresh_token",
+            "authorization_code", "implicit", "client_credentials", "password", "refresh_token",
             "urn:ietf:params:oauth:grant-type:jwt-bearer",
             "urn:ietf:params:oauth:grant-type:token-exchange",
         ],
+        "code_challenge_methods_supported": challenge_methods(call),
+        "prompt_values_supported": ["none", "login", "consent", "select_account"],
+        "acr_values_supported": [ACR],
+        "ui_locales_supported": ["en", "de"],
+        "authorization_response_iss_parameter_supported": true,
         "dpop_signing_alg_values_supported": SignAlg::OWN,
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": all_algs(),
@@ -43,14 +52,22 @@ pub(super) fn metadata(call: &Call) -> Response {
         "introspection_endpoint_auth_signing_alg_values_supported": all_algs(),
         "revocation_endpoint_auth_methods_supported": &AUTH_METHODS,
         "revocation_endpoint_auth_signing_alg_values_supported": all_algs(),
-        "scopes_supported": ["openid", "profile", "email", "phone", "address"],
+        "scopes_supported": ["openid", "profile", "email", "phone", "address", "offline_access"],
         "claims_supported": claims_supported(),
-        "claims_parameter_supported": false,
+        "claims_parameter_supported": true,
         "request_parameter_supported": false,
         "request_uri_parameter_supported": false,
         "version": "3.0",
     });
     cached(respond::json(StatusCode::OK, &body))
+}
+
+/// How code challenges may be made.
+fn challenge_methods(call: &Call) -> &'static [&'static str] {
+    match call.realm.settings.plain_pkce {
+        true => &["S256", "plain"],
+        false => &["S256"],
+    }
 }
 
 /// How clients authenticate; public ones last.
@@ -73,6 +90,11 @@ fn claims_supported() -> Vec<&'static str> {
         "iss",
         "sub",
         "at_hash",
+        "c_hash",
+        "s_hash",
+        "nonce",
+        "sid",
+        "amr",
     ];
     of_tokens.into_iter().chain(userinfo::CLAIMS).collect()
 }
@@ -96,12 +118,4 @@ fn cached(mut response: Response) -> Response {
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
-}
-
-/// The authorization endpoint, which knows no response type yet.
-pub(super) fn authorize() -> OAuthError {
-    OAuthError::bad(
-        "unsupported_response_type",
-        "Response type is not supported.",
-    )
 }

@@ -171,6 +171,11 @@ impl OAuthError {
 
     /// The response.
     pub(super) fn response(self) -> Response {
+        self.to_response()
+    }
+
+    /// The response, where the error is still needed.
+    pub(super) fn to_response(&self) -> Response {
         let mut body = json!({"error": self.error});
         let description = printable(&self.description);
         if !description.is_empty() {
@@ -178,8 +183,8 @@ impl OAuthError {
         }
         let mut response = respond::json(self.status, &body);
         respond::never_stored(&mut response);
-        for (name, value) in self.headers {
-            response.headers_mut().insert(name, value);
+        for (name, value) in &self.headers {
+            response.headers_mut().insert(name, value.clone());
         }
         response
     }
@@ -208,7 +213,7 @@ fn challenge(value: &str) -> Option<(HeaderName, HeaderValue)> {
 
 /// `text` as RFC 6749 §5.2 allows it: printable ASCII without `"` and `\`, and
 /// not endless.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let legal = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
     text.chars()
         .take(400)

@@ -73,6 +73,12 @@ impl<'a> Form<'a> {
         Ok(Self { pairs })
     }
 
+    /// Every parameter, also the empty ones.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.pairs.iter();
+        pairs.map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+
     /// The parameter of this name, unless it is absent or empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().find(|(known, _)| known == name);

@@ -6,6 +6,7 @@
 
 mod api_version;
 mod authenticate;
+mod authorize;
 mod bearer;
 mod callback;
 mod client_auth;
@@ -17,12 +18,15 @@ mod dpop;
 mod error;
 mod form;
 mod grant;
+mod hint;
 mod introspect;
 mod issue;
 mod keys;
 mod lockout;
 mod login;
+mod logout;
 mod maintain;
+mod pages;
 mod password;
 mod realm;
 mod records;
@@ -99,6 +103,8 @@ enum Endpoint {
     Revoke,
     UserInfo,
     Authorize,
+    SignIn,
+    SignOut,
     Metadata,
     Keys,
     Authenticate,
@@ -120,6 +126,8 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "token/revoke", POST, Endpoint::Revoke),
     (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
+    (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
+    (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),

@@ -222,9 +222,12 @@ fn check_scopes(metadata: &ClientMetadata) -> Result<(), RecordError> {
 
 fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
     let usable = |uri: &String| {
-        Url::parse(uri).is_ok_and(|url| {
-            url.fragment().is_none() && !matches!(url.scheme(), "javascript" | "data" | "vbscript")
-        })
+        let visible = uri.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
+        visible
+            && Url::parse(uri).is_ok_and(|url| {
+                url.fragment().is_none()
+                    && !matches!(url.scheme(), "javascript" | "data" | "vbscript")
+            })
     };
     for (name, uris) in [
         ("redirect_uris", &metadata.redirect_uris),
@@ -234,11 +237,45 @@ fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
         ),
     ] {
         if let Some(index) = uris.iter().position(|uri| !usable(uri)) {
-            let text = "must be an absolute URI without fragment";
+            let text = "must be an absolute URI without fragment, in visible ASCII";
             return Err(RecordError::new(format!("{name}[{index}]"), text));
         }
     }
-    Ok(())
+    // They become links and pictures of our own pages.
+    let web = |uri: &str| Url::parse(uri).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    for (name, uri) in [
+        ("client_uri", &metadata.client_uri),
+        ("policy_uri", &metadata.policy_uri),
+        ("tos_uri", &metadata.tos_uri),
+        ("logo_uri", &metadata.logo_uri),
+    ] {
+        let picture = |uri: &str| name == "logo_uri" && uri.starts_with("data:image/");
+        if uri.as_deref().is_some_and(|uri| !web(uri) && !picture(uri)) {
+            return Err(RecordError::new(
+                name,
+                "must begin with http:// or https://",
+            ));
+        }
+    }
+    check_response_types(metadata)
+}
+
+fn check_response_types(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let known = |text: &String| {
+        let mut words: Vec<_> = text.split(' ').collect();
+        words.sort_unstable();
+        let all = words.len();
+        words.dedup();
+        let legal = |word: &&str| matches!(*word, "code" | "id_token" | "token");
+        words.len() == all && words.iter().all(legal)
+    };
+    match metadata.response_types.iter().position(|text| !known(text)) {
+        Some(index) => Err(RecordError::new(
+            format!("response_types[{index}]"),
+            "must be of the words code, id_token and token, separated by blanks",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn check_tokens(metadata: &ClientMetadata) -> Result<(), RecordError> {

@@ -15,8 +15,8 @@ use super::error::{JsonError, OAuthError, ScimError, allow, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, discovery, introspect, revoke, scim,
-    sessions, token, tokeninfo, userinfo,
+    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, discovery, introspect,
+    logout, revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 
 /// Longest body, in bytes.
@@ -71,6 +71,13 @@ pub(super) fn url(call: &Call) -> String {
     let live = call.state.live();
     let path = below_base(&live.base_path, call.parts.uri.path());
     format!("{}{path}", live.base_url)
+}
+
+/// The path that was called, as a client knows it.
+pub(super) fn path(call: &Call) -> String {
+    let live = call.state.live();
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    format!("{}{path}", live.base_path)
 }
 
 /// A HEAD request gets the header fields of GET (RFC 9110 §9.3.2).
@@ -269,7 +276,9 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Introspect => introspect::post(call).await,
         Endpoint::Revoke => revoke::post(call).await,
         Endpoint::UserInfo => userinfo::answer(call).await,
-        Endpoint::Authorize => Err(discovery::authorize()),
+        Endpoint::Authorize => Ok(authorize::answer(call).await),
+        Endpoint::SignOut => Ok(logout::answer(call).await),
+        Endpoint::SignIn => Ok(authorize::sign_in(call).await),
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,
         Endpoint::Authenticate => Ok(authenticate::post(call).await),

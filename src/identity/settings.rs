@@ -21,6 +21,7 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
             most,
         ),
         ("id_token_lifetime", settings.id_token_lifetime, most),
+        ("code_lifetime", settings.code_lifetime, 600),
         (
             "refresh_token_lifetime",
             settings.refresh_token_lifetime,

@@ -18,6 +18,7 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
         .get("grant_type")
         .ok_or_else(|| OAuthError::bad("invalid_request", "Grant type is not set"))?;
     let tokens = match grant_type {
+        "authorization_code" => grant::authorization_code::issue(call, &form).await?,
         "client_credentials" => grant::client_credentials::issue(call, &form).await?,
         "password" => grant::password::issue(call, &form).await?,
         "refresh_token" => grant::refresh_token::issue(call, &form).await?,

@@ -106,18 +106,38 @@ fn claims(token: &GoodToken) -> Map<String, Value> {
     let Some(user) = &token.user else {
         return claims;
     };
-    for scope in token.issued.scopes() {
-        let of_scope = match scope {
-            "profile" => profile(user),
-            "email" => email(user),
-            "phone" => phone(user),
-            "address" => address(user),
-            _ => continue,
-        };
-        let told = of_scope.into_iter().filter(|(_, value)| !is_empty(value));
-        claims.extend(told.map(|(name, value)| (name.to_owned(), value)));
+    claims.extend(of_scopes(user, token.issued.scopes()));
+    let asked = token.issued.claims.get("userinfo_claims");
+    let asked = asked.and_then(Value::as_array);
+    if let Some(asked) = asked {
+        let named = |name: &String| asked.iter().any(|wish| wish == name);
+        claims.extend(all(user).into_iter().filter(|(name, _)| named(name)));
     }
     claims
+}
+
+/// The claims of these scopes about `user`; none that is empty.
+pub(super) fn of_scopes<'s>(
+    user: &User,
+    scopes: impl Iterator<Item = &'s str>,
+) -> Map<String, Value> {
+    let of_scope = |scope| match scope {
+        "profile" => profile(user),
+        "email" => email(user),
+        "phone" => phone(user),
+        "address" => address(user),
+        _ => Vec::new(),
+    };
+    scopes
+        .flat_map(of_scope)
+        .filter(|(_, value)| !is_empty(value))
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Every claim about `user`.
+pub(super) fn all(user: &User) -> Map<String, Value> {
+    of_scopes(user, ["profile", "email", "phone", "address"].into_iter())
 }
 
 fn is_empty(value: &Value) -> bool {

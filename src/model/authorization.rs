@@ -37,6 +37,10 @@ pub struct Authorization {
     pub nonce: Option<String>,
     /// Claims that the ID token shall hold beside its own.
     pub id_claims: Map<String, Value>,
+    /// The key (RFC 7638 thumbprint) that must be proven to exchange the code
+    /// (RFC 9449 §10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dpop_jkt: Option<String>,
 }
 
 /// An authorization code as the store keeps it.

@@ -84,6 +84,17 @@ pub struct ClientMetadata {
     /// tokens for them, and exchange them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
+    /// Seconds after which its users have to sign in again, unless a request
+    /// says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_max_age: Option<u32>,
+    /// Own: whether its users are asked what it may have; absent: they are.
+    /// False is for clients of one's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_consent: Option<bool>,
+    /// Own: whether it must send a code challenge; absent: a public one must.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_pkce: Option<bool>,
     /// Own: what is granted when it asks for no scope, separated by blanks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_scope: Option<String>,

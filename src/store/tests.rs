@@ -742,6 +742,7 @@ fn code(of: &User) -> StoredCode {
             }),
             nonce: Some("nonce".to_owned()),
             id_claims: Map::new(),
+            dpop_jkt: None,
         },
         expires_ms: 60_000,
         used: false,

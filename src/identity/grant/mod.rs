@@ -1,5 +1,6 @@
 //! One file a grant type.
 
+pub(super) mod authorization_code;
 pub(super) mod client_credentials;
 pub(super) mod jwt_bearer;
 pub(super) mod password;

@@ -1,0 +1,105 @@
+//! What ties a form to the browser that it was given to.
+//!
+//! The browser holds a random secret in a cookie; forms carry digests made
+//! with it. Nothing is kept here, several tabs work at once, and neither other
+//! sites nor clients can make a form of ours, or a time.
+
+use aws_lc_rs::hmac;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq;
+
+use crate::clock::random_bytes;
+use crate::identity::{Call, cookies};
+
+const COOKIE: &str = "doorward-browser";
+
+/// How long a form that was shown can be answered, in milliseconds: an hour.
+const SHOWN_MS: i64 = 3600 * 1000;
+
+/// The browser that sent a request.
+#[derive(Debug)]
+pub(in crate::identity) struct Browser {
+    secret: String,
+    /// Whether it is to be given the secret.
+    new: bool,
+}
+
+impl Browser {
+    /// The browser of this call, known or new.
+    pub(in crate::identity) fn of(call: &Call) -> Self {
+        let live = call.state.live();
+        let known = cookies::value(call.headers(), &cookies::name(&live, COOKIE));
+        match known.filter(|secret| (32..=64).contains(&secret.len())) {
+            Some(secret) => Self {
+                secret: secret.to_owned(),
+                new: false,
+            },
+            None => Self {
+                secret: URL_SAFE_NO_PAD.encode(random_bytes::<24>()),
+                new: true,
+            },
+        }
+    }
+
+    /// Gives a new browser its secret.
+    pub(in crate::identity) fn remember(&self, call: &Call, response: &mut Response) {
+        if self.new {
+            let live = call.state.live();
+            let name = cookies::name(&live, COOKIE);
+            cookies::set(response, &live, &name, &self.secret);
+        }
+    }
+
+    fn mac(&self, parts: &[&str]) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
+        let mut context = hmac::Context::with_key(&key);
+        for part in parts {
+            // With its length, so that no two lists of parts look alike.
+            context.update(&part.len().to_be_bytes());
+            context.update(part.as_bytes());
+        }
+        URL_SAFE_NO_PAD.encode(context.sign())
+    }
+
+    /// The token of a form for this purpose.
+    pub(in crate::identity) fn token(&self, purpose: &[&str]) -> String {
+        self.mac(purpose)
+    }
+
+    /// Whether a form came from a page that this browser was shown for this
+    /// purpose, and not from another site.
+    pub(in crate::identity) fn sent(
+        &self,
+        call: &Call,
+        purpose: &[&str],
+        token: Option<&str>,
+    ) -> bool {
+        let site = call.headers().get("sec-fetch-site");
+        let foreign = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+        let token = token.unwrap_or_default();
+        let right: bool = self.mac(purpose).as_bytes().ct_eq(token.as_bytes()).into();
+        !foreign && !self.new && right
+    }
+
+    /// A mark that says that this browser was shown `query` at `now_ms`.
+    pub(super) fn since(&self, query: &str, now_ms: i64) -> String {
+        format!(
+            "{now_ms}.{}",
+            self.mac(&["since", query, &now_ms.to_string()])
+        )
+    }
+
+    /// When this browser was first shown `query`, by the mark that it brings.
+    pub(super) fn first_shown(&self, query: &str, mark: Option<&str>, now_ms: i64) -> Option<i64> {
+        let (time, mac) = mark?.split_once('.')?;
+        let right: bool = self
+            .mac(&["since", query, time])
+            .as_bytes()
+            .ct_eq(mac.as_bytes())
+            .into();
+        let time: i64 = time.parse().ok()?;
+        (right && (time..time + SHOWN_MS).contains(&now_ms)).then_some(time)
+    }
+}

@@ -1,0 +1,110 @@
+//! The `claims` parameter (OpenID Connect Core §5.5).
+
+use serde_json::{Map, Value};
+
+use crate::identity::issue::ACR;
+use crate::identity::userinfo;
+use crate::jose::json;
+use crate::model::user::User;
+
+/// Which claims are asked for, and of whom.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    id_token: Map<String, Value>,
+    userinfo: Map<String, Value>,
+}
+
+impl Wanted {
+    /// Reads the parameter; `None`: it is malformed.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut members = json::object(text.as_bytes()).ok()?;
+        let mut of = |name: &str| match members.remove(name) {
+            None | Some(Value::Null) => Some(Map::new()),
+            Some(Value::Object(claims)) => {
+                let well_formed = |wish: &Value| matches!(wish, Value::Null | Value::Object(_));
+                claims.values().all(well_formed).then_some(claims)
+            }
+            Some(_) => None,
+        };
+        Some(Self {
+            id_token: of("id_token")?,
+            userinfo: of("userinfo")?,
+        })
+    }
+
+    /// The user that the client will have no other than.
+    pub(super) fn subject(&self) -> Option<&str> {
+        [&self.id_token, &self.userinfo]
+            .into_iter()
+            .find_map(|claims| claims.get("sub")?.get("value")?.as_str())
+    }
+
+    /// Whether the client insists on a class of authentication that there is
+    /// not.
+    pub(super) fn insists_on_other_acr(&self) -> bool {
+        let Some(wish) = self.id_token.get("acr") else {
+            return false;
+        };
+        let essential = wish.get("essential") == Some(&Value::Bool(true));
+        let value = wish.get("value");
+        let values = wish.get("values").and_then(Value::as_array);
+        let fits = value.is_none_or(|value| value == ACR)
+            && values.is_none_or(|values| values.iter().any(|value| value == ACR));
+        essential && !fits
+    }
+
+    /// The claims about `user` that the ID token shall hold: those asked for
+    /// and, where no access token will tell them, those of the scopes.
+    pub(super) fn for_id_token(
+        &self,
+        user: &User,
+        scopes: Option<&[String]>,
+    ) -> Map<String, Value> {
+        let by_scope = scopes.into_iter().flatten();
+        let mut claims = userinfo::of_scopes(user, by_scope.map(String::as_str));
+        let asked = userinfo::all(user).into_iter();
+        claims.extend(asked.filter(|(name, _)| self.id_token.contains_key(name)));
+        claims
+    }
+
+    /// The claims that the userinfo endpoint shall tell besides those of the
+    /// scopes.
+    pub(super) fn for_userinfo(&self) -> Vec<String> {
+        let known = |name: &&String| userinfo::CLAIMS.contains(&name.as_str());
+        self.userinfo.keys().filter(known).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_wishes_are_refused_and_unknown_ones_ignored() {
+        for bad in [
+            "",
+            "[]",
+            "{",
+            "{\"id_token\":5}",
+            "{\"userinfo\":{\"email\":1}}",
+        ] {
+            assert!(Wanted::parse(bad).is_none(), "{bad}");
+        }
+        let wanted = Wanted::parse(r#"{"userinfo":{"email":null,"shoe":null},"x":1}"#);
+        let wanted = wanted.expect("well-formed");
+        assert_eq!(wanted.for_userinfo(), ["email"]);
+    }
+
+    #[test]
+    fn an_essential_acr_that_there_is_not_is_noticed() {
+        let insists = |wish: &str| {
+            let wanted = Wanted::parse(&format!(r#"{{"id_token":{{"acr":{wish}}}}}"#));
+            wanted.expect("well-formed").insists_on_other_acr()
+        };
+        assert!(insists(r#"{"essential":true,"values":["gold"]}"#));
+        assert!(insists(r#"{"essential":true,"value":"gold"}"#));
+        assert!(!insists(r#"{"essential":true,"values":["gold","0"]}"#));
+        assert!(!insists(r#"{"values":["gold"]}"#));
+        assert!(!insists("null"));
+    }
+}

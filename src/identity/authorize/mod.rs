@@ -1,0 +1,313 @@
+//! The authorization endpoint (RFC 6749 §3.1, OpenID Connect Core §3.1.2), and
+//! the two forms that may stand between a request and its answer.
+//!
+//! Nothing is kept of a request that is not granted yet: its parameters travel
+//! in the address of each page, and are checked anew each time.
+
+mod back;
+mod browser;
+mod claims;
+mod finish;
+mod params;
+mod redirect_uri;
+mod request;
+
+use axum::response::Response;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Method};
+
+use back::{Refused, Told};
+pub(super) use back::{page, redirect};
+pub(super) use browser::Browser;
+use params::{CARRIED_MAX, Params, SINCE};
+use request::Request;
+pub(super) use request::is_unreserved;
+
+use super::authenticate::forbidden_page;
+use super::error::{Fault, OAuthError};
+use super::login::{LoginError, is_confined, login};
+use super::pages::{self, Applicant, Failed, FormParts};
+use super::{Call, serve, sessions};
+use crate::model::grant::{StoredSession, TokenHash};
+use crate::model::user::User;
+
+/// Answers an authorization request, or the form that asked for consent to one.
+pub(super) async fn answer(call: &Call) -> Response {
+    let answered = async {
+        let params = params(call)?;
+        let request = request::read(call, &params).await?;
+        authorize(call, &params, &request).await
+    };
+    answered
+        .await
+        .unwrap_or_else(|refused: Refused| refused.response(call))
+}
+
+/// Answers the sign-in form; by GET, leads to the page that has it.
+pub(super) async fn sign_in(call: &Call) -> Response {
+    let answered = async {
+        let params = params(call)?;
+        let request = request::read(call, &params).await?;
+        if call.parts.method != Method::POST {
+            return Ok(redirect(call, &here(call, "authorize", &request.query)));
+        }
+        signed_in(call, &params, &request).await
+    };
+    answered
+        .await
+        .unwrap_or_else(|refused: Refused| refused.response(call))
+}
+
+fn params(call: &Call) -> Result<Params, Refused> {
+    let refused = |text: String| Refused::Here(OAuthError::bad("invalid_request", text));
+    Params::of(call).map_err(|error| refused(error.to_string()))
+}
+
+/// The address of one of our pages, with the request: a path, so that the
+/// browser stays on the host whose cookies it has.
+fn here(call: &Call, page: &str, query: &str) -> String {
+    let path = serve::path(call);
+    let path = path.strip_suffix("/login").unwrap_or(&path);
+    let realm = path.strip_suffix("authorize").unwrap_or(path);
+    format!("{realm}{page}?{query}")
+}
+
+/// A request, and what its user has done about it so far.
+struct Visit<'a> {
+    request: &'a Request,
+    browser: Browser,
+    /// When this browser was first shown the request, if it was before.
+    shown_ms: Option<i64>,
+}
+
+impl<'a> Visit<'a> {
+    fn of(call: &Call, params: &Params, request: &'a Request) -> Self {
+        let browser = Browser::of(call);
+        let shown_ms = browser.first_shown(&request.query, params.get(SINCE), call.now_ms);
+        Self {
+            request,
+            browser,
+            shown_ms,
+        }
+    }
+
+    /// Whether the user of this session has to show the password (again).
+    fn needs_sign_in(&self, call: &Call, session: &StoredSession, user: &User) -> bool {
+        let request = self.request;
+        if self
+            .shown_ms
+            .is_some_and(|shown_ms| session.auth_ms >= shown_ms)
+        {
+            // Has just done so, for this very request.
+            return false;
+        }
+        let age = call.now_ms.div_euclid(1000) - session.auth_ms.div_euclid(1000);
+        let too_old = |max_age| max_age == 0 || age > max_age;
+        let other = |wanted: &String| *wanted != user.user_name;
+        request.prompt.login
+            || request.max_age.is_some_and(too_old)
+            || request.subject.as_ref().is_some_and(other)
+    }
+
+    fn form(&self, call: &Call, page: &str, purpose: &[&str]) -> FormParts {
+        let query = &self.request.query;
+        FormParts {
+            action: here(call, page, query),
+            csrf: self.browser.token(purpose),
+            since: self
+                .browser
+                .since(query, self.shown_ms.unwrap_or(call.now_ms)),
+        }
+    }
+
+    fn login_purpose(&self) -> [&str; 2] {
+        ["login", &self.request.query]
+    }
+
+    fn consent_purpose<'p>(&'p self, session: &'p StoredSession) -> [&'p str; 3] {
+        ["consent", &session.sid, &self.request.query]
+    }
+
+    fn show_sign_in(&self, call: &Call, name: &str, failed: Option<Failed>) -> Response {
+        let form = self.form(call, "authorize/login", &self.login_purpose());
+        let request = self.request;
+        let frame = &request.back.frame;
+        let mut response = pages::sign_in(frame, applicant(request), &form, name, failed);
+        if failed == Some(Failed::Busy) {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(RETRY_AFTER, soon);
+        }
+        self.browser.remember(call, &mut response);
+        response
+    }
+
+    fn show_consent(
+        &self,
+        call: &Call,
+        session: &StoredSession,
+        user: &User,
+        failed: Option<Failed>,
+    ) -> Response {
+        let request = self.request;
+        let form = self.form(call, "authorize", &self.consent_purpose(session));
+        let what = (user.user_name.as_str(), request.scopes.as_slice());
+        let frame = &request.back.frame;
+        let mut response = pages::consent(frame, applicant(request), &form, what, failed);
+        self.browser.remember(call, &mut response);
+        response
+    }
+}
+
+fn applicant(request: &Request) -> Applicant<'_> {
+    let metadata = &request.client.client.metadata;
+    let name = metadata.client_name.as_deref();
+    Applicant {
+        name: name.unwrap_or(&metadata.client_id),
+        logo: metadata.logo_uri.as_deref(),
+        policy: metadata.policy_uri.as_deref(),
+        terms: metadata.tos_uri.as_deref(),
+    }
+}
+
+async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
+    let tell = |error, text| Refused::Back(Box::new(request.back.clone()), Told::new(error, text));
+    let visit = Visit::of(call, params, request);
+    let found = sessions::of_browser(call).await?;
+    if found.is_none()
+        && call.parts.method == Method::POST
+        && request.query.len() <= CARRIED_MAX
+        && sessions::token_of_browser(call).is_none()
+    {
+        // Browsers keep our cookies to themselves when another site posts.
+        return Ok(redirect(call, &here(call, "authorize", &request.query)));
+    }
+    let signed_in = found.filter(|(session, user)| !visit.needs_sign_in(call, session, user));
+    let Some((session, user)) = signed_in else {
+        if request.prompt.none {
+            return Err(tell("login_required", "The user has to sign in"));
+        }
+        if request.query.len() > CARRIED_MAX {
+            return Err(tell("invalid_request", "The request is too long"));
+        }
+        let name = request.login_hint.as_ref().or(request.subject.as_ref());
+        let name = name.map(String::as_str).unwrap_or_default();
+        return Ok(visit.show_sign_in(call, name, None));
+    };
+    if request
+        .subject
+        .as_ref()
+        .is_some_and(|wanted| *wanted != user.user_name)
+    {
+        return Err(tell("login_required", "Another user is signed in"));
+    }
+    let decided = decision(params);
+    if decided.is_some() && !came_from_us(call, params, &visit, &session) {
+        return Ok(visit.show_consent(call, &session, &user, Some(Failed::Stale)));
+    }
+    match decided {
+        Some(false) => {
+            let text = "Resource Owner did not authorize the request";
+            return Err(tell("access_denied", text));
+        }
+        Some(true) => keep_consent(call, params, request, &user).await?,
+        None if needs_consent(call, request, &user).await? => {
+            if request.prompt.none {
+                return Err(tell("consent_required", "The user has to agree"));
+            }
+            if request.query.len() > CARRIED_MAX {
+                return Err(tell("invalid_request", "The request is too long"));
+            }
+            return Ok(visit.show_consent(call, &session, &user, None));
+        }
+        None => {}
+    }
+    finish::finish(call, request, &session, &user).await
+}
+
+/// What the consent form says: by its buttons, or in the imitated product's
+/// words. Both at once is a no.
+fn decision(params: &Params) -> Option<bool> {
+    if params.get("deny").is_some() {
+        return Some(false);
+    }
+    let approved = params.get("approve").is_some();
+    match params.get("decision") {
+        Some("allow") => Some(true),
+        Some(_) => Some(false),
+        None => approved.then_some(true),
+    }
+}
+
+/// Whether a decision is the user's own: posted from the page that this browser
+/// was shown in this session, or by somebody who knows the session's token, as
+/// scripts do.
+fn came_from_us(call: &Call, params: &Params, visit: &Visit<'_>, session: &StoredSession) -> bool {
+    let csrf = params.get("csrf");
+    let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
+    let purpose = visit.consent_purpose(session);
+    call.parts.method == Method::POST && (knows || visit.browser.sent(call, &purpose, csrf))
+}
+
+async fn needs_consent(call: &Call, request: &Request, user: &User) -> Result<bool, Refused> {
+    if request.prompt.consent {
+        return Ok(true);
+    }
+    let metadata = &request.client.client.metadata;
+    if !metadata.require_consent.unwrap_or(true) {
+        return Ok(false);
+    }
+    let store = &call.state.store;
+    let agreed = store.consent(user.id, request.client.id()).await?;
+    Ok(!request.scopes.iter().all(|scope| agreed.contains(scope)))
+}
+
+async fn keep_consent(
+    call: &Call,
+    params: &Params,
+    request: &Request,
+    user: &User,
+) -> Result<(), Refused> {
+    if params.get("save_consent").is_some() {
+        let store = &call.state.store;
+        let (realm, client_id) = (&call.realm.path, request.client.id());
+        store
+            .add_consent(realm, user.id, client_id, &request.scopes, call.now_ms)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
+    let visit = Visit::of(call, params, request);
+    let name = params.get("username").unwrap_or_default();
+    let again = |failed| Ok(visit.show_sign_in(call, name, Some(failed)));
+    if !visit
+        .browser
+        .sent(call, &visit.login_purpose(), params.get("csrf"))
+    {
+        return again(Failed::Stale);
+    }
+    if is_confined(call, name) {
+        return Ok(forbidden_page());
+    }
+    let password = params.get("password").unwrap_or_default();
+    let user = match login(&call.state, &call.realm, name, password, call.now_ms).await {
+        Ok(user) => user,
+        // One answer for all of them: nobody learns who exists.
+        Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
+            return again(Failed::Credentials);
+        }
+        Err(LoginError::Fault(Fault::Busy(_))) => return again(Failed::Busy),
+        Err(LoginError::Fault(fault)) => return Err(fault.into()),
+    };
+    let token = sessions::begin(call, &user).await?;
+    let since = params.get(SINCE).unwrap_or_default();
+    let since: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
+    let next = format!(
+        "{}&{SINCE}={since}",
+        here(call, "authorize", &request.query)
+    );
+    let mut response = redirect(call, &next);
+    sessions::hand_over(call, &mut response, &token);
+    Ok(response)
+}

@@ -1,0 +1,385 @@
+//! Reading an authorization request (RFC 6749 §4.1.1, OpenID Connect Core
+//! §3.1.2.1), in the order that says who may be told what is wrong.
+
+use std::sync::Arc;
+
+use super::back::{Back, Mode, Refused, Told};
+use super::claims::Wanted;
+use super::params::Params;
+use super::redirect_uri::is_registered;
+use crate::identity::clients::LiveClient;
+use crate::identity::error::OAuthError;
+use crate::identity::form::Form;
+use crate::identity::pages::Frame;
+use crate::identity::token::granted;
+use crate::identity::{Call, hint, resource};
+use crate::model::authorization::{Challenge, ChallengeMethod};
+
+/// What the client wants to be given: `response_type`, a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) code: bool,
+    pub(super) id_token: bool,
+    pub(super) token: bool,
+}
+
+impl Given {
+    /// The set that these words name, in any order.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut given = Self::default();
+        for word in text.split(' ') {
+            let slot = match word {
+                "code" => &mut given.code,
+                "id_token" => &mut given.id_token,
+                "token" => &mut given.token,
+                _ => return None,
+            };
+            if std::mem::replace(slot, true) {
+                return None;
+            }
+        }
+        Some(given)
+    }
+
+    fn only_code(self) -> bool {
+        !self.id_token && !self.token
+    }
+
+    /// Whether the client may ask for it: a code if it may exchange codes,
+    /// anything else only as registered.
+    fn is_allowed(self, client: &LiveClient) -> bool {
+        let types = &client.client.metadata.response_types;
+        let registered = types.iter().any(|text| Self::parse(text) == Some(self));
+        registered || (self.only_code() && types.is_empty())
+    }
+}
+
+/// `prompt`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Prompt {
+    pub(super) none: bool,
+    pub(super) login: bool,
+    pub(super) consent: bool,
+}
+
+/// An authorization request that can be granted, if its user agrees.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) client: Arc<LiveClient>,
+    pub(super) back: Back,
+    /// Whether the request named the redirect URI.
+    pub(super) named_uri: bool,
+    pub(super) given: Given,
+    pub(super) scopes: Vec<String>,
+    pub(super) nonce: Option<String>,
+    pub(super) challenge: Option<Challenge>,
+    pub(super) prompt: Prompt,
+    /// In seconds.
+    pub(super) max_age: Option<i64>,
+    pub(super) login_hint: Option<String>,
+    /// The user that the client will have no other than.
+    pub(super) subject: Option<String>,
+    pub(super) wanted: Wanted,
+    /// Whom access tokens shall be for; none: the client.
+    pub(super) resources: Vec<String>,
+    /// The key that must be proven to exchange the code.
+    pub(super) dpop_jkt: Option<String>,
+    /// The request, as an address carries it.
+    pub(super) query: String,
+}
+
+/// Reads and checks the request.
+pub(super) async fn read(call: &Call, params: &Params) -> Result<Request, Refused> {
+    let client = client(call, params).await?;
+    let (redirect_uri, named_uri) = redirect_uri(&client, params).map_err(Refused::Here)?;
+    let given = params.get("response_type").and_then(Given::parse);
+    let mut back = Back {
+        redirect_uri,
+        mode: match given {
+            Some(given) if !given.only_code() => Mode::Fragment,
+            _ => Mode::Query,
+        },
+        state: params.get("state").map(str::to_owned),
+        frame: Frame::of(call.headers(), params.get("ui_locales")),
+    };
+    back.frame = back.frame.clone().leading_to(&back.redirect_uri);
+    match checked(call, params, &client, &mut back, given).await {
+        Ok(mut request) => {
+            request.named_uri = named_uri;
+            Ok(request)
+        }
+        Err(told) => Err(Refused::Back(Box::new(back), told)),
+    }
+}
+
+async fn client(call: &Call, params: &Params) -> Result<Arc<LiveClient>, Refused> {
+    let here = |error, text: &str| Refused::Here(OAuthError::bad(error, text));
+    let id = params.get("client_id");
+    let id = id.ok_or_else(|| here("invalid_request", "Missing parameter, 'client_id'"))?;
+    let state = &call.state;
+    let known = match id.len() {
+        0..=255 => state.clients.find(&*state.store, &call.realm, id).await?,
+        _ => None,
+    };
+    known.ok_or_else(|| here("invalid_client", "Client authentication failed"))
+}
+
+/// The redirect URI, and whether the request named it.
+fn redirect_uri(client: &LiveClient, params: &Params) -> Result<(String, bool), OAuthError> {
+    let registered = &client.client.metadata.redirect_uris;
+    let wrong = |text: &str| Err(OAuthError::bad("redirect_uri_mismatch", text));
+    let is_openid = params
+        .get("scope")
+        .is_some_and(|scope| scope.split(' ').any(|scope| scope == "openid"));
+    match (params.get("redirect_uri"), registered.as_slice()) {
+        (Some(asked), _) if is_registered(asked, registered) => Ok((asked.to_owned(), true)),
+        (Some(_), _) => {
+            wrong("The redirection URI provided does not match a pre-registered value.")
+        }
+        (None, [only]) if !is_openid => Ok((only.clone(), false)),
+        (None, _) => Err(OAuthError::bad(
+            "invalid_request",
+            "Missing parameter, 'redirect_uri'",
+        )),
+    }
+}
+
+/// What the client can be told is wrong.
+async fn checked(
+    call: &Call,
+    params: &Params,
+    client: &Arc<LiveClient>,
+    back: &mut Back,
+    given: Option<Given>,
+) -> Result<Request, Told> {
+    let given = response_type(params, client, back, given)?;
+    not_supported(params)?;
+    let scopes = scopes(params, client, given)?;
+    let is_openid = scopes.iter().any(|scope| scope == "openid");
+    if given.id_token && !is_openid {
+        let text = "Missing expected scope=openid from request";
+        return Err(Told::new("invalid_request", text));
+    }
+    let nonce = params.get("nonce").map(str::to_owned);
+    if given.id_token && nonce.is_none() {
+        let text = "Missing required parameter nonce from request";
+        return Err(Told::new("invalid_request", text));
+    }
+    let challenge = challenge(call, params, client, given)?;
+    let prompt = prompt(params)?;
+    let wanted = match params.get("claims") {
+        Some(text) => Wanted::parse(text)
+            .ok_or_else(|| Told::new("invalid_request", "Malformed parameter, claims"))?,
+        None => Wanted::default(),
+    };
+    if wanted.insists_on_other_acr() {
+        let text = "The class of authentication is not available";
+        return Err(Told::new("unmet_authentication_requirements", text));
+    }
+    let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
+    let max_age =
+        max_age.map_err(|_| Told::new("invalid_request", "Malformed parameter, max_age"))?;
+    let hinted = match params.get("id_token_hint") {
+        Some(token) => {
+            let hint = hint::read(call, token).await;
+            let hint = hint.ok_or_else(|| {
+                Told::new("invalid_request", "The id_token_hint is not one of ours")
+            })?;
+            Some(hint.subject)
+        }
+        None => None,
+    };
+    Ok(Request {
+        client: Arc::clone(client),
+        back: back.clone(),
+        named_uri: true,
+        given,
+        scopes,
+        nonce,
+        challenge,
+        prompt,
+        max_age: max_age
+            .or(client.client.metadata.default_max_age)
+            .map(i64::from),
+        login_hint: params.get("login_hint").map(str::to_owned),
+        subject: hinted.or_else(|| wanted.subject().map(str::to_owned)),
+        wanted,
+        resources: resources(params, client)?,
+        dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
+        query: params.query().to_owned(),
+    })
+}
+
+fn response_type(
+    params: &Params,
+    client: &LiveClient,
+    back: &mut Back,
+    given: Option<Given>,
+) -> Result<Given, Told> {
+    let mode = params.get("response_mode");
+    let parsed = mode.map(Mode::parse);
+    if let Some(Some(mode)) = parsed
+        && !(mode == Mode::Query && back.mode == Mode::Fragment)
+    {
+        back.mode = mode;
+    } else if mode.is_some() {
+        let text = "The response_mode is unknown or unfit for the response_type";
+        return Err(Told::new("invalid_request", text));
+    }
+    if params.get("response_type").is_none() {
+        let text = "Missing parameter, response_type";
+        return Err(Told::new("invalid_request", text));
+    }
+    let Some(given) = given else {
+        let text = "Response type is not supported.";
+        return Err(Told::new("unsupported_response_type", text));
+    };
+    if !given.is_allowed(client) {
+        let text = "Client does not support this response type.";
+        return Err(Told::new("unsupported_response_type", text));
+    }
+    if given.code && !client.may("authorization_code") {
+        let text = "The client is not authorized to use this authorization grant type.";
+        return Err(Told::new("unauthorized_client", text));
+    }
+    if given.token && client.client.metadata.dpop_bound_access_tokens {
+        let text = "The access tokens of the client are bound to keys";
+        return Err(Told::new("unauthorized_client", text));
+    }
+    Ok(given)
+}
+
+/// To ignore these would be to grant something else than was asked for.
+fn not_supported(params: &Params) -> Result<(), Told> {
+    match (params.get("request"), params.get("request_uri")) {
+        (Some(_), Some(_)) => Err(Told::new(
+            "invalid_request",
+            "The parameters request and request_uri exclude each other",
+        )),
+        (Some(_), None) => Err(Told::new(
+            "request_not_supported",
+            "Request objects are not supported",
+        )),
+        (None, Some(_)) => Err(Told::new(
+            "request_uri_not_supported",
+            "Request objects are not supported",
+        )),
+        (None, None) if params.get("registration").is_some() => Err(Told::new(
+            "registration_not_supported",
+            "The parameter registration is not supported",
+        )),
+        (None, None) => Ok(()),
+    }
+}
+
+/// The scopes to ask the user for. OpenID Connect has unknown ones ignored
+/// (Core §3.1.2.1); lasting access is for codes alone (§11).
+fn scopes(params: &Params, client: &LiveClient, given: Given) -> Result<Vec<String>, Told> {
+    let asked = params.get("scope");
+    let is_openid = asked.is_some_and(|asked| asked.split(' ').any(|scope| scope == "openid"));
+    let known = asked.map(|asked| {
+        let known = |scope: &&str| !is_openid || client.scopes.iter().any(|known| known == scope);
+        asked.split(' ').filter(known).collect::<Vec<_>>().join(" ")
+    });
+    let invalid = |_| Told::new("invalid_scope", "Unknown or invalid scope, or none");
+    let asked_openid = is_openid && client.scopes.iter().any(|scope| scope == "openid");
+    if is_openid && !asked_openid {
+        return Err(invalid(()));
+    }
+    let mut scopes = granted(known.as_deref(), &client.scopes, &client.default_scopes)
+        .map_err(|_| invalid(()))?;
+    if !given.code {
+        scopes.retain(|scope| scope != "offline_access");
+    }
+    Ok(scopes)
+}
+
+/// The resources that the request names (RFC 8707 §2.1).
+fn resources(params: &Params, client: &LiveClient) -> Result<Vec<String>, Told> {
+    let invalid = Told::new(
+        "invalid_target",
+        "The requested resource is invalid or unknown",
+    );
+    match Form::parse(params.query().as_bytes()) {
+        Ok(form) => resource::asked(&form, client).map_err(|_| invalid),
+        Err(_) => Err(invalid),
+    }
+}
+
+/// The code challenge. Public clients must have one; a method that is not
+/// named means `plain` (RFC 7636 §4.3).
+fn challenge(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    given: Given,
+) -> Result<Option<Challenge>, Told> {
+    let wrong = |text| Err(Told::new("invalid_request", text));
+    let method = params.get("code_challenge_method");
+    let Some(value) = params.get("code_challenge") else {
+        let metadata = &client.client.metadata;
+        let required = client.client.is_public() || metadata.require_pkce.unwrap_or(false);
+        return match method {
+            Some(_) => wrong("Missing parameter, code_challenge"),
+            None if given.code && required => wrong("Missing parameter, code_challenge"),
+            None => Ok(None),
+        };
+    };
+    let method = match method {
+        Some("S256") => ChallengeMethod::S256,
+        Some("plain") | None if call.realm.settings.plain_pkce => ChallengeMethod::Plain,
+        _ => return wrong("The code_challenge_method must be S256"),
+    };
+    if !is_unreserved(value) {
+        return wrong("Malformed parameter, code_challenge");
+    }
+    Ok(Some(Challenge {
+        method,
+        value: value.to_owned(),
+    }))
+}
+
+/// Whether this can be a code verifier or challenge (RFC 7636 §4.1).
+pub(in crate::identity) fn is_unreserved(text: &str) -> bool {
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (43..=128).contains(&text.len()) && text.bytes().all(unreserved)
+}
+
+fn prompt(params: &Params) -> Result<Prompt, Told> {
+    let mut prompt = Prompt::default();
+    let words = params.get("prompt").unwrap_or_default();
+    for word in words.split(' ').filter(|word| !word.is_empty()) {
+        match word {
+            "none" => prompt.none = true,
+            // Another account is chosen by signing in with it.
+            "login" | "select_account" => prompt.login = true,
+            "consent" => prompt.consent = true,
+            _ => return Err(Told::new("invalid_request", "Unknown prompt")),
+        }
+    }
+    if prompt.none && (prompt.login || prompt.consent) {
+        let text = "The prompt none excludes all others";
+        return Err(Told::new("invalid_request", text));
+    }
+    Ok(prompt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_type_is_a_set() {
+        assert_eq!(Given::parse("code id_token"), Given::parse("id_token code"));
+        for bad in [
+            "",
+            "code code",
+            "code  id_token",
+            "Code",
+            "none",
+            "code,token",
+        ] {
+            assert_eq!(Given::parse(bad), None, "{bad}");
+        }
+    }
+}

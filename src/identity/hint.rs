@@ -1,0 +1,45 @@
+//! ID tokens of ours that come back as hints (OpenID Connect Core §3.1.2.1,
+//! RP-Initiated Logout §2).
+
+use serde_json::Value;
+
+use super::Call;
+use crate::jose::verify::Unverified;
+
+/// What an ID token says of whom it was given for.
+#[derive(Debug)]
+pub(super) struct Hint {
+    pub(super) subject: String,
+    pub(super) client_id: String,
+    /// The session that it was given in.
+    pub(super) sid: Option<String>,
+}
+
+/// Reads an ID token that this realm issued; also one that has expired.
+pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
+    let unverified = Unverified::parse(token).ok()?;
+    let claims = match unverified.algorithm().is_symmetric() {
+        false => unverified
+            .verify(&call.state.keys.current().verifiers)
+            .ok()?,
+        true => {
+            // The secret of the client that it says it is for signed it, or not.
+            let claims = unverified.claims_of_anyone().ok()?;
+            let client_id = claims.get("aud")?.as_str()?;
+            let state = &call.state;
+            let client = state.clients.find(&*state.store, &call.realm, client_id);
+            let client = client.await.ok()??;
+            let secret = client.plain_secret()?.expose().to_owned();
+            unverified.verify_hmac(secret.as_bytes()).ok()?
+        }
+    };
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    if text("tokenName") != Some("id_token") || text("iss") != Some(&call.realm.issuer) {
+        return None;
+    }
+    Some(Hint {
+        subject: text("sub")?.to_owned(),
+        client_id: text("aud")?.to_owned(),
+        sid: text("sid").map(str::to_owned),
+    })
+}

@@ -1,0 +1,153 @@
+//! `/oauth2[/realms/…]/connect/endSession` (OpenID Connect RP-Initiated Logout
+//! 1.0).
+//!
+//! A session ends at once where the client proves by an ID token that it is
+//! its user's; otherwise the user is asked first, or any site could sign
+//! people out.
+
+use axum::response::Response;
+use http::Method;
+use http::header::CONTENT_TYPE;
+
+use super::authorize::{Browser, page, redirect};
+use super::error::OAuthError;
+use super::form::Form;
+use super::hint::{self, Hint};
+use super::pages::{self, Frame};
+use super::{Call, serve, sessions};
+use crate::model::grant::StoredSession;
+use crate::model::user::User;
+
+/// Parameters that the confirmation page carries on.
+const CARRIED: [&str; 4] = [
+    "client_id",
+    "post_logout_redirect_uri",
+    "state",
+    "ui_locales",
+];
+
+/// Answers a request to sign out, or the form that asked for confirmation.
+pub(super) async fn answer(call: &Call) -> Response {
+    let answered = sign_out(call).await;
+    answered.unwrap_or_else(|error| page(call, &error))
+}
+
+async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
+    let text = parameters(call)?;
+    let form = Form::parse(&text);
+    let form = form.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
+    let hint = match form.get("id_token_hint") {
+        Some(token) => {
+            let hint = hint::read(call, token).await;
+            let wrong = || OAuthError::bad("bad_request", "The id_token_hint is not one of ours");
+            Some(hint.ok_or_else(wrong)?)
+        }
+        None => None,
+    };
+    let next = next(call, &form, hint.as_ref()).await?;
+    let frame = Frame::of(call.headers(), form.get("ui_locales"));
+    if let Some((session, user)) = sessions::of_browser(call).await? {
+        let vouched = hint.is_some_and(|hint| is_of(&hint, &session, &user));
+        let browser = Browser::of(call);
+        let purpose = ["logout", &session.sid];
+        let confirmed = call.parts.method == Method::POST
+            && form.get("logout-yes").is_some()
+            && browser.sent(call, &purpose, form.get("csrf"));
+        if !vouched && !confirmed {
+            return Ok(ask(call, &form, &frame, &browser, (&session, &user)));
+        }
+        sessions::end(call, session.hash).await?;
+    }
+    let mut response = match next {
+        Some(address) => redirect(call, &address),
+        None => pages::signed_out(&frame),
+    };
+    sessions::take_back(call, &mut response);
+    Ok(response)
+}
+
+/// The parameters of the address or, of a POST, of the body.
+fn parameters(call: &Call) -> Result<Vec<u8>, OAuthError> {
+    if call.parts.method != Method::POST {
+        let query = call.parts.uri.query().unwrap_or_default();
+        return Ok(query.as_bytes().to_vec());
+    }
+    let kind = call.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    match kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") || call.body.is_empty() {
+        true => Ok(call.body.to_vec()),
+        false => Err(OAuthError::bad("invalid_request", "Invalid Content Type")),
+    }
+}
+
+/// Whether the ID token was given to the user of this session, and in it, as
+/// far as it says.
+fn is_of(hint: &Hint, session: &StoredSession, user: &User) -> bool {
+    let same = hint.sid.as_ref().is_none_or(|sid| *sid == session.sid);
+    hint.subject == user.user_name && same
+}
+
+/// Where the user goes afterwards: an address that the client has registered.
+async fn next(
+    call: &Call,
+    form: &Form<'_>,
+    hint: Option<&Hint>,
+) -> Result<Option<String>, OAuthError> {
+    let named = form.get("client_id");
+    let hinted = hint.map(|hint| hint.client_id.as_str());
+    if let (Some(named), Some(hinted)) = (named, hinted)
+        && named != hinted
+    {
+        let text = "The client_id is not that of the id_token_hint";
+        return Err(OAuthError::bad("bad_request", text));
+    }
+    let Some(address) = form.get("post_logout_redirect_uri") else {
+        return Ok(None);
+    };
+    let mismatch = || {
+        OAuthError::bad(
+            "redirect_uri_mismatch",
+            "The redirection URI provided does not match a pre-registered value.",
+        )
+    };
+    let state = &call.state;
+    let client = match hinted.or(named).filter(|id| id.len() <= 255) {
+        Some(id) => state.clients.find(&*state.store, &call.realm, id).await?,
+        None => None,
+    };
+    let client = client.ok_or_else(mismatch)?;
+    let registered = &client.client.metadata.post_logout_redirect_uris;
+    if !registered.iter().any(|known| known == address) {
+        return Err(mismatch());
+    }
+    let Some(state) = form.get("state") else {
+        return Ok(Some(address.to_owned()));
+    };
+    let joint = if address.contains('?') { '&' } else { '?' };
+    let state: String = url::form_urlencoded::byte_serialize(state.as_bytes()).collect();
+    Ok(Some(format!("{address}{joint}state={state}")))
+}
+
+fn ask(
+    call: &Call,
+    form: &Form<'_>,
+    frame: &Frame,
+    browser: &Browser,
+    (session, user): (&StoredSession, &User),
+) -> Response {
+    let carried = CARRIED
+        .into_iter()
+        .filter_map(|name| Some((name, form.get(name)?.to_owned())));
+    let fields: Vec<_> = carried.collect();
+    let frame = match form.get("post_logout_redirect_uri") {
+        Some(address) => frame.clone().leading_to(address),
+        None => frame.clone(),
+    };
+    let csrf = browser.token(&["logout", &session.sid]);
+    let action = serve::path(call);
+    let name = &user.user_name;
+    let mut response = pages::sign_out(&frame, &action, &fields, &csrf, name);
+    browser.remember(call, &mut response);
+    response
+}

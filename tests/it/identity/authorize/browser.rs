@@ -1,0 +1,168 @@
+//! A browser without scripts: keeps cookies, fills in forms.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use reqwest::Method;
+
+use crate::support::http::{client, send};
+use crate::support::{Answer, Door};
+
+/// One that has visited nothing yet.
+pub(super) struct Browser<'d> {
+    door: &'d Door,
+    cookies: Mutex<BTreeMap<String, String>>,
+}
+
+/// A form of a page.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    pub(super) action: String,
+    pub(super) fields: Vec<(String, String)>,
+}
+
+impl Form {
+    /// The only form of this page.
+    pub(super) fn of(page: &Answer) -> Self {
+        let html = &page.body;
+        let action = between(html, "<form method=\"post\" action=\"", "\"").expect("a form");
+        let fields = html.split("<input type=\"hidden\" ").skip(1).map(|input| {
+            let name = between(input, "name=\"", "\"").expect("a name");
+            (name, between(input, "value=\"", "\"").expect("a value"))
+        });
+        Self {
+            fields: fields.collect(),
+            action,
+        }
+    }
+
+    /// With a field set, or left out for "".
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        self.fields.retain(|(known, _)| known != name);
+        if !value.is_empty() {
+            self.fields.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// The value of a field.
+    pub(super) fn field(&self, name: &str) -> &str {
+        let field = self.fields.iter().find(|(known, _)| known == name);
+        field.map_or("", |(_, value)| value)
+    }
+}
+
+/// The text between two others, with character references resolved.
+pub(super) fn between(text: &str, before: &str, after: &str) -> Option<String> {
+    let start = text.find(before)? + before.len();
+    let end = text[start..].find(after)? + start;
+    let mut text = text[start..end].to_owned();
+    for (reference, character) in [
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&#60;", "<"),
+        ("&#62;", ">"),
+        ("&#38;", "&"),
+    ] {
+        text = text.replace(reference, character);
+    }
+    Some(text)
+}
+
+/// The error code that a page shows, or "".
+pub(super) fn shown_error(page: &Answer) -> String {
+    between(&page.body, "id=\"doorward-error\">", "<").unwrap_or_default()
+}
+
+impl<'d> Browser<'d> {
+    pub(super) fn new(door: &'d Door) -> Self {
+        Self {
+            door,
+            cookies: Mutex::default(),
+        }
+    }
+
+    pub(super) fn cookie(&self, name: &str) -> Option<String> {
+        self.cookies
+            .lock()
+            .expect("not poisoned")
+            .get(name)
+            .cloned()
+    }
+
+    pub(super) fn set_cookie(&self, name: &str, value: &str) {
+        let mut cookies = self.cookies.lock().expect("not poisoned");
+        cookies.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// GET of a path, or of an address of the provider.
+    pub(super) async fn get(&self, address: &str) -> Answer {
+        self.request(Method::GET, address, &[], &[]).await
+    }
+
+    /// Posts a form.
+    pub(super) async fn post(&self, form: &Form) -> Answer {
+        self.post_with(form, &[]).await
+    }
+
+    /// Posts a form, with header fields.
+    pub(super) async fn post_with(&self, form: &Form, headers: &[(&str, &str)]) -> Answer {
+        self.request(Method::POST, &form.action, &form.fields, headers)
+            .await
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        address: &str,
+        fields: &[(String, String)],
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let url = match address.starts_with('/') {
+            true => self.door.proxy_url(address),
+            false => address.to_owned(),
+        };
+        let mut request = client().request(method.clone(), url);
+        let cookies: Vec<_> = {
+            let cookies = self.cookies.lock().expect("not poisoned");
+            cookies.iter().map(|(n, v)| format!("{n}={v}")).collect()
+        };
+        if !cookies.is_empty() {
+            request = request.header("cookie", cookies.join("; "));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if method == Method::POST {
+            request = request.form(fields);
+        }
+        let answer = send(request).await;
+        for cookie in answer.headers.get_all("set-cookie") {
+            let cookie = cookie.to_str().expect("text");
+            let (pair, attributes) = cookie.split_once(';').expect("attributes");
+            assert!(attributes.contains("HttpOnly"), "{cookie}");
+            assert!(attributes.contains("SameSite=Lax"), "{cookie}");
+            let (name, value) = pair.split_once('=').expect("a pair");
+            let mut cookies = self.cookies.lock().expect("not poisoned");
+            match attributes.contains("Max-Age=0") {
+                true => cookies.remove(name),
+                false => cookies.insert(name.to_owned(), value.to_owned()),
+            };
+        }
+        answer
+    }
+
+    /// Signs in at this page and gives what follows.
+    pub(super) async fn sign_in(&self, page: &Answer, user: &str) -> Answer {
+        let form = Form::of(page)
+            .with("username", user)
+            .with("password", &format!("Ch4ng31t-{user}"));
+        let next = self.post(&form).await.expect(303);
+        self.get(next.header("location")).await
+    }
+
+    /// Agrees at this page; gives the redirect.
+    pub(super) async fn approve(&self, page: &Answer) -> Answer {
+        self.post(&Form::of(page).with("approve", "true")).await
+    }
+}
