@@ -42,6 +42,17 @@ impl Issued {
         claim.unwrap_or_default()
     }
 
+    /// Whether it is an access token of this realm, and this its time. Any token
+    /// of ours verifies; only an access token counts as one.
+    fn is_access_token(&self, realm: &Realm, now_ms: i64) -> bool {
+        let now = now_ms.div_euclid(1000);
+        let begins_s = self.claims.get("nbf").and_then(Value::as_i64);
+        self.text("tokenName") == "access_token"
+            && self.text("iss") == realm.issuer
+            && now < self.ends_s()
+            && begins_s.is_none_or(|begins_s| now >= begins_s)
+    }
+
     /// The client that it was issued to.
     pub(super) fn client_id(&self) -> &str {
         match self.text("client_id") {
@@ -187,21 +198,11 @@ pub(super) async fn check(
     let Some(issued) = issued(state, token).await? else {
         return Ok(None);
     };
-    let live = state.live();
-    let Some(realm) = live.realm(issued.text("realm")).cloned() else {
+    let Some(realm) = state.live().realm(issued.text("realm")).cloned() else {
         return Ok(None);
     };
-    drop(live);
-    // Any token of ours verifies; only an access token counts as one.
-    if issued.text("tokenName") != "access_token" || issued.text("iss") != realm.issuer {
-        return Ok(None);
-    }
-    let now = now_ms.div_euclid(1000);
-    let begins_s = issued.claims.get("nbf").and_then(Value::as_i64);
-    if now >= issued.ends_s() || begins_s.is_some_and(|nbf| now < nbf) {
-        return Ok(None);
-    }
-    if state.revoked.has(issued.grant_id(), issued.id()) {
+    if !issued.is_access_token(&realm, now_ms) || state.revoked.has(issued.grant_id(), issued.id())
+    {
         return Ok(None);
     }
     let store = &*state.store;

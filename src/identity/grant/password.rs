@@ -9,6 +9,7 @@ use crate::identity::login::{LoginError, is_confined, login};
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
 use crate::model::grant::Grant;
+use crate::model::user::User;
 
 const GRANT: &str = "password";
 
@@ -22,18 +23,7 @@ pub(in crate::identity) async fn issue(
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let bound_to = dpop::binding(call, &client)?;
     let audience = resource::asked(form, &client)?;
-    if is_confined(call, name) {
-        return Err(OAuthError::invalid_grant());
-    }
-    let user = login(&call.state, &call.realm, name, password, call.now_ms)
-        .await
-        .map_err(|error| match error {
-            // One answer for all of them: nobody learns who exists.
-            LoginError::Failed | LoginError::Locked | LoginError::Deactivated => {
-                OAuthError::invalid_grant()
-            }
-            LoginError::Fault(fault) => fault.into(),
-        })?;
+    let user = sign_in(call, name, password).await?;
     let (realm, now_ms) = (&call.realm, call.now_ms);
     let grant = Grant {
         id: issue::handle(),
@@ -81,4 +71,19 @@ pub(in crate::identity) async fn issue(
             .await?;
     }
     Ok(response)
+}
+
+/// The user of this name and password: one answer to all who are none, so that
+/// nobody learns who exists.
+async fn sign_in(call: &Call, name: &str, password: &str) -> Result<User, OAuthError> {
+    if is_confined(call, name) {
+        return Err(OAuthError::invalid_grant());
+    }
+    let user = login(&call.state, &call.realm, name, password, call.now_ms);
+    user.await.map_err(|error| match error {
+        LoginError::Failed | LoginError::Locked | LoginError::Deactivated => {
+            OAuthError::invalid_grant()
+        }
+        LoginError::Fault(fault) => fault.into(),
+    })
 }

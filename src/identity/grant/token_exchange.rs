@@ -43,22 +43,7 @@ pub(in crate::identity) async fn issue(
         return Err(invalid("requested_token_type is not supported"));
     }
     let bound_to = dpop::binding(call, &client)?;
-    let subject = token_of(call, form, "subject_token").await?;
-    let subject = subject.ok_or_else(|| invalid("Missing parameter, 'subject_token'"))?;
-    if !is_meant_for(&subject, &client) {
-        return Err(invalid(
-            "The subject token was not issued to or for this client",
-        ));
-    }
-    let actor = token_of(call, form, "actor_token").await?;
-    if let Some(actor) = &actor
-        && !is_meant_for(actor, &client)
-    {
-        return Err(invalid(
-            "The actor token was not issued to or for this client",
-        ));
-    }
-    let act = acting(&subject, actor.as_ref())?;
+    let (subject, act) = subject(call, form, &client).await?;
     let audience = resource::targets(form, &client)?;
     let mut all: Vec<String> = subject.issued.scopes().map(str::to_owned).collect();
     all.retain(|scope| client.scopes.contains(scope));
@@ -90,6 +75,31 @@ pub(in crate::identity) async fn issue(
     }
     response.issued_token_type = Some(ACCESS_TOKEN);
     Ok(response)
+}
+
+/// The token to exchange, and who is to act for its subject.
+async fn subject(
+    call: &Call,
+    form: &Form<'_>,
+    client: &LiveClient,
+) -> Result<(GoodToken, Option<Value>), OAuthError> {
+    let subject = token_of(call, form, "subject_token").await?;
+    let subject = subject.ok_or_else(|| invalid("Missing parameter, 'subject_token'"))?;
+    if !is_meant_for(&subject, client) {
+        return Err(invalid(
+            "The subject token was not issued to or for this client",
+        ));
+    }
+    let actor = token_of(call, form, "actor_token").await?;
+    if let Some(actor) = &actor
+        && !is_meant_for(actor, client)
+    {
+        return Err(invalid(
+            "The actor token was not issued to or for this client",
+        ));
+    }
+    let act = acting(&subject, actor.as_ref())?;
+    Ok((subject, act))
 }
 
 /// The access token in this parameter, if it is good and of this realm.
