@@ -20,7 +20,7 @@ const WAITING: usize = 1024;
 /// A write that can share its commit with others.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    Record(Option<StoredRefresh>, Option<StoredAccess>),
+    Record(Option<Box<StoredRefresh>>, Option<StoredAccess>),
     Exchange(Exchange, Option<StoredAccess>),
     Remember {
         what: TokenHash,
@@ -121,7 +121,7 @@ async fn begin(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, Stor
 async fn apply(tx: &mut Transaction<'static, Sqlite>, work: &Work) -> Result<Done, StoreError> {
     match work {
         Work::Record(refresh, access) => {
-            tokens::insert(tx, refresh.as_ref(), access.as_ref()).await?;
+            tokens::insert(tx, refresh.as_deref(), access.as_ref()).await?;
         }
         Work::Exchange(exchange, access) => {
             let outcome = tokens::exchange(tx, exchange, access.as_ref()).await?;

@@ -210,7 +210,7 @@ impl Store for SqliteStore {
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
     ) -> Result<(), StoreError> {
-        let work = Work::Record(refresh.cloned(), access.cloned());
+        let work = Work::Record(refresh.cloned().map(Box::new), access.cloned());
         self.batch.write(work).await.map(drop)
     }
 
