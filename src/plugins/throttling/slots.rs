@@ -28,6 +28,8 @@ pub(super) struct Slots<A> {
     slots: Box<[Slot<A>]>,
     /// Claims that were made or may be: never more than there are slots.
     claims: A,
+    /// Not zero while words move here.
+    moving: A,
 }
 
 /// The key is complete before the word is used, and never changes.
@@ -59,6 +61,7 @@ impl<A: Word + Default> Slots<A> {
         Self {
             slots: (0..len).map(|_| Slot::default()).collect(),
             claims: A::default(),
+            moving: A::default(),
         }
     }
 
@@ -90,8 +93,8 @@ impl<A: Word + Default> Slots<A> {
         key: Key,
         found: impl Fn(&A) -> Result<T, Moved>,
     ) -> Result<Option<T>, Moved> {
-        if let Some(word) = self.find(key).filter(|word| is_in_use(word.get())) {
-            return found(word).map(Some);
+        if self.moving.get() == 0 {
+            return self.find(key).map(found).transpose();
         }
         // The old array is asked before the new one: words leave the one and
         // are in the other by then.
@@ -211,6 +214,7 @@ impl<A: Word + Default> Slots<A> {
     /// Lets no more keys be claimed here, and sets room aside for all there
     /// are in `new`: so much, or `None` where `new` is too small.
     pub(super) fn close(&self, new: &Self) -> Option<u64> {
+        new.moving.put(1);
         let mut claims = self.claims.get();
         while claims < new.len() as u64 || claims == 0 {
             // Nobody else sees the new one yet.
@@ -239,6 +243,7 @@ impl<A: Word + Default> Slots<A> {
                 None => {}
             }
         }
+        new.moving.put(0);
         new.release(promised.saturating_sub(sorted.kept));
         sorted
     }

@@ -112,7 +112,10 @@ fn two_requests_and_a_move(requests: u64, left: u64) {
         let shard = Arc::new(Moving::new());
         let full_at = T0 + rate.fill() - left * rate.step();
         let mut claimed = false;
-        let put = |word: &AtomicU64| Ok(word.put(full_at));
+        let put = |word: &AtomicU64| {
+            word.put(full_at);
+            Ok(())
+        };
         let before = || None::<Before<'_>>;
         shard
             .old
@@ -174,7 +177,10 @@ fn no_interleaving_loses_a_token_of_a_bucket_that_is_removed_and_used() {
         let shard = Arc::new(Moving::new());
         let mut claimed = false;
         // As good as new.
-        let put = |word: &AtomicU64| Ok(word.put(1));
+        let put = |word: &AtomicU64| {
+            word.put(1);
+            Ok(())
+        };
         let before = || None::<Before<'_>>;
         shard
             .old
