@@ -55,9 +55,10 @@ struct Inner {
     deadline: Duration,
     /// The connection, while it is in use.
     live: ArcSwapOption<MultiplexedConnection>,
-    /// Tells the thread that the connection went out of use.
-    lost: Notify,
-    /// Every connection learns them before it is used.
+    /// Tells the thread that the connection went out of use, or that there is a
+    /// new script.
+    news: Notify,
+    /// Every connection learns them before it is used, or as they come.
     scripts: Mutex<Vec<Script>>,
     up: Gauge,
     failures: Counter,
@@ -73,7 +74,7 @@ impl Redis {
             client: config.client()?,
             deadline: config.deadline()?,
             live: ArcSwapOption::empty(),
-            lost: Notify::new(),
+            news: Notify::new(),
             scripts: Mutex::default(),
             up: metrics.redis_up(),
             failures: metrics.redis_failures(),
@@ -106,6 +107,7 @@ impl Redis {
         let mut scripts = self.0.scripts.lock();
         if !scripts.iter().any(|known| known.code == code) {
             scripts.push(script.clone());
+            self.0.news.notify_one();
         }
         script
     }
@@ -172,7 +174,7 @@ impl Redis {
         if self.0.live.swap(None).is_some() {
             self.0.up.set(0);
             tracing::debug!(why, "the shared Redis is out of use");
-            self.0.lost.notify_one();
+            self.0.news.notify_one();
         }
         Unavailable
     }
@@ -209,17 +211,23 @@ async fn keep_connected(inner: Weak<Inner>) {
 
 /// Waits until the connection is out of use; `None`: nobody needs it any more.
 async fn until_lost(inner: &Weak<Inner>) -> Option<String> {
+    // Loaded once more: it does no harm.
+    let mut loaded = 0;
     loop {
         let redis = inner.upgrade()?;
-        let noticed = timeout(LOOK, redis.lost.notified()).await.is_ok();
-        if noticed || redis.live.load().is_none() {
+        let _ = timeout(LOOK, redis.news.notified()).await;
+        if redis.live.load().is_none() {
             return Some("no answer within the deadline, or an error".to_owned());
         }
-        let connection = redis.live.load_full()?;
-        if let Err(error) = redis
-            .probe(&mut MultiplexedConnection::clone(&connection))
-            .await
-        {
+        let mut connection = MultiplexedConnection::clone(&*redis.live.load_full()?);
+        let scripts = redis.scripts.lock().clone();
+        let new = scripts.get(loaded..).unwrap_or_default();
+        loaded = scripts.len();
+        let mut looked = redis.load(&mut connection, new).await;
+        if looked.is_ok() {
+            looked = redis.probe(&mut connection).await;
+        }
+        if let Err(error) = looked {
             redis.live.store(None);
             redis.up.set(0);
             redis.failures.inc();
@@ -242,11 +250,7 @@ impl Inner {
             Err(_) => return Err("no connection in time".to_owned()),
         };
         let scripts = self.scripts.lock().clone();
-        for script in scripts {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(script.code);
-            self.answered(&mut connection, &load).await?;
-        }
+        self.load(&mut connection, &scripts).await?;
         // Before the probe, whose key may be on another node.
         match self.nodes(&mut connection).await {
             0 | 1 => self.probe(&mut connection).await.map(|()| connection),
@@ -268,6 +272,20 @@ impl Inner {
         let lines = text.as_deref().unwrap_or_default().lines();
         let size = lines.filter_map(|line| line.strip_prefix("cluster_size:"));
         size.filter_map(|n| n.trim().parse::<u64>().ok()).sum()
+    }
+
+    /// Makes scripts known to the server.
+    async fn load(
+        &self,
+        connection: &mut MultiplexedConnection,
+        scripts: &[Script],
+    ) -> Result<(), String> {
+        for script in scripts {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.code);
+            self.answered(connection, &load).await?;
+        }
+        Ok(())
     }
 
     /// Whether the server takes writes, in time.

@@ -29,6 +29,7 @@ async fn a_server_that_goes_is_noticed_and_one_that_comes_back_is_used() {
     let port = server.port;
     let redis = server.connect(&metrics);
     assert_eq!(metrics.redis_up().get(), 1);
+    assert_eq!(echo(&redis, 6).await, Ok(vec![6, 1]));
     drop(server);
     assert_eq!(echo(&redis, 7).await, Err(Unavailable));
     assert!(!redis.is_up());

@@ -158,3 +158,76 @@ fn an_empty_partition_is_asked_about_once_a_second() {
     assert!(remote.may_refuse(key, 6 * SECOND - 1));
     assert!(!remote.may_refuse(key, 6 * SECOND));
 }
+
+/// How often the server was asked for a decision.
+async fn asked(server: &Server) -> usize {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port));
+    let client = client.expect("an address");
+    let mut connection = client
+        .get_multiplexed_async_connection()
+        .await
+        .expect("a connection");
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut connection)
+        .await
+        .expect("an answer");
+    let calls = |verb: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(verb))?;
+        line.split(',').next()?.parse::<usize>().ok()
+    };
+    calls("cmdstat_evalsha:calls=").unwrap_or(0) + calls("cmdstat_eval:calls=").unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_is_one_command_however_many_rates_hold() {
+    let server = Server::start();
+    let remote = remote(&server, "filter");
+    let rates = rates(&[(600, 60_000), (5_000, 86_400_000), (9_000, 99_000_000)]);
+    // The server may not know the script when it is first asked.
+    let first = remote.take_all("bob", &rates, &[0, 1, 2]).await;
+    assert!(first.expect("an answer").passes());
+    let before = asked(&server).await;
+    for n in 1..=20 {
+        let outcome = remote.take_all("ada", &rates, &[0, 1, 2]).await;
+        assert!(outcome.expect("an answer").passes());
+        assert_eq!(asked(&server).await, before + n);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_flood_at_once_no_more_ask_than_could_pass() {
+    use tokio::io::AsyncWriteExt;
+
+    let server = Server::start();
+    let metrics = std::sync::Arc::new(Metrics::default());
+    let mut parts = crate::plugins::Parts::new(
+        crate::clock::Clock::system(),
+        std::sync::Arc::new(crate::http::outbound::Outbound::new()),
+        metrics.clone(),
+    );
+    parts.redis = Some(server.connect(&metrics));
+    let config = serde_json::json!({"rate": {"numberOfRequests": 6, "duration": "6 days"}});
+    let config = config.as_object().expect("an object");
+    let filter = (crate::plugins::throttling::KIND.build)(config, &parts).expect("valid");
+    let request = async || {
+        let (mut client, stream) = tokio::io::duplex(4096);
+        let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        client.write_all(text).await.expect("room");
+        let mut session = pingora::proxy::Session::new_h1(Box::new(stream));
+        session.read_request().await.expect("a request");
+        let mut exchange = crate::filter::Exchange::default();
+        match filter.on_request(&mut session, &mut exchange) {
+            crate::filter::Verdict::Now(flow) => flow,
+            crate::filter::Verdict::Wait => {
+                filter.on_request_slow(&mut session, &mut exchange).await
+            }
+        }
+    };
+    let flood = futures_util::future::join_all((0..300).map(|_| request()));
+    let passes = |flow: &crate::filter::Flow| matches!(flow, crate::filter::Flow::Continue);
+    assert_eq!(flood.await.iter().filter(|flow| passes(flow)).count(), 6);
+    // One more in each second that it may have taken.
+    let asked = asked(&server).await;
+    assert!((6..100).contains(&asked), "{asked} of 300 asked");
+}
