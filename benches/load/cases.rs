@@ -28,6 +28,8 @@ pub(crate) enum Case {
     Bearer,
     /// Throttled at a rate that is never reached.
     Throttle,
+    /// The same by two rates, and clients are told.
+    Told,
     /// Bearer and throttling by its subject.
     Both,
     /// No token where one is needed.
@@ -39,13 +41,15 @@ pub(crate) enum Case {
 }
 
 /// All of them, in the order in which a round takes them.
-pub(crate) const CASES: [Case; 10] = [
+pub(crate) const CASES: [Case; 11] = [
     Case::Floor,
+    // Next to each other what is compared most closely.
+    Case::Throttle,
     Case::Plain,
+    Case::Told,
     Case::PlainToken,
     Case::Both,
     Case::Bearer,
-    Case::Throttle,
     Case::Unauthorized,
     Case::NotFound,
     Case::Throttled,
@@ -61,6 +65,7 @@ impl Case {
             Self::PlainToken => "no plugin, with token",
             Self::Bearer => "bearer, cached token",
             Self::Throttle => "throttling",
+            Self::Told => "throttling, 2 rates, told",
             Self::Both => "bearer and throttling",
             Self::Unauthorized => "refused 401",
             Self::NotFound => "refused 404",
@@ -73,6 +78,7 @@ impl Case {
             Self::Floor | Self::Nginx | Self::Plain | Self::PlainToken => "/plain/x",
             Self::Bearer | Self::Unauthorized => "/bearer/x",
             Self::Throttle => "/throttle/x",
+            Self::Told => "/told/x",
             Self::Both => "/both/x",
             Self::NotFound => "/nowhere/x",
             Self::Throttled => "/limited/x",

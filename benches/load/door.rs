@@ -144,12 +144,17 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
         )
     };
     let by_client = "${contexts.client.remoteAddress}";
+    let told = format!(
+        "  - name: throttling\n    config: {{requestGroupingPolicy: \"{by_client}\", \
+         rates: [1000000000/1 s, 1000000000000/1 day], headers: draft}}\n"
+    );
     let by_subject = "${contexts.oauth2.accessToken.info.sub}";
     let plenty = 1_000_000_000;
     for (name, plugins) in [
         ("plain", String::new()),
         ("bearer", bearer.clone()),
         ("throttle", throttling(by_client, plenty, "1 s")),
+        ("told", told),
         ("both", bearer + &throttling(by_subject, plenty, "1 s")),
         ("limited", throttling(by_client, 1, "1 day")),
     ] {

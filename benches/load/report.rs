@@ -20,7 +20,18 @@ const RATIOS: &[(&str, Case, Case, Option<f64>)] = &[
         Case::PlainToken,
         None,
     ),
-    ("throttling / no plugin", Case::Throttle, Case::Plain, None),
+    (
+        "throttling / no plugin",
+        Case::Throttle,
+        Case::Plain,
+        Some(1.03),
+    ),
+    (
+        "throttling, told / no plugin",
+        Case::Told,
+        Case::Plain,
+        Some(1.03),
+    ),
     (
         "401 / no plugin",
         Case::Unauthorized,
