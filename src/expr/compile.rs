@@ -65,7 +65,7 @@ impl Compiler<'_> {
             push_literal(&mut parts, &mut literal);
             let (tokens, end) = tokens(text, open + 2)?;
             let node = self.node(parse(tokens)?)?;
-            parts.push(folded(node));
+            parts.push(node);
             if parts.len() > MAX_PARTS {
                 return Err(Fault::new(open, "too many expressions in one text"));
             }
@@ -78,26 +78,26 @@ impl Compiler<'_> {
         push_literal(&mut parts, &mut literal);
         match parts.len() {
             1 => Ok(parts.swap_remove(0)),
-            _ => Ok(folded(Node::Join(parts))),
+            _ => folded(0, Node::Join(parts)),
         }
     }
 
     pub(super) fn node(&mut self, ast: Ast) -> Result<Node, Fault> {
         let at = ast.at;
-        Ok(match ast.form {
+        let node = match ast.form {
             Form::Null => Node::Constant(Value::Null),
             Form::Bool(b) => Node::Constant(Value::Bool(b)),
             Form::Integer(n) => Node::Constant(Value::Integer(n)),
             Form::Float(n) => Node::Constant(Value::Float(n)),
             Form::Text(text) => Node::Constant(Value::owned_text(text)),
-            Form::Name(name) => return self.root(at, &name),
+            Form::Name(name) => self.root(at, &name)?,
             Form::Member(of, name) => {
                 let of = self.node(*of)?;
-                return self.member(at, of, name);
+                self.member(at, of, name)?
             }
-            Form::Index(of, key) => return self.index(*of, *key),
-            Form::Call(name, arguments) => return self.call(at, &name, arguments),
-            Form::Method(of, name, arguments) => return self.method(at, *of, &name, arguments),
+            Form::Index(of, key) => self.index(*of, *key)?,
+            Form::Call(name, arguments) => self.call(at, &name, arguments)?,
+            Form::Method(of, name, arguments) => self.method(at, *of, &name, arguments)?,
             Form::Unary(operator, operand) => Node::Unary(operator, self.boxed(*operand)?),
             Form::Binary(operator, left, right) => {
                 Node::Binary(operator, self.boxed(*left)?, self.boxed(*right)?)
@@ -105,7 +105,8 @@ impl Compiler<'_> {
             Form::Choose(condition, yes, no) => {
                 Node::Choose(self.boxed(*condition)?, self.boxed(*yes)?, self.boxed(*no)?)
             }
-        })
+        };
+        folded(at, node)
     }
 
     fn boxed(&mut self, ast: Ast) -> Result<Box<Node>, Fault> {
@@ -161,10 +162,16 @@ fn push_literal(parts: &mut Vec<Node>, literal: &mut String) {
 }
 
 /// A tree that looks at no request becomes its value.
-pub(super) fn folded(node: Node) -> Node {
+fn folded(at: usize, node: Node) -> Result<Node, Fault> {
+    if matches!(node, Node::Constant(_)) || !node.is_constant() {
+        return Ok(node);
+    }
     match node.constant() {
-        Some(value) => Node::Constant(value),
-        None => node,
+        Some(value) => Ok(Node::Constant(value)),
+        None => Err(Fault::new(
+            at,
+            "is the same for every request, and too large",
+        )),
     }
 }
 

@@ -9,8 +9,9 @@ use base64::engine::general_purpose::{
     GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE_NO_PAD,
 };
 
-use super::target;
+use super::run::Run;
 use super::value::Value;
+use super::{message, target};
 
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -106,8 +107,8 @@ pub(super) fn sha256(bytes: &[u8]) -> Value<'static> {
 }
 
 /// What a JSON text says.
-pub(super) fn json(text: &str) -> Option<Value<'static>> {
-    serde_json::from_str(text).ok().map(Value::of_owned_json)
+pub(super) fn json(text: &str, scope: &Run<'_>) -> Option<Value<'static>> {
+    message::json(text.as_bytes(), scope)
 }
 
 /// The text as it stands between the quotes of JSON.

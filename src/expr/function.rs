@@ -9,8 +9,9 @@ use std::borrow::Cow;
 use super::address::Range;
 use super::encoding::{self, Charset};
 use super::node::{self, Arguments};
+use super::run::Run;
+use super::shown;
 use super::value::Value;
-use super::{MAX_TEXT, Scope, shown};
 
 /// A function without a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +106,7 @@ pub(super) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
 ];
 
 impl Function {
-    pub(super) fn call<'a>(self, arguments: Arguments<'a>, scope: &Scope<'a>) -> Value<'a> {
+    pub(super) fn call<'a>(self, arguments: Arguments<'a>, scope: &Run<'a>) -> Value<'a> {
         let mut arguments = arguments.into_iter();
         if self == Self::Array {
             return array(arguments, scope);
@@ -118,12 +119,7 @@ impl Function {
         result.unwrap_or(Value::Null)
     }
 
-    fn of_two<'a>(
-        self,
-        first: Value<'a>,
-        second: Value<'a>,
-        scope: &Scope<'a>,
-    ) -> Option<Value<'a>> {
+    fn of_two<'a>(self, first: Value<'a>, second: Value<'a>, scope: &Run<'a>) -> Option<Value<'a>> {
         Some(match self {
             Self::Contains => Value::Bool(contains(&first, &second)),
             Self::Join => return join(first, &shown::text(second, scope)?, scope),
@@ -148,7 +144,7 @@ impl Function {
     }
 
     /// Functions of any value.
-    fn of_value<'a>(self, value: Value<'a>, scope: &Scope<'a>) -> Option<Value<'a>> {
+    fn of_value<'a>(self, value: Value<'a>, scope: &Run<'a>) -> Option<Value<'a>> {
         Some(match self {
             Self::Bool => {
                 let text = shown::text(value, scope);
@@ -163,7 +159,7 @@ impl Function {
             Self::EncodeBase64 => encoding::base64(&bytes(value, scope)?),
             Self::EncodeBase64Url => encoding::base64_url(&bytes(value, scope)?),
             Self::ToJson => match value {
-                Value::Text(text) => encoding::json(&text)?,
+                Value::Text(text) => encoding::json(&text, scope)?,
                 value => value,
             },
             _ => return self.of_text(shown::text(value, scope)?),
@@ -190,12 +186,12 @@ impl Function {
 }
 
 /// A list of texts.
-fn array<'a>(arguments: impl Iterator<Item = Value<'a>>, scope: &Scope<'a>) -> Value<'a> {
+fn array<'a>(arguments: impl Iterator<Item = Value<'a>>, scope: &Run<'a>) -> Value<'a> {
     let texts = arguments.map(|value| shown::text(value, scope).map_or(Value::Null, Value::Text));
     Value::List(texts.collect())
 }
 
-fn bytes<'a>(value: Value<'a>, scope: &Scope<'a>) -> Option<Cow<'a, [u8]>> {
+fn bytes<'a>(value: Value<'a>, scope: &Run<'a>) -> Option<Cow<'a, [u8]>> {
     match value {
         Value::Bytes(bytes) => Some(bytes),
         value => Some(match shown::text(value, scope)? {
@@ -259,16 +255,14 @@ pub(super) fn position(of: &str, at: Option<usize>) -> i64 {
         .unwrap_or(-1)
 }
 
-fn join<'a>(list: Value<'a>, separator: &str, scope: &Scope<'a>) -> Option<Value<'a>> {
+fn join<'a>(list: Value<'a>, separator: &str, scope: &Run<'a>) -> Option<Value<'a>> {
     let mut joined = String::new();
     for (i, element) in list.elements()?.into_iter().enumerate() {
         let element = match element {
             Value::Null => Cow::Borrowed(""),
             element => shown::text(element, scope)?,
         };
-        if joined.len() + separator.len() + element.len() > MAX_TEXT {
-            return None;
-        }
+        scope.allows(joined.len() + separator.len() + element.len())?;
         if i > 0 {
             joined.push_str(separator);
         }

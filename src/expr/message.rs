@@ -10,11 +10,12 @@ use url::form_urlencoded;
 
 use super::context::{Fields, Object, Side};
 use super::node::CookiePart;
+use super::run::Run;
 use super::target::lenient;
 use super::value::Value;
-use super::{MAX_LIST, Scope, slot};
+use super::{MAX_LIST, slot};
 
-fn headers_of<'a>(scope: &Scope<'a>, side: Side) -> Option<&'a HeaderMap> {
+fn headers_of<'a>(scope: &Run<'a>, side: Side) -> Option<&'a HeaderMap> {
     match side {
         Side::Request => Some(&scope.request.headers),
         Side::Response => scope.response.map(|response| response.headers),
@@ -23,7 +24,7 @@ fn headers_of<'a>(scope: &Scope<'a>, side: Side) -> Option<&'a HeaderMap> {
 
 /// Value number `index` of a header; `None` where there is none.
 pub(super) fn header<'a>(
-    scope: &Scope<'a>,
+    scope: &Run<'a>,
     side: Side,
     name: &HeaderName,
     index: usize,
@@ -38,9 +39,9 @@ pub(super) fn header<'a>(
 }
 
 /// All values of a header; null where there is none.
-pub(super) fn header_values<'a>(scope: &Scope<'a>, side: Side, name: &HeaderName) -> Value<'a> {
+pub(super) fn header_values<'a>(scope: &Run<'a>, side: Side, name: &HeaderName) -> Value<'a> {
     match headers_of(scope, side) {
-        Some(headers) => list(headers.get_all(name).iter().map(text)),
+        Some(headers) => list(headers.get_all(name).iter().map(text), scope),
         None => Value::Null,
     }
 }
@@ -51,7 +52,7 @@ fn text(value: &HeaderValue) -> Value<'_> {
 
 /// The cookies called `name`, in their order, each as its name's value and
 /// attributes.
-fn cookies<'a>(scope: &Scope<'a>, side: Side, name: &str) -> impl Iterator<Item = &'a str> {
+fn cookies<'a>(scope: &Run<'a>, side: Side, name: &str) -> impl Iterator<Item = &'a str> {
     let header = match side {
         Side::Request => COOKIE,
         Side::Response => SET_COOKIE,
@@ -72,7 +73,7 @@ fn cookies<'a>(scope: &Scope<'a>, side: Side, name: &str) -> impl Iterator<Item 
 
 /// A part of cookie number `index` with this name.
 pub(super) fn cookie<'a>(
-    scope: &Scope<'a>,
+    scope: &Run<'a>,
     side: Side,
     name: &str,
     index: usize,
@@ -88,9 +89,12 @@ pub(super) fn cookie<'a>(
 }
 
 /// The values of the cookies called `name`; null where there is none.
-pub(super) fn cookie_values<'a>(scope: &Scope<'a>, side: Side, name: &str) -> Value<'a> {
+pub(super) fn cookie_values<'a>(scope: &Run<'a>, side: Side, name: &str) -> Value<'a> {
     let all = cookies(scope, side, name);
-    list(all.map(|cookie| Value::borrowed_text(cookie_value(cookie))))
+    list(
+        all.map(|cookie| Value::borrowed_text(cookie_value(cookie))),
+        scope,
+    )
 }
 
 fn cookie_value(cookie: &str) -> &str {
@@ -108,7 +112,7 @@ fn attribute<'a>(cookie: &'a str, wanted: &str) -> Option<&'a str> {
 
 /// The values of the fields called `name`, in their order.
 pub(super) fn fields<'a>(
-    scope: &Scope<'a>,
+    scope: &Run<'a>,
     from: Fields,
     name: &str,
 ) -> impl Iterator<Item = Cow<'a, str>> {
@@ -117,20 +121,22 @@ pub(super) fn fields<'a>(
         .map(|(_, value)| value)
 }
 
-fn pairs<'a>(
-    scope: &Scope<'a>,
-    from: Fields,
-) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
+fn pairs<'a>(scope: &Run<'a>, from: Fields) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
     let query = match from {
         Fields::Body => None,
         Fields::Query | Fields::Both => scope.request.uri.query(),
     };
     let body = match from {
         Fields::Query => None,
-        Fields::Body | Fields::Both => scope.body.filter(|_| is_form(scope.request)),
+        Fields::Body | Fields::Both if is_form(scope.request) => scope.body(),
+        Fields::Body | Fields::Both => None,
     };
-    form_urlencoded::parse(query.unwrap_or_default().as_bytes())
-        .chain(form_urlencoded::parse(body.unwrap_or_default()))
+    let (query, body) = (query.unwrap_or_default(), body.unwrap_or_default());
+    let (query, body) = match scope.read(query.len() + body.len()) {
+        Some(()) => (query.as_bytes(), body),
+        None => Default::default(),
+    };
+    form_urlencoded::parse(query).chain(form_urlencoded::parse(body))
 }
 
 /// Whether the body of a request is a form.
@@ -145,20 +151,25 @@ pub(super) fn is_form(request: &Parts) -> bool {
         .eq_ignore_ascii_case("application/x-www-form-urlencoded")
 }
 
-/// A body that is JSON; `None` where it is not.
-pub(super) fn json(body: &[u8]) -> Option<Value<'static>> {
-    let json: Json = serde_json::from_slice(body).ok()?;
-    Some(Value::of_owned_json(json))
+/// What a JSON text says; `None` where it is none.
+pub(super) fn json(text: &[u8], scope: &Run<'_>) -> Option<Value<'static>> {
+    scope.read(text.len())?;
+    match serde_json::from_slice::<Json>(text) {
+        Ok(json) => Some(Value::of_owned_json(json)),
+        // Another reader may take it: to this one it is too deep.
+        Err(error) if error.to_string().starts_with("recursion limit") => scope.exceeded(),
+        Err(_) => None,
+    }
 }
 
 /// The member of a part of the context whose members the request names.
-pub(super) fn named<'a>(object: Object, name: &str, scope: &Scope<'a>) -> Value<'a> {
+pub(super) fn named<'a>(object: Object, name: &str, scope: &Run<'a>) -> Value<'a> {
     match object {
         Object::Headers(side) => match HeaderName::try_from(name) {
             Ok(name) => header_values(scope, side, &name),
             Err(_) => Value::Null,
         },
-        Object::Fields(from) => list(fields(scope, from, name).map(Value::Text)),
+        Object::Fields(from) => list(fields(scope, from, name).map(Value::Text), scope),
         Object::OpenId => slot::claim(scope, name),
         _ => Value::Null,
     }
@@ -168,7 +179,7 @@ pub(super) fn named<'a>(object: Object, name: &str, scope: &Scope<'a>) -> Value<
 /// headers are told apart, because they have no case.
 pub(super) fn first_name<'a>(
     object: Object,
-    scope: &Scope<'a>,
+    scope: &Run<'a>,
     wanted: impl Fn(&str, bool) -> bool,
 ) -> Option<Value<'a>> {
     match object {
@@ -191,7 +202,7 @@ pub(super) fn first_name<'a>(
 }
 
 /// How many members a part of the context has, where the request names them.
-pub(super) fn count(object: Object, scope: &Scope<'_>) -> Option<usize> {
+pub(super) fn count(object: Object, scope: &Run<'_>) -> Option<usize> {
     match object {
         Object::Headers(side) => Some(headers_of(scope, side)?.keys_len()),
         Object::Fields(from) => Some(pairs(scope, from).take(MAX_LIST).count()),
@@ -202,17 +213,16 @@ pub(super) fn count(object: Object, scope: &Scope<'_>) -> Option<usize> {
             let headers = headers_of(scope, Side::Response)?;
             Some(headers.get_all(SET_COOKIE).iter().count())
         }
-        Object::Entity => scope.body.map(<[u8]>::len),
+        Object::Entity => scope.body().map(<[u8]>::len),
         _ => None,
     }
 }
 
-/// A list of what a message has under a name; null where it has nothing, or too
-/// much.
-pub(super) fn list<'a>(values: impl Iterator<Item = Value<'a>>) -> Value<'a> {
+/// A list of what a message has under a name; null where it has nothing.
+pub(super) fn list<'a>(values: impl Iterator<Item = Value<'a>>, scope: &Run<'a>) -> Value<'a> {
     let values: Vec<_> = values.take(MAX_LIST + 1).collect();
     match values.len() {
-        1..=MAX_LIST => Value::List(values),
-        _ => Value::Null,
+        0 => Value::Null,
+        _ => scope.bounded(Value::List(values)),
     }
 }

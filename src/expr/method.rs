@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use super::function::{self, contains, index_of, lower_case, trimmed, upper_case};
 use super::node::{self, Arguments};
+use super::run::Run;
 use super::value::Value;
-use super::{MAX_TEXT, Scope, message, shown};
+use super::{message, shown};
 
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl Method {
         self,
         of: Value<'a>,
         arguments: Arguments<'a>,
-        scope: &Scope<'a>,
+        scope: &Run<'a>,
     ) -> Value<'a> {
         if of == Value::Null {
             return Value::Null;
@@ -96,7 +97,7 @@ impl Method {
         of: Value<'a>,
         first: Value<'a>,
         second: Option<Value<'a>>,
-        scope: &Scope<'a>,
+        scope: &Run<'a>,
     ) -> Option<Value<'a>> {
         Some(match self {
             Self::Contains => Value::Bool(contains(&of, &first)),
@@ -125,7 +126,7 @@ impl Method {
         text: Cow<'a, str>,
         first: Value<'a>,
         second: Option<Value<'a>>,
-        scope: &Scope<'a>,
+        scope: &Run<'a>,
     ) -> Option<Value<'a>> {
         Some(match self {
             Self::IsBlank => Value::Bool(text.trim().is_empty()),
@@ -148,8 +149,8 @@ impl Method {
             }
             Self::Repeat => {
                 let times = first.as_index()?;
-                let length = text.len().checked_mul(times)?;
-                return (length <= MAX_TEXT).then(|| Value::owned_text(text.repeat(times)));
+                scope.allows(text.len().saturating_mul(times))?;
+                Value::owned_text(text.repeat(times))
             }
             // A text equals nothing but a text.
             Self::Equals => Value::Bool(matches!(&first, Value::Text(other) if *other == text)),
@@ -166,14 +167,12 @@ impl Method {
         text: &str,
         other: &str,
         second: Option<Value<'a>>,
-        scope: &Scope<'a>,
+        scope: &Run<'a>,
     ) -> Option<Value<'a>> {
         Some(match self {
             Self::CompareTo => Value::Integer(text.cmp(other) as i64),
             Self::Concat => {
-                if text.len() + other.len() > MAX_TEXT {
-                    return None;
-                }
+                scope.allows(text.len() + other.len())?;
                 Value::owned_text(format!("{text}{other}"))
             }
             Self::Contains => Value::Bool(text.contains(other)),
@@ -199,24 +198,26 @@ impl Method {
                 }
             },
             Self::LastIndexOf => Value::Integer(function::position(text, text.rfind(other))),
-            Self::Replace => replace(text, other, &shown::text(second?, scope)?)?,
+            Self::Replace => replace(text, other, &shown::text(second?, scope)?, scope)?,
             _ => return None,
         })
     }
 }
 
-fn get<'a>(of: Value<'a>, key: &Value<'_>, scope: &Scope<'a>) -> Value<'a> {
+fn get<'a>(of: Value<'a>, key: &Value<'_>, scope: &Run<'a>) -> Value<'a> {
     match (of, key) {
         (Value::Object(object), Value::Text(name)) => message::named(object, name, scope),
         (value, key) => value.at(key),
     }
 }
 
-/// Every occurrence replaced; null if the result is too long, found out before
+/// Every occurrence replaced; that the result is too long is found out before
 /// it is made.
-fn replace(of: &str, what: &str, with: &str) -> Option<Value<'static>> {
-    let length = of.len() + of.matches(what).count().checked_mul(with.len())?;
-    (length <= MAX_TEXT).then(|| Value::owned_text(of.replace(what, with)))
+fn replace(of: &str, what: &str, with: &str, scope: &Run<'_>) -> Option<Value<'static>> {
+    let times = of.matches(what).count();
+    let kept = of.len() - times * what.len();
+    scope.allows(kept.saturating_add(times.saturating_mul(with.len())))?;
+    Some(Value::owned_text(of.replace(what, with)))
 }
 
 /// Characters from `from` up to `to` (or the end); null if they are not in the

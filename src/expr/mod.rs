@@ -4,7 +4,8 @@
 //! can't exist (an unknown function, root or member, a bad pattern) is refused
 //! then, with its column. Evaluation borrows from the request ([`Scope`]),
 //! mostly without allocating, never reads files or the network, has no loops,
-//! and turns whatever fails into null.
+//! and turns whatever fails into null. What exceeds a bound is no value at all
+//! ([`Exceeded`]): a condition is then neither true nor false.
 //!
 //! Start with [`Expression::compile`]; `lex` → `parse` → `compile` make the
 //! tree of `node`, whose leaves are the context values of `slot`.
@@ -26,6 +27,7 @@ mod node;
 mod parse;
 mod pattern;
 mod resolve;
+mod run;
 mod scan;
 mod shown;
 mod slot;
@@ -44,6 +46,7 @@ use crate::model::token::AccessToken;
 use crate::x509::ClientCertificate;
 pub use constants::Constants;
 use node::Node;
+use run::Run;
 pub use value::Value;
 
 /// Longest text that compiles, in bytes.
@@ -56,11 +59,17 @@ const MAX_HEIGHT: u16 = 256;
 /// Most values and operators in one `${…}`: each is looked at once at most, so
 /// this bounds the steps of an evaluation.
 const MAX_NODES: usize = 1000;
-/// Longest text that evaluation produces, in bytes; beyond it the result is
-/// null.
-const MAX_TEXT: usize = 64 * 1024;
-/// Longest list that evaluation produces; beyond it the result is null.
+/// Longest text that evaluation produces, in bytes; beyond it evaluation fails.
+/// A body of 64 KiB that is not UTF-8 becomes a text of twice as many.
+const MAX_TEXT: usize = 128 * 1024;
+/// Longest list that evaluation produces; beyond it evaluation fails.
 const MAX_LIST: usize = 1024;
+
+/// An evaluation did not come to a value because it exceeded a bound: of the
+/// lengths of texts and lists, of the steps of patterns, of what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the expression exceeds a limit for this request")]
+pub struct Exceeded;
 
 /// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -199,14 +208,29 @@ impl Expression {
     }
 
     /// The value for this request; null where evaluation fails.
+    ///
+    /// # Errors
+    /// [`Exceeded`] where it exceeds a bound.
+    pub fn value<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Exceeded> {
+        let run = Run::new(scope);
+        let value = self.root.evaluate(&run);
+        match run.is_over() {
+            false => Ok(value),
+            true => Err(Exceeded),
+        }
+    }
+
+    /// The value for this request; null where evaluation fails, for whatever
+    /// reason. Not for what decides whether something is allowed: see
+    /// [`Self::value`].
     pub fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Value<'a> {
-        self.root.evaluate(scope)
+        self.value(scope).unwrap_or(Value::Null)
     }
 
     /// The value where a text is expected: a value of any other type counts as
     /// null, it is not converted.
     pub fn text<'a>(&'a self, scope: &Scope<'a>) -> Option<Cow<'a, str>> {
-        match self.root.evaluate(scope) {
+        match self.evaluate(scope) {
             Value::Text(text) => Some(text),
             _ => None,
         }
@@ -214,15 +238,41 @@ impl Expression {
 
     /// Whether the value is the boolean true; anything else, the text `true`
     /// included, is not.
-    pub fn is_true(&self, scope: &Scope<'_>) -> bool {
-        // Most conditions of most routes end here, without a search.
-        if let Some(prefix) = &self.path_prefix {
-            let path = scope.request.uri.path();
-            if !path.starts_with(&**prefix) && !path.contains('%') {
-                return false;
-            }
+    ///
+    /// # Errors
+    /// [`Exceeded`] where it exceeds a bound. The condition then guards nothing,
+    /// and the request goes neither way.
+    pub fn is_true(&self, scope: &Scope<'_>) -> Result<bool, Exceeded> {
+        if self.is_ruled_out(scope) {
+            return Ok(false);
         }
-        matches!(self.root.evaluate(scope), Value::Bool(true))
+        Ok(self.value(scope)? == Value::Bool(true))
+    }
+
+    /// As [`Self::is_true`] while the body has not been read; `None` if it
+    /// can't be said without.
+    ///
+    /// # Errors
+    /// As [`Self::is_true`].
+    pub fn is_true_before_body(&self, scope: &Scope<'_>) -> Result<Option<bool>, Exceeded> {
+        if self.is_ruled_out(scope) {
+            return Ok(Some(false));
+        }
+        let run = Run::before_body(scope);
+        let value = self.root.evaluate(&run);
+        match run.is_over() {
+            false => Ok(Some(value == Value::Bool(true))),
+            true if run.lacks_body() => Ok(None),
+            true => Err(Exceeded),
+        }
+    }
+
+    /// Whether the path alone says that it is not true: most conditions of most
+    /// routes end here, without a search.
+    fn is_ruled_out(&self, scope: &Scope<'_>) -> bool {
+        let path = scope.request.uri.path();
+        let prefix = self.path_prefix.as_deref();
+        prefix.is_some_and(|prefix| !path.starts_with(prefix) && !path.contains('%'))
     }
 
     /// The value, if it is the same for every request.

@@ -9,9 +9,10 @@ use super::function::Function;
 use super::method::Method;
 use super::parse::{Binary, Unary};
 use super::pattern::{Operation, Pattern};
+use super::run::Run;
 use super::slot::{self, Slot};
 use super::value::{self, Number, Value};
-use super::{MAX_TEXT, Scope, message, shown};
+use super::{Scope, message, shown};
 
 /// Values of arguments; most calls have one or two.
 pub(super) type Arguments<'a> = SmallVec<[Value<'a>; 2]>;
@@ -66,7 +67,19 @@ pub(super) enum CookiePart {
 }
 
 impl Node {
-    pub(super) fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Value<'a> {
+    /// The value; null once the evaluation is over.
+    pub(super) fn evaluate<'a>(&'a self, scope: &Run<'a>) -> Value<'a> {
+        if scope.is_over() {
+            return Value::Null;
+        }
+        match self {
+            Self::Constant(value) => value.by_ref(),
+            Self::Object(object) => slot::object(*object, scope),
+            other => scope.bounded(other.computed(scope)),
+        }
+    }
+
+    fn computed<'a>(&'a self, scope: &Run<'a>) -> Value<'a> {
         match self {
             Self::Constant(value) => value.by_ref(),
             Self::Slot(slot) => slot.read(scope),
@@ -82,7 +95,7 @@ impl Node {
                 found.unwrap_or(Value::Null)
             }
             Self::Field(from, name) => {
-                message::list(message::fields(scope, *from, name).map(Value::Text))
+                message::list(message::fields(scope, *from, name).map(Value::Text), scope)
             }
             Self::FieldAt(from, name, i) => message::fields(scope, *from, name)
                 .nth(*i)
@@ -112,17 +125,19 @@ impl Node {
         }
     }
 
-    /// The value, if no part of the tree looks at a request.
+    /// The value, if no part of the tree looks at a request; `None` also where
+    /// it exceeds a bound.
     pub(super) fn constant(&self) -> Option<Value<'static>> {
         if !self.is_constant() {
             return None;
         }
         let (request, ()) = http::Request::new(()).into_parts();
-        let scope = Scope::new(&request, ([0, 0, 0, 0], 0).into());
-        Some(self.evaluate(&scope).into_owned())
+        let run = Run::new(&Scope::new(&request, ([0, 0, 0, 0], 0).into()));
+        let value = self.evaluate(&run).into_owned();
+        (!run.is_over()).then_some(value)
     }
 
-    fn is_constant(&self) -> bool {
+    pub(super) fn is_constant(&self) -> bool {
         match self {
             Self::Constant(_) => true,
             Self::Slot(_)
@@ -158,38 +173,38 @@ fn matched<'a>(
     pattern: &'a Pattern,
     of: &'a Node,
     with: Option<&'a Node>,
-    scope: &Scope<'a>,
+    scope: &Run<'a>,
 ) -> Value<'a> {
     let of = of.evaluate(scope);
     match (pattern.operation, of) {
         (Operation::Key, of) => key(pattern, of, scope),
         (Operation::Find | Operation::Match, of) => {
-            Value::Bool(shown::text(of, scope).is_some_and(|text| pattern.is_match(&text)))
+            Value::Bool(shown::text(of, scope).is_some_and(|text| pattern.is_match(&text, scope)))
         }
         (Operation::Groups, of) => {
-            shown::text(of, scope).map_or(Value::Null, |text| pattern.groups(text))
+            shown::text(of, scope).map_or(Value::Null, |text| pattern.groups(text, scope))
         }
         (Operation::Split, of) => {
-            shown::text(of, scope).map_or(Value::Null, |text| pattern.split(text))
+            shown::text(of, scope).map_or(Value::Null, |text| pattern.split(text, scope))
         }
         (Operation::ReplaceAll | Operation::ReplaceFirst, of) => {
             let with = with.and_then(|with| shown::text(with.evaluate(scope), scope));
             shown::text(of, scope)
                 .zip(with)
-                .and_then(|(text, with)| pattern.replace(&text, &with))
+                .and_then(|(text, with)| pattern.replace(&text, &with, scope))
                 .map_or(Value::Null, Value::owned_text)
         }
     }
 }
 
 /// The first key that matches as a whole.
-fn key<'a>(pattern: &Pattern, of: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
+fn key<'a>(pattern: &'a Pattern, of: Value<'a>, scope: &Run<'a>) -> Value<'a> {
     let found = match of {
         Value::Object(object) => message::first_name(object, scope, |name, caseless| {
-            pattern.is_key(name, caseless)
+            pattern.is_key(name, caseless, scope)
         }),
         Value::Map(map) => {
-            let key = map.keys().find(|key| pattern.is_key(key, false));
+            let key = map.keys().find(|key| pattern.is_key(key, false, scope));
             key.map(|key| Value::owned_text(key.clone()))
         }
         _ => None,
@@ -197,7 +212,7 @@ fn key<'a>(pattern: &Pattern, of: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
     found.unwrap_or(Value::Null)
 }
 
-fn index<'a>(of: &'a Node, key: &'a Node, scope: &Scope<'a>) -> Value<'a> {
+fn index<'a>(of: &'a Node, key: &'a Node, scope: &Run<'a>) -> Value<'a> {
     let key = key.evaluate(scope);
     match (of.evaluate(scope), &key) {
         (Value::Object(object), Value::Text(name)) => message::named(object, name, scope),
@@ -206,14 +221,14 @@ fn index<'a>(of: &'a Node, key: &'a Node, scope: &Scope<'a>) -> Value<'a> {
 }
 
 /// Elements, members, or characters; `None` for what has no length.
-pub(super) fn length(value: &Value<'_>, scope: &Scope<'_>) -> Option<usize> {
+pub(super) fn length(value: &Value<'_>, scope: &Run<'_>) -> Option<usize> {
     match value {
         Value::Object(object) => message::count(*object, scope),
         value => value.length(),
     }
 }
 
-fn unary(operator: Unary, operand: &Value<'_>, scope: &Scope<'_>) -> Value<'static> {
+fn unary(operator: Unary, operand: &Value<'_>, scope: &Run<'_>) -> Value<'static> {
     match operator {
         Unary::Empty => Value::Bool(length(operand, scope) == Some(0)),
         Unary::Not => operand
@@ -227,7 +242,7 @@ fn unary(operator: Unary, operand: &Value<'_>, scope: &Scope<'_>) -> Value<'stat
     }
 }
 
-fn binary<'a>(operator: Binary, left: &'a Node, right: &'a Node, scope: &Scope<'a>) -> Value<'a> {
+fn binary<'a>(operator: Binary, left: &'a Node, right: &'a Node, scope: &Run<'a>) -> Value<'a> {
     let left = left.evaluate(scope);
     match operator {
         Binary::And | Binary::Or => {
@@ -257,7 +272,7 @@ fn binary<'a>(operator: Binary, left: &'a Node, right: &'a Node, scope: &Scope<'
 }
 
 /// Two values to compare: beside a text, what is not plain becomes one.
-fn comparable<'a>(left: Value<'a>, right: Value<'a>, scope: &Scope<'a>) -> (Value<'a>, Value<'a>) {
+fn comparable<'a>(left: Value<'a>, right: Value<'a>, scope: &Run<'a>) -> (Value<'a>, Value<'a>) {
     let as_text = |value| shown::text(value, scope).map_or(Value::Null, Value::Text);
     match (&left, &right) {
         (Value::Text(_), other) if !value::is_plain(other) => (left, as_text(right)),
@@ -268,7 +283,7 @@ fn comparable<'a>(left: Value<'a>, right: Value<'a>, scope: &Scope<'a>) -> (Valu
 
 /// The parts as one text, in which null is nothing; null where a part has no
 /// text form or the whole is too long.
-fn join<'a>(parts: &'a [Node], scope: &Scope<'a>) -> Value<'a> {
+fn join<'a>(parts: &'a [Node], scope: &Run<'a>) -> Value<'a> {
     let mut text = String::new();
     for part in parts {
         let piece = match part.evaluate(scope) {
@@ -278,7 +293,7 @@ fn join<'a>(parts: &'a [Node], scope: &Scope<'a>) -> Value<'a> {
         let Some(piece) = piece else {
             return Value::Null;
         };
-        if text.len() + piece.len() > MAX_TEXT {
+        if scope.allows(text.len() + piece.len()).is_none() {
             return Value::Null;
         }
         text.push_str(&piece);

@@ -4,7 +4,7 @@
 //! They are written in the dialect of Java's patterns ([`dialect`]). A pattern
 //! that looks neither around nor back is matched in time linear in the text. The
 //! others backtrack: within a limit of steps, on texts of bounded length, and
-//! beyond either they do not match.
+//! beyond either the evaluation fails.
 
 mod classes;
 mod dialect;
@@ -15,13 +15,17 @@ mod tests;
 
 use std::borrow::Cow;
 
+use super::MAX_LIST;
+use super::run::Run;
 use super::value::Value;
-use super::{MAX_LIST, MAX_TEXT};
 
 /// Largest compiled form of a pattern, in bytes.
 const MAX_PATTERN: usize = 1 << 20;
 /// Most steps back in one match.
 const MAX_BACKTRACKS: usize = 10_000;
+/// Steps back in a first try of a match. Most need fewer, and how many were
+/// needed is only known as far as a try's limit.
+const FEW_BACKTRACKS: usize = 100;
 /// Longest text that a backtracking pattern is tried on, in bytes: each step
 /// may look at the whole text.
 const MAX_BACKTRACK_TEXT: usize = 2 * 1024;
@@ -82,7 +86,8 @@ pub(super) struct Pattern {
 #[derive(Debug)]
 enum Engine {
     Linear(regex::Regex),
-    Backtracking(fancy_regex::Regex),
+    /// For the first try and for the last.
+    Backtracking(Box<[fancy_regex::Regex; 2]>),
 }
 
 /// Where a match begins and ends, in bytes.
@@ -113,37 +118,40 @@ impl Pattern {
         self.prefix.as_deref()
     }
 
-    /// Whether the text matches; false where that can't be found out in time.
-    pub(super) fn is_match(&self, text: &str) -> bool {
-        self.engine.is_match(text)
+    /// Whether the text matches.
+    pub(super) fn is_match(&self, text: &str, run: &Run<'_>) -> bool {
+        self.engine.is_match(text, run)
     }
 
     /// Whether the name of a header or the key of a map matches.
-    pub(super) fn is_key(&self, key: &str, caseless: bool) -> bool {
+    pub(super) fn is_key(&self, key: &str, caseless: bool, run: &Run<'_>) -> bool {
         match &self.caseless {
-            Some(engine) if caseless => engine.is_match(key),
-            _ => self.engine.is_match(key),
+            Some(engine) if caseless => engine.is_match(key, run),
+            _ => self.engine.is_match(key, run),
         }
     }
 
     /// The whole match, then the groups; null without a match.
-    pub(super) fn groups<'a>(&self, text: Cow<'a, str>) -> Value<'a> {
-        match self.engine.groups(&text) {
+    pub(super) fn groups<'a>(&self, text: Cow<'a, str>, run: &Run<'_>) -> Value<'a> {
+        match self.engine.groups(&text, 0, run) {
             Some(groups) => Value::List(groups.into_iter().map(|g| piece(&text, g)).collect()),
             None => Value::Null,
         }
     }
 
-    /// The pieces between matches, without the empty ones at the end; null
-    /// where they are too many.
-    pub(super) fn split<'a>(&self, text: Cow<'a, str>) -> Value<'a> {
-        let Some(matches) = self.engine.matches(&text) else {
-            return Value::Null;
-        };
+    /// The pieces between matches, without the empty ones at the end.
+    pub(super) fn split<'a>(&self, text: Cow<'a, str>, run: &Run<'_>) -> Value<'a> {
         let mut pieces: Vec<Option<Span>> = Vec::new();
         let mut at = 0;
+        let each = each(
+            &text,
+            MAX_LIST,
+            run,
+            |from| self.engine.find(&text, from, run),
+            |m| *m,
+        );
         // An empty match at the beginning cuts nothing off.
-        for (start, end) in matches.into_iter().filter(|(_, end)| *end > 0) {
+        for (start, end) in each.into_iter().flatten().filter(|(_, end)| *end > 0) {
             pieces.push(Some((at, start)));
             at = end;
         }
@@ -160,28 +168,57 @@ impl Pattern {
     }
 
     /// The text with matches replaced; `with` may name groups (`$1`,
-    /// `${name}`). Null where it names others, or the result is too long.
-    pub(super) fn replace(&self, text: &str, with: &str) -> Option<String> {
-        let most = match self.operation {
-            Operation::ReplaceFirst => 1,
-            _ => MAX_LIST,
+    /// `${name}`). Null where it names others.
+    pub(super) fn replace(&self, text: &str, with: &str, run: &Run<'_>) -> Option<String> {
+        let find = |from| self.engine.groups(text, from, run);
+        let matches: Vec<_> = match self.operation {
+            Operation::ReplaceFirst => find(0).into_iter().collect(),
+            _ => each(text, MAX_LIST, run, find, |groups| {
+                groups.first().copied().flatten().unwrap_or_default()
+            })?,
         };
-        let matches = self.engine.all_groups(text, most)?;
         let names = self.engine.group_names();
         let mut out = String::new();
         let mut at = 0;
         for groups in &matches {
             let (start, end) = groups.first().copied().flatten()?;
             out.push_str(text.get(at..start)?);
-            replacement::write(with, text, groups, &names, &mut out)?;
+            replacement::write(with, text, groups, &names, &mut out, run)?;
             at = end;
-            if out.len() > MAX_TEXT {
-                return None;
-            }
         }
         out.push_str(text.get(at..)?);
-        (out.len() <= MAX_TEXT).then_some(out)
+        run.allows(out.len())?;
+        Some(out)
     }
+}
+
+/// What `find` finds from one match to the next, as Java goes on: behind the
+/// match, or one character behind an empty one. `None` where that is more than
+/// `most`.
+fn each<M>(
+    text: &str,
+    most: usize,
+    run: &Run<'_>,
+    find: impl Fn(usize) -> Option<M>,
+    span: impl Fn(&M) -> Span,
+) -> Option<Vec<M>> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while from <= text.len()
+        && let Some(one) = find(from)
+    {
+        if found.len() == most {
+            return run.exceeded();
+        }
+        let (start, end) = span(&one);
+        found.push(one);
+        from = end;
+        if start == end {
+            let next = text.get(end..).and_then(|rest| rest.chars().next());
+            from += next.map_or(1, char::len_utf8);
+        }
+    }
+    Some(found)
 }
 
 impl Engine {
@@ -192,14 +229,17 @@ impl Engine {
             false => translated.text,
         };
         if translated.backtracks {
-            return fancy_regex::RegexBuilder::new(&text)
-                .case_insensitive(caseless)
-                .backtrack_limit(MAX_BACKTRACKS)
-                .delegate_size_limit(MAX_PATTERN)
-                .max_prog_size(MAX_PROGRAM)
-                .build()
-                .map(Self::Backtracking)
-                .map_err(|error| format!("bad pattern: {}", last_line(&error.to_string())));
+            let build = |limit| {
+                fancy_regex::RegexBuilder::new(&text)
+                    .case_insensitive(caseless)
+                    .backtrack_limit(limit)
+                    .delegate_size_limit(MAX_PATTERN)
+                    .max_prog_size(MAX_PROGRAM)
+                    .build()
+                    .map_err(|error| format!("bad pattern: {}", last_line(&error.to_string())))
+            };
+            let both = [build(FEW_BACKTRACKS)?, build(MAX_BACKTRACKS)?];
+            return Ok(Self::Backtracking(Box::new(both)));
         }
         regex::RegexBuilder::new(&text)
             .case_insensitive(caseless)
@@ -213,74 +253,71 @@ impl Engine {
             })
     }
 
-    fn is_match(&self, text: &str) -> bool {
+    fn is_match(&self, text: &str, run: &Run<'_>) -> bool {
         match self {
             Self::Linear(regex) => regex.is_match(text),
-            Self::Backtracking(regex) => {
-                text.len() <= MAX_BACKTRACK_TEXT && regex.is_match(text).unwrap_or(false)
+            Self::Backtracking(both) => {
+                tried(both, text, run, |regex| regex.is_match(text)).unwrap_or(false)
             }
         }
     }
 
-    /// Where the first match and its groups are.
-    fn groups(&self, text: &str) -> Option<Vec<Option<Span>>> {
-        self.all_groups(text, 1)?.pop()
+    /// Where the first match from `from` on is; `None` without one.
+    fn find(&self, text: &str, from: usize, run: &Run<'_>) -> Option<Span> {
+        match self {
+            Self::Linear(regex) => regex.find_at(text, from).map(|m| (m.start(), m.end())),
+            Self::Backtracking(both) => {
+                let found = tried(both, text, run, |regex| regex.find_from_pos(text, from))?;
+                found.map(|m| (m.start(), m.end()))
+            }
+        }
     }
 
-    /// All matches; `None` where they are too many or can't be found in time.
-    fn matches(&self, text: &str) -> Option<Vec<Span>> {
-        let mut found = Vec::new();
+    /// Where the first match from `from` on and its groups are; `None` without
+    /// one.
+    fn groups(&self, text: &str, from: usize, run: &Run<'_>) -> Option<Vec<Option<Span>>> {
         match self {
             Self::Linear(regex) => {
-                found.extend(
-                    regex
-                        .find_iter(text)
-                        .take(MAX_LIST + 1)
-                        .map(|m| (m.start(), m.end())),
-                );
+                let groups = regex.captures_at(text, from)?;
+                let spans = groups.iter().map(|g| g.map(|g| (g.start(), g.end())));
+                Some(spans.collect())
             }
-            Self::Backtracking(_) if text.len() > MAX_BACKTRACK_TEXT => return None,
-            Self::Backtracking(regex) => {
-                for found_here in regex.find_iter(text).take(MAX_LIST + 1) {
-                    let found_here = found_here.ok()?;
-                    found.push((found_here.start(), found_here.end()));
-                }
+            Self::Backtracking(both) => {
+                let found = tried(both, text, run, |regex| regex.captures_from_pos(text, from))?;
+                let groups = found?;
+                let spans = groups.iter().map(|g| g.map(|g| (g.start(), g.end())));
+                Some(spans.collect())
             }
         }
-        (found.len() <= MAX_LIST).then_some(found)
-    }
-
-    /// The first `most` matches with their groups; `None` where there are more
-    /// than a list may have or they can't be found in time.
-    fn all_groups(&self, text: &str, most: usize) -> Option<Vec<Vec<Option<Span>>>> {
-        let mut found = Vec::new();
-        let take = if most == 1 { 1 } else { most + 1 };
-        match self {
-            Self::Linear(regex) => {
-                for groups in regex.captures_iter(text).take(take) {
-                    let spans = groups.iter().map(|g| g.map(|g| (g.start(), g.end())));
-                    found.push(spans.collect());
-                }
-            }
-            Self::Backtracking(_) if text.len() > MAX_BACKTRACK_TEXT => return None,
-            Self::Backtracking(regex) => {
-                for groups in regex.captures_iter(text).take(take) {
-                    let groups = groups.ok()?;
-                    let spans = groups.iter().map(|g| g.map(|g| (g.start(), g.end())));
-                    found.push(spans.collect());
-                }
-            }
-        }
-        (found.len() <= most).then_some(found)
     }
 
     /// The names of the groups, by their numbers.
     fn group_names(&self) -> Vec<Option<&str>> {
         match self {
             Self::Linear(regex) => regex.capture_names().collect(),
-            Self::Backtracking(regex) => regex.capture_names().collect(),
+            Self::Backtracking(both) => both[0].capture_names().collect(),
         }
     }
+}
+
+/// What `search` comes to, with few steps or with as many as are allowed;
+/// `None` where that exceeds a bound.
+fn tried<'r, T>(
+    both: &'r [fancy_regex::Regex; 2],
+    text: &str,
+    run: &Run<'_>,
+    search: impl Fn(&'r fancy_regex::Regex) -> fancy_regex::Result<T>,
+) -> Option<T> {
+    if text.len() > MAX_BACKTRACK_TEXT {
+        return run.exceeded();
+    }
+    for (regex, steps) in both.iter().zip([FEW_BACKTRACKS, MAX_BACKTRACKS]) {
+        run.step(steps)?;
+        if let Ok(found) = search(regex) {
+            return Some(found);
+        }
+    }
+    run.exceeded()
 }
 
 /// A piece of a text, borrowed where the text is.

@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 use super::Fault;
-use super::compile::{Compiler, folded, names};
+use super::compile::{Compiler, names};
 use super::context::{Object, ROOTS};
 use super::near;
 use super::node::{CookieAt, CookiePart, Node};
@@ -56,7 +56,7 @@ impl Compiler<'_> {
 
     pub(super) fn index(&mut self, of: Ast, key: Ast) -> Result<Node, Fault> {
         let (of, key_at) = (self.node(of)?, key.at);
-        let key = folded(self.node(key)?);
+        let key = self.node(key)?;
         let position = match &key {
             Node::Constant(value) => value.as_index(),
             _ => None,

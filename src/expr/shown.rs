@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::context::Object;
+use super::run::Run;
 use super::slot::Slot;
 use super::target::Target;
 use super::value::Value;
-use super::{MAX_TEXT, Scope};
 
-/// The text form of a value; `None` for null, for what has none, and where it
-/// would be too long.
-pub(super) fn text<'a>(value: Value<'a>, scope: &Scope<'a>) -> Option<Cow<'a, str>> {
+/// The text form of a value; `None` for null, for what has none, and where the
+/// evaluation is over.
+pub(super) fn text<'a>(value: Value<'a>, scope: &Run<'a>) -> Option<Cow<'a, str>> {
     match value {
         Value::Null => None,
         Value::Object(Object::Uri(which)) => Target::of(scope, which).whole().into_text(),
@@ -26,34 +26,36 @@ pub(super) fn text<'a>(value: Value<'a>, scope: &Scope<'a>) -> Option<Cow<'a, st
                 Value::Null => Some(Cow::Borrowed("null")),
                 value => text(value, scope),
             });
-            brackets(shown)
+            brackets(shown, scope)
         }
-        Value::Texts(list) => brackets(list.iter().map(|text| Some(text.as_str().into()))),
-        Value::Array(list) => within(|out| list_of(&list, out)),
-        Value::Map(map) => within(|out| map_of(map.iter(), out)),
+        Value::Texts(list) => brackets(list.iter().map(|text| Some(text.as_str().into())), scope),
+        Value::Array(list) => within(scope, |out| list_of(&list, out)),
+        Value::Map(map) => within(scope, |out| map_of(map.iter(), out)),
         plain => plain.into_text(),
     }
 }
 
-fn brackets<'a>(elements: impl Iterator<Item = Option<Cow<'a, str>>>) -> Option<Cow<'a, str>> {
+fn brackets<'a>(
+    elements: impl Iterator<Item = Option<Cow<'a, str>>>,
+    scope: &Run<'_>,
+) -> Option<Cow<'a, str>> {
     let mut out = String::from("[");
     for (i, element) in elements.enumerate() {
         if i > 0 {
             out.push_str(", ");
         }
         out.push_str(&element?);
-        if out.len() > MAX_TEXT {
-            return None;
-        }
+        scope.allows(out.len())?;
     }
     out.push(']');
     Some(Cow::Owned(out))
 }
 
-fn within(write: impl FnOnce(&mut String)) -> Option<Cow<'static, str>> {
+fn within(scope: &Run<'_>, write: impl FnOnce(&mut String)) -> Option<Cow<'static, str>> {
     let mut out = String::new();
     write(&mut out);
-    (out.len() <= MAX_TEXT).then_some(Cow::Owned(out))
+    scope.allows(out.len())?;
+    Some(Cow::Owned(out))
 }
 
 fn list_of(list: &[Json], out: &mut String) {

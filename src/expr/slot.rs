@@ -8,9 +8,10 @@ use http::header::USER_AGENT;
 use serde_json::Map;
 
 use super::context::{Object, Side};
+use super::message;
+use super::run::Run;
 use super::target::{self, Target};
 use super::value::Value;
-use super::{Scope, message};
 use crate::x509::ClientCertificate;
 
 /// A plain value of the context.
@@ -127,15 +128,15 @@ impl Slot {
         )
     }
 
-    pub(super) fn read<'a>(self, scope: &Scope<'a>) -> Value<'a> {
+    pub(super) fn read<'a>(self, scope: &Run<'a>) -> Value<'a> {
         let found = match self {
             Self::Method => Some(Value::borrowed_text(scope.request.method.as_str())),
             Self::Version => Some(Value::borrowed_text(version(scope.request.version))),
-            Self::Uri(which, part) => Target::of(scope, which).read(part),
-            Self::EntityText => scope.body.map(target::lenient),
-            Self::EntityJson => scope.body.and_then(message::json),
-            Self::EntityBytes => scope.body.map(|body| Value::Bytes(Cow::Borrowed(body))),
-            Self::EntityEmpty => scope.body.map(|body| Value::Bool(body.is_empty())),
+            Self::Uri(which, part) => Target::of(scope, which).read(part, scope),
+            Self::EntityText => scope.body().map(target::lenient),
+            Self::EntityJson => scope.body().and_then(|body| message::json(body, scope)),
+            Self::EntityBytes => scope.body().map(|body| Value::Bytes(Cow::Borrowed(body))),
+            Self::EntityEmpty => scope.body().map(|body| Value::Bool(body.is_empty())),
             Self::StatusCode | Self::Reason | Self::StatusFamily(_) => self.of_status(scope),
             Self::ClientAddress => Some(address_text(scope.client)),
             Self::ClientPort => Some(Value::Integer(scope.client.port().into())),
@@ -165,7 +166,7 @@ impl Slot {
         found.unwrap_or(Value::Null)
     }
 
-    fn of_status<'a>(self, scope: &Scope<'a>) -> Option<Value<'a>> {
+    fn of_status<'a>(self, scope: &Run<'a>) -> Option<Value<'a>> {
         let response = scope.response?;
         let status = response.status;
         Some(match self {
@@ -180,7 +181,7 @@ impl Slot {
 }
 
 /// A part of the context as a value: null where the exchange has none.
-pub(super) fn object<'a>(object: Object, scope: &Scope<'a>) -> Value<'a> {
+pub(super) fn object<'a>(object: Object, scope: &Run<'a>) -> Value<'a> {
     let there = match object {
         Object::OAuth2 | Object::AccessToken | Object::OpenId => scope.token.is_some(),
         Object::Certificate => scope.certificate.is_some(),
@@ -205,7 +206,7 @@ pub(super) fn object<'a>(object: Object, scope: &Scope<'a>) -> Value<'a> {
 
 /// A text of the client's certificate.
 fn certificate<'a>(
-    scope: &Scope<'a>,
+    scope: &Run<'a>,
     text: impl Fn(&'a ClientCertificate) -> &'a String,
 ) -> Option<Value<'a>> {
     let certificate = scope.certificate?;
@@ -213,7 +214,7 @@ fn certificate<'a>(
 }
 
 /// The claim `name` of the verified token.
-pub(super) fn claim<'a>(scope: &Scope<'a>, name: &str) -> Value<'a> {
+pub(super) fn claim<'a>(scope: &Run<'a>, name: &str) -> Value<'a> {
     scope
         .token
         .and_then(|token| token.claims.get(name))

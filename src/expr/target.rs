@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use http::Uri;
 use http::header::HOST;
 
+use super::run::Run;
 use super::slot::{Part, Which};
 use super::value::Value;
-use super::{MAX_TEXT, Scope};
 
 /// A target with what its message says of it.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn of(scope: &Scope<'a>, which: Which) -> Self {
+    pub(super) fn of(scope: &Run<'a>, which: Which) -> Self {
         let uri = match (which, scope.original) {
             (Which::Original, Some(uri)) => uri,
             _ => &scope.request.uri,
@@ -36,19 +36,19 @@ impl<'a> Target<'a> {
         }
     }
 
-    pub(super) fn read(self, part: Part) -> Option<Value<'a>> {
+    pub(super) fn read(self, part: Part, scope: &Run<'a>) -> Option<Value<'a>> {
         match part {
             Part::Scheme => Some(Value::borrowed_text(self.scheme)),
             Part::Host => self.host().map(Value::borrowed_text),
             // As the imitated gateway has it: -1 where none is named.
             Part::Port => Some(Value::Integer(self.port().map_or(-1, i64::from))),
-            Part::Path => decoded(self.uri.path()),
+            Part::Path => Some(decoded(self.uri.path())),
             Part::RawPath => Some(Value::borrowed_text(self.uri.path())),
-            Part::Elements => self.elements(),
-            Part::Query => self.uri.query().and_then(decoded),
+            Part::Elements => Some(self.elements(scope)),
+            Part::Query => self.uri.query().map(decoded),
             Part::RawQuery => self.uri.query().map(Value::borrowed_text),
             Part::Authority => self.authority.map(Value::borrowed_text),
-            Part::UserInfo => self.user_info().and_then(decoded),
+            Part::UserInfo => self.user_info().map(decoded),
             Part::RawUserInfo => self.user_info().map(Value::borrowed_text),
             Part::Base => {
                 let authority = self.authority?;
@@ -93,23 +93,36 @@ impl<'a> Target<'a> {
         Some(user_info)
     }
 
-    /// The segments of the path, decoded; bounded.
-    fn elements(self) -> Option<Value<'a>> {
+    /// The segments of the path, decoded.
+    fn elements(self, scope: &Run<'a>) -> Value<'a> {
         let segments = self.uri.path().split('/').filter(|s| !s.is_empty());
-        let decoded = segments.take(super::MAX_LIST).map(decoded);
-        decoded.collect::<Option<Vec<_>>>().map(Value::List)
+        let segments = segments.take(super::MAX_LIST + 1);
+        scope.bounded(Value::List(segments.map(decoded).collect()))
     }
 }
 
-fn decoded(raw: &str) -> Option<Value<'_>> {
-    if raw.len() > MAX_TEXT {
-        return None;
+/// A part of a target with `%XX` decoded. It always has a value, whatever a
+/// client sends: what is no escape stands for itself, and bytes that are not
+/// UTF-8 become U+FFFD.
+fn decoded(raw: &str) -> Value<'_> {
+    if !raw.contains('%') {
+        return Value::borrowed_text(raw);
     }
-    percent_decoded(raw, false).map(Value::Text)
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw.as_bytes();
+    while let [byte, behind @ ..] = rest {
+        let escaped = match (byte, behind) {
+            (b'%', [high, low, ..]) => escape(*high, *low),
+            _ => None,
+        };
+        bytes.push(escaped.unwrap_or(*byte));
+        rest = &rest[if escaped.is_some() { 3 } else { 1 }..];
+    }
+    Value::owned_text(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// `raw` with `%XX` decoded (and `+` as a blank where `plus`); `None` where an
-/// escape is malformed or the result is not UTF-8.
+/// escape is malformed. Bytes that are not UTF-8 become U+FFFD.
 pub(super) fn percent_decoded(raw: &str, plus: bool) -> Option<Cow<'_, str>> {
     let escaped = raw.contains('%') || (plus && raw.contains('+'));
     if !escaped {
@@ -120,15 +133,23 @@ pub(super) fn percent_decoded(raw: &str, plus: bool) -> Option<Cow<'_, str>> {
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'%' => {
-                let high = char::from(rest.next()?).to_digit(16)?;
-                let low = char::from(rest.next()?).to_digit(16)?;
-                u8::try_from(high * 16 + low).ok()?
+                let (high, low) = (rest.next()?, rest.next()?);
+                escape(high, low)?
             }
             b'+' if plus => b' ',
             other => other,
         });
     }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
+    Some(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn escape(high: u8, low: u8) -> Option<u8> {
+    let (high, low) = (
+        char::from(high).to_digit(16)?,
+        char::from(low).to_digit(16)?,
+    );
+    u8::try_from(high * 16 + low).ok()
 }
 
 /// Bytes as a text: UTF-8 if they are that, else one character a byte, so that

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::context::Object;
 use super::parse::Binary;
-use super::{MAX_TEXT, shown};
+use super::shown;
 
 /// What an expression evaluates to; borrows from the request where it can.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,11 +75,8 @@ impl<'a> Value<'a> {
         Self::Text(Cow::Borrowed(text))
     }
 
-    /// A text that was made here; null beyond the limit.
+    /// A text that was made here.
     pub(super) fn owned_text(text: String) -> Self {
-        if text.len() > MAX_TEXT {
-            return Self::Null;
-        }
         Self::Text(Cow::Owned(text))
     }
 
@@ -90,6 +87,7 @@ impl<'a> Value<'a> {
             Self::Array(list) => Self::Array(Cow::Borrowed(list)),
             Self::Map(map) => Self::Map(Cow::Borrowed(map)),
             Self::Bytes(bytes) => Self::Bytes(Cow::Borrowed(bytes)),
+            Self::List(list) => Self::List(list.iter().map(Value::by_ref).collect()),
             other => other.clone(),
         }
     }

@@ -1,6 +1,6 @@
 //! What matches are replaced with.
 
-use super::Span;
+use super::{Run, Span};
 
 /// Writes `with` behind `out`: `$1` and `${name}` are groups of the match, a
 /// backslash takes the next character as it is. `None` where it is malformed or
@@ -11,6 +11,7 @@ pub(super) fn write(
     groups: &[Option<Span>],
     names: &[Option<&str>],
     out: &mut String,
+    run: &Run<'_>,
 ) -> Option<()> {
     let mut rest = with.chars().peekable();
     while let Some(c) = rest.next() {
@@ -50,6 +51,7 @@ pub(super) fn write(
         if let Some((start, end)) = *groups.get(number)? {
             out.push_str(text.get(start..end)?);
         }
+        run.allows(out.len())?;
     }
     Some(())
 }

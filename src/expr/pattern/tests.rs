@@ -1,10 +1,23 @@
 //! Patterns in the dialect of Java.
 
+use super::super::{MAX_TEXT, Scope};
 use super::*;
 
+/// Whether the pattern is found; `None` where that exceeds a bound.
+fn tried_to_find(pattern: &str, text: &str) -> Option<bool> {
+    let pattern = Pattern::new(Operation::Find, pattern).expect("a pattern");
+    in_a_run(|run| pattern.is_match(text, run))
+}
+
 fn found(pattern: &str, text: &str) -> bool {
-    let pattern = Pattern::new(Operation::Find, pattern);
-    pattern.expect("a pattern").is_match(text)
+    tried_to_find(pattern, text).expect("within bounds")
+}
+
+fn in_a_run<T>(work: impl FnOnce(&Run<'_>) -> T) -> Option<T> {
+    let (request, ()) = http::Request::new(()).into_parts();
+    let run = Run::new(&Scope::new(&request, ([127, 0, 0, 1], 1).into()));
+    let done = work(&run);
+    (!run.is_over()).then_some(done)
 }
 
 #[test]
@@ -186,18 +199,67 @@ fn hostile_patterns_end_soon_on_texts_made_for_them() {
         let compiled = Pattern::new(Operation::Find, pattern).expect("a pattern");
         for length in [30, 1000, MAX_BACKTRACK_TEXT, MAX_TEXT] {
             let text = &longest[..length];
-            compiled.is_match(text);
-            compiled.groups(Cow::Borrowed(text));
-            compiled.split(Cow::Borrowed(text));
+            in_a_run(|run| compiled.is_match(text, run));
+            in_a_run(|run| drop(compiled.groups(Cow::Borrowed(text), run)));
+            in_a_run(|run| drop(compiled.split(Cow::Borrowed(text), run)));
         }
     }
 }
 
+/// Texts of `a` for which a pattern can't be decided are no match and no
+/// mismatch.
 #[test]
-fn a_text_too_long_for_backtracking_does_not_match() {
+fn hostile_patterns_do_not_come_to_a_false_result() {
+    let text = "a".repeat(40);
+    for pattern in HOSTILE {
+        let matches = !pattern.contains(['x', 'y', 'z', 'b', 'c', 'Z']);
+        let found = tried_to_find(pattern, &text);
+        assert!(found.is_none_or(|found| found == matches), "{pattern}");
+    }
+    assert_eq!(tried_to_find(r"(.+)\1+\1+y", &"a".repeat(1000)), None);
+}
+
+#[test]
+fn many_matches_do_not_multiply_the_steps_of_a_pattern() {
+    let hard = "a".repeat(60);
+    let keys: serde_json::Map<_, _> = (0..100)
+        .map(|i| (format!("{hard}{i}"), serde_json::Value::Null))
+        .collect();
+    let pattern = Pattern::new(Operation::Key, r"(a|aa)+\1x").expect("a pattern");
+    let tried = std::cell::Cell::new(0);
+    let key = in_a_run(|run| {
+        keys.keys().any(|key| {
+            tried.set(tried.get() + usize::from(!run.is_over()));
+            !run.is_over() && pattern.is_key(key, false, run)
+        })
+    });
+    assert_eq!((key, tried.get()), (None, 1));
+    // Matches that are found at once may be many.
+    let pattern = Pattern::new(Operation::Split, "(?<=,)").expect("a pattern");
+    let text = "a,".repeat(900);
+    let pieces = in_a_run(|run| pattern.split(Cow::Borrowed(&text), run));
+    assert_eq!(pieces.and_then(|pieces| pieces.length()), Some(900));
+}
+
+#[test]
+fn empty_matches_are_replaced_as_java_replaces_them() {
+    for (pattern, text, expected) in [
+        ("a*", "aab", "xxbx"),
+        ("", "é1", "xéx1x"),
+        ("(?=b)", "ab", "axb"),
+        ("b*", "abc", "xaxxcx"),
+    ] {
+        let compiled = Pattern::new(Operation::ReplaceAll, pattern).expect("a pattern");
+        let replaced = in_a_run(|run| compiled.replace(text, "x", run));
+        assert_eq!(replaced.flatten().as_deref(), Some(expected), "{pattern}");
+    }
+}
+
+#[test]
+fn a_text_too_long_for_backtracking_has_no_result() {
     let fits = format!("{}b", "a".repeat(MAX_BACKTRACK_TEXT - 1));
     assert!(found("(?=b)", &fits));
-    assert!(!found("(?=b)", &format!("a{fits}")));
+    assert_eq!(tried_to_find("(?=b)", &format!("a{fits}")), None);
     // Without look-arounds there is no such limit.
     assert!(found("b$", &format!("a{fits}")));
 }

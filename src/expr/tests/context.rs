@@ -114,7 +114,8 @@ fn the_target_is_read_by_its_parts() {
         read("http://h/x", "${request.uri.port}"),
         Value::Integer(-1)
     );
-    assert_eq!(read("/x%zz", "${request.uri.path}"), Value::Null);
+    assert_eq!(read("/x%zz", "${request.uri.path}"), text("/x%zz"));
+    assert_eq!(read("/x%ff", "${request.uri.path}"), text("/x\u{fffd}"));
 }
 
 #[test]

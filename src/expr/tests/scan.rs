@@ -79,7 +79,7 @@ fn a_condition_is_as_true_with_its_prefix_as_without() {
         for (source, _) in CONDITIONS {
             let expression = Expression::compile(source).expect(source);
             let value = expression.evaluate(&scope) == Value::Bool(true);
-            assert_eq!(expression.is_true(&scope), value, "{source} on {path}");
+            assert_eq!(expression.is_true(&scope), Ok(value), "{source} on {path}");
         }
     }
 }

@@ -6,7 +6,7 @@ use pingora::http::RequestHeader;
 
 use super::Witness;
 use super::answer::{Explanation, FileRouted};
-use crate::expr::Scope;
+use crate::expr::{Exceeded, Scope};
 use crate::gateway::handler;
 
 impl Witness<'_> {
@@ -34,13 +34,14 @@ impl Witness<'_> {
         let mut scope = Scope::new(&request, SocketAddr::new(client, 0));
         scope.secure = secure;
         let files = &self.snapshot.files;
-        let route = files.taking(&scope);
-        let handler = match (route, files.default_handler()) {
-            (Some(route), _) => route.handler(),
-            (None, Some(handler)) => handler,
-            (None, None) => return false,
+        let taking = files.taking(&scope);
+        let route = taking.unwrap_or_default();
+        let told = match (taking, files.default_handler()) {
+            (Err(Exceeded), _) => handler::Told::of_exceeded(),
+            (Ok(Some(route)), _) => handler::tell(route.handler(), &scope),
+            (Ok(None), Some(handler)) => handler::tell(handler, &scope),
+            (Ok(None), None) => return false,
         };
-        let told = handler::tell(handler, &scope);
         let shadowed = explanation.route.is_some();
         explanation.file_route = Some(FileRouted {
             id: route.map(|route| route.id().to_owned()),

@@ -29,7 +29,7 @@ pub(super) use journey::Journey;
 pub use proxying::ProxySettings;
 pub use routes::{Declared, FileRoute, Routes};
 pub use static_response::StaticResponse;
-pub(super) use tell::tell;
+pub(super) use tell::{Told, tell};
 
 /// Deepest nesting of handlers and steps.
 pub const MAX_DEPTH: usize = 32;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use super::{Handler, survey};
-use crate::expr::{Expression, Scope};
+use crate::expr::{Exceeded, Expression, Scope};
 use crate::telemetry::traffic::{RouteTraffic, Traffic};
 
 /// What a route file says.
@@ -156,11 +156,18 @@ impl Routes {
     }
 
     /// The route that takes the request of `scope`, as far as that shows.
-    pub fn taking(&self, scope: &Scope<'_>) -> Option<&Arc<FileRoute>> {
-        self.candidates(scope.request.uri.path()).find(|route| {
+    ///
+    /// # Errors
+    /// [`Exceeded`] where a condition can't be judged before that: no route
+    /// takes the request then.
+    pub fn taking(&self, scope: &Scope<'_>) -> Result<Option<&Arc<FileRoute>>, Exceeded> {
+        for route in self.candidates(scope.request.uri.path()) {
             let condition = route.condition.as_ref();
-            condition.is_none_or(|condition| condition.is_true(scope))
-        })
+            if condition.map_or(Ok(true), |condition| condition.is_true(scope))? {
+                return Ok(Some(route));
+            }
+        }
+        Ok(None)
     }
 
     /// What takes a request that none of them does.

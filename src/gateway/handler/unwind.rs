@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
-use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
 use super::journey::Framing;
 use super::walk::{End, Phase, Walk};
 use super::{Case, Step};
+use crate::expr::Exceeded;
 use crate::gateway::answer;
 use crate::gateway::context::Ctx;
 use crate::http::reply::Reply;
@@ -19,7 +19,7 @@ pub(in crate::gateway) async fn reply(
     session: &mut Session,
     ctx: &mut Ctx,
     reply: Reply,
-) -> Result<()> {
+) -> pingora::Result<()> {
     let (mut head, body) = answer::compose(reply, session.req_header(), &ctx.additions())?;
     let other = unwind(session, ctx, &mut head).await?;
     answer::write(session, head, other.unwrap_or(body)).await
@@ -31,7 +31,7 @@ pub(in crate::gateway) async fn unwind(
     session: &mut Session,
     ctx: &mut Ctx,
     head: &mut ResponseHeader,
-) -> Result<Option<Bytes>> {
+) -> pingora::Result<Option<Bytes>> {
     let mut other = None;
     let mut framing = Framing::of(&head.headers);
     while let Some((steps, at)) = ctx.journey.as_mut().and_then(|journey| journey.pop()) {
@@ -41,15 +41,19 @@ pub(in crate::gateway) async fn unwind(
             }
             // An upgraded connection is no answer that another one can replace.
             Step::Switch { on_response, .. } if head.status != StatusCode::SWITCHING_PROTOCOLS => {
-                let Some(case) = taken(on_response, session, ctx, head) else {
-                    continue;
-                };
+                let taken = taken(on_response, session, ctx, head);
+                let phase = Phase::Response(head);
                 let mut walk = Walk {
                     session,
                     ctx,
-                    phase: Phase::Response(head),
+                    phase,
                 };
-                let reply = match walk.through(&case.handler).await {
+                let end = match taken {
+                    Ok(None) => continue,
+                    Ok(Some(case)) => walk.through(&case.handler).await,
+                    Err(Exceeded) => End::Reply(walk.exceeded()),
+                };
+                let reply = match end {
                     End::Reply(reply) => reply,
                     // Refused when it was loaded.
                     End::Proxy(_) => Reply::empty(StatusCode::INTERNAL_SERVER_ERROR),
@@ -73,12 +77,15 @@ fn taken<'c>(
     session: &Session,
     ctx: &Ctx,
     head: &ResponseHeader,
-) -> Option<&'c Case> {
+) -> Result<Option<&'c Case>, Exceeded> {
     let scope = ctx.exchange.scope_with_response(session.req_header(), head);
-    cases.iter().find(|case| {
+    for case in cases {
         let condition = case.condition.as_ref();
-        condition.is_none_or(|condition| condition.is_true(&scope))
-    })
+        if condition.map_or(Ok(true), |condition| condition.is_true(&scope))? {
+            return Ok(Some(case));
+        }
+    }
+    Ok(None)
 }
 
 /// Finishes the head of an upstream's answer. If another answer takes its
@@ -88,7 +95,7 @@ pub(in crate::gateway) async fn proxied(
     session: &mut Session,
     ctx: &mut Ctx,
     head: &mut ResponseHeader,
-) -> Result<()> {
+) -> pingora::Result<()> {
     let status = head.status;
     if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(());

@@ -12,7 +12,7 @@ use super::destination::Destinations;
 use super::journey::Journey;
 use super::routes::{FileRoute, Routes};
 use super::{BaseUri, Case, Handler, ProxySettings, Step};
-use crate::expr::{Expression, Scope, Value};
+use crate::expr::{Exceeded, Expression, Scope, Value};
 use crate::filter::{Filter, Flow, Verdict};
 use crate::gateway::context::Ctx;
 use crate::gateway::decide;
@@ -133,11 +133,26 @@ impl Walk<'_> {
         Ok(None)
     }
 
+    /// Whether `condition` holds. The body is read only where that can't be
+    /// said without: a condition must not refuse what it is not meant for.
     async fn is_true(&mut self, condition: &Expression) -> Result<bool, Reply> {
         if condition.needs_body_of(self.session.req_header()) {
-            self.read_body().await?;
+            match condition.is_true_before_body(&self.scope()) {
+                Ok(Some(holds)) => return Ok(holds),
+                Ok(None) => self.read_body().await?,
+                Err(Exceeded) => return Err(self.exceeded()),
+            }
         }
-        Ok(condition.is_true(&self.scope()))
+        let holds = condition.is_true(&self.scope());
+        holds.map_err(|Exceeded| self.exceeded())
+    }
+
+    /// Refuses a request for which a condition can't be judged: a stranger who
+    /// exceeds a bound must not pass a step or a route by that.
+    pub(super) fn exceeded(&mut self) -> Reply {
+        tracing::debug!("a condition exceeds a limit");
+        self.ctx.exchange.refusal = Some("expression_failed".into());
+        Reply::empty(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// Takes `steps` in order.

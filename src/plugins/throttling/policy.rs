@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::rates::Rates;
-use crate::expr::{Expression, Scope, Value};
+use crate::expr::{Exceeded, Expression, Scope, Value};
 
 /// Chooses rates, by their numbers among the filter's.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ pub(super) enum Choice<'a> {
     Limit(&'a [u16]),
     /// This one holds.
     One([u16; 1]),
-    /// What should be a rate is none: an error of the configuration.
+    /// What should be a rate is none: an error of the configuration, or the
+    /// expression exceeds a limit.
     Broken,
 }
 
@@ -60,12 +61,17 @@ impl Policy {
                 limits,
                 default,
             } => {
-                let mapped = mapper.text(scope).and_then(|key| limits.get(&*key));
+                let mapped = match mapper.value(scope) {
+                    Ok(Value::Text(key)) => limits.get(&*key),
+                    Ok(_) => None,
+                    // Nobody gets another rate by making it too costly.
+                    Err(Exceeded) => return Choice::Broken,
+                };
                 some(mapped.or(default.as_ref()))
             }
-            Self::Expression(expression) => match expression.evaluate(scope) {
-                Value::Null => Choice::Nothing,
-                Value::Text(text) => rates
+            Self::Expression(expression) => match expression.value(scope) {
+                Ok(Value::Null) => Choice::Nothing,
+                Ok(Value::Text(text)) => rates
                     .named(&text)
                     .map_or(Choice::Broken, |number| Choice::One([number])),
                 _ => Choice::Broken,

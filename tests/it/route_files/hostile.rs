@@ -125,3 +125,97 @@ async fn only_regular_files_directly_in_the_directory_are_read() {
     let listed = door.admin_get("/route-files").await.expect(200).json();
     assert_eq!(listed["data"].as_array().map(Vec::len), Some(2), "{listed}");
 }
+
+/// A route that takes what its condition holds for, and answers by itself.
+fn guarded(name: &str, condition: &str, status: u16) -> String {
+    let route = serde_json::json!({
+        "name": name, "condition": condition,
+        "handler": {"type": "StaticResponseHandler", "config": {"status": status}},
+    });
+    route.to_string()
+}
+
+#[tokio::test]
+async fn a_malformed_escape_does_not_lead_past_a_guarding_route() {
+    let door = door(&[
+        (
+            "1.json",
+            &guarded("1", "${find(request.uri.path, '^/admin')}", 403),
+        ),
+        (
+            "2.json",
+            &guarded("2", "${find(request.uri.query, 'debug=1')}", 403),
+        ),
+        ("3.json", &guarded("3", "${true}", 200)),
+    ])
+    .await;
+    get(&door, "/open").await.expect(200);
+    for path in ["/admin", "/admin/%ff", "/%61dmin%C3", "/?debug=1&q=100%"] {
+        get(&door, path).await.expect(403);
+    }
+}
+
+#[tokio::test]
+async fn a_condition_that_exceeds_a_limit_refuses_the_request() {
+    let guard = "${not contains(request.queryParams['role'], 'admin')}";
+    let enforced = serde_json::json!({
+        "name": "2", "condition": "${find(request.uri.path, '^/enforced')}",
+        "handler": {"type": "Chain", "config": {
+            "filters": [{"type": "ConditionEnforcementFilter", "config": {"condition": guard}}],
+            "handler": {"type": "StaticResponseHandler", "config": {"status": 200}},
+        }},
+    });
+    let on_response = serde_json::json!({
+        "name": "3", "condition": "${find(request.uri.path, '^/answered')}",
+        "handler": {"type": "Chain", "config": {
+            "filters": [{"type": "SwitchFilter", "config": {"onResponse": [{
+                "condition": "${response.status.code == 200 and contains(request.queryParams['role'], 'admin')}",
+                "handler": {"type": "StaticResponseHandler", "config": {"status": 403}},
+            }]}}],
+            "handler": {"type": "StaticResponseHandler", "config": {"status": 200}},
+        }},
+    });
+    let matched =
+        "${find(request.uri.path, '^/routed') and contains(request.queryParams['role'], 'admin')}";
+    let door = door(&[
+        ("1.json", &guarded("1", matched, 403)),
+        ("2.json", &enforced.to_string()),
+        ("3.json", &on_response.to_string()),
+        ("4.json", &guarded("4", "${true}", 200)),
+    ])
+    .await;
+    let many = "&role=a".repeat(1024);
+    for path in ["/routed", "/enforced", "/answered"] {
+        get(&door, &format!("{path}?role=user")).await.expect(200);
+        get(&door, &format!("{path}?role=admin")).await.expect(403);
+        let answer = get(&door, &format!("{path}?role=admin{many}")).await;
+        assert_eq!(answer.status, 500, "{path}");
+    }
+    get(&door, &format!("/other?role=admin{many}"))
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn a_condition_on_the_body_refuses_no_upload_to_another_route() {
+    let hook = "${find(request.uri.path, '^/ho+k') and request.entity.json.kind == 'x'}";
+    let posted = "${request.method == 'PUT' and request.entity.json.kind == 'x'}";
+    let door = door(&[
+        ("1.json", &guarded("1", hook, 201)),
+        ("2.json", &guarded("2", posted, 202)),
+        ("3.json", &guarded("3", "${true}", 200)),
+    ])
+    .await;
+    let post = |path: &str, body: Vec<u8>| {
+        let request = http::client().post(door.proxy_url(path));
+        http::send(request.header("host", "files.test").body(body))
+    };
+    for path in ["/upload", "/upl%6fad"] {
+        post(path, vec![b'x'; 1 << 20]).await.expect(200);
+    }
+    post("/hook", b"{\"kind\":\"x\"}".to_vec())
+        .await
+        .expect(201);
+    post("/hook", b"{}".to_vec()).await.expect(200);
+    post("/hook", vec![b'x'; 1 << 20]).await.expect(413);
+}
