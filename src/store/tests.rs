@@ -830,6 +830,7 @@ async fn a_session_ends_with_its_grants_but_offline_access_stays() {
     assert_eq!(old, None, "the old token is dead");
     for (token, scope) in [("short", "openid"), ("long", "offline_access")] {
         let mut stored = refresh(token, demo.id);
+        stored.family = TokenHash::of(token);
         stored.grant.id = token.to_owned();
         stored.grant.sid = Some("sid".to_owned());
         stored.grant.scopes = vec![scope.to_owned()];

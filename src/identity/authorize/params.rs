@@ -34,6 +34,9 @@ pub(super) enum ParamsError {
     Form(#[from] FormError),
     #[error("Invalid Content Type")]
     Type,
+    /// Addresses end up in logs and histories.
+    #[error("Parameter password belongs into the body")]
+    Password,
 }
 
 /// The parameters, each at most once.
@@ -48,6 +51,9 @@ impl Params {
     /// Those of the address and, of a POST, of the body.
     pub(super) fn of(call: &Call) -> Result<Self, ParamsError> {
         let query = call.parts.uri.query().unwrap_or_default();
+        if Form::parse(query.as_bytes())?.get("password").is_some() {
+            return Err(ParamsError::Password);
+        }
         let mut text = query.as_bytes().to_vec();
         if call.parts.method == Method::POST {
             let kind = call.headers().get(CONTENT_TYPE);

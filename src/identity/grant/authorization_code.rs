@@ -6,6 +6,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
 use subtle::ConstantTimeEq;
 
 use crate::identity::authorize::is_unreserved;
@@ -43,6 +44,8 @@ pub(in crate::identity) async fn issue(
     };
     let user = match check(call, form, &code, confined).await {
         Ok(user) if !code.used => user,
+        // Not the client's fault: it may try again.
+        Err(fault) if fault.status != StatusCode::BAD_REQUEST => return Err(fault),
         refused => {
             redeem(call, &code, None, None).await?;
             return Err(refused.err().unwrap_or_else(OAuthError::invalid_grant));

@@ -238,6 +238,17 @@ async fn header_injection_by_state() {
 }
 
 #[tokio::test]
+async fn a_password_in_an_address_is_refused() {
+    let door = door().await;
+    let browser = Browser::new(&door);
+    let form = Form::of(&browser.get(&path(&web())).await.expect(200));
+    let action = format!("{}&username=demo&password=Ch4ng31t-demo", form.action);
+    let page = browser.post(&Form { action, ..form }).await.expect(400);
+    assert_eq!(shown_error(&page), "invalid_request");
+    assert_eq!(browser.cookie("iPlanetDirectoryPro"), None);
+}
+
+#[tokio::test]
 async fn nobody_learns_which_users_exist() {
     let door = door().await;
     let browser = Browser::new(&door);
