@@ -41,8 +41,11 @@ impl Gateway {
         let replayable = !session.as_ref().retry_buffer_truncated();
         let unanswered = session.response_written().is_none();
         let again = if upstreams && replayable && unanswered {
-            let method = &session.req_header().method;
             let retries = ctx.service().map_or(0, |service| service.retries);
+            // What was sent: a filter may have put another in place of the
+            // client's.
+            let asked = ctx.journey.as_ref().and_then(|j| j.asked.as_ref());
+            let method = asked.unwrap_or(&session.req_header().method);
             let budget = &self.retry_budget;
             if unseen {
                 ctx.tries.unconnected(retries, true, budget)

@@ -1,6 +1,8 @@
 //! Requests on their way through the trees of route files: what runs in which
 //! order, where they go, and what comes back.
 
+mod corners;
+
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
