@@ -78,6 +78,13 @@ impl Ctx {
         }
     }
 
+    /// The normalised path of the client's request, where a filter may have put
+    /// another one in its place.
+    fn client_path(&self) -> Option<&str> {
+        let original = self.exchange.original.as_ref()?;
+        Some(self.path.as_deref().unwrap_or(original.uri.path()))
+    }
+
     pub(super) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -117,6 +124,7 @@ impl Ctx {
         let [plain, tls] = &settings.port_texts;
         Origin {
             path,
+            client_path: self.client_path(),
             matched: self.matched,
             peer: &connection.peer_text,
             direct: peer == client,

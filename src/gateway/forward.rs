@@ -63,6 +63,9 @@ impl<'a> Manner<'a> {
 pub(super) struct Origin<'a> {
     /// The normalised path.
     pub(super) path: &'a str,
+    /// That of the client's request, where a filter has put another one in its
+    /// place.
+    pub(super) client_path: Option<&'a str>,
     /// Length of the matched prefix.
     pub(super) matched: usize,
     /// The TCP peer, as text.
@@ -201,7 +204,8 @@ fn forwarded(
     say(X_FORWARDED_PROTO, Some(HeaderValue::from_static(proto)));
     say(X_FORWARDED_HOST, host.cloned());
     say(X_FORWARDED_PORT, Some(origin.port.clone()));
-    say(X_FORWARDED_PATH, HeaderValue::from_str(origin.path).ok());
+    let path = origin.client_path.unwrap_or(origin.path);
+    say(X_FORWARDED_PATH, HeaderValue::from_str(path).ok());
     say(
         X_FORWARDED_PREFIX,
         prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok()),

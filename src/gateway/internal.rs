@@ -58,7 +58,11 @@ async fn unreadable(
 ) -> pingora::Result<()> {
     let reply = Reply::message(error.status(), error.to_string());
     session.set_keepalive(None);
-    answer::send(session, reply, &ctx.additions()).await?;
+    if ctx.journey.is_some() {
+        Box::pin(unwind::reply(session, ctx, reply)).await?;
+    } else {
+        answer::send(session, reply, &ctx.additions()).await?;
+    }
     bridge::linger(session.as_downstream_mut()).await;
     Ok(())
 }

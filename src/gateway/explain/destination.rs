@@ -60,6 +60,7 @@ impl Witness<'_> {
         let (peer, port) = (forward::address(way.peer), HeaderValue::from(0_u16));
         let origin = Origin {
             path: way.path,
+            client_path: None,
             matched: way.found.matched,
             peer: &peer,
             direct: way.peer == way.client,
