@@ -107,15 +107,15 @@ async fn an_upstream_that_is_too_slow_is_seen_by_filters_and_switches() {
     let switch = json!({"type": "SwitchFilter", "config": {"onResponse": [
         {"condition": "${response.status.code == 504 and find(request.uri.path, '^/page')}",
          "handler": says(503, "later")}]}});
-    let seen = header("RESPONSE", "X-Seen", "${response.status.code}");
+    let seen = header("RESPONSE", "X-Seen", "a ${response.status.code}");
     let tree = chain(vec![seen, switch], client);
     let door = door(&[("slow", route(&upstream, "/", tree))]).await;
     let answer = door.get("a.test", "/").await.expect(504);
-    assert_eq!(answer.header("x-seen"), "504");
+    assert_eq!(answer.header("x-seen"), "a 504");
     let answer = door.get("a.test", "/page").await.expect(503);
     assert_eq!(
         (answer.header("x-seen"), answer.body.as_str()),
-        ("503", "later")
+        ("a 503", "later")
     );
 }
 
