@@ -1,5 +1,7 @@
 //! Calls in an expression: functions, methods, and those with a pattern.
 
+use std::path::Path;
+
 use super::Fault;
 use super::address::Range;
 use super::compile::{Compiler, names};
@@ -131,10 +133,13 @@ impl Compiler<'_> {
         let arguments = self.checked(at, name, arguments, 1, 1)?;
         let argument = arguments.into_iter().next();
         match argument.and_then(|argument| argument.constant()) {
-            Some(Value::Text(text)) => function
-                .call(&text)
-                .map(Node::Constant)
-                .map_err(|message| Fault::new(at, message)),
+            Some(Value::Text(text)) => {
+                if function.opens() {
+                    self.constants.looks_at(Path::new(&*text));
+                }
+                let result = function.call(&text).map(Node::Constant);
+                result.map_err(|message| Fault::new(at, message))
+            }
             Some(_) => Ok(Node::Constant(Value::Null)),
             None => Err(Fault::new(
                 at,

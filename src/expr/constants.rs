@@ -1,5 +1,9 @@
 //! What is known when a configuration is loaded.
 
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
 use serde_json::{Map, Value as Json};
 
 /// Names that expressions may use besides the roots, with values that do not
@@ -10,6 +14,17 @@ use serde_json::{Map, Value as Json};
 pub struct Constants {
     names: Map<String, Json>,
     files: bool,
+    witness: Option<Witness>,
+}
+
+/// Who is told of every file before it is read.
+#[derive(Clone)]
+struct Witness(Arc<dyn Fn(&Path) + Send + Sync>);
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
 }
 
 impl Constants {
@@ -18,6 +33,7 @@ impl Constants {
         Self {
             names,
             files: false,
+            witness: None,
         }
     }
 
@@ -28,6 +44,21 @@ impl Constants {
     pub fn with_files(mut self) -> Self {
         self.files = true;
         self
+    }
+
+    /// Tells `witness` of every file that is read for the configuration, before
+    /// it is read and whether or not it is there.
+    #[must_use]
+    pub fn witnessed(mut self, witness: Arc<dyn Fn(&Path) + Send + Sync>) -> Self {
+        self.witness = Some(Witness(witness));
+        self
+    }
+
+    /// Tells the witness that a file is about to be read.
+    pub fn looks_at(&self, file: &Path) {
+        if let Some(Witness(tell)) = &self.witness {
+            tell(file);
+        }
     }
 
     /// The value called `name`.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, Place};
 use super::page::Page;
 use super::parts::{Built, Part};
-use super::world;
+use super::shelf;
+use super::world::{self, Prints};
 use crate::filter::Filter;
 use crate::gateway::handler::{Case, Handler, StaticResponse, Step};
 use crate::plugins::chain;
@@ -17,18 +18,26 @@ use crate::plugins::chain;
 /// same as before.
 const MAX_NAMED: usize = 64;
 
+/// A filter that runs.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) filter: Arc<dyn Filter>,
+    /// The files that were read for it, secrets for instance: digests only.
+    prints: Prints,
+}
+
 /// The filters that run for a route file, by what they were built from.
 #[derive(Default, Clone)]
 pub(super) struct Running {
-    before: HashMap<String, Arc<dyn Filter>>,
-    now: HashMap<String, Arc<dyn Filter>>,
+    before: HashMap<String, Kept>,
+    now: HashMap<String, Kept>,
     /// How often each declaration has been met.
     met: HashMap<String, usize>,
 }
 
 impl Running {
     /// For a file whose last good version runs the filters of `before`.
-    pub(super) fn after(before: HashMap<String, Arc<dyn Filter>>) -> Self {
+    pub(super) fn after(before: HashMap<String, Kept>) -> Self {
         Self {
             before,
             ..Self::default()
@@ -36,7 +45,7 @@ impl Running {
     }
 
     /// The filters that were built or kept.
-    pub(super) fn into_filters(self) -> HashMap<String, Arc<dyn Filter>> {
+    pub(super) fn into_filters(self) -> HashMap<String, Kept> {
         self.now
     }
 
@@ -197,32 +206,45 @@ impl Page<'_> {
             .running
             .borrow_mut()
             .numbered(format!("{label}/{digest}"));
-        let kept = self.running.borrow().before.get(&scope).cloned();
-        let filter = match kept {
-            Some(filter) => filter,
-            None => {
-                let mut parts = self.world.parts.scoped(&format!("{}/{scope}", self.id));
-                parts.constants = self.constants.clone();
-                let named = |name: &str| self.declaration(name);
-                match (kind.build)(config.map(), &parts, &named) {
-                    Ok(filter) => filter,
-                    Err(error) => {
-                        self.wrong_config(config, &error.field, error.message);
-                        return None;
-                    }
-                }
-            }
-        };
+        let kept = self.kept(&scope);
+        let kept = kept.or_else(|| self.made(kind.build, &scope, config))?;
+        let filter = kept.filter.clone();
+        self.world.add_prints(kept.prints.clone());
         for warning in filter.warnings() {
             self.warn(&config.place, warning);
         }
-        let running = filter.clone();
-        self.running.borrow_mut().now.insert(scope, running);
+        self.running.borrow_mut().now.insert(scope, kept);
         let shown = match name {
             Some(name) => format!("{type_name} {name}"),
             None => type_name.to_owned(),
         };
         Some(Built::filter(shown, filter))
+    }
+
+    /// The filter that runs already, unless a file says something else now.
+    fn kept(&self, scope: &str) -> Option<Kept> {
+        let kept = self.running.borrow().before.get(scope).cloned();
+        kept.filter(|kept| shelf::is_current(&kept.prints))
+    }
+
+    /// A new filter, and what was read for it.
+    fn made(&self, build: chain::Build, scope: &str, config: &Fields<'_>) -> Option<Kept> {
+        let mut parts = self.world.parts.scoped(&format!("{}/{scope}", self.id));
+        parts.constants = self.constants.clone();
+        let named = |name: &str| self.declaration(name);
+        let before = self.world.take_prints();
+        let built = build(config.map(), &parts, &named);
+        let prints = self.world.take_prints();
+        self.world.add_prints(before);
+        // Of what could not be built too: it may be due to a missing secret.
+        self.world.add_prints(prints.clone());
+        match built {
+            Ok(filter) => Some(Kept { filter, prints }),
+            Err(error) => {
+                self.wrong_config(config, &error.field, error.message);
+                None
+            }
+        }
     }
 
     /// What a filter is built from: its own declaration, the objects that it

@@ -83,7 +83,7 @@ impl<'a> Page<'a> {
             document,
             outer,
             id,
-            constants: properties.constants(),
+            constants: properties.constants(world),
             properties,
             objects: HashMap::new(),
             states: RefCell::default(),

@@ -62,8 +62,9 @@ impl Properties {
     }
 
     /// The properties, as constants of expressions.
-    pub(super) fn constants(&self) -> Arc<Constants> {
-        Arc::new(Constants::new(self.values.clone()).with_files())
+    pub(super) fn constants(&self, world: &World<'_>) -> Arc<Constants> {
+        let constants = Constants::new(self.values.clone()).with_files();
+        Arc::new(constants.witnessed(world.witness()))
     }
 
     /// Those of the properties that `text` names, maybe.

@@ -176,7 +176,7 @@ fn read_located(
     let Value::String(text) = location else {
         return Err("expected the name of a file".to_owned());
     };
-    let text = match crate::expr::at_load_with(&text, &around.constants()) {
+    let text = match crate::expr::at_load_with(&text, &around.constants(world)) {
         Ok(crate::expr::Value::Text(text)) => text.into_owned(),
         Ok(_) => return Err("the expression does not give a text".to_owned()),
         Err(fault) => return Err(fault.to_string()),

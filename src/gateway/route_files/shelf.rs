@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::filters::Running;
+use super::filters::{Kept, Running};
 use super::page::{Findings, Page};
 use super::reading;
 use super::report::{FileReport, State};
 use super::world::{self, Prints, World};
+#[cfg(test)]
 use crate::filter::Filter;
 use crate::gateway::handler::FileRoute;
 use crate::yaml::{DocumentError, PathSegment};
@@ -71,7 +72,7 @@ pub(super) struct Good {
     pub(super) weight: usize,
     /// The line of its name, if it says one.
     pub(super) named: Option<usize>,
-    pub(super) filters: HashMap<String, Arc<dyn Filter>>,
+    pub(super) filters: HashMap<String, Kept>,
     pub(super) shelves: Shelves,
 }
 
@@ -210,7 +211,12 @@ impl Shelf {
         let mut entries = self.entries.iter();
         let found = entries.find(|(path, _)| path.ends_with(file));
         let good = found.and_then(|(_, entry)| entry.good.as_ref());
-        good.map_or_else(Vec::new, |good| good.filters.values().cloned().collect())
+        good.map_or_else(Vec::new, |good| {
+            good.filters
+                .values()
+                .map(|kept| kept.filter.clone())
+                .collect()
+        })
     }
 
     /// The filters of the route of this name in one of the routers.
@@ -218,7 +224,7 @@ impl Shelf {
     pub(super) fn filters_of_nested(&self, name: &str) -> Vec<Arc<dyn Filter>> {
         let shelves = self.good().flat_map(|good| good.shelves.now.values());
         let good = shelves.flat_map(|shelf| shelf.good().filter(|good| good.route.name() == name));
-        good.flat_map(|good| good.filters.values().cloned())
+        good.flat_map(|good| good.filters.values().map(|kept| kept.filter.clone()))
             .collect()
     }
 

@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aws_lc_rs::digest;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::MAX_TEXT;
@@ -27,7 +29,7 @@ pub(super) struct World<'a> {
     pub(super) trail: RefCell<Vec<String>>,
     /// Files read so far.
     pub(super) files: Cell<usize>,
-    prints: RefCell<Prints>,
+    prints: Arc<Mutex<Prints>>,
     /// What no message may quote.
     secrets: RefCell<Vec<String>>,
 }
@@ -51,7 +53,7 @@ impl<'a> World<'a> {
             depth: Cell::new(0),
             trail: RefCell::default(),
             files: Cell::new(0),
-            prints: RefCell::default(),
+            prints: Arc::default(),
             secrets: RefCell::default(),
         }
     }
@@ -63,29 +65,45 @@ impl<'a> World<'a> {
         self.secrets.borrow_mut().extend(secrets);
         for file in files {
             let print = print(&file);
-            self.prints.borrow_mut().insert(file, print);
+            self.prints.lock().insert(file, print);
         }
     }
 
     /// The text of a file.
     pub(super) fn read(&self, file: &Path) -> Result<String, String> {
-        let text = read(file);
-        let print = text.as_ref().ok().map(|text| digest(text.as_bytes()));
-        self.prints.borrow_mut().insert(file.to_owned(), print);
-        text
+        let bytes = bytes(file);
+        let print = bytes.as_ref().ok().map(|bytes| digest(bytes));
+        self.prints.lock().insert(file.to_owned(), print);
+        text(bytes?)
     }
 
     /// The documents of a directory, by name.
     pub(super) fn list(&self, directory: &Path) -> Result<Vec<PathBuf>, String> {
         let found = documents(directory).map_err(|error| error.to_string());
         let print = found.as_ref().ok().map(|found| digest_of_names(found));
-        self.prints.borrow_mut().insert(directory.to_owned(), print);
+        self.prints.lock().insert(directory.to_owned(), print);
         found
     }
 
     /// What was looked at since this was asked before.
     pub(super) fn take_prints(&self) -> Prints {
-        self.prints.take()
+        std::mem::take(&mut self.prints.lock())
+    }
+
+    /// Adds what was looked at at another time.
+    pub(super) fn add_prints(&self, prints: Prints) {
+        self.prints.lock().extend(prints);
+    }
+
+    /// Who takes down what is looked at beside the files themselves: secrets,
+    /// and what expressions read.
+    pub(super) fn witness(&self) -> Arc<dyn Fn(&Path) + Send + Sync> {
+        let prints = self.prints.clone();
+        Arc::new(move |file| {
+            // Before it is read: what changes in between is a change.
+            let print = print(file);
+            prints.lock().insert(file.to_owned(), print);
+        })
     }
 
     /// A message without what may be secret in it.
@@ -129,10 +147,18 @@ pub(super) fn print(path: &Path) -> Print {
     if path.is_dir() {
         return documents(path).ok().map(|found| digest_of_names(&found));
     }
-    read(path).ok().map(|text| digest(text.as_bytes()))
+    bytes(path).ok().map(|bytes| digest(&bytes))
 }
 
 pub(super) fn read(file: &Path) -> Result<String, String> {
+    text(bytes(file)?)
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|_| "is not a text in UTF-8".to_owned())
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>, String> {
     let about = std::fs::metadata(file).map_err(|error| error.to_string())?;
     if !about.is_file() {
         return Err("is not a regular file".to_owned());
@@ -140,7 +166,7 @@ pub(super) fn read(file: &Path) -> Result<String, String> {
     if about.len() > MAX_TEXT as u64 {
         return Err(format!("is longer than {MAX_TEXT} bytes"));
     }
-    std::fs::read_to_string(file).map_err(|error| error.to_string())
+    std::fs::read(file).map_err(|error| error.to_string())
 }
 
 /// The regular files directly in `directory` that end in `.json`, `.yaml` or

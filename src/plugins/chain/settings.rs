@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 use url::Url;
@@ -77,6 +78,11 @@ pub(in crate::plugins) struct Declared<'a> {
 }
 
 impl<'a> Settings<'a> {
+    /// Says that a file is about to be read, so that its changes are noticed.
+    pub(in crate::plugins) fn looks_at(&self, file: &Path) {
+        self.reading.constants.looks_at(file);
+    }
+
     /// The error of the field `name`.
     pub(in crate::plugins) fn wrong(&self, name: &str, message: impl Into<String>) -> ConfigError {
         wrong(format!("{}{name}", self.path), message)

@@ -125,6 +125,7 @@ fn file(settings: &Settings<'_>, id: &str) -> Result<Option<Secret>, ConfigError
         return Err(settings.wrong("directory", format!("{id:?} is no name of a file in it")));
     }
     let path = Path::new(&directory).join(format!("{id}{suffix}"));
+    settings.looks_at(&path);
     match std::fs::metadata(&path) {
         Err(_) => return Ok(None),
         Ok(facts) if !facts.is_file() || facts.len() > FILE_MAX => {

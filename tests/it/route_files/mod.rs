@@ -5,6 +5,7 @@ mod filters;
 mod hostile;
 mod nested;
 mod reading;
+mod referred;
 mod throttling;
 
 use crate::support::{Answer, Door, Reply, Setup, Upstream, eventually, http};
