@@ -1,6 +1,7 @@
 //! What a message carries: headers, cookies, fields of forms, a body.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
 use http::request::Parts;
@@ -50,9 +51,9 @@ fn text(value: &HeaderValue) -> Value<'_> {
     lenient(value.as_bytes())
 }
 
-/// The cookies called `name`, in their order, each as its name's value and
-/// attributes.
-fn cookies<'a>(scope: &Run<'a>, side: Side, name: &str) -> impl Iterator<Item = &'a str> {
+/// All cookies in their order: name, and value with attributes. Bytes, because
+/// one cookie that is no text must not hide the others.
+fn all_cookies<'a>(scope: &Run<'a>, side: Side) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let header = match side {
         Side::Request => COOKIE,
         Side::Response => SET_COOKIE,
@@ -60,14 +61,22 @@ fn cookies<'a>(scope: &Run<'a>, side: Side, name: &str) -> impl Iterator<Item = 
     let headers = headers_of(scope, side);
     let values = headers.into_iter().flat_map(move |h| h.get_all(&header));
     values
-        .filter_map(|value| value.to_str().ok())
         .flat_map(move |value| {
             // A request has many in one line, an answer one with attributes.
             let most = if side == Side::Request { usize::MAX } else { 1 };
-            value.splitn(most, ';')
+            value.as_bytes().splitn(most, |byte| *byte == b';')
         })
-        .filter_map(|cookie| cookie.trim_start().split_once('='))
-        .filter(move |(found, _)| found.trim_end() == name)
+        .filter_map(|cookie| {
+            let equals = cookie.iter().position(|byte| *byte == b'=')?;
+            Some((cookie[..equals].trim_ascii(), &cookie[equals + 1..]))
+        })
+}
+
+/// The cookies called `name`, in their order, each as its name's value and
+/// attributes.
+fn cookies<'a>(scope: &Run<'a>, side: Side, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    all_cookies(scope, side)
+        .filter(move |(found, _)| *found == name.as_bytes())
         .map(|(_, rest)| rest)
 }
 
@@ -82,31 +91,39 @@ pub(super) fn cookie<'a>(
     let cookie = cookies(scope, side, name).nth(index)?;
     match part {
         CookiePart::All => Some(Value::Object(Object::Cookie)),
-        CookiePart::Value => Some(Value::borrowed_text(cookie_value(cookie))),
-        CookiePart::Attribute(wanted) => attribute(cookie, wanted).map(Value::borrowed_text),
+        CookiePart::Value => Some(cookie_value(cookie)),
+        CookiePart::Attribute(wanted) => attribute(cookie, wanted).map(lenient),
         CookiePart::Flag(wanted) => Some(Value::Bool(attribute(cookie, wanted).is_some())),
     }
 }
 
 /// The values of the cookies called `name`; null where there is none.
 pub(super) fn cookie_values<'a>(scope: &Run<'a>, side: Side, name: &str) -> Value<'a> {
-    let all = cookies(scope, side, name);
-    list(
-        all.map(|cookie| Value::borrowed_text(cookie_value(cookie))),
-        scope,
-    )
+    list(cookies(scope, side, name).map(cookie_value), scope)
 }
 
-fn cookie_value(cookie: &str) -> &str {
-    let value = cookie.split(';').next().unwrap_or_default();
-    value.trim().trim_matches('"')
+fn cookie_value(cookie: &[u8]) -> Value<'_> {
+    let value = cookie.split(|byte| *byte == b';').next();
+    let mut value = value.unwrap_or_default().trim_ascii();
+    while let [b'"', rest @ ..] = value {
+        value = rest;
+    }
+    while let [rest @ .., b'"'] = value {
+        value = rest;
+    }
+    lenient(value)
 }
 
-fn attribute<'a>(cookie: &'a str, wanted: &str) -> Option<&'a str> {
-    cookie.split(';').skip(1).find_map(|attribute| {
-        let (name, value) = attribute.split_once('=').unwrap_or((attribute, ""));
-        let found = name.trim().eq_ignore_ascii_case(wanted);
-        found.then(|| value.trim())
+fn attribute<'a>(cookie: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
+    let attributes = cookie.split(|byte| *byte == b';').skip(1);
+    attributes.into_iter().find_map(|attribute| {
+        let equals = attribute.iter().position(|byte| *byte == b'=');
+        let (name, value) = match equals {
+            Some(at) => (&attribute[..at], &attribute[at + 1..]),
+            None => (attribute, &[][..]),
+        };
+        let found = name.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes());
+        found.then(|| value.trim_ascii())
     })
 }
 
@@ -170,6 +187,7 @@ pub(super) fn named<'a>(object: Object, name: &str, scope: &Run<'a>) -> Value<'a
             Err(_) => Value::Null,
         },
         Object::Fields(from) => list(fields(scope, from, name).map(Value::Text), scope),
+        Object::Cookies(side) => cookie_values(scope, side, name),
         Object::OpenId => slot::claim(scope, name),
         _ => Value::Null,
     }
@@ -192,6 +210,10 @@ pub(super) fn first_name<'a>(
             .map(|(name, _)| name)
             .find(|name| wanted(name, false))
             .map(Value::Text),
+        Object::Cookies(side) => all_cookies(scope, side)
+            .filter_map(|(name, _)| std::str::from_utf8(name).ok())
+            .find(|name| wanted(name, false))
+            .map(Value::borrowed_text),
         Object::OpenId => {
             let keys = scope.token?.claims.keys();
             let key = keys.map(String::as_str).find(|key| wanted(key, false));
@@ -205,17 +227,26 @@ pub(super) fn first_name<'a>(
 pub(super) fn count(object: Object, scope: &Run<'_>) -> Option<usize> {
     match object {
         Object::Headers(side) => Some(headers_of(scope, side)?.keys_len()),
-        Object::Fields(from) => Some(pairs(scope, from).take(MAX_LIST).count()),
-        Object::Cookies(Side::Request) => {
-            Some(usize::from(scope.request.headers.contains_key(COOKIE)))
-        }
-        Object::Cookies(Side::Response) => {
-            let headers = headers_of(scope, Side::Response)?;
-            Some(headers.get_all(SET_COOKIE).iter().count())
+        Object::Fields(from) => distinct(pairs(scope, from).map(|(name, _)| name), scope),
+        Object::Cookies(side) => {
+            headers_of(scope, side)?;
+            distinct(all_cookies(scope, side).map(|(name, _)| name), scope)
         }
         Object::Entity => scope.body().map(<[u8]>::len),
         _ => None,
     }
+}
+
+/// How many different names there are.
+fn distinct<N: Ord>(names: impl Iterator<Item = N>, run: &Run<'_>) -> Option<usize> {
+    let mut found = BTreeSet::new();
+    for name in names {
+        found.insert(name);
+        if found.len() > MAX_LIST {
+            return run.exceeded();
+        }
+    }
+    Some(found.len())
 }
 
 /// A list of what a message has under a name; null where it has nothing.

@@ -50,6 +50,14 @@ impl Compiler<'_> {
             (Node::Cookie(cookie), name) if cookie.part == CookiePart::All => {
                 cookie_member(at, &cookie, name)
             }
+            // Of a cookie whose name is only known with the request.
+            (of, "value") if is_cookie(&of) => Ok(of),
+            (of, name) if is_cookie(&of) => {
+                let message = format!(
+                    "of a cookie whose name is not constant there is `value`, not `{name}`"
+                );
+                Err(Fault::new(at, message))
+            }
             (of, _) => self.at_name(at, of, name),
         }
     }
@@ -86,7 +94,7 @@ impl Compiler<'_> {
             (Node::Object(object), key, _) => {
                 let by_request = matches!(
                     object,
-                    Object::Headers(_) | Object::Fields(_) | Object::OpenId
+                    Object::Headers(_) | Object::Fields(_) | Object::OpenId | Object::Cookies(_)
                 );
                 if !by_request || matches!(key, Node::Constant(_)) {
                     return Err(Fault::new(key_at, "this index must be a constant name"));
@@ -130,6 +138,14 @@ impl Compiler<'_> {
             _ => Err(no_member(at, object, &name)),
         }
     }
+}
+
+/// Whether it is one of the cookies of a name that is not constant.
+fn is_cookie(node: &Node) -> bool {
+    let Node::Index(cookies, _) = node else {
+        return false;
+    };
+    matches!(&**cookies, Node::Index(all, _) if matches!(**all, Node::Object(Object::Cookies(_))))
 }
 
 fn no_member(at: usize, object: Object, name: &str) -> Fault {

@@ -14,7 +14,7 @@ use super::value::Value;
 pub(super) struct Target<'a> {
     uri: &'a Uri,
     authority: Option<&'a str>,
-    scheme: &'static str,
+    scheme: &'a str,
 }
 
 impl<'a> Target<'a> {
@@ -23,6 +23,9 @@ impl<'a> Target<'a> {
             (Which::Original, Some(uri)) => uri,
             _ => &scope.request.uri,
         };
+        // A client may write whatever it likes here, a filter means it.
+        let changed = which == Which::Current && scope.original.is_some();
+        let own = uri.scheme_str().filter(|_| changed);
         Self {
             uri,
             authority: match uri.authority() {
@@ -32,7 +35,11 @@ impl<'a> Target<'a> {
                     host.and_then(|host| host.to_str().ok())
                 }
             },
-            scheme: if scope.secure { "https" } else { "http" },
+            scheme: match own {
+                Some(scheme) => scheme,
+                None if scope.secure => "https",
+                None => "http",
+            },
         }
     }
 

@@ -37,11 +37,12 @@ fn has_alternatives(pattern: &str) -> bool {
     if !pattern.contains('|') {
         return false;
     }
-    if pattern.contains('#') {
-        // Perhaps in a comment, with brackets that mean nothing.
+    if pattern.contains(['#', '[']) || pattern.contains(r"\c") {
+        // Perhaps in a comment or a class, or behind a `\c`, with brackets that
+        // mean nothing.
         return true;
     }
-    let (mut depth, mut class) = (0_usize, 0_usize);
+    let mut depth = 0_usize;
     let mut rest = pattern.chars();
     while let Some(c) = rest.next() {
         match c {
@@ -50,11 +51,9 @@ fn has_alternatives(pattern: &str) -> bool {
                 Some('Q') | None => return true,
                 Some(_) => {}
             },
-            '[' => class += 1,
-            ']' => class = class.saturating_sub(1),
-            '(' if class == 0 => depth += 1,
-            ')' if class == 0 => depth = depth.saturating_sub(1),
-            '|' if class == 0 && depth == 0 => return true,
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '|' if depth == 0 => return true,
             _ => {}
         }
     }

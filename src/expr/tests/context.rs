@@ -281,3 +281,67 @@ fn what_must_be_read_before_is_known_at_load() {
     assert!(form.needs_body_of(&parts()));
     assert!(!form.needs_body_of(&Request::new(()).into_parts().0));
 }
+
+#[test]
+fn cookies_are_a_map() {
+    check_texts(&[
+        (
+            "${request.cookies[keyMatch(request.cookies,'^th.*')][0].value}",
+            "dark",
+        ),
+        (
+            "${request.cookies[keyMatch(request.cookies,'s.d')][1].value}",
+            "s2",
+        ),
+        (
+            "${response.cookies[keyMatch(response.cookies,'s.d')][0].value}",
+            "r1",
+        ),
+        ("${request.cookies.get('theme')[0]}", "dark"),
+    ]);
+    check_truth(&[
+        ("${request.cookies.containsKey('sid')}", true),
+        ("${request.cookies.containsKey('none')}", false),
+        ("${empty request.cookies}", false),
+        (
+            "${request.cookies[keyMatch(request.cookies,'none')] == null}",
+            true,
+        ),
+    ]);
+    check_integers(&[
+        ("${length(request.cookies)}", 2),
+        ("${length(request.queryParams)}", 2),
+    ]);
+    let refused = Expression::compile("${request.cookies[request.method][0].path}");
+    let error = refused.expect_err("only the value");
+    assert!(error.message.contains("`value`"), "{error}");
+}
+
+#[test]
+fn a_byte_that_is_no_text_hides_no_other_cookie() {
+    let mut request = parts();
+    let value = HeaderValue::from_bytes(b"bad=\xe9; sid=x").expect("a value");
+    request.headers.insert("cookie", value);
+    let read = |source: &str| {
+        let expression = Expression::compile(source).expect(source);
+        let scope = Scope::new(&request, client());
+        expression.evaluate(&scope).into_owned()
+    };
+    assert_eq!(read("${request.cookies['sid'][0].value}"), text("x"));
+    assert_eq!(read("${request.cookies['bad'][0].value}"), text("é"));
+}
+
+#[test]
+fn the_scheme_is_the_one_that_a_filter_set() {
+    let (request, ()) = Request::get("https://up.test/x")
+        .body(())
+        .expect("valid")
+        .into_parts();
+    let scheme = Expression::compile("${request.uri.scheme}").expect("compiles");
+    let first = Uri::from_static("/x");
+    let mut scope = Scope::new(&request, client());
+    // What a client writes there is not believed.
+    assert_eq!(scheme.text(&scope).as_deref(), Some("http"));
+    scope.original = Some(&first);
+    assert_eq!(scheme.text(&scope).as_deref(), Some("https"));
+}

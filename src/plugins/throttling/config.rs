@@ -192,7 +192,7 @@ fn check_expression(text: &str) -> Result<(), String> {
 
 /// A text of the configuration, which may be an expression without a request.
 fn text_at_load(text: &str, constants: &Constants) -> Result<String, String> {
-    if !text.contains("${") {
+    if !text.contains("${") && !text.contains("#{") {
         return Ok(text.to_owned());
     }
     match expr::at_load_with(text, constants) {
