@@ -187,16 +187,17 @@ fn switches() -> (u64, u64) {
 /// a time, when it is called.
 fn resident() -> u64 {
     let mut least = u64::MAX;
-    for _ in 0..12 {
+    let mut unchanged = 0;
+    while unchanged < 5 {
         std::thread::sleep(Duration::from_millis(1100));
-        black_box(vec![1_u8; 75_000]);
+        for _ in 0..16 {
+            black_box(vec![1_u8; 75_000]);
+        }
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let pages = statm.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok());
         let now = pages.unwrap_or(0) * 4096;
-        if now >= least {
-            break;
-        }
-        least = now;
+        unchanged = if now < least { 0 } else { unchanged + 1 };
+        least = least.min(now);
     }
     least
 }
