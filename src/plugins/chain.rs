@@ -10,6 +10,7 @@ mod header;
 mod refused;
 pub(super) mod settings;
 mod static_request;
+pub(super) mod trust;
 
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use serde_json::{Map, Value};
 use super::{ConfigError, Parts, resource_server, throttling};
 use crate::filter::Filter;
 pub use refused::refused;
+use settings::Reading;
+pub use trust::Trust;
 
 /// The declaration, `{type, config}`, of the object that a configuration
 /// refers to by this name.
@@ -57,6 +60,33 @@ pub static CHAIN: &[ChainKind] = &[
 /// The kind whose declarations have this `type`.
 pub fn chain_kind(type_name: &str) -> Option<&'static ChainKind> {
     CHAIN.iter().find(|kind| kind.types.contains(&type_name))
+}
+
+/// What the client handler of `config` verifies, and what an operator should
+/// know of that.
+///
+/// # Errors
+/// [`ConfigError`] with the path of the field at fault.
+pub fn trust(
+    config: &Map<String, Value>,
+    parts: &Parts,
+    named: Named<'_>,
+) -> Result<(Trust, Vec<String>), ConfigError> {
+    let reading = Reading::new(parts, named);
+    let trust = trust::read(&reading.config(config))?;
+    Ok((trust, reading.into_warnings()))
+}
+
+/// Checks a handler through which the gateway itself asks endpoints, such as a
+/// `providerHandler`: a client handler, or a chain in front of one.
+///
+/// # Errors
+/// [`ConfigError`] with the path of the field at fault, below `handler`.
+pub fn check_client(handler: &Value, parts: &Parts, named: Named<'_>) -> Result<(), ConfigError> {
+    const FIELD: &str = "handler";
+    let config = Map::from_iter([(FIELD.to_owned(), handler.clone())]);
+    let reading = Reading::new(parts, named);
+    resource_server::check_client(&reading.config(&config), FIELD)
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl Page<'_> {
         let built = self.reference(value, place)?;
         match built.part {
             Part::Filter { .. } | Part::Steps(_) => Some(built),
-            Part::Handler(_) | Part::Passive => {
+            Part::Handler(_) | Part::Client | Part::Passive => {
                 self.wrong(place, "is not a filter");
                 None
             }
@@ -183,8 +183,9 @@ impl Page<'_> {
         };
         let leads = self.leads_to(&fields, "handler")?;
         if answers && !leads.handler.answers() {
-            let message = "must answer by itself (StaticResponseHandler): the upstream has \
-                           answered already";
+            let message = "must answer by itself (StaticResponseHandler, a redirect to the \
+                           login for instance): an upstream has answered, and no second one is \
+                           asked in its place; what must be sent elsewhere is told by onRequest";
             return fields.wrong("handler", message);
         }
         let handler = leads.handler;
@@ -301,7 +302,7 @@ impl Page<'_> {
 
     /// Says what is wrong with a dotted field of a `config`, which may lead
     /// into an object that is named there.
-    fn wrong_config(&self, config: &Fields<'_>, field: &str, message: String) {
+    pub(super) fn wrong_config(&self, config: &Fields<'_>, field: &str, message: String) {
         let mut place = config.place.clone();
         let mut value = Value::Object(config.map().clone());
         for step in field.split('.').filter(|step| !step.is_empty()) {
@@ -364,7 +365,7 @@ fn step(built: Built) -> Step {
     match built.part {
         Part::Filter { label, filter } => Step::Filter { label, filter },
         Part::Steps(steps) => Step::Group(steps),
-        Part::Handler(_) | Part::Passive => Step::Group(Arc::new([])),
+        Part::Handler(_) | Part::Client | Part::Passive => Step::Group(Arc::new([])),
     }
 }
 

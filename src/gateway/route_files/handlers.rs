@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, Place};
 use super::page::Page;
 use super::parts::{Built, Part};
 use crate::expr::Expression;
-use crate::gateway::handler::{Binding, Handler, ProxySettings, StaticResponse};
+use crate::gateway::handler::{Binding, Handler, MAX_DEPTH, ProxySettings, StaticResponse};
+use crate::plugins::Parts;
+use crate::plugins::chain::{self, Trust};
 
 /// A handler with what is known of it.
 pub(super) struct Leads {
@@ -53,6 +55,12 @@ const PROXY_OPTIONS: &[&str] = &[
     "tls",
     "trustManager",
 ];
+/// Filters by which the gateway proves to an endpoint who it is.
+const CLIENT_FILTERS: [&str; 3] = [
+    "ClientSecretBasicAuthenticationFilter",
+    "ClientSecretPostAuthenticationFilter",
+    "HttpBasicAuthenticationClientFilter",
+];
 /// Further tries where `retries` does not say how many.
 const USUAL_RETRIES: i64 = 5;
 
@@ -65,9 +73,18 @@ impl Page<'_> {
     /// The handler that `value` is or names.
     pub(super) fn handler(&self, value: &Value, place: &Place) -> Option<Leads> {
         let built = self.reference(value, place)?;
-        let Part::Handler(handler) = built.part else {
-            self.wrong(place, "is not a handler");
-            return None;
+        let handler = match built.part {
+            Part::Handler(handler) => handler,
+            Part::Client => {
+                let message = "is for requests that the gateway makes (providerHandler): its \
+                               filters prove who the gateway is, and clients are not let in by them";
+                self.wrong(place, message);
+                return None;
+            }
+            _ => {
+                self.wrong(place, "is not a handler");
+                return None;
+            }
         };
         Some(Leads {
             handler,
@@ -78,6 +95,9 @@ impl Page<'_> {
 
     pub(super) fn chain(&self, config: &Fields<'_>) -> Option<Built> {
         config.known(&["filters", "handler"], &[]);
+        if self.is_client(config.map(), 0) {
+            return self.client(config);
+        }
         let steps = self.steps(config, "filters");
         let leads = self.leads_to(config, "handler");
         let (steps, leads) = (steps?, leads?);
@@ -221,7 +241,7 @@ impl Page<'_> {
         let connect = config.duration("connectionTimeout");
         let read = config.duration("soTimeout");
         let retries = self.retries(config);
-        let trusted = self.tls_options(config, &mut settings);
+        let trust = self.trust(config);
         if let Some(length) = connect? {
             settings.connect_timeout = milliseconds(length);
         }
@@ -229,7 +249,9 @@ impl Page<'_> {
             settings.read_timeout = milliseconds(length);
         }
         settings.retries = retries?;
-        trusted?;
+        let trust = trust?;
+        settings.verify_certificate = trust.certificate;
+        settings.verify_host = trust.host;
         Some(Built::handler(Handler::Proxy(Arc::new(settings)), 0, 0))
     }
 
@@ -251,73 +273,67 @@ impl Page<'_> {
     }
 
     /// `hostnameVerifier` and `trustManager`, here or in `tls`.
-    fn tls_options(&self, config: &Fields<'_>, settings: &mut ProxySettings) -> Option<()> {
-        self.trust(config, settings)?;
-        let declared = match config.value("tls") {
-            None => return Some(()),
-            Some(Value::Object(options)) => Value::Object(options.clone()),
-            Some(Value::String(name)) => match self.declaration(name) {
-                Some(found) => found,
-                None => {
-                    let message = format!("no object is called '{name}'");
-                    return config.wrong("tls", message);
+    fn trust(&self, config: &Fields<'_>) -> Option<Trust> {
+        let named = |name: &str| self.declaration(name);
+        match chain::trust(config.map(), &self.unscoped(), &named) {
+            Ok((trust, warnings)) => {
+                for warning in warnings {
+                    self.warn(&config.place, warning);
                 }
-            },
-            Some(_) => return config.wrong("tls", "expected ClientTlsOptions or their name"),
-        };
-        if let Some(Value::Object(options)) = declared.get("config") {
-            let place = match config.value("tls") {
-                Some(Value::Object(_)) => config.at("tls").at("config"),
-                _ => config.at("tls"),
-            };
-            let options = Fields::new(self, options, place);
-            options.known(&["hostnameVerifier", "trustManager"], IDLE_TLS);
-            self.trust(&options, settings)?;
-        }
-        Some(())
-    }
-
-    fn trust(&self, fields: &Fields<'_>, settings: &mut ProxySettings) -> Option<()> {
-        match fields.text("hostnameVerifier")?.as_deref() {
-            None | Some("STRICT" | "BROWSER_COMPATIBLE") => {}
-            Some("ALLOW_ALL") => settings.verify_host = false,
-            Some(_) => {
-                return fields.wrong("hostnameVerifier", "expected one of: STRICT, ALLOW_ALL");
+                Some(trust)
+            }
+            Err(error) => {
+                self.wrong_config(config, &error.field, error.message);
+                None
             }
         }
-        let managers = match fields.value("trustManager") {
-            None => return Some(()),
-            Some(Value::Array(managers)) => managers.as_slice(),
-            Some(single) => std::slice::from_ref(single),
-        };
-        for manager in managers {
-            if self.trusts_all(manager) {
-                settings.verify_certificate = false;
-                settings.verify_host = false;
-            } else {
-                let message = "has no effect: upstreams are verified by the authorities of the \
-                               system or of proxy.upstream_ca";
-                self.warn(&fields.at("trustManager"), message);
-            }
-        }
-        Some(())
     }
 
-    fn trusts_all(&self, manager: &Value) -> bool {
-        let named = manager.as_str();
-        let declared = named.and_then(|name| self.declaration(name));
-        let type_name = declared.as_ref().unwrap_or(manager).get("type");
-        named == Some("TrustAllManager") || type_name.is_some_and(|name| name == "TrustAllManager")
+    /// What reading needs that makes no filter.
+    pub(super) fn unscoped(&self) -> Parts {
+        let mut parts = self.world.parts.scoped("");
+        parts.constants = self.constants.clone();
+        parts
+    }
+
+    /// Whether the chain of `config` has filters by which the gateway proves
+    /// who it is, here or in a chain behind: requests of clients can't pass
+    /// these.
+    fn is_client(&self, config: &Map<String, Value>, depth: usize) -> bool {
+        let declared = |value: &Value| match value {
+            Value::String(name) => self.declaration(name),
+            _ => Some(value.clone()),
+        };
+        let filters = config.get("filters").and_then(Value::as_array);
+        let mut filters = filters.into_iter().flatten().filter_map(declared);
+        if filters.any(|filter| CLIENT_FILTERS.iter().any(|name| filter["type"] == *name)) {
+            return true;
+        }
+        let behind = config.get("handler").and_then(declared);
+        let behind = behind.filter(|behind| depth < MAX_DEPTH && behind["type"] == "Chain");
+        let behind = behind
+            .as_ref()
+            .and_then(|behind| behind["config"].as_object());
+        behind.is_some_and(|config| self.is_client(config, depth + 1))
+    }
+
+    /// A chain through which the gateway itself asks endpoints.
+    fn client(&self, config: &Fields<'_>) -> Option<Built> {
+        let named = |name: &str| self.declaration(name);
+        let chain = json!({"type": "Chain", "config": config.map()});
+        match chain::check_client(&chain, &self.unscoped(), &named) {
+            Ok(()) => Some(Built {
+                part: Part::Client,
+                ..Built::passive()
+            }),
+            Err(error) => {
+                let field = error.field.strip_prefix("handler.config.");
+                self.wrong_config(config, field.unwrap_or_default(), error.message);
+                None
+            }
+        }
     }
 }
-
-const IDLE_TLS: &[&str] = &[
-    "alpn",
-    "keyManager",
-    "sslCipherSuites",
-    "sslContextAlgorithm",
-    "sslEnabledProtocols",
-];
 
 fn milliseconds(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1)

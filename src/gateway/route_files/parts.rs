@@ -31,6 +31,8 @@ pub(super) enum Part {
     },
     /// A filter that is made of steps.
     Steps(Arc<[Step]>),
+    /// A handler of requests that the gateway itself makes.
+    Client,
     /// Named by others, and nothing by itself.
     Passive,
 }

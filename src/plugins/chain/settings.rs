@@ -23,6 +23,7 @@ const BUILT_IN: &[&str] = &[
     "ForgeRockClientHandler",
     "ReverseProxyHandler",
     "SystemAndEnvSecretStore",
+    "TrustAllManager",
 ];
 
 /// What all objects of one filter share while it is read.

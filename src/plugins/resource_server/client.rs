@@ -15,6 +15,7 @@ use crate::http::outbound::Options;
 use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
 use crate::plugins::chain::settings::{Declared, Settings};
+use crate::plugins::chain::trust;
 
 const HANDLERS: &[&str] = &[
     "ClientHandler",
@@ -99,20 +100,13 @@ impl Client {
                 self.options.timeout = length.min(Duration::from_secs(60));
             }
         }
-        let tls = settings.declared("tls")?;
-        let trust = match &tls {
-            Some(tls) => tls.settings.declared("trustManager")?,
-            None => settings.declared("trustManager")?,
-        };
-        match trust {
-            Some(trust) if trust.kind == "TrustAllManager" => {
-                settings.warn("trustManager", "accepts the certificate of any impostor");
-                self.options.verify = false;
-                Ok(())
-            }
-            Some(other) => Err(other.unfit("TrustAllManager, or the system's authorities")),
-            None => Ok(()),
+        let trust = trust::read(settings)?;
+        if trust.certificate && !trust.host {
+            let message = "has no effect here: the host of an endpoint is verified";
+            settings.warn("hostnameVerifier", message);
         }
+        self.options.verify = trust.certificate;
+        Ok(())
     }
 
     fn filter(&mut self, filter: &Declared<'_>) -> Result<(), ConfigError> {

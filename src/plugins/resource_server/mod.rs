@@ -27,6 +27,7 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
+use super::chain::settings::Settings;
 use super::chain::{ChainKind, Named};
 use super::openid_connect::bearer::bearer;
 use super::openid_connect::cache::Verified;
@@ -57,6 +58,11 @@ fn build(
         Config::read(config, parts, named)?,
         parts,
     )))
+}
+
+/// Checks the handler that the field `name` declares for asking endpoints.
+pub(super) fn check_client(settings: &Settings<'_>, name: &str) -> Result<(), ConfigError> {
+    client::Client::read(settings, name).map(drop)
 }
 
 /// Lets requests pass that carry a valid token.
