@@ -181,7 +181,8 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
 
 /// No route files yet.
 fn route_files(workshop: &Workshop) -> RouteFiles {
-    RouteFiles::new(workshop.parts.clone(), workshop.traffic.clone())
+    let internals = workshop.internals.keys().copied().collect();
+    RouteFiles::new(workshop.parts.clone(), workshop.traffic.clone()).with_internals(internals)
 }
 
 /// Counts the route files by what became of them; whether all are in force.

@@ -12,18 +12,24 @@ use super::error::ApiError;
 use super::reply;
 use crate::filter::{Filter, HotPartition, PartitionReport, Partitioned};
 use crate::gateway::entities::Record;
+use crate::gateway::handler::Counting;
 use crate::model::plugin::Plugin;
 
-/// `GET /throttling`: the running filters that count by partition.
+/// `GET /throttling`: the running filters that count by partition, of plugins
+/// and of route files.
 pub(super) fn all(call: Call) -> Answer {
     Box::pin(async move {
         let snapshot = call.state.control.live().load_full();
         let entities = call.state.control.entities();
         let running = entities.plugins.iter().filter_map(|record| {
             let filter = snapshot.filter(record.value.id)?;
-            Some(summary(record, &filter.partitioned()?.report()))
+            Some(summary(of_plugin(record), &filter.partitioned()?.report()))
         });
-        let data: Vec<Value> = running.collect();
+        let mut data: Vec<Value> = running.collect();
+        data.extend(snapshot.files.counting().iter().filter_map(|counting| {
+            let report = counting.filter.partitioned()?.report();
+            Some(summary(of_route_file(counting), &report))
+        }));
         Ok(reply::json(
             StatusCode::OK,
             &json!({"data": data, "next": null}),
@@ -32,11 +38,12 @@ pub(super) fn all(call: Call) -> Answer {
 }
 
 /// `GET /throttling/{plugin}`: the hottest partitions of a filter, the plugin
-/// named by id or `instance_name`. Their texts may be names of people: they
+/// named by id or `instance_name`, a filter of a route file by the id that
+/// `GET /throttling` shows (its `/` is `%2F`). Their texts may be names of people: they
 /// are shown with `?reveal=1` only.
 pub(super) fn one(call: Call) -> Answer {
     Box::pin(async move {
-        let (record, filter) = running(&call)?;
+        let (shown_as, filter) = running(&call)?;
         let report = partitioned(&filter)?.report();
         let reveal = call
             .query
@@ -47,7 +54,7 @@ pub(super) fn one(call: Call) -> Answer {
             .iter()
             .map(|partition| shown(partition, reveal))
             .collect();
-        let mut body = summary(&record, &report);
+        let mut body = summary(shown_as, &report);
         body["hottest"] = hottest.into();
         Ok(reply::json(StatusCode::OK, &body))
     })
@@ -67,18 +74,23 @@ pub(super) fn partition(call: Call) -> Answer {
     })
 }
 
-/// The plugin that the path names, and its filter.
-fn running(call: &Call) -> Result<(Arc<Record<Plugin>>, Arc<dyn Filter>), ApiError> {
+/// How the filter that the path names is shown, and the filter.
+fn running(call: &Call) -> Result<(Value, Arc<dyn Filter>), ApiError> {
     let entities = call.state.control.entities();
+    let snapshot = call.state.control.live().load_full();
     let record = match call.key(0) {
         Key::Id(id) => entities.plugins.get(id),
         Key::Name(name) => entities.plugins.by_key(&name),
     };
-    let record = record.ok_or(ApiError::NotFound)?;
-    let snapshot = call.state.control.live().load_full();
+    let Some(record) = record else {
+        let mut all = snapshot.files.counting().into_iter();
+        let found = all.find(|counting| counting.key == call.param(0));
+        let found = found.ok_or(ApiError::NotFound)?;
+        return Ok((of_route_file(&found), found.filter));
+    };
     let filter = snapshot.filter(record.value.id).cloned();
     let missing = || ApiError::Missing("the plugin is not enabled".to_owned());
-    Ok((record.clone(), filter.ok_or_else(missing)?))
+    Ok((of_plugin(record), filter.ok_or_else(missing)?))
 }
 
 fn partitioned(filter: &Arc<dyn Filter>) -> Result<&dyn Partitioned, ApiError> {
@@ -86,19 +98,33 @@ fn partitioned(filter: &Arc<dyn Filter>) -> Result<&dyn Partitioned, ApiError> {
     filter.partitioned().ok_or_else(missing)
 }
 
-fn summary(record: &Record<Plugin>, report: &PartitionReport) -> Value {
+fn of_plugin(record: &Record<Plugin>) -> Value {
     let plugin = &record.value;
+    json!({"plugin": {
+        "id": plugin.id,
+        "name": plugin.name,
+        "instance_name": plugin.instance_name,
+    }})
+}
+
+fn of_route_file(counting: &Counting) -> Value {
     json!({
         "plugin": {
-            "id": plugin.id,
-            "name": plugin.name,
-            "instance_name": plugin.instance_name,
+            "id": counting.key,
+            "name": counting.type_name,
+            "instance_name": counting.name,
         },
-        "buckets": report.held,
-        "maximum": report.maximum,
-        "shadow": report.shadow,
-        "counters": if report.shared { "shared" } else { "local" },
+        "route_file": {"id": counting.route.id(), "name": counting.route.name()},
     })
+}
+
+/// What a filter holds, beside how it is shown.
+fn summary(mut shown_as: Value, report: &PartitionReport) -> Value {
+    shown_as["buckets"] = report.held.into();
+    shown_as["maximum"] = report.maximum.into();
+    shown_as["shadow"] = report.shadow.into();
+    shown_as["counters"] = if report.shared { "shared" } else { "local" }.into();
+    shown_as
 }
 
 fn shown(partition: &HotPartition, reveal: bool) -> Value {

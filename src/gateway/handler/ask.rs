@@ -98,7 +98,7 @@ fn bind(
     };
     let service = destinations.service(&base, settings, snapshot);
     journey.destination = Some(service.map_err(|error| {
-        tracing::warn!(base = %base.origin(), %error, "a base URI can't be used");
+        destinations.tell(&base, &error);
         refuse("no_upstream")
     })?);
     Ok(())

@@ -70,7 +70,7 @@ impl Scheme {
 }
 
 /// Routers of this process that a base URI can name.
-const INTERNALS: [&str; 2] = ["identity", "echo"];
+pub(in crate::gateway) const INTERNALS: [&str; 2] = ["identity", "echo"];
 
 impl Origin {
     /// Scheme, host and port of `text`; the rest of it is ignored.

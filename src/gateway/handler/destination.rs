@@ -31,6 +31,8 @@ pub struct Destinations {
     resolver: Arc<Resolver>,
     bases: Cache<Box<str>, Arc<Base>>,
     services: Cache<(Origin, ProxySettings), Arc<LiveService>>,
+    /// Those that can't be used, and of which that was told.
+    told: Cache<Origin, ()>,
 }
 
 /// How a base is spoken to, and what that depends on.
@@ -49,6 +51,17 @@ impl Destinations {
             resolver: workshop.resolver.clone(),
             bases: Cache::new(HELD),
             services: Cache::new(HELD),
+            told: Cache::new(HELD),
+        }
+    }
+
+    /// Says in the log, once, that a base URI can't be used: clients may have
+    /// a say in it.
+    pub(super) fn tell(&self, base: &Base, error: &DialError) {
+        let origin = base.origin();
+        if self.told.get(origin).is_none() {
+            self.told.insert(origin.clone(), ());
+            tracing::warn!(base = %origin, %error, "a base URI can't be used");
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod ask;
 mod base;
+mod counting;
 mod destination;
 mod journey;
 mod proxying;
@@ -23,7 +24,9 @@ use crate::expr::Expression;
 use crate::filter::Filter;
 
 pub(super) use ask::{ask, is_open};
+pub(super) use base::INTERNALS;
 pub use base::{Base, BaseUri, Origin, Scheme};
+pub use counting::Counting;
 pub use destination::Destinations;
 pub(super) use journey::Journey;
 pub use proxying::ProxySettings;

@@ -1,44 +1,68 @@
 //! What a tree of handlers holds, seen without a request.
 
-use super::{Handler, Step};
+use std::sync::Arc;
+
+use super::{FileRoute, Handler, Step};
 use crate::filter::Filter;
 
 /// Shows `see` each filter of the tree below `handler`.
 pub(super) fn filters(handler: &Handler, see: &mut dyn FnMut(&dyn Filter)) {
+    walk(handler, None, &mut |_, _, filter| see(&**filter));
+}
+
+/// Shows `see` each filter of the tree below `handler` of `route`, with the
+/// innermost route that it belongs to and its label.
+pub(super) fn labelled(
+    handler: &Handler,
+    route: &Arc<FileRoute>,
+    see: &mut dyn FnMut(&Arc<FileRoute>, &str, &Arc<dyn Filter>),
+) {
+    walk(handler, Some(route), &mut |route, label, filter| {
+        if let Some(route) = route {
+            see(route, label, filter);
+        }
+    });
+}
+
+type See<'s> = dyn FnMut(Option<&Arc<FileRoute>>, &str, &Arc<dyn Filter>) + 's;
+
+fn walk(handler: &Handler, route: Option<&Arc<FileRoute>>, see: &mut See<'_>) {
     match handler {
         Handler::Proxy(_) | Handler::Static(_) => {}
         Handler::Chain { steps, handler } => {
-            filters_of(steps, see);
-            filters(handler, see);
+            walk_steps(steps, route, see);
+            walk(handler, route, see);
         }
         Handler::Dispatch(bindings) => {
             bindings
                 .iter()
-                .for_each(|binding| filters(&binding.handler, see));
+                .for_each(|binding| walk(&binding.handler, route, see));
         }
         Handler::Router(routes) => {
-            routes.iter().for_each(|route| filters(&route.handler, see));
+            routes
+                .iter()
+                .for_each(|nested| walk(&nested.handler, Some(nested), see));
             if let Some(handler) = routes.default_handler() {
-                filters(handler, see);
+                walk(handler, route, see);
             }
         }
-        Handler::Rebased { handler, .. } => filters(handler, see),
+        Handler::Rebased { handler, .. } => walk(handler, route, see),
     }
 }
 
-fn filters_of(steps: &[Step], see: &mut dyn FnMut(&dyn Filter)) {
+fn walk_steps(steps: &[Step], route: Option<&Arc<FileRoute>>, see: &mut See<'_>) {
     for step in steps {
         match step {
-            Step::Filter { filter, .. } => see(&**filter),
-            Step::Enforce { failure, .. } => filters(failure, see),
+            Step::Filter { label, filter } => see(route, label, filter),
+            Step::Enforce { failure, .. } => walk(failure, route, see),
             Step::Switch {
                 on_request,
                 on_response,
             } => {
                 let cases = on_request.iter().chain(on_response);
-                cases.for_each(|case| filters(&case.handler, see));
+                cases.for_each(|case| walk(&case.handler, route, see));
             }
-            Step::Conditional { steps, .. } | Step::Group(steps) => filters_of(steps, see),
+            Step::Conditional { steps, .. } | Step::Group(steps) => walk_steps(steps, route, see),
         }
     }
 }

@@ -26,6 +26,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::gateway::handler::INTERNALS;
 use crate::gateway::handler::{FileRoute, Routes};
 use crate::plugins::Parts;
 use crate::telemetry::traffic::Traffic;
@@ -45,6 +46,7 @@ pub struct RouteFiles {
     parts: Parts,
     traffic: Arc<Traffic>,
     environment: fn(&str) -> Option<String>,
+    internals: Vec<&'static str>,
     shelf: Shelf,
     board: Board,
 }
@@ -56,9 +58,17 @@ impl RouteFiles {
             parts,
             traffic,
             environment: |name| std::env::var(name).ok(),
+            internals: INTERNALS.to_vec(),
             shelf: Shelf::default(),
             board: Board::default(),
         }
+    }
+
+    /// Where only these routers of the process are there to be asked.
+    #[must_use]
+    pub fn with_internals(mut self, internals: Vec<&'static str>) -> Self {
+        self.internals = internals;
+        self
     }
 
     /// Takes over `sources`, in the order in which they were named, and says
@@ -78,7 +88,8 @@ impl RouteFiles {
 
     /// [`RouteFiles::load`] without a word in the log.
     pub fn load_quietly(&mut self, sources: Vec<Source>) -> Arc<Routes> {
-        let world = World::new(&self.parts, &self.traffic, &self.environment);
+        let mut world = World::new(&self.parts, &self.traffic, &self.environment);
+        world.internals = &self.internals;
         let site = Site {
             world: &world,
             outer: None,

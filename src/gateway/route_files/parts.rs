@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use super::fields::Fields;
 use super::page::Page;
 use crate::filter::Filter;
-use crate::gateway::handler::{BaseUri, Handler, HandlerError, ProxySettings, Step};
+use crate::gateway::handler::{
+    BaseUri, Handler, HandlerError, Origin, ProxySettings, Scheme, Step,
+};
 use crate::plugins::chain::{self, CHAIN};
 
 /// What an object has become.
@@ -287,12 +289,30 @@ impl Page<'_> {
     ) -> Option<Handler> {
         let expression = self.request_expression(base, place)?;
         match BaseUri::new(expression) {
-            Ok(base) => Some(Handler::Rebased { base, handler }),
+            Ok(base) => {
+                if let BaseUri::Fixed(base) = &base
+                    && !self.is_there(base.origin())
+                {
+                    let message = format!(
+                        "{}: there is no such router in this process, the \
+                         configuration has no section for it",
+                        base.origin()
+                    );
+                    self.wrong(place, message);
+                    return None;
+                }
+                Some(Handler::Rebased { base, handler })
+            }
             Err(error) => {
                 self.wrong(place, error.message);
                 None
             }
         }
+    }
+
+    /// Whether what answers there is, as far as it is in this process.
+    fn is_there(&self, origin: &Origin) -> bool {
+        origin.scheme != Scheme::Internal || self.world.internals.contains(&&*origin.host)
     }
 
     /// Says what is wrong with the field of a `config`.

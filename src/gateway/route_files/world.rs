@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::MAX_TEXT;
 use super::properties::Properties;
+use crate::gateway::handler::INTERNALS;
 use crate::plugins::Parts;
 use crate::telemetry::traffic::Traffic;
 use crate::yaml::Sources;
@@ -23,6 +24,8 @@ pub(super) struct World<'a> {
     pub(super) parts: &'a Parts,
     pub(super) traffic: &'a Traffic,
     pub(super) environment: &'a dyn Fn(&str) -> Option<String>,
+    /// The routers of this process that are there to be asked.
+    pub(super) internals: &'a [&'static str],
     /// Depth of the object that is being built.
     pub(super) depth: Cell<usize>,
     /// Names of the objects that are being built.
@@ -50,6 +53,7 @@ impl<'a> World<'a> {
             parts,
             traffic,
             environment,
+            internals: &INTERNALS,
             depth: Cell::new(0),
             trail: RefCell::default(),
             files: Cell::new(0),

@@ -1,6 +1,7 @@
 //! Route files, from the disk to answers.
 
 mod broken;
+mod clients;
 mod filters;
 mod hostile;
 mod nested;

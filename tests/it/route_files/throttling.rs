@@ -230,3 +230,46 @@ async fn buckets_survive_every_change_but_their_own() {
     until_state(&door, "a", "loaded").await;
     assert_eq!(passing(&door, path, &alice).await, 3);
 }
+
+#[tokio::test]
+async fn throttles_of_route_files_are_shown_and_reset() {
+    let rate = r#"{"numberOfRequests": 2, "duration": "6 hours"}"#;
+    let throttle = format!(
+        "{{\"type\": \"ThrottlingFilter\", \"name\": \"limits\", \"config\": {{\"rate\": {rate}}}}}"
+    );
+    let inner = format!(
+        "{{\"handler\": {{\"type\": \"Chain\", \"config\": {{\"filters\": [{throttle}, {throttle}], \
+         \"handler\": {{\"type\": \"StaticResponseHandler\", \"config\": {{\"status\": 200}}}}}}}}}}"
+    );
+    let outer = r#"{"handler": {"type": "Router", "config": {"directory": "nested"}}}"#;
+    let door = door(&[("nested/in.json", &inner), ("out.json", outer)]).await;
+    for status in [200, 200, 429] {
+        assert_eq!(get(&door, "/").await.status, status);
+    }
+    let list = door.admin_get("/throttling").await.expect(200).json();
+    let shown: Vec<_> = list["data"].as_array().expect("a list").iter().collect();
+    assert_eq!(shown.len(), 2, "{list}");
+    assert_eq!(shown[0]["plugin"]["id"], "out/in/limits", "{list}");
+    assert_eq!(shown[1]["plugin"]["id"], "out/in/limits:2", "{list}");
+    assert_eq!(shown[0]["plugin"]["name"], "ThrottlingFilter");
+    assert_eq!(shown[0]["route_file"]["id"], "out/in");
+    let path = "/throttling/out%2Fin%2Flimits";
+    let one = door.admin_get(path).await.expect(200).json();
+    let hottest = &one["hottest"][0];
+    assert_eq!(
+        (&hottest["passed"], &hottest["refused"]),
+        (&2.into(), &1.into()),
+        "{one}"
+    );
+    assert_eq!(hottest["partition"], serde_json::Value::Null);
+    let partition = hottest["id"].as_str().expect("an id").to_owned();
+    for path in [path.to_owned(), format!("{path}:2")] {
+        door.admin_delete(&format!("{path}/{partition}"))
+            .await
+            .expect(204);
+    }
+    assert_eq!(get(&door, "/").await.status, 200);
+    door.admin_get("/throttling/out%2Fin%2Fother")
+        .await
+        .expect(404);
+}
