@@ -34,8 +34,13 @@ async fn a_post_that_takes_the_place_of_a_get_is_not_repeated_for_a_kept_connect
     .await;
     let tree = chain(vec![login(&upstream)], json!("ClientHandler"));
     let door = door(&[("login", json!({"handler": tree}))]).await;
-    door.get("a.test", "/in?u=a").await.expect(200);
-    door.get("a.test", "/in?u=b").await.expect(502);
+    // One connection stays with one worker, which keeps upstreams' for itself.
+    let mut connection = Connection::open(&door.proxy()).await;
+    for (user, status) in [("a", 200), ("b", 502)] {
+        let request = format!("GET /in?u={user} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        connection.send(request.as_bytes()).await;
+        assert_eq!(connection.response().await.status, status);
+    }
     let connections: Vec<_> = upstream.seen().iter().map(|seen| seen.connection).collect();
     assert_eq!(connections, [0, 0]);
 }
