@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use pingora::http::RequestHeader;
+use pingora::proxy::Session;
 
 use super::admit;
 use super::answer::Additions;
@@ -87,6 +88,13 @@ impl Ctx {
 
     pub(super) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Tells filters and expressions where the request came in, and what it
+    /// is called.
+    pub(super) fn introduce(&mut self, session: &Session) {
+        self.exchange.local = session.server_addr().and_then(|a| a.as_inet().copied());
+        self.exchange.transaction.clone_from(&self.request_id);
     }
 
     /// The filters of the request, in the order in which they run.

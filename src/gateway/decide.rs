@@ -41,6 +41,9 @@ impl Gateway {
         if let Some(reply) = protocols.refuse(session.req_header(), ctx.exchange.secure) {
             return Some(reply);
         }
+        if !ctx.filters().is_empty() {
+            ctx.introduce(session);
+        }
         let Ctx {
             route,
             chain,

@@ -92,6 +92,22 @@ async fn the_clients_address_is_a_partition() {
 }
 
 #[tokio::test]
+async fn the_listeners_address_is_known_to_expressions() {
+    let upstream = upstream().await;
+    let policy = "requestGroupingPolicy: '${contexts.client.localAddress}'";
+    let door = throttled(&upstream, &format!("{policy}, {SIX}")).await;
+    assert_eq!(passing(&door, "", 10).await, 6);
+}
+
+#[tokio::test]
+async fn each_request_has_a_transaction_of_its_own() {
+    let upstream = upstream().await;
+    let policy = "requestGroupingPolicy: '${contexts.transactionId.transactionId.value}'";
+    let door = throttled(&upstream, &format!("{policy}, {SIX}")).await;
+    assert_eq!(passing(&door, "", 10).await, 10);
+}
+
+#[tokio::test]
 async fn subjects_of_tokens_are_partitions() {
     let upstream = upstream().await;
     let service = format!(

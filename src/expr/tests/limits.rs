@@ -161,8 +161,8 @@ fn a_body_is_not_read_more_often_by_another_name() {
         "empty toJson(request.entity.string)",
         "empty request.form['b']",
     ] {
-        let source = format!("${{{}}}", vec![once; 30].join(" || "));
-        let few = format!("${{{}}}", vec![once; 10].join(" || "));
+        let source = format!("${{{}}}", [once; 30].join(" || "));
+        let few = format!("${{{}}}", [once; 10].join(" || "));
         let body = match once.contains("form") {
             true => "a".repeat(60_000),
             false => body.clone(),

@@ -33,8 +33,7 @@ pub(in crate::gateway) async fn ask(
     destinations: &Destinations,
 ) -> Option<Reply> {
     ctx.journey = Some(Box::new(Journey::begin(session, ctx.path.as_deref())));
-    ctx.exchange.local = session.server_addr().and_then(|a| a.as_inet().copied());
-    ctx.exchange.transaction.clone_from(&ctx.request_id);
+    ctx.introduce(session);
     let phase = Phase::Request(destinations);
     let mut walk = Walk {
         session,
