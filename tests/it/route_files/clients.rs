@@ -123,3 +123,24 @@ async fn a_router_that_is_not_there_is_refused_when_the_file_is_read() {
     let log = door.log_text();
     assert_eq!(log.matches("a base URI can't be used").count(), 1, "{log}");
 }
+
+#[tokio::test]
+async fn an_answer_is_not_replaced_by_a_second_upstreams() {
+    let login = json!({"type": "Chain", "config": {
+        "filters": [{"type": "StaticRequestFilter", "config": {
+            "method": "POST", "uri": "http://127.0.0.1:1/login"}}],
+        "handler": "ClientHandler"}});
+    let route = json!({"baseURI": "http://127.0.0.1:1", "handler": {"type": "Chain", "config": {
+        "filters": [{"type": "SwitchFilter", "config": {"onResponse": [
+            {"condition": "${response.status.code == 401}", "handler": login}]}}],
+        "handler": "ClientHandler"}}});
+    let door = laid_out(Setup::new(), &[("login.json", &route.to_string())]);
+    let outcome = door.run(&["check", "-c", "doorward.yaml"]);
+    let told = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert_eq!(outcome.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("onResponse[0].handler: must answer by itself"),
+        "{told}"
+    );
+    assert!(told.contains("is told by onRequest"), "{told}");
+}
