@@ -48,10 +48,11 @@ pub fn classify(text: &str, file: &Path, before: bool) -> Content {
     let has = |members: &[&str]| members.iter().any(|member| top.contains_key(*member));
     if top.contains_key(VERSION) {
         Content::Entities
+    } else if named && has(&SETTINGS) && !has(&MEMBERS[..1]) {
+        // They have a heap too, of TLS options for instance.
+        Content::Settings
     } else if before || has(&MEMBERS) {
         Content::Route
-    } else if named && has(&SETTINGS) {
-        Content::Settings
     } else {
         Content::Entities
     }
@@ -98,5 +99,9 @@ mod tests {
         let text = r#"{"mode": "PRODUCTION", "connectors": [{"port": 8080}]}"#;
         assert_eq!(of("config/admin.json", text, false), Content::Settings);
         assert_eq!(of("config/other.json", text, false), Content::Entities);
+        let heap = r#"{"connectors": [{"port": 8443, "tls": "t"}], "heap": [{"name": "t", "type": "ServerTlsOptions"}]}"#;
+        assert_eq!(of("config/admin.json", heap, false), Content::Settings);
+        let route = r#"{"prefix": "a", "handler": "ClientHandler"}"#;
+        assert_eq!(of("config/admin.json", route, false), Content::Route);
     }
 }
