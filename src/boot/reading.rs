@@ -1,7 +1,7 @@
 //! The files that the configuration names: declared entities and route files.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -52,16 +52,15 @@ fn read_here(
     known: &HashSet<PathBuf>,
 ) -> Result<Read, BootError> {
     let (mut files, mut routes) = (Vec::new(), Vec::new());
+    let mut unread = Vec::new();
     for file in entity_files(entities)? {
         let before = known.contains(&file);
         let text = match config::read(&file) {
             Ok(text) => text,
-            Err(ConfigError::Read { source, .. }) if before => {
-                let text = Err(source.to_string());
-                routes.push(Source { file, text });
+            Err(error) => {
+                unread.push((file, error));
                 continue;
             }
-            Err(error) => return Err(error.into()),
         };
         match classify(&text, &file, before) {
             Content::Entities => files.push((file, text)),
@@ -75,8 +74,32 @@ fn read_here(
             ),
         }
     }
-    let declared = declarative::load(&files, now_ms).map_err(BootError::Entities);
+    let mut declared = declarative::load(&files, now_ms).map_err(BootError::Entities);
+    for (file, error) in unread {
+        let named = entities.contains(&file);
+        if known.contains(&file) || !(named || may_declare(&file, &files)) {
+            let text = Err(match error {
+                ConfigError::Read { source, .. } => source.to_string(),
+                error => error.to_string(),
+            });
+            routes.push(Source { file, text });
+        } else {
+            // Without it, what it declares would be gone, a guard for instance.
+            declared = declared.and(Err(error.into()));
+        }
+    }
     Ok(Read { declared, routes })
+}
+
+/// Whether a file that can't be read may be one of entities: it is marked as
+/// one, or nothing of it can be seen and its directory holds others.
+fn may_declare(file: &Path, entities: &[(PathBuf, String)]) -> bool {
+    match std::fs::read(file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).contains("_format_version"),
+        Err(_) => entities
+            .iter()
+            .any(|(other, text)| other.parent() == file.parent() && !text.trim().is_empty()),
+    }
 }
 
 /// The files that `entities` names: files as they are, of directories what

@@ -188,9 +188,10 @@ fn digests(file: &Path, config: &Config) -> Result<Vec<(PathBuf, [u8; 32])>, con
     files.extend(entity_files(&config.entities)?);
     files.extend(tls::files(config).cloned());
     let digest = |file: PathBuf| {
-        let text = config::read(&file)?;
+        // One that can't be read is a state like others, and told elsewhere.
+        let bytes = std::fs::read(&file).unwrap_or_default();
         let mut digest = [0; 32];
-        digest.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
+        digest.copy_from_slice(digest::digest(&digest::SHA256, &bytes).as_ref());
         Ok((file, digest))
     };
     files.into_iter().map(digest).collect()

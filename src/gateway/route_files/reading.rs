@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
+use url::Url;
 
 use super::MAX_TEXT;
-use super::fields::{Fields, Place};
+use super::fields::{Fields, Place, is_comment};
 use super::filters::Running;
 use super::page::{Findings, Object, Page};
 use super::properties::{self, Properties};
@@ -94,6 +95,7 @@ pub(super) fn read(
         good: good.map(|good| Good {
             filters: page.running.take().into_filters(),
             shelves: shelves.clone(),
+            text: (page.routers.get() > 0).then(|| text.into()),
             ..good
         }),
         id: page.id,
@@ -117,7 +119,10 @@ fn resolve(
     };
     let declared = match root.remove(PROPERTIES) {
         None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(declared)) => located(declared, directory, &around, site, &mut faults),
+        Some(Value::Object(declared)) => {
+            let path = vec![PROPERTIES.into()];
+            located(declared, path, directory, &around, site, &mut faults)
+        }
         Some(_) => {
             let message = "expected an object, or {\"$location\": FILE}".to_owned();
             faults.push((vec![PROPERTIES.into()], message));
@@ -135,15 +140,25 @@ fn resolve(
     (properties, faults)
 }
 
-/// `declared`, with those of the file that it names by `$location`.
+/// `declared`, with those of the file that it names by `$location`, itself and
+/// in its groups.
 fn located(
     mut declared: Map<String, Value>,
+    path: Vec<PathSegment>,
     directory: &Path,
     around: &Properties,
     site: &Site<'_>,
     faults: &mut Vec<properties::Fault>,
 ) -> Map<String, Value> {
     const LOCATION: &str = "$location";
+    for (name, group) in &mut declared {
+        if let Value::Object(inner) = group {
+            let mut path = path.clone();
+            path.push(name.as_str().into());
+            let inner = std::mem::take(inner);
+            *group = Value::Object(located(inner, path, directory, around, site, faults));
+        }
+    }
     let Some(location) = declared.remove(LOCATION) else {
         return declared;
     };
@@ -153,7 +168,11 @@ fn located(
                 declared.entry(name).or_insert(value);
             }
         }
-        Err(message) => faults.push((vec![PROPERTIES.into(), LOCATION.into()], message)),
+        Err(message) => {
+            let mut path = path;
+            path.push(LOCATION.into());
+            faults.push((path, message));
+        }
     }
     declared
 }
@@ -181,9 +200,12 @@ fn read_located(
         Ok(_) => return Err("the expression does not give a text".to_owned()),
         Err(fault) => return Err(fault.to_string()),
     };
-    let path = text.strip_prefix("file:").unwrap_or(&text);
-    let path = path.strip_prefix("//").unwrap_or(path);
-    let path = directory.join(path);
+    let url = Url::parse(&text).ok().filter(|url| url.scheme() == "file");
+    let path = match url.and_then(|url| url.to_file_path().ok()) {
+        Some(path) if text.starts_with("file:/") => path,
+        // Relative, which no URL is.
+        _ => directory.join(text.trim_start_matches("file:").trim_start_matches("//")),
+    };
     let text = world.read(&path)?;
     if path
         .extension()
@@ -262,15 +284,15 @@ fn declare_objects(page: &mut Page<'_>, heap: Option<&Value>) {
 fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
     let fields = Fields::new(page, root, Place::default());
     let unknown = root.keys().map(String::as_str);
-    let unknown: Vec<&str> = unknown
-        .filter(|key| !MEMBERS.contains(key) && !IDLE.contains(key))
-        .collect();
-    if !unknown.is_empty() {
-        let message = format!(
-            "{}: taken for decorators, which have no effect here",
-            unknown.join(", ")
+    let unknown = unknown.filter(|key| {
+        let known = MEMBERS.contains(key) || IDLE.contains(key);
+        !known && !is_comment(key)
+    });
+    for key in unknown {
+        page.warn(
+            &fields.at(key),
+            "is taken for a decorator and has no effect",
         );
-        page.warn(&fields.at(unknown[0]), message);
     }
     for idle in ["session", "auditService"] {
         if fields.value(idle).is_some() {
@@ -327,6 +349,7 @@ fn route(page: &Page<'_>, root: &Map<String, Value>) -> Option<Good> {
             .flatten(),
         filters: Default::default(),
         shelves: Shelves::default(),
+        text: None,
     })
 }
 

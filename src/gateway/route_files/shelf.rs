@@ -74,6 +74,8 @@ pub(super) struct Good {
     pub(super) named: Option<usize>,
     pub(super) filters: HashMap<String, Kept>,
     pub(super) shelves: Shelves,
+    /// Its text, if it has routers: what they hold is read by it.
+    pub(super) text: Option<Arc<str>>,
 }
 
 /// What has come of a text.
@@ -123,6 +125,12 @@ impl Shelf {
                 continue;
             }
             let attempt = attempt(&source, old.as_ref(), site);
+            let mut old = old;
+            if attempt.good.is_none()
+                && let Some(old) = &mut old
+            {
+                old.look_below(&source.file, site);
+            }
             let prints = match site.outer {
                 // Only what stands by itself is ever taken over unread.
                 None => Some(site.world.take_prints()),
@@ -270,6 +278,25 @@ impl Entry {
         self.good
             .as_ref()
             .map_or_else(stem, |good| good.route.name())
+    }
+
+    /// Brings the routers of the version in force up to date, while the file
+    /// itself is broken.
+    fn look_below(&mut self, file: &Path, site: &Site<'_>) {
+        let Some(text) = self.good.as_ref().and_then(|good| good.text.clone()) else {
+            return;
+        };
+        let source = Source {
+            file: file.to_owned(),
+            text: Ok(text.to_string()),
+        };
+        let counted = site.world.files.get();
+        let again = attempt(&source, Some(self), site);
+        site.world.files.set(counted);
+        // It may depend on what has changed meanwhile: then it stays as it is.
+        if let Some(good) = again.good {
+            self.good = Some(good);
+        }
     }
 
     /// Whether reading the file again would come to the same.

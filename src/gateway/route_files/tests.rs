@@ -607,7 +607,7 @@ fn handlers_of_every_kind_load() {
     assert_eq!(files.errors(), [""; 0]);
     let warnings = files.warnings().join("\n");
     for told in [
-        "r.json:5: _id: _id, myDecorator: taken for decorators",
+        "myDecorator: is taken for a decorator and has no effect",
         "config.typo: is not known and has no effect",
         "retries.delay: has no effect here",
         "config.connections: has no effect here",

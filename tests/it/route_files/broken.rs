@@ -75,9 +75,14 @@ async fn a_broken_file_keeps_its_last_good_version_and_recovers() {
 
         put(&door, "a.json", &good);
         until_state(&door, "a", "loaded").await;
-        let status = door.admin_get("/status").await.expect(200).json();
-        assert_eq!(status["configuration"]["current"], true, "{status}");
-        assert_eq!(status["configuration"]["errors"], serde_json::json!([]));
+        // The files are told a moment before the whole is counted.
+        eventually("the status to be current", || async {
+            let status = door.admin_get("/status").await.expect(200).json();
+            let configuration = &status["configuration"];
+            let fine = configuration["errors"] == serde_json::json!([]);
+            (fine && configuration["current"] == true).then_some(())
+        })
+        .await;
     }
 }
 

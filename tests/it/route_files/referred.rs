@@ -97,3 +97,68 @@ async fn files_that_expressions_read_are_followed() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_file_that_is_no_text_stops_nothing_else() {
+    let mut door = laid_out(Setup::new(), &[("a.json", &answering("a", "/a", 201))]);
+    std::fs::write(door.path("routes/bad.json"), b"{\"handler\": \"\xff\"}").expect("written");
+    let check = door.run(&["check", "-c", "doorward.yaml"]);
+    assert_eq!(check.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&check.stderr);
+    assert!(said.contains("bad.json"), "{said}");
+    door.start().await;
+    get(&door, "/a").await.expect(201);
+    assert_eq!(state(&door, "bad").await["state"], "refused");
+    std::fs::write(door.path("routes/worse.json"), b"\xff").expect("written");
+    put(&door, "b.json", &answering("b", "/b", 202));
+    until(&door, "/b", 202).await;
+    until_state(&door, "worse", "refused").await;
+    put(&door, "bad.json", &answering("bad", "/mended", 203));
+    until(&door, "/mended", 203).await;
+    // Entities are not lost because their file can't be read.
+    let entities = b"_format_version: '3.0'\nservices: []\n# \xff\n";
+    std::fs::write(door.path("routes/entities.yaml"), entities).expect("written");
+    door.wait_log("the error", |line| line.contains("entities.yaml"))
+        .await;
+    get(&door, "/a").await.expect(201);
+}
+
+#[tokio::test]
+async fn routes_below_a_broken_router_come_and_go() {
+    let router = json!({"handler": {"type": "Router", "config": {"directory": "below"}}});
+    let door = door(&[
+        ("main.json", &router.to_string()),
+        ("below/a.json", &answering("a", "/a", 201)),
+    ])
+    .await;
+    get(&door, "/a").await.expect(201);
+    put(&door, "main.json", "{\"handler\": ");
+    until_state(&door, "main", "stale").await;
+    put(&door, "below/b.json", &answering("b", "/b", 202));
+    until(&door, "/b", 202).await;
+    std::fs::remove_file(door.path("routes/below/a.json")).expect("removed");
+    until(&door, "/a", 404).await;
+    assert_eq!(state(&door, "main").await["state"], "stale");
+    put(&door, "main.json", &router.to_string());
+    until_state(&door, "main", "loaded").await;
+    get(&door, "/b").await.expect(202);
+}
+
+#[tokio::test]
+async fn groups_of_properties_may_be_files() {
+    let mut door = laid_out(Setup::new(), &[("values/u u.json", r#"{"status": 201}"#)]);
+    let file = door.path("routes/values/u u.json");
+    let url = url::Url::from_file_path(file).expect("a URL");
+    let text = json!({
+        "comment": "is none of the machine's business",
+        "properties": {"urls": {"$location": url.as_str()}, "more": {"inner": {"$location": "values/u u.json"}}},
+        "handler": {"type": "StaticResponseHandler", "config": {
+            "status": "&{urls.status}", "headers": {"X-In": ["n${more.inner.status}"]}}},
+    });
+    put(&door, "a.json", &text.to_string());
+    door.start().await;
+    assert_eq!(get(&door, "/").await.expect(201).header("x-in"), "n201");
+    assert_eq!(state(&door, "a").await["warnings"], json!([]));
+    put(&door, "values/u u.json", r#"{"status": 202}"#);
+    until(&door, "/", 202).await;
+}
