@@ -8,6 +8,7 @@
 //! `parts` the types of objects, `shelf` the last good versions.
 
 mod classify;
+mod evaluated;
 mod fields;
 mod filters;
 mod handlers;

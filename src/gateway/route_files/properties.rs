@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::evaluated;
 use super::world::World;
 use crate::expr::Constants;
 use crate::yaml::{PathSegment, Sources};
@@ -44,15 +45,18 @@ impl Properties {
             known: RefCell::default(),
             depth: Cell::new(0),
         };
-        let mut values = outer.values.clone();
+        let mut own = Map::new();
         let path = [PathSegment::from("properties")];
         for (name, value) in &declared {
             let path = [path[0].clone(), name.as_str().into()];
             let mut value = value.clone();
             // What is declared here may mean the same name further out.
             faults.extend(reading.resolve(&mut value, Some(name), &path));
-            values.insert(name.clone(), value);
+            own.insert(name.clone(), value);
         }
+        evaluated::evaluate(&mut own, &outer.values, world, faults);
+        let mut values = outer.values.clone();
+        values.extend(own);
         Self { values }
     }
 
