@@ -77,12 +77,17 @@ impl Issued {
             let others = &client.client.metadata.audiences;
             audience == client.id() || others.iter().any(|other| other == audience)
         };
-        let is_audience = match self.claims.get("aud") {
-            Some(Value::String(one)) => is_client(one),
-            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).any(is_client),
-            _ => false,
+        self.audiences().any(is_client) || self.client_id() == client.id()
+    }
+
+    /// Whom it is for.
+    pub(super) fn audiences(&self) -> impl Iterator<Item = &str> {
+        let several = match self.claims.get("aud") {
+            Some(Value::Array(several)) => several.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
         };
-        is_audience || self.client_id() == client.id()
+        several.iter().filter_map(Value::as_str)
     }
 
     /// The key (RFC 7638 thumbprint) that it is bound to.

@@ -1,21 +1,21 @@
 //! Proofs of possession of requests (RFC 9449): whose key, for this request,
 //! now, and for the first time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderName, HeaderValue, StatusCode};
-use quick_cache::sync::Cache;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 use url::Url;
 
 use super::clients::LiveClient;
 use super::error::OAuthError;
+use super::password::Busy;
 use super::{Call, serve};
 use crate::clock::random_bytes;
 use crate::jose::claims::time;
@@ -32,13 +32,26 @@ const AHEAD: i64 = 15;
 /// Seconds that a nonce is good for.
 const NONCE_LIFE: i64 = 300;
 
-/// Proofs remembered. A flood of others makes room for itself at the cost of
-/// the oldest, which are about to be too old anyway.
-const REMEMBERED: usize = 100_000;
+/// Seconds of a window of remembered proofs: longer than any proof is good for,
+/// by as much as requests may be overtaken by later ones.
+const WINDOW: i64 = 2 * (PAST + AHEAD);
+
+/// Most proofs of a window: a few thousand a second, all the time. Beyond them
+/// proofs are refused, as nobody could tell any more whether they are new.
+const REMEMBERED: usize = 500_000;
+
+/// The proofs of the current window and of the one before it.
+#[derive(Default)]
+struct Seen {
+    /// Number of the current window.
+    window: i64,
+    current: HashSet<TokenHash>,
+    previous: HashSet<TokenHash>,
+}
 
 /// What the provider remembers of proofs.
 pub(super) struct Dpop {
-    seen: Cache<TokenHash, Arc<AtomicBool>>,
+    seen: Mutex<Seen>,
     /// Nonces are good for the process that made them: after a restart, no
     /// proof from before is, where nonces are demanded.
     nonces: hmac::Key,
@@ -50,25 +63,30 @@ enum Refusal {
     Invalid(&'static str),
     /// It must carry a nonce of ours.
     Nonce,
+    /// It can't be remembered now.
+    Full,
 }
 
 impl Dpop {
     pub(super) fn new() -> Self {
         Self {
-            seen: Cache::new(REMEMBERED),
+            seen: Mutex::default(),
             nonces: hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>()),
         }
     }
 
     /// Whether nobody has brought this before; of two at once, one is the first.
-    fn is_first(&self, what: TokenHash) -> bool {
-        let entry = self
-            .seen
-            .get_or_insert_with(&what, || Ok::<_, std::convert::Infallible>(Arc::default()));
-        match entry {
-            Ok(used) => !used.swap(true, Ordering::AcqRel),
-            Err(never) => match never {},
+    /// What was brought is remembered for [`WINDOW`] at least.
+    fn is_first(&self, what: TokenHash, now: i64) -> Result<bool, Refusal> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.turn_to(now.div_euclid(WINDOW));
+        if seen.current.contains(&what) || seen.previous.contains(&what) {
+            return Ok(false);
         }
+        if seen.current.len() >= REMEMBERED {
+            return Err(Refusal::Full);
+        }
+        Ok(seen.current.insert(what))
     }
 
     fn nonce(&self, now: i64) -> String {
@@ -92,6 +110,22 @@ impl Dpop {
     }
 }
 
+impl Seen {
+    /// Forgets what is older than the window before this one. Requests of an
+    /// earlier time than the last count to the current window.
+    fn turn_to(&mut self, window: i64) {
+        if window <= self.window {
+            return;
+        }
+        let last = std::mem::take(&mut self.current);
+        self.previous = match window - self.window {
+            1 => last,
+            _ => HashSet::new(),
+        };
+        self.window = window;
+    }
+}
+
 /// The key that tokens of this request are to be bound to, if it proves one.
 ///
 /// # Errors
@@ -108,6 +142,7 @@ pub(super) fn binding(call: &Call, client: &LiveClient) -> Result<Option<String>
                 "Authorization server requires nonce in DPoP proof",
             )
         },
+        Refusal::Full => Busy.into(),
     })?;
     if wanted && proven.is_none() {
         let text = "A DPoP proof is required";
@@ -129,6 +164,7 @@ pub(super) fn check(call: &Call, token: &str, bound_to: Option<&str>) -> Result<
             error.headers.extend(nonce_header(call));
             error
         }
+        Refusal::Full => Busy.into(),
     })?;
     match (proven, bound_to) {
         (None, _) => Err(challenge("invalid_dpop_proof", "A DPoP proof is required")),
@@ -198,7 +234,7 @@ fn prove(call: &Call, token: Option<&str>) -> Result<Option<String>, Refusal> {
         return Err(Refusal::Nonce);
     }
     let id = text("jti").filter(|id| !id.is_empty()).ok_or(wrong)?;
-    if !dpop.is_first(TokenHash::of(&format!("{}\n{id}", proof.thumbprint))) {
+    if !dpop.is_first(TokenHash::of(&format!("{}\n{id}", proof.thumbprint)), now)? {
         return Err(Refusal::Invalid("The DPoP proof was used before"));
     }
     Ok(Some(proof.thumbprint))
@@ -238,8 +274,44 @@ mod tests {
     #[test]
     fn a_proof_is_new_once() {
         let dpop = Dpop::new();
-        assert!(dpop.is_first(TokenHash::of("a")));
-        assert!(!dpop.is_first(TokenHash::of("a")));
-        assert!(dpop.is_first(TokenHash::of("b")));
+        assert_eq!(dpop.is_first(TokenHash::of("a"), 1000), Ok(true));
+        assert_eq!(dpop.is_first(TokenHash::of("a"), 1000), Ok(false));
+        assert_eq!(dpop.is_first(TokenHash::of("b"), 1000), Ok(true));
+    }
+
+    #[test]
+    fn a_replay_behind_a_flood_of_other_proofs_is_noticed() {
+        let dpop = Dpop::new();
+        let number = |number: u32| {
+            let mut bytes = [0; 32];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            TokenHash(bytes)
+        };
+        // From the end of one window to the next.
+        let time = |n: u32| WINDOW - 30 + i64::from(n) / 2000;
+        for n in 0..110_000 {
+            assert_eq!(dpop.is_first(number(n), time(n)), Ok(true), "{n}");
+        }
+        for replayed in [0, 50_000, 105_000, 109_999] {
+            let again = dpop.is_first(number(replayed), time(110_000));
+            assert_eq!(again, Ok(false), "{replayed}");
+        }
+        // Nor does a request that was overtaken find the door open.
+        assert_eq!(dpop.is_first(number(0), WINDOW - 30), Ok(false));
+    }
+
+    #[test]
+    fn a_full_memory_refuses_rather_than_forgets() {
+        let dpop = Dpop::new();
+        let full = (0..REMEMBERED).map(|n| {
+            let mut bytes = [0; 32];
+            bytes[..8].copy_from_slice(&n.to_be_bytes());
+            TokenHash(bytes)
+        });
+        dpop.seen.lock().expect("the memory").current = full.collect();
+        let new = TokenHash::of("new");
+        assert_eq!(dpop.is_first(new, 10), Err(Refusal::Full));
+        assert_eq!(dpop.is_first(new, 10 + WINDOW), Ok(true));
+        assert_eq!(dpop.is_first(TokenHash([0; 32]), 10 + WINDOW), Ok(false));
     }
 }

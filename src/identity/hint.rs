@@ -29,6 +29,11 @@ pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
             let state = &call.state;
             let client = state.clients.find(&*state.store, &call.realm, client_id);
             let client = client.await.ok()??;
+            // Other clients' secrets sign no ID tokens of ours.
+            let own = client.client.metadata.id_token_signed_response_alg;
+            if own != Some(unverified.algorithm().as_sign_alg()) {
+                return None;
+            }
             let secret = client.plain_secret()?.expose().to_owned();
             unverified.verify_hmac(secret.as_bytes()).ok()?
         }

@@ -47,14 +47,18 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
     let next = next(call, &form, hint.as_ref()).await?;
     let frame = Frame::of(call.headers(), form.get("ui_locales"));
     if let Some((session, user)) = sessions::of_browser(call).await? {
-        let vouched = hint.is_some_and(|hint| is_of(&hint, &session, &user));
+        let vouched = hint
+            .as_ref()
+            .is_some_and(|hint| is_of(hint, &session, &user));
         let browser = Browser::of(call);
         let purpose = ["logout", &session.sid];
         let confirmed = call.parts.method == Method::POST
             && form.get("logout-yes").is_some()
             && browser.sent(call, &purpose, form.get("csrf"));
         if !vouched && !confirmed {
-            return Ok(ask(call, &form, &frame, &browser, (&session, &user)));
+            let hinted = hint.map(|hint| hint.client_id);
+            let fields = carried(&form, hinted);
+            return Ok(ask(call, fields, &frame, &browser, (&session, &user)));
         }
         sessions::end(call, session.hash).await?;
     }
@@ -129,19 +133,32 @@ async fn next(
     Ok(Some(format!("{address}{joint}state={state}")))
 }
 
+/// What the page carries on. The client of the hint goes as if it had been
+/// named: without it, the address that it registered could not be checked again.
+fn carried(form: &Form<'_>, hinted: Option<String>) -> Vec<(&'static str, String)> {
+    let value = |name| form.get(name).map(str::to_owned);
+    let named = |name| match name {
+        "client_id" => value(name).or_else(|| hinted.clone()),
+        _ => value(name),
+    };
+    let pairs = CARRIED.into_iter();
+    pairs
+        .filter_map(|name| Some((name, named(name)?)))
+        .collect()
+}
+
 fn ask(
     call: &Call,
-    form: &Form<'_>,
+    fields: Vec<(&'static str, String)>,
     frame: &Frame,
     browser: &Browser,
     (session, user): (&StoredSession, &User),
 ) -> Response {
-    let carried = CARRIED
-        .into_iter()
-        .filter_map(|name| Some((name, form.get(name)?.to_owned())));
-    let fields: Vec<_> = carried.collect();
-    let frame = match form.get("post_logout_redirect_uri") {
-        Some(address) => frame.clone().leading_to(address),
+    let address = fields
+        .iter()
+        .find(|(name, _)| *name == "post_logout_redirect_uri");
+    let frame = match address {
+        Some((_, address)) => frame.clone().leading_to(address),
         None => frame.clone(),
     };
     let csrf = browser.token(&["logout", &session.sid]);

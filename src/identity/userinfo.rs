@@ -32,10 +32,22 @@ pub(super) const CLAIMS: [&str; 15] = [
     "address",
 ];
 
+/// The scope that allows this claim; `None`: the claim is not the user's to
+/// give.
+pub(super) fn scope_of(claim: &str) -> Option<&'static str> {
+    match claim {
+        "email" | "email_verified" => Some("email"),
+        "phone_number" | "phone_number_verified" => Some("phone"),
+        "address" => Some("address"),
+        other => CLAIMS.contains(&other).then_some("profile"),
+    }
+}
+
 /// Answers with the claims that the token's scopes allow.
 pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     let token = token(call)?;
     let good = bearer::check(&call.state, &token, call.now_ms).await?;
+    let good = good.filter(|good| is_for_us(call, good));
     let good = good.ok_or_else(OAuthError::invalid_token)?;
     let with_proof = bearer::with_proof(call.headers()).is_some();
     match good.issued.bound_to() {
@@ -69,6 +81,16 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     };
     respond::never_stored(&mut response);
     Ok(response)
+}
+
+/// Whether the token is of this realm, and was not given for other resources
+/// (RFC 8707) than the provider: whoever serves those is not told about users.
+fn is_for_us(call: &Call, token: &GoodToken) -> bool {
+    let issuer = &token.realm.issuer;
+    let here = format!("{issuer}/userinfo");
+    let issued = &token.issued;
+    let ours = |one: &str| one == issued.client_id() || one == issuer || one == here;
+    token.realm.path == call.realm.path && issued.audiences().any(ours)
 }
 
 /// The access token: of the header or, in a form post, of the body; never of

@@ -105,6 +105,17 @@ pub struct SpentRefresh {
     pub rotated_ms: i64,
 }
 
+impl SpentRefresh {
+    /// Whether a retry at `now_ms` still gets the successor, where spent tokens
+    /// are let have it for `grace_ms`. Requests are not exchanged in the order
+    /// of their times: one from before the exchange counts as at once, and
+    /// without a grace nothing is in it.
+    pub fn is_in_grace(&self, now_ms: i64, grace_ms: i64) -> bool {
+        let age_ms = now_ms.saturating_sub(self.rotated_ms).max(0);
+        grace_ms > 0 && age_ms < grace_ms
+    }
+}
+
 /// The exchange of a refresh token for its successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {

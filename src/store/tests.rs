@@ -845,3 +845,28 @@ async fn a_session_ends_with_its_grants_but_offline_access_stays() {
     let again = store.end_session(next.hash, 99_000).await.expect("ended");
     assert_eq!(again, None);
 }
+
+#[tokio::test]
+async fn a_refresh_replay_with_an_earlier_time_is_still_a_reuse() {
+    // The request that comes second arrived first.
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = async |from: &str, to: &str, now_ms, grace_ms| {
+        let wanted = exchange(from, to, now_ms, grace_ms);
+        let outcome = fixture.store.exchange_refresh_token(wanted, None).await;
+        outcome.expect("an answer")
+    };
+    assert_eq!(rotate("one", "two", 1000, 0).await, Rotation::Done);
+    assert_eq!(rotate("one", "evil", 990, 0).await, Rotation::Reused);
+    assert_eq!(rotate("two", "three", 1001, 0).await, Rotation::Gone);
+
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = async |from: &str, to: &str, now_ms| {
+        let wanted = exchange(from, to, now_ms, 100);
+        let outcome = fixture.store.exchange_refresh_token(wanted, None).await;
+        outcome.expect("an answer")
+    };
+    assert_eq!(rotate("one", "two", 1000).await, Rotation::Done);
+    let again = Rotation::Again(TokenHash::of("two").0);
+    assert_eq!(rotate("one", "retry", 990).await, again);
+    assert_eq!(rotate("one", "late", 1100).await, Rotation::Reused);
+}

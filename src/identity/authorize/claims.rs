@@ -32,6 +32,23 @@ impl Wanted {
         })
     }
 
+    /// Drops the claims whose scope is not among `allowed`, those of the
+    /// client: a wish gives nothing that the scopes would not.
+    pub(super) fn confine(&mut self, allowed: &[String]) {
+        let may = |name: &String, _: &mut Value| {
+            userinfo::scope_of(name).is_none_or(|scope| allowed.iter().any(|one| one == scope))
+        };
+        self.id_token.retain(may);
+        self.userinfo.retain(may);
+    }
+
+    /// The scopes that the claims are of, which the user has to agree to as if
+    /// they had been asked for.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &'static str> {
+        let names = self.id_token.keys().chain(self.userinfo.keys());
+        names.filter_map(|name| userinfo::scope_of(name))
+    }
+
     /// The user that the client will have no other than.
     pub(super) fn subject(&self) -> Option<&str> {
         [&self.id_token, &self.userinfo]
@@ -93,6 +110,16 @@ mod tests {
         let wanted = Wanted::parse(r#"{"userinfo":{"email":null,"shoe":null},"x":1}"#);
         let wanted = wanted.expect("well-formed");
         assert_eq!(wanted.for_userinfo(), ["email"]);
+    }
+
+    #[test]
+    fn claims_smuggled_past_the_scopes_of_the_client_are_dropped() {
+        let text = r#"{"id_token":{"email":null,"acr":null},"userinfo":{"phone_number":null}}"#;
+        let mut wanted = Wanted::parse(text).expect("well-formed");
+        assert_eq!(wanted.scopes().collect::<Vec<_>>(), ["email", "phone"]);
+        wanted.confine(&["openid".to_owned(), "phone".to_owned()]);
+        assert_eq!(wanted.scopes().collect::<Vec<_>>(), ["phone"]);
+        assert!(wanted.id_token.contains_key("acr"));
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl<'a> Visit<'a> {
     ) -> Response {
         let request = self.request;
         let form = self.form(call, "authorize", &self.consent_purpose(session));
-        let what = (user.user_name.as_str(), request.scopes.as_slice());
+        let what = (user.user_name.as_str(), request.told.as_slice());
         let frame = &request.back.frame;
         let mut response = pages::consent(frame, applicant(request), &form, what, failed);
         self.browser.remember(call, &mut response);
@@ -200,7 +200,9 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     {
         return Err(tell("login_required", "Another user is signed in"));
     }
-    let decided = decision(params);
+    // No link decides, and nothing is decided where nothing may be shown.
+    let may_decide = call.parts.method == Method::POST && !request.prompt.none;
+    let decided = decision(params).filter(|_| may_decide);
     if decided.is_some() && !came_from_us(call, params, &visit, &session) {
         return Ok(visit.show_consent(call, &session, &user, Some(Failed::Stale)));
     }
@@ -258,7 +260,7 @@ async fn needs_consent(call: &Call, request: &Request, user: &User) -> Result<bo
     }
     let store = &call.state.store;
     let agreed = store.consent(user.id, request.client.id()).await?;
-    Ok(!request.scopes.iter().all(|scope| agreed.contains(scope)))
+    Ok(!request.told.iter().all(|scope| agreed.contains(scope)))
 }
 
 async fn keep_consent(
@@ -271,7 +273,7 @@ async fn keep_consent(
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
         store
-            .add_consent(realm, user.id, client_id, &request.scopes, call.now_ms)
+            .add_consent(realm, user.id, client_id, &request.told, call.now_ms)
             .await?;
     }
     Ok(())

@@ -71,6 +71,8 @@ pub(super) struct Request {
     pub(super) named_uri: bool,
     pub(super) given: Given,
     pub(super) scopes: Vec<String>,
+    /// What the user has to agree to: the scopes, and those of single claims.
+    pub(super) told: Vec<String>,
     pub(super) nonce: Option<String>,
     pub(super) challenge: Option<Challenge>,
     pub(super) prompt: Prompt,
@@ -167,7 +169,7 @@ async fn checked(
     }
     let challenge = challenge(call, params, client, given)?;
     let prompt = prompt(params)?;
-    let wanted = match params.get("claims") {
+    let mut wanted = match params.get("claims") {
         Some(text) => Wanted::parse(text)
             .ok_or_else(|| Told::new("invalid_request", "Malformed parameter, claims"))?,
         None => Wanted::default(),
@@ -175,6 +177,13 @@ async fn checked(
     if wanted.insists_on_other_acr() {
         let text = "The class of authentication is not available";
         return Err(Told::new("unmet_authentication_requirements", text));
+    }
+    wanted.confine(&client.scopes);
+    let mut told = scopes.clone();
+    for scope in wanted.scopes() {
+        if !told.iter().any(|one| one == scope) {
+            told.push(scope.to_owned());
+        }
     }
     let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
     let max_age =
@@ -195,6 +204,7 @@ async fn checked(
         named_uri: true,
         given,
         scopes,
+        told,
         nonce,
         challenge,
         prompt,

@@ -21,9 +21,10 @@ pub(in crate::identity) async fn issue(
     let name = required(form, "username")?;
     let password = required(form, "password")?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
-    let bound_to = dpop::binding(call, &client)?;
     let audience = resource::asked(form, &client)?;
     let user = sign_in(call, name, password).await?;
+    // Guesses of passwords leave no proofs to remember.
+    let bound_to = dpop::binding(call, &client)?;
     let (realm, now_ms) = (&call.realm, call.now_ms);
     let grant = Grant {
         id: issue::handle(),

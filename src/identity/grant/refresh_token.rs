@@ -105,7 +105,7 @@ async fn check(
     }
     let hash = presented.hash();
     let in_grace = old.previous.as_ref().is_some_and(|spent| {
-        spent.hash == hash && call.now_ms - spent.rotated_ms < grace_ms(call, client)
+        spent.hash == hash && spent.is_in_grace(call.now_ms, grace_ms(call, client))
     });
     if old.current != hash && !in_grace {
         call.state.revoke_grant(&old.grant.id, call.now_ms).await?;

@@ -126,7 +126,9 @@ impl ResourceServer {
         exchange: &mut Exchange,
     ) -> Flow {
         let token = &verified.token;
-        if self.config.bound && !is_proven(&token.claims, exchange) {
+        if is_bound_to_key(&token.claims)
+            || (self.config.bound && !is_proven(&token.claims, exchange))
+        {
             return self.refuse(Refusal::UnprovenToken, exchange);
         }
         let mut missing = false;
@@ -225,6 +227,16 @@ fn token(headers: &HeaderMap) -> Result<&str, Refusal> {
     }
     let token = bearer(first)?.filter(|token| !token.is_empty());
     token.ok_or(Refusal::NoToken)
+}
+
+/// Whether the token is good only with a proof of its client's key (RFC 9449
+/// §7.2): as a mere bearer token it may have been stolen.
+fn is_bound_to_key(claims: &Map<String, Value>) -> bool {
+    let kind = claims.get("token_type").and_then(Value::as_str);
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("DPoP"))
+        || claims
+            .get("cnf")
+            .is_some_and(|cnf| cnf.get("jkt").is_some())
 }
 
 /// Whether the client has shown the certificate that the token is bound to

@@ -86,31 +86,61 @@ async fn run(writer: SqlitePool, mut jobs: mpsc::Receiver<Job>) {
                 }
             }
             // One of them may be at fault: nobody else suffers from it.
-            Err(_) => {
-                for job in batch.drain(..) {
-                    let outcome = alone(&writer, &job.work).await;
-                    let _ = job.reply.send(outcome);
+            Err(Failed::Work) => {
+                let mut jobs = batch.drain(..);
+                while let Some(job) = jobs.next() {
+                    match alone(&writer, &job.work).await {
+                        Ok(outcome) => {
+                            let _ = job.reply.send(outcome);
+                        }
+                        Err(error) => refuse(std::iter::once(job).chain(jobs.by_ref()), &error),
+                    }
                 }
             }
+            // To try each alone would only make them wait, one behind the other.
+            Err(Failed::Database(error)) => refuse(batch.drain(..), &error),
         }
     }
 }
 
-async fn together(writer: &SqlitePool, batch: &[Job]) -> Result<Vec<Done>, StoreError> {
-    let mut tx = begin(writer).await?;
+/// Why a batch was not written.
+#[derive(Debug)]
+enum Failed {
+    /// The database did not let it begin or end.
+    Database(StoreError),
+    /// One of its works could not be done.
+    Work,
+}
+
+fn refuse(jobs: impl Iterator<Item = Job>, error: &StoreError) {
+    for job in jobs {
+        let error = StoreError::Unavailable(error.to_string());
+        let _ = job.reply.send(Err(error));
+    }
+}
+
+async fn together(writer: &SqlitePool, batch: &[Job]) -> Result<Vec<Done>, Failed> {
+    let mut tx = begin(writer).await.map_err(Failed::Database)?;
     let mut outcomes = Vec::with_capacity(batch.len());
     for job in batch {
-        outcomes.push(apply(&mut tx, &job.work).await?);
+        let done = apply(&mut tx, &job.work).await;
+        outcomes.push(done.map_err(|_| Failed::Work)?);
     }
-    tx.commit().await.map_err(unavailable)?;
+    let committed = tx.commit().await.map_err(unavailable);
+    committed.map_err(Failed::Database)?;
     Ok(outcomes)
 }
 
-async fn alone(writer: &SqlitePool, work: &Work) -> Result<Done, StoreError> {
+/// What came of one work; an error if the database does not let any begin or
+/// end.
+async fn alone(writer: &SqlitePool, work: &Work) -> Result<Result<Done, StoreError>, StoreError> {
     let mut tx = begin(writer).await?;
-    let done = apply(&mut tx, work).await?;
+    let done = match apply(&mut tx, work).await {
+        Ok(done) => done,
+        Err(error) => return Ok(Err(error)),
+    };
     tx.commit().await.map_err(unavailable)?;
-    Ok(done)
+    Ok(Ok(done))
 }
 
 async fn begin(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {

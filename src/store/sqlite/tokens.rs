@@ -136,8 +136,9 @@ pub(super) async fn exchange(
         return Ok(Rotation::Gone);
     };
     // While it is the previous one, its successor has not been used.
-    let late = |spent: &SpentRefresh| exchange.now_ms - spent.rotated_ms >= exchange.grace_ms;
-    let again = spent(&row)?.filter(|spent| spent.hash == exchange.presented && !late(spent));
+    let again = spent(&row)?.filter(|spent| {
+        spent.hash == exchange.presented && spent.is_in_grace(exchange.now_ms, exchange.grace_ms)
+    });
     if let Some(spent) = again {
         insert(tx, None, access).await?;
         let TokenHash(salt) = hash(&spent.salt)?;

@@ -106,13 +106,6 @@ async fn a_resource_becomes_the_audience() {
     assert_eq!(claims["aud"], json!([a, b]));
     let id = claims_of(&text(&two, "id_token"));
     assert_eq!(id["aud"], "front", "an ID token is for its client");
-    // It works like any other.
-    let token = text(&two, "access_token");
-    let answer = door
-        .get_as(&token, "a.test", "/oauth2/userinfo")
-        .await
-        .expect(200);
-    assert_eq!(answer.json()["sub"], "demo");
     let itself = [
         ("grant_type", "client_credentials"),
         ("scope", "read"),
@@ -120,6 +113,22 @@ async fn a_resource_becomes_the_audience() {
     ];
     let own = ask(&door, "front", &itself).await.expect(200);
     assert_eq!(claims_of(&text(&own, "access_token"))["aud"], b);
+}
+
+#[tokio::test]
+async fn a_token_for_another_resource_tells_nothing_about_its_user() {
+    let issuer = Issuer::start().await;
+    let door = door(&issuer).await;
+    let confined = for_user(&door, &[("resource", "https://api.example/a")]).await;
+    let plain = for_user(&door, &[]).await;
+    let ask = async |path: &str, answer: &Answer| {
+        let request = client().get(door.proxy_url(path));
+        send(request.bearer_auth(text(answer, "access_token"))).await
+    };
+    let answer = ask("/oauth2/userinfo", &confined).await;
+    assert_error(answer, 401, "invalid_token", "");
+    let answer = ask("/oauth2/userinfo", &plain).await.expect(200);
+    assert_eq!(answer.json()["sub"], "demo");
 }
 
 #[tokio::test]

@@ -193,6 +193,20 @@ async fn what_can_be_no_token_is_not_asked_about() {
 }
 
 #[tokio::test]
+async fn a_stolen_dpop_token_is_no_bearer_token() {
+    let world = World::of_endpoint(json!({}));
+    for (token, answer) in [
+        ("one", json!({"active": true, "cnf": {"jkt": "AAAA"}})),
+        ("two", json!({"active": true, "token_type": "DPoP"})),
+        ("three", json!({"active": true, "token_type": "dpop"})),
+    ] {
+        world.provider.says(200, answer.clone());
+        let outcome = world.ask_bearer(token).await;
+        assert_eq!(outcome.code(), (401, "unproven_token"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_bound_token_without_its_certificate_is_refused() {
     let inner = json!({"type": "TokenIntrospectionAccessTokenResolver", "config": {
         "endpoint": format!("{ISSUER}/introspect")}});

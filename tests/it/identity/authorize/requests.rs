@@ -340,8 +340,41 @@ async fn claims_are_told_where_they_were_asked_for() {
     let url = door.proxy_url("/oauth2/userinfo");
     let told = send(crate::support::http::client().get(url).bearer_auth(access)).await;
     let told = told.expect(200).json();
-    assert_eq!(told["name"], "Demo User");
+    assert_eq!(told.get("name"), None, "the client has no scope for it");
     assert_eq!(told.get("email"), None);
+}
+
+#[tokio::test]
+async fn claims_asked_for_singly_are_not_given_past_scopes_and_consent() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    // The page has been agreed to for the scopes alone.
+    let page = browser.get(&path(&web())).await.expect(200);
+    browser.approve(&page).await.expect(303);
+    let silent = with(web(), "prompt", "none");
+    let answer = told(&browser.get(&path(&silent)).await, CALLBACK);
+    assert!(answer.contains_key("code"), "{answer:?}");
+    for claims in [
+        r#"{"userinfo":{"name":null}}"#,
+        r#"{"id_token":{"email":null,"nickname":{"essential":true}}}"#,
+    ] {
+        let wish = with(silent.clone(), "claims", claims);
+        let answer = told(&browser.get(&path(&wish)).await, CALLBACK);
+        assert_eq!(answer["error"], "consent_required", "{claims}");
+    }
+    // Who is asked is told of what, and then remembered to have agreed.
+    let wish = with(web(), "claims", r#"{"userinfo":{"name":null}}"#);
+    let page = browser.get(&path(&wish)).await.expect(200);
+    assert!(page.body.contains("id=\"approve\""), "{}", page.body);
+    browser.approve(&page).await.expect(303);
+    let silent = with(wish, "prompt", "none");
+    let answer = told(&browser.get(&path(&silent)).await, CALLBACK);
+    let tokens = exchange(&door, &answer["code"], VERIFIER).await;
+    let tokens = tokens.expect(200).json();
+    let access = tokens["access_token"].as_str().expect("a token");
+    let url = door.proxy_url("/oauth2/userinfo");
+    let told = send(client().get(url).bearer_auth(access)).await;
+    assert_eq!(told.expect(200).json()["name"], "Demo User");
 }
 
 #[tokio::test]
@@ -386,6 +419,41 @@ async fn a_script_with_a_session_token_can_decide() {
     let request = client().post(url).form(&fields);
     let answer = send(request.header("cookie", format!("iPlanetDirectoryPro={token}"))).await;
     assert!(told(&answer, CALLBACK).contains_key("code"));
+}
+
+#[tokio::test]
+async fn a_link_decides_nothing_and_prompt_none_shows_no_page() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    let mut request = with(web(), "decision", "allow");
+    let page = browser.get(&path(&request)).await.expect(200);
+    assert!(page.body.contains("id=\"approve\""), "{}", page.body);
+    request.insert("prompt", "none".to_owned());
+    let answer = told(&browser.get(&path(&request)).await, CALLBACK);
+    assert_eq!(answer["error"], "consent_required");
+    let form = Form {
+        action: "/oauth2/authorize".to_owned(),
+        fields: request
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    };
+    let answer = told(&browser.post(&form).await, CALLBACK);
+    assert_eq!(answer["error"], "consent_required");
+}
+
+#[tokio::test]
+async fn a_userinfo_token_is_good_in_its_realm_only() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    let code = code(&browser).await;
+    let tokens = exchange(&door, &code, VERIFIER).await.expect(200).json();
+    let access = tokens["access_token"].as_str().expect("a token");
+    for (realm, status) in [("", 200), ("/realms/root/realms/alpha", 401)] {
+        let url = door.proxy_url(&format!("/oauth2{realm}/userinfo"));
+        let answer = send(client().get(url).bearer_auth(access)).await;
+        answer.expect(status);
+    }
 }
 
 #[tokio::test]

@@ -70,6 +70,27 @@ async fn whoever_brings_no_proof_is_asked_first() {
 }
 
 #[tokio::test]
+async fn a_hint_of_another_session_leads_through_the_page_to_the_client() {
+    let door = door().await;
+    let other = Browser::new(&door);
+    let tokens = tokens(&door, &other).await;
+    let hint = tokens["id_token"].as_str().expect("an ID token");
+    let browser = signed_in(&door, "demo").await;
+    let pairs = [
+        ("id_token_hint", hint),
+        ("post_logout_redirect_uri", BYE),
+        ("state", "s"),
+    ];
+    let page = browser.get(&end(&pairs)).await.expect(200);
+    let form = Form::of(&page).with("logout-yes", "true");
+    assert_eq!(form.field("client_id"), "web");
+    let answer = browser.post(&form).await;
+    assert_eq!(told(&answer, BYE)["state"], "s");
+    assert!(!is_signed_in(&browser).await);
+    assert!(is_signed_in(&other).await);
+}
+
+#[tokio::test]
 async fn open_redirect_by_logout() {
     let door = door().await;
     let browser = Browser::new(&door);
