@@ -2,7 +2,7 @@
 //! valid token of the configured issuer reach the upstream.
 //!
 //! Start at [`OpenIdConnect::on_request`]. The invariant: a request passes
-//! only with an [`AccessToken`] whose
+//! only with an [`AccessToken`](crate::model::token::AccessToken) whose
 //! signature, claims and permissions were checked with this plugin's own
 //! settings and with keys that are still in force.
 
