@@ -198,6 +198,15 @@ pub(super) async fn tokens(
     Ok((response, stored))
 }
 
+/// Puts an access token that came without a refresh token into the store: an
+/// opaque one. Of others there is nothing to write.
+pub(super) async fn record(state: &State, stored: Option<StoredAccess>) -> Result<(), StoreError> {
+    match stored {
+        Some(_) => state.store.record_tokens(None, stored.as_ref()).await,
+        None => Ok(()),
+    }
+}
+
 /// Makes the access token alone.
 pub(super) async fn access_token(
     state: &State,

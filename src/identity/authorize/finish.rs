@@ -63,9 +63,7 @@ pub(super) async fn finish(
     let mut access_token = None;
     if given.token {
         let (response, stored) = issue::access_token(state, &issue).await?;
-        if stored.is_some() {
-            state.store.record_tokens(None, stored.as_ref()).await?;
-        }
+        issue::record(state, stored).await?;
         fields.push(("access_token", response.access_token.clone()));
         fields.push(("token_type", response.token_type.to_owned()));
         fields.push(("expires_in", response.expires_in.to_string()));

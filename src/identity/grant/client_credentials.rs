@@ -43,11 +43,6 @@ pub(in crate::identity) async fn issue(
         },
     };
     let (response, stored) = issue::tokens(&call.state, &issue).await?;
-    if stored.is_some() {
-        call.state
-            .store
-            .record_tokens(None, stored.as_ref())
-            .await?;
-    }
+    issue::record(&call.state, stored).await?;
     Ok(response)
 }

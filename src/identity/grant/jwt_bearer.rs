@@ -56,10 +56,7 @@ pub(in crate::identity) async fn issue(
         },
     };
     let (response, stored) = issue::access_token(&call.state, &issue).await?;
-    if stored.is_some() {
-        let store = &call.state.store;
-        store.record_tokens(None, stored.as_ref()).await?;
-    }
+    issue::record(&call.state, stored).await?;
     Ok(response)
 }
 

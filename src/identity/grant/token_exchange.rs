@@ -69,10 +69,7 @@ pub(in crate::identity) async fn issue(
         },
     };
     let (mut response, stored) = issue::access_token(&call.state, &issue).await?;
-    if stored.is_some() {
-        let store = &call.state.store;
-        store.record_tokens(None, stored.as_ref()).await?;
-    }
+    issue::record(&call.state, stored).await?;
     response.issued_token_type = Some(ACCESS_TOKEN);
     Ok(response)
 }

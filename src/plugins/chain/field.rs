@@ -54,7 +54,7 @@ pub(super) struct Illegal;
 impl Source {
     /// Reads the value `text`, at `place`, of the field `name`; `None`: it is
     /// always null.
-    pub(super) fn read(
+    fn read(
         settings: &Settings<'_>,
         place: &str,
         name: &HeaderName,
@@ -123,6 +123,28 @@ pub(super) fn name(
         return Err(settings.wrong(place, message));
     }
     Ok(parsed)
+}
+
+/// The fields with their values that `key` gives, in its order. `objection` is
+/// what is wrong with a field that is given so many values, if anything is.
+pub(super) fn sources(
+    settings: &Settings<'_>,
+    key: &str,
+    objection: impl Fn(&HeaderName, usize) -> Option<&'static str>,
+) -> Result<Vec<(HeaderName, Source)>, ConfigError> {
+    let mut sources = Vec::new();
+    for (given, texts) in settings.lists(key)? {
+        let place = format!("{key}.{given}");
+        let name = name(settings, &place, &given)?;
+        if let Some(message) = objection(&name, texts.len()) {
+            return Err(settings.wrong(&place, message));
+        }
+        for text in texts {
+            let source = Source::read(settings, &place, &name, &text)?;
+            sources.extend(source.map(|source| (name.clone(), source)));
+        }
+    }
+    Ok(sources)
 }
 
 /// Whether the gateway writes this field into every request for an upstream.

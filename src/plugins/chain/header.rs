@@ -55,20 +55,10 @@ impl HeaderFilter {
             .into_iter()
             .map(|name| field::name(settings, "remove", name))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut added = Vec::new();
-        for (name, texts) in settings.lists("add")? {
-            let place = format!("add.{name}");
-            let parsed = field::name(settings, &place, &name)?;
-            let given = texts.len();
-            if of_request && parsed == HOST && (given != 1 || !removed.contains(&HOST)) {
-                let message = "a request has one Host: name it in `remove` too, and give one value";
-                return Err(settings.wrong(&place, message));
-            }
-            for text in texts {
-                let source = Source::read(settings, &place, &parsed, &text)?;
-                added.extend(source.map(|source| (parsed.clone(), source)));
-            }
-        }
+        let added = field::sources(settings, "add", |name, given| {
+            let unclear = of_request && *name == HOST && (given != 1 || !removed.contains(&HOST));
+            unclear.then_some("a request has one Host: name it in `remove` too, and give one value")
+        })?;
         if removed.is_empty() && added.is_empty() {
             settings.warn("add", "and remove are empty: the filter does nothing");
         }

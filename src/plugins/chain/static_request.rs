@@ -88,18 +88,9 @@ impl StaticRequest {
         {
             settings.warn("version", "has no effect: the upstream's protocol decides");
         }
-        let mut headers = Vec::new();
-        for (name, texts) in settings.lists("headers")? {
-            let place = format!("headers.{name}");
-            let name = field::name(settings, &place, &name)?;
-            if name == HOST && texts.len() != 1 {
-                return Err(settings.wrong(&place, "a request has one Host"));
-            }
-            for text in texts {
-                let source = Source::read(settings, &place, &name, &text)?;
-                headers.extend(source.map(|source| (name.clone(), source)));
-            }
-        }
+        let headers = field::sources(settings, "headers", |name, given| {
+            (*name == HOST && given != 1).then_some("a request has one Host")
+        })?;
         let decision = |decision| parts.metrics.decision("StaticRequestFilter", decision);
         Ok(Self {
             uri: Target::read(settings)?,
