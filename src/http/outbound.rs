@@ -5,6 +5,8 @@
 //! socket. Redirects are never followed, answers above [`BODY_MAX`] are
 //! refused, and no proxy is taken from the environment.
 
+mod allow;
+mod guarded;
 mod local;
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,9 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use local::Local;
+
+pub use allow::{Allow, AllowError};
+pub use guarded::{Authorities, AuthorityError, Bounds, ChosenBy, Guarded};
 
 /// The longest answer that is read, in bytes.
 pub const BODY_MAX: usize = 1024 * 1024;
@@ -84,12 +89,15 @@ pub enum OutboundError {
     /// The answer was not complete in time.
     #[error("no answer within {} ms", .0.as_millis())]
     Timeout(Duration),
-    /// The answer is longer than [`BODY_MAX`].
-    #[error("answer is longer than {BODY_MAX} bytes")]
+    /// The answer is longer than is read.
+    #[error("answer is too long")]
     TooLong,
     /// Another status than the wanted one.
     #[error("answered with status {0}")]
     Status(StatusCode),
+    /// A stranger chose an address that is not public, or http.
+    #[error("not an address that others may choose (identity.outbound.allow)")]
+    Forbidden,
     /// The body is not the JSON that was asked for.
     #[error("answered with something else than the expected JSON: {0}")]
     Json(serde_json::Error),
@@ -173,15 +181,8 @@ impl Outbound {
         mut headers: HeaderMap,
         options: Options,
     ) -> Result<Answer, OutboundError> {
-        let body = url::form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(form)
-            .finish();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/x-www-form-urlencoded"),
-        );
-        self.send(Method::POST, url, headers, body.into(), options)
-            .await
+        let body = form_body(form, &mut headers);
+        self.send(Method::POST, url, headers, body, options).await
     }
 
     async fn send(
@@ -227,31 +228,9 @@ impl Outbound {
         options: Options,
     ) -> Result<Answer, OutboundError> {
         let client = self.client(Transport::new(url, options))?;
-        let mut response = client
-            .request(method, url.clone())
-            .headers(headers)
-            .body(body)
-            .send()
-            .await
-            .map_err(unreachable)?;
-        if response
-            .content_length()
-            .is_some_and(|length| length > BODY_MAX as u64)
-        {
-            return Err(OutboundError::TooLong);
-        }
-        let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > BODY_MAX {
-                return Err(OutboundError::TooLong);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(Answer {
-            status: response.status(),
-            headers: std::mem::take(response.headers_mut()),
-            body: body.freeze(),
-        })
+        let request = client.request(method, url.clone()).headers(headers);
+        let response = request.body(body).send().await.map_err(unreachable)?;
+        read_answer(response, BODY_MAX).await
     }
 
     fn client(&self, transport: Transport) -> Result<&reqwest::Client, OutboundError> {
@@ -319,6 +298,39 @@ impl Transport {
         }
         builder.build().map_err(|error| chain(&error))
     }
+}
+
+/// `form` as a body; says so in `headers`.
+fn form_body(form: &[(&str, &str)], headers: &mut HeaderMap) -> Bytes {
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/x-www-form-urlencoded"),
+    );
+    let mut body = url::form_urlencoded::Serializer::new(String::new());
+    body.extend_pairs(form).finish().into()
+}
+
+/// The whole answer, of which at most `most` bytes of body are read.
+async fn read_answer(
+    mut response: reqwest::Response,
+    most: usize,
+) -> Result<Answer, OutboundError> {
+    let too_long = |length: u64| usize::try_from(length).map_or(true, |length| length > most);
+    if response.content_length().is_some_and(too_long) {
+        return Err(OutboundError::TooLong);
+    }
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if body.len() + chunk.len() > most {
+            return Err(OutboundError::TooLong);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Answer {
+        status: response.status(),
+        headers: std::mem::take(response.headers_mut()),
+        body: body.freeze(),
+    })
 }
 
 fn unreachable(error: reqwest::Error) -> OutboundError {

@@ -9,10 +9,12 @@ use subtle::ConstantTimeEq;
 
 use super::realm::Realm;
 use crate::clock::random_bytes;
+use crate::http::outbound::ChosenBy;
 use crate::jose::jwks::KeySet;
 use crate::jose::sign::Signer;
 use crate::model::client::{Client, ClientMetadata, ClientSecret, SignAlg};
 use crate::model::secret::Secret;
+use crate::model::user::Owner;
 use crate::store::{Store, StoreError};
 
 /// Clients kept in memory.
@@ -57,6 +59,14 @@ impl LiveClient {
     /// Its identifier.
     pub(super) fn id(&self) -> &str {
         &self.client.metadata.client_id
+    }
+
+    /// Who chose the addresses in its record.
+    pub(super) fn chosen_by(&self) -> ChosenBy {
+        match self.client.owner {
+            Owner::File | Owner::Store => ChosenBy::Operator,
+            Owner::Client => ChosenBy::Stranger,
+        }
     }
 
     /// Whether it may use this grant type.

@@ -1,10 +1,12 @@
 //! The `identity` section of the configuration file, as written.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::http::outbound::{Allow, Authorities};
 use crate::jose::keys::KeyError;
 use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
@@ -27,6 +29,8 @@ pub struct IdentityConfig {
     pub keys: KeysConfig,
     /// Sessions of `authenticate`.
     pub session: SessionConfig,
+    /// Requests to addresses that others choose.
+    pub outbound: OutboundConfig,
 }
 
 impl Default for IdentityConfig {
@@ -38,7 +42,39 @@ impl Default for IdentityConfig {
             hashing: HashingConfig::default(),
             keys: KeysConfig::default(),
             session: SessionConfig::default(),
+            outbound: OutboundConfig::default(),
         }
+    }
+}
+
+/// Requests to addresses that others choose: keys and documents of clients,
+/// their logout endpoints.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OutboundConfig {
+    /// Host names, addresses and networks that clients may name though they
+    /// are not public; those also by plain http. What the operator wrote into
+    /// a client's record is reached anyway.
+    pub allow: Vec<String>,
+    /// PEM file of authorities that are trusted besides those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl OutboundConfig {
+    /// The rules for requests.
+    ///
+    /// # Errors
+    /// The name of the setting that is wrong, and why.
+    pub fn read(&self) -> Result<(Allow, Authorities), (String, String)> {
+        let allow = Allow::parse(&self.allow);
+        let allow =
+            allow.map_err(|error| (format!("allow[{}]", error.index), error.to_string()))?;
+        let authorities = match &self.ca_file {
+            Some(file) => Authorities::read(file),
+            None => Ok(Authorities::default()),
+        };
+        let authorities = authorities.map_err(|error| ("ca_file".to_owned(), error.to_string()))?;
+        Ok((allow, authorities))
     }
 }
 

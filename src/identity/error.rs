@@ -46,6 +46,13 @@ impl IdentityError {
         }
     }
 
+    /// About the key `name` in the part `part` of the section.
+    pub(super) fn in_section(part: &str, name: &str, message: String) -> Self {
+        let mut path: Vec<PathSegment> = vec!["identity".into(), part.into()];
+        path.extend(segments(name));
+        Self::Config { path, message }
+    }
+
     /// About something in the realm `realm`.
     pub(super) fn in_realm(realm: &str, error: RecordError) -> Self {
         let mut path: Vec<PathSegment> = vec!["identity".into(), "realms".into(), realm.into()];

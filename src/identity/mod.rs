@@ -73,6 +73,7 @@ use revoked::Revoked;
 use users::Users;
 
 use crate::clock::{Clock, random_uuid};
+use crate::http::outbound::{Allow, Authorities, Guarded};
 use crate::jose::vault::Vault;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use crate::store::{Store, StoreError};
@@ -151,6 +152,8 @@ struct State {
     keys: Keys,
     clients: Clients,
     client_keys: ClientKeys,
+    /// For every address that a client names.
+    outbound: Arc<Guarded>,
     users: Users,
     tokens: Tokens,
     revoked: Revoked,
@@ -233,6 +236,8 @@ impl Identity {
         let hasher = Hasher::new(&config.hashing)?;
         let live = compile(config, &*store, &clock, None).await?;
         let vault = vault(&live.config)?;
+        let (allow, authorities) = outbound(&live.config)?;
+        let outbound = Arc::new(Guarded::new(allow, authorities));
         let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
         let keys = keys.map_err(|fault| match fault {
             Fault::Store(error) => IdentityError::Store(error),
@@ -245,7 +250,8 @@ impl Identity {
             live: ArcSwap::from_pointee(live),
             keys,
             clients: Clients::new(),
-            client_keys: ClientKeys::new(),
+            client_keys: ClientKeys::new(Arc::clone(&outbound)),
+            outbound,
             users: Users::new(),
             tokens: Tokens::new(),
             revoked: Revoked::default(),
@@ -267,6 +273,7 @@ impl Identity {
     pub fn check(config: IdentityConfig) -> Result<(), IdentityError> {
         Hasher::new(&config.hashing)?;
         vault(&config)?;
+        outbound(&config)?;
         Live::compile(config).map(drop)
     }
 
@@ -280,8 +287,10 @@ impl Identity {
         let state = &self.state;
         let previous = state.live.load_full();
         config.base_url.clone_from(&previous.config.base_url);
+        let (allow, authorities) = outbound(&config)?;
         let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
         state.live.store(Arc::new(live));
+        state.outbound.replace(allow, authorities);
         state.forget();
         maintain::hash_declared(state);
         Ok(())
@@ -299,6 +308,11 @@ impl Identity {
 fn vault(config: &IdentityConfig) -> Result<Vault, IdentityError> {
     let vault = config.keys.vault();
     vault.map_err(|error| IdentityError::config("keys", error.to_string()))
+}
+
+fn outbound(config: &IdentityConfig) -> Result<(Allow, Authorities), IdentityError> {
+    let read = config.outbound.read();
+    read.map_err(|(name, message)| IdentityError::in_section("outbound", &name, message))
 }
 
 /// Validates, then persists; the caller swaps.

@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod guarded;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

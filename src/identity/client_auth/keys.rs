@@ -2,14 +2,13 @@
 //! record says.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use bytes::Bytes;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::http::outbound::{Answer, Options, Outbound, OutboundError};
+use crate::http::outbound::{Bounds, ChosenBy, Guarded, OutboundError};
 use crate::identity::clients::LiveClient;
 use crate::jose::jwks::KeySet;
 use crate::jose::verify::{Unverified, VerifyError};
@@ -25,13 +24,11 @@ const LIFE_MS: i64 = 5 * 60 * 1000;
 /// of unknown key names must not become a flood of requests.
 const PAUSE_MS: i64 = 10 * 1000;
 
-/// How long a fetch may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Fetched key sets, by address.
+/// Fetched key sets, by address and who chose it: what may not be fetched for
+/// a stranger is not taken from what was fetched for the operator either.
 pub(in crate::identity) struct ClientKeys {
-    outbound: Outbound,
-    sets: Cache<String, Arc<Source>>,
+    outbound: Arc<Guarded>,
+    sets: Cache<(ChosenBy, String), Arc<Source>>,
 }
 
 /// An address with keys.
@@ -52,9 +49,9 @@ struct Held {
 }
 
 impl ClientKeys {
-    pub(in crate::identity) fn new() -> Self {
+    pub(in crate::identity) fn new(outbound: Arc<Guarded>) -> Self {
         Self {
-            outbound: Outbound::new(),
+            outbound,
             sets: Cache::new(SETS),
         }
     }
@@ -68,25 +65,28 @@ impl ClientKeys {
         now_ms: i64,
     ) -> Result<Map<String, Value>, VerifyError> {
         let uri = client.client.metadata.jwks_uri.as_deref();
-        self.verify_with(client.keys(), uri, token, now_ms).await
+        let by = client.chosen_by();
+        self.verify_with(client.keys(), uri.map(|uri| (by, uri)), token, now_ms)
+            .await
     }
 
-    /// As [`ClientKeys::verify`], with keys at hand or at an address.
+    /// As [`ClientKeys::verify`], with keys at hand or at an address that
+    /// somebody chose.
     pub(in crate::identity) async fn verify_with(
         &self,
         keys: Option<&KeySet>,
-        uri: Option<&str>,
+        uri: Option<(ChosenBy, &str)>,
         token: &Unverified<'_>,
         now_ms: i64,
     ) -> Result<Map<String, Value>, VerifyError> {
         if let Some(keys) = keys {
             return token.verify(keys);
         }
-        let url = uri.and_then(|uri| Url::parse(uri).ok());
-        let url = url.ok_or(VerifyError::UnknownKey)?;
+        let url = uri.and_then(|(by, uri)| Some((by, Url::parse(uri).ok()?)));
+        let (by, url) = url.ok_or(VerifyError::UnknownKey)?;
         let source = self
             .sets
-            .get_or_insert_with(url.as_str(), || {
+            .get_or_insert_with(&(by, url.to_string()), || {
                 Ok::<_, std::convert::Infallible>(Arc::default())
             })
             .unwrap_or_default();
@@ -100,25 +100,27 @@ impl ClientKeys {
                 verdict => return verdict,
             }
         }
-        let fresh = self.fetch(&source, &url, &held, now_ms).await;
+        let fresh = self.fetch(&source, (by, &url), &held, now_ms).await;
         token.verify(&fresh.keys)
     }
 
     /// The set as the address has it now, or as it was when that was just
     /// asked. A set that can't be fetched leaves the old one, for as long as
     /// that is believed.
-    async fn fetch(&self, source: &Source, url: &Url, seen: &Held, now_ms: i64) -> Held {
+    async fn fetch(
+        &self,
+        source: &Source,
+        (by, url): (ChosenBy, &Url),
+        seen: &Held,
+        now_ms: i64,
+    ) -> Held {
         let _fetching = source.fetching.lock().await;
         let held = source.held();
         let paused = |retried: i64| now_ms < retried + PAUSE_MS;
         if held.fetched_ms != seen.fetched_ms || held.retried_ms.is_some_and(paused) {
             return held;
         }
-        let options = Options {
-            timeout: TIMEOUT,
-            ..Options::default()
-        };
-        let answer = self.outbound.get(url, HeaderMap::new(), options).await;
+        let answer = self.outbound.document(url, by, Bounds::default()).await;
         // The first fetch is none of them: its owner may rotate right after.
         let first = held.fetched_ms.is_none_or(|at| now_ms >= at + LIFE_MS);
         let mut next = held;
@@ -141,12 +143,9 @@ impl ClientKeys {
     }
 }
 
-fn read(answer: Result<Answer, OutboundError>) -> Result<KeySet, String> {
-    let answer = answer.map_err(|error| error.to_string())?;
-    if answer.status != StatusCode::OK {
-        return Err(OutboundError::Status(answer.status).to_string());
-    }
-    KeySet::parse(&answer.body).map_err(|error| error.to_string())
+fn read(answer: Result<Bytes, OutboundError>) -> Result<KeySet, String> {
+    let document = answer.map_err(|error| error.to_string())?;
+    KeySet::parse(&document).map_err(|error| error.to_string())
 }
 
 impl Source {

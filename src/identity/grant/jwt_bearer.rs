@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::http::outbound::ChosenBy;
 use crate::identity::Call;
 use crate::identity::client_auth::{ASSERTION_LIFE_MAX, is_for_us};
 use crate::identity::clients::LiveClient;
@@ -73,6 +74,7 @@ async fn subject(call: &Call, client: &LiveClient, text: &str) -> Result<Option<
     } else {
         let trusted = call.realm.trusted(issuer).ok_or_else(not_valid)?;
         let uri = trusted.jwks_uri.as_deref();
+        let uri = uri.map(|uri| (ChosenBy::Operator, uri));
         keys.verify_with(trusted.keys.as_ref(), uri, &token, call.now_ms)
             .await
     };

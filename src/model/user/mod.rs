@@ -14,6 +14,9 @@ pub enum Owner {
     Store,
     /// Declared in the configuration file: changed and removed only there.
     File,
+    /// A client that registered itself (RFC 7591): what it says of itself is a
+    /// stranger's word.
+    Client,
 }
 
 impl Owner {
@@ -22,6 +25,7 @@ impl Owner {
         match self {
             Self::Store => "store",
             Self::File => "file",
+            Self::Client => "client",
         }
     }
 
@@ -30,6 +34,7 @@ impl Owner {
         match word {
             "store" => Some(Self::Store),
             "file" => Some(Self::File),
+            "client" => Some(Self::Client),
             _ => None,
         }
     }
