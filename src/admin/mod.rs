@@ -38,6 +38,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method, header};
+use tower::ServiceExt;
 
 use access::Access;
 use call::Call;
@@ -92,6 +93,9 @@ pub struct AdminState {
     pub listeners: Listeners,
     /// What has become of the route files.
     pub route_files: Board,
+    /// What is served below `/identity`, if there is an identity provider. It
+    /// gets the requests that may pass, with their path below that.
+    pub identity: Option<Router>,
 }
 
 struct State {
@@ -103,6 +107,7 @@ struct State {
     metrics: bool,
     listeners: Listeners,
     route_files: Board,
+    identity: Option<Router>,
     node: info::Node,
 }
 
@@ -120,6 +125,7 @@ pub fn router(state: AdminState) -> Router {
         metrics: state.metrics,
         listeners: state.listeners,
         route_files: state.route_files,
+        identity: state.identity,
         node: info::Node::of_this_process(),
     });
     Router::new().fallback(move |request: Request| answer(state.clone(), request))
@@ -421,6 +427,25 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     response
 }
 
+/// The identity provider answers; `below` is the path that it knows.
+async fn hand_over(
+    identity: &Router,
+    below: String,
+    mut head: http::request::Parts,
+    body: axum::body::Body,
+) -> Result<Response, ApiError> {
+    let target = match head.uri.query() {
+        Some(query) => format!("{below}?{query}"),
+        None => below,
+    };
+    head.uri = target.parse().map_err(|_| ApiError::NotFound)?;
+    let request = Request::from_parts(head, body);
+    match identity.clone().oneshot(request).await {
+        Ok(response) => Ok(response),
+        Err(never) => match never {},
+    }
+}
+
 const LATENCY: HeaderName = HeaderName::from_static("x-kong-admin-latency");
 
 async fn dispatch(
@@ -428,6 +453,11 @@ async fn dispatch(
     head: http::request::Parts,
     body: axum::body::Body,
 ) -> Result<Response, ApiError> {
+    if let Some(identity) = &state.identity
+        && let Some(below) = path::of_identity(head.uri.path())
+    {
+        return hand_over(identity, below, head, body).await;
+    }
     let segments = path::segments(head.uri.path())?;
     let (endpoint, params) = ENDPOINTS
         .iter()

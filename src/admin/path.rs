@@ -30,6 +30,15 @@ pub(super) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
     }
 }
 
+/// The path below that of the identity provider, as it was sent, if it is one
+/// of its paths.
+pub(super) fn of_identity(path: &str) -> Option<String> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
+    parts.next_if(|part| *part == WORKSPACE);
+    let rest = |parts: std::iter::Peekable<_>| parts.collect::<Vec<&str>>().join("/");
+    (parts.next()? == "identity").then(|| format!("/{}", rest(parts)))
+}
+
 fn is_top_level(segment: &str) -> bool {
     ENDPOINTS
         .iter()

@@ -105,6 +105,7 @@ impl Api {
             metrics: true,
             listeners: Default::default(),
             route_files: Default::default(),
+            identity: None,
         };
         Self {
             gate: gate(&state),

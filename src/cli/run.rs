@@ -229,6 +229,10 @@ fn start_admin(
         metrics: config.telemetry.metrics,
         listeners: listeners(config),
         route_files: parts.route_files.lock().board(),
+        identity: parts
+            .identity
+            .as_ref()
+            .map(|identity| identity.admin_router()),
     };
     let gate = admin::gate(&state);
     let router = admin::router(state);

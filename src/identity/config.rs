@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::http::outbound::{Allow, Authorities};
@@ -102,7 +102,7 @@ pub struct DeclaredUser {
 }
 
 /// Settings of a realm. Lifetimes are in seconds.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RealmSettings {
     /// Life of an access token; at most 30 days.
@@ -151,7 +151,7 @@ pub struct RealmSettings {
 }
 
 /// An issuer of assertions (RFC 7523 §3): its subjects are user names.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustedIssuer {
     /// What its assertions name as `iss`.

@@ -86,7 +86,7 @@ pub(super) enum Fault {
 
 impl Fault {
     /// The status; logs what an operator must know.
-    fn status(&self) -> StatusCode {
+    pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Store(_) | Self::Key(_) => {

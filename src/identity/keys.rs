@@ -13,7 +13,7 @@ use crate::jose::keys::{self, KeyError, KeyRing};
 use crate::jose::sign::Signer;
 use crate::jose::vault::Vault;
 use crate::model::client::SignAlg;
-use crate::model::grant::MAX_TOKEN_LIFE_MS;
+use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
 use crate::store::Store;
 
 /// The keys.
@@ -142,6 +142,24 @@ impl Keys {
             }
         }
         Ok(())
+    }
+}
+
+/// `next` before a key signs, `active` while it does, `old` afterwards; `all`
+/// are those of the store.
+pub fn state_of(key: &StoredKey, all: &[StoredKey], now_ms: i64) -> &'static str {
+    let follows = |other: &StoredKey| {
+        other.alg == key.alg
+            && other.active_from_ms > key.active_from_ms
+            && other.active_from_ms <= now_ms
+    };
+    let ended = key.expires_ms.is_some_and(|end| end <= now_ms);
+    if key.active_from_ms > now_ms {
+        "next"
+    } else if ended || all.iter().any(follows) {
+        "old"
+    } else {
+        "active"
     }
 }
 

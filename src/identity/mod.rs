@@ -26,6 +26,7 @@ mod lockout;
 mod login;
 mod logout;
 mod maintain;
+mod manage;
 mod pages;
 mod password;
 mod realm;
@@ -80,6 +81,7 @@ use crate::store::{Store, StoreError};
 
 pub use clients::stored_secret;
 pub use error::IdentityError;
+pub use keys::state_of;
 pub use password::hash_blocking;
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
@@ -302,6 +304,13 @@ impl Identity {
         Router::new()
             .fallback(serve::serve)
             .with_state(Arc::clone(&self.state))
+    }
+
+    /// The provider's administration as a `Router`, to be served below
+    /// `/identity` to whoever may administer it: it asks nobody who they are.
+    pub fn admin_router(&self) -> Router {
+        let state = Arc::clone(&self.state);
+        Router::new().fallback(move |request| manage::serve(Arc::clone(&state), request))
     }
 }
 

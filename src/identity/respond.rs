@@ -22,6 +22,13 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     response
 }
 
+/// A response without a body.
+pub(super) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
 /// Forbids any cache to keep the response: it holds a token, a secret or what
 /// is known of a person.
 pub(super) fn never_stored(response: &mut Response) {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Desk;
 use super::clients::alg;
+use crate::identity::state_of;
 use crate::jose::keys;
 use crate::model::client::SignAlg;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
@@ -105,30 +106,12 @@ fn record(key: &StoredKey, now_ms: i64, state: &str) -> Value {
     })
 }
 
-/// `next` before it signs, `active` while it does, `old` afterwards.
-fn state(key: &StoredKey, all: &[StoredKey], now_ms: i64) -> &'static str {
-    let later = |other: &&StoredKey| {
-        other.alg == key.alg
-            && other.active_from_ms > key.active_from_ms
-            && other.active_from_ms <= now_ms
-    };
-    if key.active_from_ms > now_ms {
-        "next"
-    } else if all.iter().any(|other| later(&other))
-        || key.expires_ms.is_some_and(|end| end <= now_ms)
-    {
-        "old"
-    } else {
-        "active"
-    }
-}
-
 async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
     let keys = desk.store.signing_keys().await?;
     let now_ms = desk.clock.now_ms();
     let records = keys
         .iter()
-        .map(|key| record(key, now_ms, state(key, &keys, now_ms)));
+        .map(|key| record(key, now_ms, state_of(key, &keys, now_ms)));
     let records: Vec<_> = records.collect();
     if desk.json {
         writeln!(desk.out, "{:#}", Value::from(records))?;

@@ -1,0 +1,227 @@
+//! The provider over REST on the admin listener, below `/identity`: every
+//! endpoint in one table.
+//!
+//! Who may come here was decided before (`admin`). Errors, lists and paging
+//! are those of the Admin API. What is acknowledged is durable and in force.
+
+mod clients;
+mod error;
+mod keys;
+mod page;
+mod realms;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use serde_json::{Map, Value};
+
+use super::State;
+use super::form::{self, Form};
+use super::realm::Realm;
+use super::respond;
+use crate::jose::json;
+use error::ManageError;
+
+/// Where these endpoints are on the admin listener.
+const PREFIX: &str = "/identity";
+
+/// Longest body, in bytes.
+const BODY_MAX: usize = 256 * 1024;
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response, ManageError>> + Send>>;
+
+/// A method of a path.
+struct Endpoint {
+    method: &'static str,
+    /// Parts in braces are open; `{*}` at the end stands for all that follow.
+    path: &'static str,
+    handler: fn(Call) -> Answer,
+}
+
+const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answer) -> Endpoint {
+    Endpoint {
+        method,
+        path,
+        handler,
+    }
+}
+
+/// Every endpoint, below `/identity`.
+static ENDPOINTS: &[Endpoint] = &[
+    on("GET", "/clients", |call| Box::pin(clients::list(call))),
+    on("GET", "/clients/{id}", |call| Box::pin(clients::show(call))),
+    on("GET", "/keys", |call| Box::pin(keys::list(call))),
+    on("GET", "/realms", |call| Box::pin(realms::list(call))),
+    on("GET", "/realms/{*}", |call| Box::pin(realms::show(call))),
+];
+
+/// A request that found its endpoint.
+struct Call {
+    state: Arc<State>,
+    /// The open parts of the path, decoded.
+    params: Vec<String>,
+    /// The query as sent.
+    query: String,
+    headers: HeaderMap,
+    body: Bytes,
+    now_ms: i64,
+}
+
+impl Call {
+    /// An open part of the path.
+    fn param(&self, index: usize) -> &str {
+        self.params.get(index).map_or("", String::as_str)
+    }
+
+    /// The query's parameters, none of them twice.
+    fn query(&self) -> Result<Form<'_>, ManageError> {
+        let form = Form::parse(self.query.as_bytes());
+        form.map_err(|error| ManageError::Query(error.to_string()))
+    }
+
+    /// The realm that the query names; none: `/`.
+    fn realm(&self) -> Result<Arc<Realm>, ManageError> {
+        let path = self.query()?.get("realm").unwrap_or("/").to_owned();
+        let path = format!("/{}", path.trim_matches('/'));
+        let realm = self.state.live().realm(&path).cloned();
+        realm.ok_or(ManageError::Realm(path))
+    }
+
+    /// The body, a JSON object; none is an empty one.
+    fn object(&self) -> Result<Map<String, Value>, ManageError> {
+        if self.body.is_empty() {
+            return Ok(Map::new());
+        }
+        let kind = self.headers.get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/json") {
+            return Err(ManageError::MediaType);
+        }
+        json::object(&self.body).map_err(|error| ManageError::Json(error.to_string()))
+    }
+}
+
+/// Answers any request; its path is below `/identity`.
+pub(super) async fn serve(state: Arc<State>, request: Request) -> Response {
+    let head = request.method() == Method::HEAD;
+    let mut response = answer(state, request)
+        .await
+        .unwrap_or_else(ManageError::response);
+    respond::never_stored(&mut response);
+    if head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageError> {
+    let (head, body) = request.into_parts();
+    let segments = segments(head.uri.path()).ok_or(ManageError::NotFound)?;
+    let fitting: Vec<_> = ENDPOINTS
+        .iter()
+        .filter_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
+        .collect();
+    if fitting.is_empty() {
+        return Err(ManageError::NotFound);
+    }
+    if head.method == Method::OPTIONS {
+        return Ok(with_allow(&fitting, respond::empty(StatusCode::NO_CONTENT)));
+    }
+    let method = match head.method {
+        Method::HEAD => Method::GET,
+        method => method,
+    };
+    let found = fitting
+        .iter()
+        .find(|(endpoint, _)| endpoint.method == method.as_str());
+    let Some((endpoint, params)) = found else {
+        return Ok(with_allow(&fitting, ManageError::Method.response()));
+    };
+    let body = Limited::new(body, BODY_MAX).collect().await;
+    let body = body.map_err(|_| ManageError::TooLarge)?.to_bytes();
+    let call = Call {
+        now_ms: state.clock.now_ms(),
+        state,
+        params: params.clone(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        headers: head.headers,
+        body,
+    };
+    (endpoint.handler)(call).await
+}
+
+/// The parts of a path, decoded.
+fn segments(path: &str) -> Option<Vec<String>> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    // A plus means itself in a path.
+    let decoded = |part: &str| form::decode(part.replace('+', "%2B").as_bytes()).map(String::from);
+    parts.map(decoded).collect()
+}
+
+fn with_allow(fitting: &[(&Endpoint, Vec<String>)], mut response: Response) -> Response {
+    let mut methods: Vec<_> = fitting
+        .iter()
+        .map(|(endpoint, _)| endpoint.method)
+        .collect();
+    methods.push("OPTIONS");
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    methods.sort_unstable();
+    if let Ok(value) = HeaderValue::from_str(&methods.join(", ")) {
+        response.headers_mut().insert(ALLOW, value);
+    }
+    response
+}
+
+impl Endpoint {
+    /// The open parts of `segments`, if they are of this endpoint.
+    fn matches(&self, segments: &[String]) -> Option<Vec<String>> {
+        let mut own = self.path.split('/').filter(|part| !part.is_empty());
+        let mut params = Vec::new();
+        for (index, segment) in segments.iter().enumerate() {
+            match own.next()? {
+                "{*}" => {
+                    params.push(segments[index..].join("/"));
+                    return Some(params);
+                }
+                part if part.starts_with('{') => params.push(segment.clone()),
+                part if part == segment => {}
+                _ => return None,
+            }
+        }
+        own.next().is_none().then_some(params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(path: &'static str, called: &str) -> Option<Vec<String>> {
+        let endpoint = on("GET", path, |_| unreachable!("is not called"));
+        endpoint.matches(&segments(called)?)
+    }
+
+    #[test]
+    fn open_parts_are_decoded_and_the_last_may_take_the_rest() {
+        let one = |text: &str| Some(vec![text.to_owned()]);
+        assert_eq!(params("/clients/{id}", "/clients/a%2Fb+c"), one("a/b+c"));
+        assert_eq!(params("/clients/{id}", "/clients/a/"), one("a"));
+        assert_eq!(params("/clients/{id}", "/clients"), None);
+        assert_eq!(params("/clients/{id}", "/clients/a/b"), None);
+        assert_eq!(params("/clients", "/clients"), Some(vec![]));
+        assert_eq!(params("/realms/{*}", "/realms/a/b"), one("a/b"));
+        assert_eq!(params("/realms/{*}", "/realms"), None);
+        assert_eq!(params("/clients/{id}", "/clients/%zz"), None);
+    }
+}
