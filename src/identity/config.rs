@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::http::outbound::{Allow, Authorities};
+use super::inherit::OwnSettings;
 use crate::jose::keys::KeyError;
 use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
@@ -82,12 +83,15 @@ impl OutboundConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RealmConfig {
+    /// Host names under which paths that name no realm mean this one. They say
+    /// nothing about issuers and links: those are made from `base_url`.
+    pub hosts: Vec<String>,
     /// Users by their SCIM record and a `password`.
     pub users: Vec<DeclaredUser>,
     /// Clients by RFC 7591 metadata names and `client_secret`.
     pub clients: Vec<ClientMetadata>,
-    /// Settings.
-    pub settings: RealmSettings,
+    /// Settings; what is not set is as in the realm above.
+    pub settings: OwnSettings,
 }
 
 /// A user as the file declares it.

@@ -15,7 +15,7 @@ const ADMIN: &str = "amadmin";
 /// Whether this name is the administrator's and the request comes from an
 /// address that the administrator may not use.
 pub(super) fn is_confined(call: &Call, name: &str) -> bool {
-    let Some(networks) = &call.realm.admin_networks else {
+    let Some(networks) = call.realm.admin_networks() else {
         return false;
     };
     let allowed = call

@@ -19,6 +19,8 @@ mod error;
 mod form;
 mod grant;
 mod hint;
+mod hosts;
+mod inherit;
 mod introspect;
 mod issue;
 mod keys;

@@ -8,8 +8,10 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
+use super::hosts::Hosts;
+use super::inherit::InForce;
 use super::settings::Trusted;
-use super::{IdentityError, records, settings};
+use super::{IdentityError, records};
 use crate::model::secret::Secret;
 use crate::model::user::fold;
 use crate::model::user::schema::RecordError;
@@ -23,6 +25,7 @@ pub(super) struct Live {
     /// The path of `base_url`: empty, or with a slash only at its start.
     pub(super) base_path: String,
     realms: HashMap<String, Arc<Realm>>,
+    pub(super) hosts: Hosts,
     pub(super) config: IdentityConfig,
 }
 
@@ -33,9 +36,8 @@ pub(super) struct Realm {
     pub(super) path: String,
     /// The one issuer of its tokens, whatever path form a client used.
     pub(super) issuer: String,
-    pub(super) settings: RealmSettings,
-    pub(super) admin_networks: Option<Vec<IpNet>>,
-    trusted: Vec<Trusted>,
+    pub(super) settings: Arc<RealmSettings>,
+    in_force: InForce,
     /// Declared users' passwords, by folded user name.
     passwords: HashMap<String, Arc<DeclaredPassword>>,
     /// Declared clients' secrets, by client identifier.
@@ -53,33 +55,42 @@ pub(super) struct DeclaredPassword {
 impl Live {
     /// Compiles `config`; says also what the store must hold.
     pub(super) fn compile(config: IdentityConfig) -> Result<(Self, Declared), IdentityError> {
-        let (base_url, base_path) = base(&config.base_url)?;
+        let base = base(&config.base_url)?;
+        let mut live = Self {
+            base_url: base.url,
+            base_path: base.path,
+            realms: HashMap::new(),
+            hosts: Hosts::default(),
+            config: IdentityConfig::default(),
+        };
         let mut declared = Declared::default();
-        let mut realms = HashMap::new();
         let root = BTreeMap::from([("/".to_owned(), RealmConfig::default())]);
         let missing_root = root.iter().filter(|_| !config.realms.contains_key("/"));
-        for (path, realm) in config.realms.iter().chain(missing_root) {
+        // In ascending order: a realm comes after those above it.
+        for (path, realm) in missing_root.chain(&config.realms) {
             check_path(path)?;
-            let realm = Realm::compile(&base_url, path, realm, &mut declared)
-                .map_err(|error| IdentityError::in_realm(path, error))?;
+            let wrong = |error| IdentityError::in_realm(path, error);
+            let in_force = live.above(path).below(&realm.settings);
+            let in_force = in_force.map_err(|error| wrong(error.below("settings")))?;
+            let host = base.host.as_deref();
+            live.hosts.add(path, &realm.hosts, host).map_err(wrong)?;
+            let mut compiled = Realm::new(&live.base_url, path, in_force);
+            compiled.declare(realm, &mut declared).map_err(wrong)?;
             declared.realms.push(path.clone());
-            realms.insert(path.clone(), Arc::new(realm));
+            live.realms.insert(path.clone(), Arc::new(compiled));
         }
-        let live = Self {
-            base_url,
-            base_path,
-            realms,
-            config,
-        };
+        live.config = config;
         Ok((live, declared))
     }
 
-    /// Adds realms that only the store knows, with default settings, and takes
-    /// over the hashes of declared passwords that did not change.
-    pub(super) fn complete(&mut self, stored: Vec<String>, previous: Option<&Self>) {
+    /// Adds realms that only the store knows, with the settings of those above
+    /// them, and takes over the hashes of declared passwords that did not
+    /// change.
+    pub(super) fn complete(&mut self, mut stored: Vec<String>, previous: Option<&Self>) {
+        stored.sort_unstable();
         for path in stored {
             if !self.realms.contains_key(&path) && check_path(&path).is_ok() {
-                let realm = Realm::plain(&self.base_url, &path);
+                let realm = Realm::new(&self.base_url, &path, self.above(&path));
                 self.realms.insert(path, Arc::new(realm));
             }
         }
@@ -99,6 +110,19 @@ impl Live {
         }
     }
 
+    /// What is in force in the nearest realm above `path`.
+    fn above(&self, path: &str) -> InForce {
+        let mut at = path;
+        while let Some((parent, _)) = at.rsplit_once('/') {
+            at = parent;
+            let parent = if parent.is_empty() { "/" } else { parent };
+            if let Some(realm) = self.realms.get(parent).filter(|_| path != "/") {
+                return realm.in_force.clone();
+            }
+        }
+        InForce::default()
+    }
+
     /// The realm of this path.
     pub(super) fn realm(&self, path: &str) -> Option<&Arc<Realm>> {
         self.realms.get(path)
@@ -110,8 +134,16 @@ impl Live {
     }
 }
 
-/// `base_url` without a slash at its end, and its path.
-fn base(base_url: &str) -> Result<(String, String), IdentityError> {
+/// The base URL, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Base {
+    /// Without a slash at its end.
+    url: String,
+    path: String,
+    host: Option<String>,
+}
+
+fn base(base_url: &str) -> Result<Base, IdentityError> {
     let wrong = |message: &str| IdentityError::config("base_url", message);
     let url = Url::parse(base_url).map_err(|_| wrong("is no absolute URL"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
@@ -120,8 +152,11 @@ fn base(base_url: &str) -> Result<(String, String), IdentityError> {
     if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
         return Err(wrong("must have no query, fragment or user"));
     }
-    let path = url.path().trim_end_matches('/').to_owned();
-    Ok((base_url.trim_end_matches('/').to_owned(), path))
+    Ok(Base {
+        url: base_url.trim_end_matches('/').to_owned(),
+        path: url.path().trim_end_matches('/').to_owned(),
+        host: url.host_str().map(str::to_owned),
+    })
 }
 
 fn check_path(path: &str) -> Result<(), IdentityError> {
@@ -162,55 +197,47 @@ fn issuer(base_url: &str, path: &str) -> String {
 }
 
 impl Realm {
-    fn plain(base_url: &str, path: &str) -> Self {
+    fn new(base_url: &str, path: &str, in_force: InForce) -> Self {
         Self {
             path: path.to_owned(),
             issuer: issuer(base_url, path),
-            settings: RealmSettings::default(),
-            admin_networks: None,
-            trusted: Vec::new(),
+            settings: Arc::clone(&in_force.settings),
+            in_force,
             passwords: HashMap::new(),
             secrets: HashMap::new(),
         }
     }
 
-    /// Compiles the realm and adds to `declared` what the store must hold.
-    /// Paths of errors are relative to the realm.
-    fn compile(
-        base_url: &str,
-        path: &str,
+    /// Takes in declared users and clients, and adds to `declared` what the
+    /// store must hold. Paths of errors are relative to the realm.
+    fn declare(
+        &mut self,
         config: &RealmConfig,
         declared: &mut Declared,
-    ) -> Result<Self, RecordError> {
-        settings::check(&config.settings).map_err(|error| error.below("settings"))?;
-        let mut realm = Self::plain(base_url, path);
-        realm.settings = config.settings.clone();
-        realm.admin_networks =
-            settings::networks(&config.settings).map_err(|error| error.below("settings"))?;
-        realm.trusted =
-            settings::trusted(&config.settings).map_err(|error| error.below("settings"))?;
+    ) -> Result<(), RecordError> {
         for (index, user) in config.users.iter().enumerate() {
             let at = format!("users[{index}]");
-            let record = records::declared_user(path, user).map_err(|error| error.below(&at))?;
+            let record =
+                records::declared_user(&self.path, user).map_err(|error| error.below(&at))?;
             let key = fold(&record.user_name);
-            if realm.passwords.contains_key(&key) {
+            if self.passwords.contains_key(&key) {
                 return Err(twice("userName").below(&at));
             }
             let password = DeclaredPassword {
                 secret: user.password.clone(),
                 hash: OnceCell::new(),
             };
-            realm.passwords.insert(key, Arc::new(password));
+            self.passwords.insert(key, Arc::new(password));
             declared.users.push(record);
         }
         for (index, metadata) in config.clients.iter().enumerate() {
             let at = format!("clients[{index}]");
-            let client = records::declared_client(path, metadata);
+            let client = records::declared_client(&self.path, metadata);
             declared
                 .clients
                 .push(client.map_err(|error| error.below(&at))?);
             let secret = metadata.client_secret.clone();
-            if realm
+            if self
                 .secrets
                 .insert(metadata.client_id.clone(), secret)
                 .is_some()
@@ -218,12 +245,20 @@ impl Realm {
                 return Err(twice("client_id").below(&at));
             }
         }
-        Ok(realm)
+        Ok(())
     }
 
     /// The issuer of this name, if its assertions are believed.
     pub(super) fn trusted(&self, issuer: &str) -> Option<&Trusted> {
-        self.trusted.iter().find(|one| one.issuer == issuer)
+        self.in_force
+            .trusted
+            .iter()
+            .find(|one| one.issuer == issuer)
+    }
+
+    /// Where the administrator may sign in from, if that is restricted.
+    pub(super) fn admin_networks(&self) -> Option<&[IpNet]> {
+        self.in_force.admin_networks.as_deref()
     }
 
     /// The declared password of a user, by folded name.
@@ -323,6 +358,6 @@ mod tests {
             assert!(base(bad).is_err(), "{bad}");
         }
         let good = base("https://x/am/").expect("a good one");
-        assert_eq!(good, ("https://x/am".to_owned(), "/am".to_owned()));
+        assert_eq!((&*good.url, &*good.path), ("https://x/am", "/am"));
     }
 }

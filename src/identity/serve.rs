@@ -183,7 +183,7 @@ fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], En
         })
 }
 
-/// The realm: named by the path, or on `/json` by the query.
+/// The realm: named by the path, on `/json` by the query, or else by the host.
 fn resolve(
     live: &Live,
     surface: Surface,
@@ -198,6 +198,12 @@ fn resolve(
     if let Some(name) = by_query.as_ref().and_then(|form| form.get("realm")) {
         let path = format!("/{}", name.trim_matches('/'));
         return live.realm(&path).cloned().ok_or(Lost::Realm(path));
+    }
+    if part.is_empty()
+        && let Some(path) = live.hosts.realm(request.uri(), request.headers())
+        && let Some(realm) = live.realm(path)
+    {
+        return Ok(Arc::clone(realm));
     }
     let path = realm_of_path(part).ok_or_else(|| Lost::Realm(format!("/{part}")))?;
     live.realm(&path).cloned().ok_or(Lost::Realm(path))

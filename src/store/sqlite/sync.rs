@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use sqlx::{Row, Sqlite, Transaction};
 
-use super::{clients, parse_doc, unavailable, users};
+use super::{clients, parse_doc, unavailable, users, write_doc};
 use crate::model::client::{Client, ClientMetadata};
 use crate::model::user::{Owner, User, fold};
 use crate::store::{Declared, StoreError};
@@ -16,15 +16,15 @@ pub(super) async fn declared(
     declared: Declared,
     now_ms: i64,
 ) -> Result<(), StoreError> {
-    for path in &declared.realms {
-        sqlx::query(
-            "INSERT INTO realms (path, owner) VALUES (?, 'file') ON CONFLICT (path) DO NOTHING",
-        )
-        .bind(path)
-        .execute(&mut *tx)
-        .await
-        .map_err(unavailable)?;
-    }
+    // One statement for any number of realms.
+    sqlx::query(
+        "INSERT INTO realms (path, owner) SELECT value, 'file' FROM json_each(?) WHERE true
+         ON CONFLICT (path) DO NOTHING",
+    )
+    .bind(write_doc(&declared.realms)?)
+    .execute(&mut *tx)
+    .await
+    .map_err(unavailable)?;
     sync_users(&mut tx, declared.users, now_ms).await?;
     sync_clients(&mut tx, declared.clients, now_ms).await?;
     drop_realms(&mut tx, &declared.realms).await?;
@@ -118,7 +118,7 @@ fn same_client(doc: &str, new: &ClientMetadata) -> Result<bool, StoreError> {
 async fn update_client(tx: &mut Tx, client: &Client) -> Result<(), StoreError> {
     sqlx::query("UPDATE clients SET updated_ms = ?, doc = ? WHERE realm = ? AND client_id = ?")
         .bind(client.updated_ms)
-        .bind(super::write_doc(&client.metadata)?)
+        .bind(write_doc(&client.metadata)?)
         .bind(&client.realm)
         .bind(&client.metadata.client_id)
         .execute(&mut **tx)
@@ -128,21 +128,16 @@ async fn update_client(tx: &mut Tx, client: &Client) -> Result<(), StoreError> {
 }
 
 /// A realm that is no longer declared goes once nothing lives in it.
-async fn drop_realms(tx: &mut Tx, declared: &[String]) -> Result<(), StoreError> {
-    let known: Vec<String> = sqlx::query_scalar(
-        "SELECT path FROM realms WHERE owner = 'file'
+async fn drop_realms(tx: &mut Tx, declared: &Vec<String>) -> Result<(), StoreError> {
+    sqlx::query(
+        "DELETE FROM realms WHERE owner = 'file'
+           AND path NOT IN (SELECT value FROM json_each(?))
            AND path NOT IN (SELECT realm FROM users)
            AND path NOT IN (SELECT realm FROM clients)",
     )
-    .fetch_all(&mut **tx)
+    .bind(write_doc(declared)?)
+    .execute(&mut **tx)
     .await
-    .map_err(unavailable)?;
-    for path in known.iter().filter(|path| !declared.contains(path)) {
-        sqlx::query("DELETE FROM realms WHERE path = ?")
-            .bind(path)
-            .execute(&mut **tx)
-            .await
-            .map_err(unavailable)?;
-    }
-    Ok(())
+    .map_err(unavailable)
+    .map(drop)
 }

@@ -5,6 +5,7 @@ mod client_auth;
 mod dpop;
 mod exchanges;
 mod people;
+mod realms;
 mod token_endpoints;
 mod tokens;
 
