@@ -73,11 +73,14 @@ impl Issued {
 
     /// Whether it was given to this client, or is for it.
     pub(super) fn concerns(&self, client: &LiveClient) -> bool {
-        let is_client = |audience: &str| {
-            let others = &client.client.metadata.audiences;
-            audience == client.id() || others.iter().any(|other| other == audience)
-        };
-        self.audiences().any(is_client) || self.client_id() == client.id()
+        self.is_for(client) || self.client_id() == client.id()
+    }
+
+    /// Whether this client is (among) its audience.
+    pub(super) fn is_for(&self, client: &LiveClient) -> bool {
+        let others = &client.client.metadata.audiences;
+        self.audiences()
+            .any(|one| one == client.id() || others.iter().any(|other| other == one))
     }
 
     /// Whom it is for.

@@ -44,9 +44,24 @@ pub(super) fn targets(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String
 
 /// The resources of a refreshed token: those of the grant, or fewer.
 pub(super) fn narrowed(form: &Form<'_>, granted: &[String]) -> Result<Vec<String>, OAuthError> {
+    among(form.all("resource"), granted)
+}
+
+/// As [`narrowed`], also by the names of `audience` (RFC 8693 §2.1).
+pub(super) fn narrowed_targets(
+    form: &Form<'_>,
+    granted: &[String],
+) -> Result<Vec<String>, OAuthError> {
+    among(form.all("resource").chain(form.all("audience")), granted)
+}
+
+fn among<'f>(
+    asked: impl Iterator<Item = &'f str>,
+    granted: &[String],
+) -> Result<Vec<String>, OAuthError> {
     let mut all = Vec::new();
-    for resource in form.all("resource") {
-        add(resource, granted, &mut all)?;
+    for one in asked {
+        add(one, granted, &mut all)?;
     }
     Ok(match all.is_empty() {
         true => granted.to_vec(),

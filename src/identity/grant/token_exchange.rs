@@ -2,7 +2,9 @@
 //! audiences, with the name of who acts.
 //!
 //! The new token is of the grant of the old one: it can't do more, can't live
-//! longer, and dies with it.
+//! longer, and dies with it. Who is the audience of a token may pass it on to
+//! the resources that are registered for it; who merely got one for others may
+//! narrow it to fewer of them.
 
 use serde_json::{Value, json};
 
@@ -44,7 +46,7 @@ pub(in crate::identity) async fn issue(
     }
     let bound_to = dpop::binding(call, &client)?;
     let (subject, act) = subject(call, form, &client).await?;
-    let audience = resource::targets(form, &client)?;
+    let audience = audience(form, &client, &subject)?;
     let mut all: Vec<String> = subject.issued.scopes().map(str::to_owned).collect();
     all.retain(|scope| client.scopes.contains(scope));
     let scopes = granted(form.get("scope"), &all, &all)?;
@@ -72,6 +74,21 @@ pub(in crate::identity) async fn issue(
     issue::record(&call.state, stored).await?;
     response.issued_token_type = Some(ACCESS_TOKEN);
     Ok(response)
+}
+
+/// Whom the new token is for. A token that was given for certain resources, and
+/// not for the client itself, leads to no others: its grant names them (RFC 8707
+/// §2.2), and asking anew would widen it.
+fn audience(
+    form: &Form<'_>,
+    client: &LiveClient,
+    subject: &GoodToken,
+) -> Result<Vec<String>, OAuthError> {
+    if subject.issued.is_for(client) {
+        return resource::targets(form, client);
+    }
+    let granted: Vec<String> = subject.issued.audiences().map(str::to_owned).collect();
+    resource::narrowed_targets(form, &granted)
 }
 
 /// The token to exchange, and who is to act for its subject.
