@@ -17,8 +17,12 @@ use crate::jose::verify::{Unverified, VerifyError};
 const SETS: usize = 1_000;
 
 /// How long a set is believed, in milliseconds: a key that its owner withdrew
-/// is not good for longer.
+/// is not good for longer, unless its source is silent.
 const LIFE_MS: i64 = 5 * 60 * 1000;
+
+/// How long a set is believed whose source does not answer, in milliseconds: an
+/// hour without its keys must not shut a client out.
+const KEPT_MS: i64 = 3600 * 1000;
 
 /// The shortest time between two fetches of one set, in milliseconds: a flood
 /// of unknown key names must not become a flood of requests.
@@ -91,22 +95,21 @@ impl ClientKeys {
             })
             .unwrap_or_default();
         let held = source.held();
-        let current = held
-            .fetched_ms
-            .is_some_and(|fetched| now_ms < fetched + LIFE_MS);
-        if current {
+        if held.is_younger(LIFE_MS, now_ms) {
             match token.verify(&held.keys) {
                 Err(VerifyError::UnknownKey) => {}
                 verdict => return verdict,
             }
         }
         let fresh = self.fetch(&source, (by, &url), &held, now_ms).await;
-        token.verify(&fresh.keys)
+        match fresh.is_younger(KEPT_MS, now_ms) {
+            true => token.verify(&fresh.keys),
+            false => Err(VerifyError::UnknownKey),
+        }
     }
 
     /// The set as the address has it now, or as it was when that was just
-    /// asked. A set that can't be fetched leaves the old one, for as long as
-    /// that is believed.
+    /// asked. A set that can't be fetched leaves the old one.
     async fn fetch(
         &self,
         source: &Source,
@@ -122,7 +125,7 @@ impl ClientKeys {
         }
         let answer = self.outbound.document(url, by, Bounds::default()).await;
         // The first fetch is none of them: its owner may rotate right after.
-        let first = held.fetched_ms.is_none_or(|at| now_ms >= at + LIFE_MS);
+        let first = !held.is_younger(LIFE_MS, now_ms);
         let mut next = held;
         match read(answer) {
             Ok(keys) => {
@@ -133,9 +136,6 @@ impl ClientKeys {
             Err(error) => {
                 tracing::warn!(%url, error, "keys of a client could not be fetched");
                 next.retried_ms = Some(now_ms);
-                if first {
-                    next.keys = Arc::default();
-                }
             }
         }
         *source.held.lock().unwrap_or_else(PoisonError::into_inner) = next.clone();
@@ -148,9 +148,72 @@ fn read(answer: Result<Bytes, OutboundError>) -> Result<KeySet, String> {
     KeySet::parse(&document).map_err(|error| error.to_string())
 }
 
+impl Held {
+    /// Whether the keys were fetched less than this ago.
+    fn is_younger(&self, age_ms: i64, now_ms: i64) -> bool {
+        self.fetched_ms.is_some_and(|at| now_ms < at + age_ms)
+    }
+}
+
 impl Source {
     fn held(&self) -> Held {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::http::outbound::{Allow, Authorities};
+    use crate::jose::testing::TestKey;
+
+    /// Answers every connection with this; ends with the test.
+    async fn serve(answer: Arc<Mutex<String>>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let text = answer.lock().expect("the answer").clone();
+                let _ = stream.write_all(text.as_bytes()).await;
+            }
+        });
+        format!("http://{address}/keys")
+    }
+
+    #[tokio::test]
+    async fn a_source_of_keys_that_falls_silent_shuts_nobody_out_for_an_hour() {
+        let key = TestKey::es256("one");
+        let set = json!({"keys": [key.jwk()]}).to_string();
+        let good = format!(
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{set}",
+            set.len()
+        );
+        let answer = Arc::new(Mutex::new(good.clone()));
+        let uri = serve(Arc::clone(&answer)).await;
+        let say = |text: &str| text.clone_into(&mut answer.lock().expect("the answer"));
+        let outbound = Guarded::new(Allow::default(), Authorities::default());
+        let keys = ClientKeys::new(Arc::new(outbound));
+        let token = key.token(&json!({"sub": "app"}));
+        let token = Unverified::parse(&token).expect("a token");
+        let at = async |now_ms| {
+            let source = Some((ChosenBy::Operator, uri.as_str()));
+            let verdict = keys.verify_with(None, source, &token, now_ms);
+            verdict.await.map(drop)
+        };
+        assert_eq!(at(0).await, Ok(()));
+        say("HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(at(LIFE_MS).await, Ok(()));
+        assert_eq!(at(KEPT_MS - 1).await, Ok(()));
+        assert_eq!(at(KEPT_MS).await, Err(VerifyError::UnknownKey));
+        say(&good);
+        // Not before the pause is over.
+        assert_eq!(at(KEPT_MS).await, Err(VerifyError::UnknownKey));
+        assert_eq!(at(KEPT_MS + PAUSE_MS).await, Ok(()));
     }
 }
