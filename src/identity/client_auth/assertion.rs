@@ -48,7 +48,8 @@ impl<'a> Assertion<'a> {
         }
         let text = form.get("client_assertion");
         let text = text.ok_or_else(|| refused(call, FAILED))?;
-        let token = Unverified::parse(text).map_err(|_| not_valid(call))?;
+        let token = Unverified::parse(text).ok().filter(is_assertion);
+        let token = token.ok_or_else(|| not_valid(call))?;
         let claims = token.claims_of_anyone().map_err(|_| not_valid(call))?;
         let now = call.now_ms.div_euclid(1000);
         let ends_s = check_times(&claims, now, CLOCK_SKEW).map_err(|error| match error {
@@ -66,7 +67,7 @@ impl<'a> Assertion<'a> {
         if !is_for_us(call, claims.get("aud")) {
             return Err(refused(call, "Audience validation failed"));
         }
-        let identity = identity(call, text, &claims);
+        let identity = identity(call, member("iss").unwrap_or_default(), text, &claims);
         Ok(Self {
             token,
             claims,
@@ -147,17 +148,26 @@ pub(in crate::identity) fn is_for_us(call: &Call, audience: Option<&Value>) -> b
     }
 }
 
-/// What an assertion is remembered by: its `jti`, or what was signed if it has
-/// none. Never the signature, of which there can be two for the same text.
-fn identity(call: &Call, text: &str, claims: &Map<String, Value>) -> TokenHash {
-    let member = |name: &str| claims.get(name).and_then(Value::as_str);
+/// What an assertion of `issuer` is remembered by: its `jti`, or what was signed
+/// if it has none. Never the signature, of which there can be two for the same
+/// text. It is the same whatever the assertion is used for: what authenticated a
+/// client is no grant afterwards.
+pub(in crate::identity) fn identity(
+    call: &Call,
+    issuer: &str,
+    text: &str,
+    claims: &Map<String, Value>,
+) -> TokenHash {
+    let id = claims.get("jti").and_then(Value::as_str);
     let signed = text.rsplit_once('.').map_or(text, |(signed, _)| signed);
-    let one = member("jti").unwrap_or(signed);
-    let parts = [
-        "client-assertion",
-        &call.realm.path,
-        member("sub").unwrap_or_default(),
-        one,
-    ];
+    let parts = ["assertion", &call.realm.path, issuer, id.unwrap_or(signed)];
     TokenHash::of(&parts.join("\n"))
+}
+
+/// Whether a JWT of this media type can be an assertion: what was signed as
+/// something else, a request object say, is not taken for one (RFC 8725 §3.11).
+pub(in crate::identity) fn is_assertion(token: &Unverified<'_>) -> bool {
+    token
+        .typ()
+        .is_none_or(|typ| typ == "client-authentication+jwt" || !typ.ends_with("+jwt"))
 }

@@ -20,7 +20,9 @@ use super::{Call, State};
 use crate::model::client::AuthMethod;
 
 use assertion::Assertion;
-pub(super) use assertion::{LIFE_MAX as ASSERTION_LIFE_MAX, is_for_us};
+pub(super) use assertion::{
+    LIFE_MAX as ASSERTION_LIFE_MAX, identity as assertion_identity, is_assertion, is_for_us,
+};
 use basic::BrokenBasic;
 pub(super) use keys::ClientKeys;
 

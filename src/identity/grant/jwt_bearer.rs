@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 
 use crate::http::outbound::ChosenBy;
 use crate::identity::Call;
-use crate::identity::client_auth::{ASSERTION_LIFE_MAX, is_for_us};
+use crate::identity::client_auth::{
+    ASSERTION_LIFE_MAX, assertion_identity, is_assertion, is_for_us,
+};
 use crate::identity::clients::LiveClient;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
@@ -15,7 +17,6 @@ use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
 use crate::jose::claims::{CLOCK_SKEW, check_times};
 use crate::jose::verify::Unverified;
-use crate::model::grant::TokenHash;
 use crate::model::user::User;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -63,12 +64,17 @@ pub(in crate::identity) async fn issue(
 
 /// The user whom the assertion is about; `None`: the client itself.
 async fn subject(call: &Call, client: &LiveClient, text: &str) -> Result<Option<User>, OAuthError> {
-    let token = Unverified::parse(text).map_err(|_| not_valid())?;
+    let token = Unverified::parse(text).ok().filter(is_assertion);
+    let token = token.ok_or_else(not_valid)?;
     let unproven = token.claims_of_anyone().map_err(|_| not_valid())?;
     let issuer = unproven.get("iss").and_then(Value::as_str);
     let issuer = issuer.ok_or_else(not_valid)?;
     let keys = &call.state.client_keys;
     let own = issuer == client.id();
+    let pinned = client.client.metadata.token_endpoint_auth_signing_alg;
+    if own && pinned.is_some_and(|alg| token.algorithm().as_sign_alg() != alg) {
+        return Err(not_valid());
+    }
     let verified = if own {
         keys.verify(client, &token, call.now_ms).await
     } else {
@@ -92,14 +98,7 @@ async fn subject(call: &Call, client: &LiveClient, text: &str) -> Result<Option<
             Some(user.ok_or_else(not_valid)?)
         }
     };
-    let signed = text.rsplit_once('.').map_or(text, |(signed, _)| signed);
-    let parts = [
-        "assertion-grant",
-        &call.realm.path,
-        issuer,
-        member("jti").unwrap_or(signed),
-    ];
-    let id = TokenHash::of(&parts.join("\n"));
+    let id = assertion_identity(call, issuer, text, &claims);
     let until_ms = ends_s.saturating_mul(1000);
     match call.state.store.remember(id, until_ms, call.now_ms).await? {
         true => Ok(user),

@@ -37,6 +37,18 @@ async fn door(issuer: &Issuer) -> Door {
           resources: [\"https://deep.example/\", deeper]
         - {{client_id: robot, client_secret: s, grant_types: [client_credentials], scope: read, resources: [back]}}
         - {{client_id: app, token_endpoint_auth_method: none, grant_types: [{EXCHANGE}], scope: read}}
+        - {{client_id: narrow, client_secret: s, grant_types: [client_credentials, {EXCHANGE}], scope: read, resources: [\"https://api.example/a\", \"https://api.example/b\"]}}
+        - client_id: signer
+          token_endpoint_auth_method: private_key_jwt
+          grant_types: [client_credentials, {BEARER}]
+          scope: read
+          jwks: {{keys: [{public}]}}
+        - client_id: pinned
+          client_secret: s
+          token_endpoint_auth_signing_alg: PS256
+          grant_types: [{BEARER}]
+          scope: openid read
+          jwks: {{keys: [{public}]}}
         - client_id: partner
           client_secret: s
           grant_types: [{BEARER}]
@@ -236,6 +248,32 @@ async fn an_exchanged_token_can_do_no_more_than_the_first() {
     )
     .await
     .expect(200);
+}
+
+#[tokio::test]
+async fn exchanging_a_confined_token_of_ones_own_does_not_widen_it() {
+    let door = door(&Issuer::start().await).await;
+    let (a, b) = ("https://api.example/a", "https://api.example/b");
+    let token = async |resources: &[&str]| {
+        let mut form = vec![("grant_type", "client_credentials"), ("scope", "read")];
+        form.extend(resources.iter().map(|one| ("resource", *one)));
+        text(
+            &ask(&door, "narrow", &form).await.expect(200),
+            "access_token",
+        )
+    };
+    let confined = token(&[a]).await;
+    for wider in [("resource", b), ("audience", b), ("audience", "narrow")] {
+        let answer = exchange(&door, "narrow", &confined, &[wider]).await;
+        assert_error(answer, 400, "invalid_target", "");
+    }
+    // Naming nothing keeps what there is.
+    let audience = |answer: Answer| claims_of(&text(&answer, "access_token"))["aud"].clone();
+    let same = exchange(&door, "narrow", &confined, &[]).await.expect(200);
+    assert_eq!(audience(same), a);
+    let both = token(&[a, b]).await;
+    let fewer = exchange(&door, "narrow", &both, &[("resource", b)]).await;
+    assert_eq!(audience(fewer.expect(200)), b);
 }
 
 #[tokio::test]
@@ -462,4 +500,46 @@ async fn assertions_that_prove_nothing_give_no_token() {
         "unauthorized_client",
         "",
     );
+}
+
+#[tokio::test]
+async fn an_assertion_used_as_authentication_is_no_grant_and_the_other_way_round() {
+    let keys = Issuer::start().await;
+    let door = door(&keys).await;
+    let make = || assertion(&keys, &door, json!({"iss": "signer", "sub": "signer"}));
+    let send_both = async |by: &str, grant: &str| {
+        let form = [
+            ("grant_type", BEARER),
+            ("scope", "read"),
+            ("assertion", grant),
+            (
+                "client_assertion_type",
+                "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+            ),
+            ("client_assertion", by),
+        ];
+        let url = door.proxy_url("/oauth2/access_token");
+        send(client().post(url).form(&form)).await
+    };
+    let one = make();
+    let answer = send_both(&one, &one).await;
+    assert_error(answer, 400, "invalid_grant", "JWT is not valid");
+    let grant = make();
+    send_both(&make(), &grant).await.expect(200);
+    let answer = send_both(&grant, &make()).await;
+    assert_error(answer, 401, "invalid_client", "JWT is not valid");
+}
+
+#[tokio::test]
+async fn an_assertion_by_an_algorithm_that_the_client_did_not_register_is_no_grant() {
+    let keys = Issuer::start().await;
+    let door = door(&keys).await;
+    let own = assertion(&keys, &door, json!({"iss": "pinned", "sub": "pinned"}));
+    let form = [
+        ("grant_type", BEARER),
+        ("assertion", own.as_str()),
+        ("scope", "read"),
+    ];
+    let answer = ask(&door, "pinned", &form).await;
+    assert_error(answer, 400, "invalid_grant", "JWT is not valid");
 }
