@@ -12,7 +12,7 @@ PROFILE     ?= quick
 BINARY      := target/$(PROFILE)/doorward
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench check deps deps-bench
+.PHONY: help run upstream build release test bench check deps deps-bench deps-clients
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,9 +30,10 @@ build: deps ## Build target/quick/doorward (PROFILE=quick).
 release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.
 	$(CARGO) build --locked --release
 
-test: deps ## Run every test; the servers that tests talk to are started by the tests.
+# Those that `cargo test` alone ignores are the clients of other makers.
+test: deps deps-clients ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
-	$(CARGO) test --locked --lib --bins --tests
+	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
@@ -48,6 +49,8 @@ check: deps ## Formatting, lints, documentation and dependency policy; warnings 
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server
 NEEDS_BENCH := wrk:wrk
+# What the clients of other makers run in, which the tests put before the door.
+NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium
 
 deps: ## Install what build and tests need where it is missing (Debian: apt-get).
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer (https://rustup.rs)" >&2; exit 1; }
@@ -56,6 +59,25 @@ deps: ## Install what build and tests need where it is missing (Debian: apt-get)
 deps-bench: deps ## Install what the load benchmark needs as well (nginx joins when installed).
 	@$(call install,$(NEEDS_BENCH))
 	@command -v nginx >/dev/null || echo 'nginx is not installed: the benchmark runs without that comparison'
+
+CLIENTS      := tests/clients
+NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json
+VENV         := target/clients/venv
+
+deps-clients: deps ## Install clients of other makers for the tests: node, python, chromium, their packages.
+	@$(call install,$(NEEDS_CLIENTS))
+	@$(MAKE) --no-print-directory $(NODE_MODULES) $(VENV)/installed
+
+$(NODE_MODULES): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
+	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+# Debian's python3 makes no environments without a package that has no program.
+$(VENV)/installed: $(CLIENTS)/requirements.txt
+	@python3 -c 'import ensurepip' 2>/dev/null || { $(call install,-:python3-venv); }
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
 
 # $(call install,program:package …) installs the packages whose program is not
 # on the PATH, as root or through sudo, and otherwise says what is missing.

@@ -104,10 +104,10 @@ fn all_algs() -> Vec<SignAlg> {
     SignAlg::OWN.into_iter().chain(SignAlg::SHARED).collect()
 }
 
-/// The published keys (RFC 7517 §5). The key for ID tokens is among them, also
-/// if it is being made just now.
+/// The published keys (RFC 7517 §5). Those that clients wait for are among them,
+/// also if they are being made just now.
 pub(super) async fn keys(call: &Call) -> Result<Response, OAuthError> {
-    call.state.keys.signer(SignAlg::RS256).await?;
+    call.state.keys.make_wanted().await?;
     let jwks = call.state.keys.current().ring.jwks(call.now_ms);
     Ok(cached(respond::json(StatusCode::OK, &jwks)))
 }

@@ -1,9 +1,11 @@
 //! The provider's keys at run time: made when missing, rotated when due.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::config::KeysConfig;
 use super::error::Fault;
@@ -22,8 +24,10 @@ pub(super) struct Keys {
     clock: Clock,
     vault: Vault,
     current: ArcSwap<Current>,
+    /// Algorithms of which there must be a key before one is asked for.
+    wanted: Mutex<BTreeSet<SignAlg>>,
     /// Held while a key is made: the others wait for that one.
-    making: Mutex<()>,
+    making: AsyncMutex<()>,
 }
 
 /// What was read from the store last.
@@ -49,7 +53,8 @@ impl Keys {
             clock,
             vault,
             current: ArcSwap::default(),
-            making: Mutex::new(()),
+            wanted: Mutex::default(),
+            making: AsyncMutex::new(()),
         };
         keys.seal_all().await?;
         keys.reload().await?;
@@ -104,6 +109,23 @@ impl Keys {
             self.add(alg, self.clock.now_ms()).await?;
         }
         active().ok_or(Fault::Key(KeyError::Generation))
+    }
+
+    /// From now on there are to be keys of these algorithms: clients hold the
+    /// published ones for a while, and take no token whose key is not there.
+    pub(super) fn want(&self, algs: impl IntoIterator<Item = SignAlg>) {
+        let own = algs.into_iter().filter(|alg| !alg.is_shared());
+        self.wanted.lock().extend(own);
+    }
+
+    /// Makes the wanted keys that are missing, or waits for those that are
+    /// being made.
+    pub(super) async fn make_wanted(&self) -> Result<(), Fault> {
+        let wanted = self.wanted.lock().clone();
+        for alg in wanted {
+            self.signer(alg).await?;
+        }
+        Ok(())
     }
 
     async fn add(&self, alg: SignAlg, active_from_ms: i64) -> Result<(), Fault> {

@@ -1,5 +1,6 @@
 //! The provider's background task.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,13 +23,30 @@ pub(super) fn start(state: &Arc<State>) {
     let weak = Arc::downgrade(state);
     tokio::spawn(async move { run(weak).await });
     hash_declared(state);
+    make_keys(state);
+}
+
+/// Makes the keys that realms and declared clients name, ahead of their first
+/// use: a client may hold the published ones for a while, and takes no token
+/// whose key is not among them.
+pub(super) fn make_keys(state: &Arc<State>) {
+    let live = state.live.load_full();
+    // ID tokens are RS256 by default.
+    let mut algs = BTreeSet::from([SignAlg::RS256]);
+    for realm in live.realms() {
+        algs.insert(realm.settings.access_token_signed_response_alg);
+        algs.insert(realm.settings.id_token_signed_response_alg);
+    }
+    for client in live.config.realms.values().flat_map(|realm| &realm.clients) {
+        algs.extend(client.own_algs());
+    }
+    state.keys.want(algs);
     let weak = Arc::downgrade(state);
     tokio::spawn(async move {
-        // ID tokens are RS256 by default: have the key before it is asked for.
         if let Some(state) = weak.upgrade()
-            && let Err(error) = state.keys.signer(SignAlg::RS256).await
+            && let Err(error) = state.keys.make_wanted().await
         {
-            tracing::error!(%error, "no RSA key yet; the next request tries again");
+            tracing::error!(%error, "a key is missing; the next request tries again");
         }
     });
 }

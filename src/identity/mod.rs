@@ -297,6 +297,7 @@ impl Identity {
         state.outbound.replace(allow, authorities);
         state.forget();
         maintain::hash_declared(state);
+        maintain::make_keys(state);
         Ok(())
     }
 

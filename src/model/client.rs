@@ -163,6 +163,17 @@ impl ClientMetadata {
         algs.into_iter().flatten().filter(|alg| alg.is_shared())
     }
 
+    /// The algorithms that its record names for tokens which the provider signs
+    /// with keys of its own.
+    pub fn own_algs(&self) -> impl Iterator<Item = SignAlg> {
+        let algs = [
+            self.access_token_signed_response_alg,
+            self.id_token_signed_response_alg,
+            self.userinfo_signed_response_alg,
+        ];
+        algs.into_iter().flatten().filter(|alg| !alg.is_shared())
+    }
+
     /// Whether its secret is what it authenticates with.
     pub fn authenticates_by_secret(&self) -> bool {
         !matches!(
@@ -184,7 +195,7 @@ pub enum TokenFormat {
 }
 
 /// A signature algorithm of tokens (RFC 7518 §3.1, RFC 8037).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SignAlg {
     /// RSA PKCS#1 v1.5 with SHA-256.
     RS256,

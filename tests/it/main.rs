@@ -5,6 +5,7 @@ mod admin;
 mod bad_input;
 mod balancing;
 mod cli;
+mod clients;
 mod config_api;
 mod consumers;
 mod deck;

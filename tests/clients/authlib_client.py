@@ -1,0 +1,254 @@
+"""Authlib as a client of every grant that it knows."""
+
+import json
+import os
+import re
+import time
+import unittest
+from html import unescape
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import requests
+from authlib.common.security import generate_token
+from authlib.integrations.requests_client import AssertionSession, OAuth2Session
+from authlib.integrations.base_client.errors import OAuthError
+from authlib.oauth2.rfc7523 import ClientSecretJWT, PrivateKeyJWT
+from joserfc import jwt
+from joserfc.jwk import KeySet, import_key
+
+BASE = os.environ["DOORWARD_BASE"]
+ISSUER = f"{BASE}/oauth2"
+CALLBACK = "https://app.test/cb"
+DESK = ("front desk+1:100%", "s3cr:et+ %41&=/é")
+with open(os.environ["DOORWARD_KEYS"], encoding="utf-8") as file:
+    KEYS = json.load(file)
+
+
+def metadata():
+    answer = requests.get(f"{ISSUER}/.well-known/openid-configuration", timeout=20)
+    answer.raise_for_status()
+    return answer.json()
+
+
+META = metadata()
+
+
+class Browser(requests.Session):
+    """Keeps cookies, fills in forms, and stops where the client begins."""
+
+    def authorize(self, url, user="demo", decide="approve"):
+        answer = self.get(url, allow_redirects=False, timeout=20)
+        for _ in range(10):
+            if answer.is_redirect:
+                target = urljoin(answer.url, answer.headers["location"])
+                if not target.startswith(BASE):
+                    return target
+                answer = self.get(target, allow_redirects=False, timeout=20)
+                continue
+            assert answer.status_code == 200, answer.text
+            action = unescape(re.search(r'<form method="post" action="([^"]*)"', answer.text)[1])
+            fields = {
+                unescape(name): unescape(value)
+                for name, value in re.findall(
+                    r'<input type="hidden" name="([^"]*)" value="([^"]*)"', answer.text
+                )
+            }
+            if 'name="password"' in answer.text:
+                fields |= {"username": user, "password": f"Ch4ng31t-{user}", "login": "true"}
+            else:
+                fields[decide] = "true"
+            answer = self.post(
+                urljoin(answer.url, action), data=fields, allow_redirects=False, timeout=20
+            )
+        raise AssertionError("the provider leads in circles")
+
+
+def verified(token, alg="RS256", **expected):
+    """The claims of a token that one of the published keys signed."""
+    keys = KeySet.import_key_set(requests.get(META["jwks_uri"], timeout=20).json())
+    claims = jwt.decode(token, keys, algorithms=[alg]).claims
+    registry = jwt.JWTClaimsRegistry(
+        **{name: {"essential": True, "value": value} for name, value in expected.items()}
+    )
+    registry.validate(claims)
+    return claims
+
+
+class Clients(unittest.TestCase):
+    def sign_in(self, session, scope="openid profile", **more):
+        verifier, nonce = generate_token(48), generate_token(20)
+        url, state = session.create_authorization_url(
+            META["authorization_endpoint"],
+            redirect_uri=CALLBACK,
+            scope=scope,
+            code_verifier=verifier,
+            nonce=nonce,
+            **more,
+        )
+        answer = Browser().authorize(url)
+        token = session.fetch_token(
+            META["token_endpoint"],
+            authorization_response=answer,
+            redirect_uri=CALLBACK,
+            code_verifier=verifier,
+            state=state,
+        )
+        claims = verified(
+            token["id_token"], iss=ISSUER, aud=session.client_id, sub="demo", nonce=nonce
+        )
+        return token, claims
+
+    def session(self, client_id, secret, method, **more):
+        return OAuth2Session(
+            client_id, secret, token_endpoint_auth_method=method, code_challenge_method="S256", **more
+        )
+
+    def test_client_credentials_with_every_authentication(self):
+        ways = [
+            ("form fields", "poster", "poster-secret", "client_secret_post", None),
+            ("shared", "shared", "0123456789abcdef" * 2, "client_secret_jwt",
+             ClientSecretJWT(META["token_endpoint"])),
+        ]
+        for alg, client in [("ES256", "key-es"), ("RS256", "key-rs"), ("PS256", "key-ps"), ("EdDSA", "key-ed")]:
+            method = PrivateKeyJWT(META["token_endpoint"], alg=alg)
+            key = import_key(KEYS[alg]["pem"], {"EdDSA": "OKP", "ES256": "EC"}.get(alg, "RSA"))
+            ways.append((alg, client, key, "private_key_jwt", method))
+        for name, client, secret, method, signer in ways:
+            with self.subTest(name):
+                session = self.session(client, secret, method)
+                if signer:
+                    session.register_client_auth_method(signer)
+                token = session.fetch_token(
+                    META["token_endpoint"], grant_type="client_credentials", scope="read"
+                )
+                self.assertEqual(token["scope"], "read")
+                self.assertEqual(token["token_type"], "Bearer")
+
+    def test_basic_authentication_of_a_plain_name(self):
+        # Authlib does not encode names and secrets as RFC 6749 wants, so these
+        # have no character that would need it.
+        session = self.session("caller", "caller-secret", "client_secret_basic")
+        token = session.fetch_token(
+            META["token_endpoint"], grant_type="client_credentials", scope="read"
+        )
+        self.assertEqual(token["scope"], "read")
+
+    def test_a_wrong_secret_is_refused(self):
+        session = self.session("caller", "wrong", "client_secret_basic")
+        with self.assertRaises(OAuthError) as refused:
+            session.fetch_token(META["token_endpoint"], grant_type="client_credentials")
+        self.assertEqual(refused.exception.error, "invalid_client")
+
+    def test_code_with_pkce_leads_to_tokens_and_userinfo(self):
+        session = self.session("poster", "poster-secret", "client_secret_post")
+        _, claims = self.sign_in(session, "openid profile email")
+        self.assertLessEqual(claims["iat"], time.time() + 1)
+        info = session.get(META["userinfo_endpoint"], timeout=20).json()
+        self.assertEqual((info["sub"], info["email"]), ("demo", "demo@example.com"))
+
+    def test_a_public_client(self):
+        session = self.session("native", None, "none")
+        token, _ = self.sign_in(session, "openid")
+        self.assertNotIn("refresh_token", {name for name, value in token.items() if not value})
+
+    def test_a_denied_consent_is_an_error(self):
+        session = self.session(*DESK, "client_secret_basic")
+        url, state = session.create_authorization_url(
+            META["authorization_endpoint"], redirect_uri=CALLBACK, scope="openid",
+            code_verifier=generate_token(48),
+        )
+        answer = Browser().authorize(url, user="alice", decide="deny")
+        told = parse_qs(urlsplit(answer).query)
+        self.assertEqual((told["error"], told["state"]), (["access_denied"], [state]))
+
+    def test_a_refresh_token_is_replaced(self):
+        session = self.session("poster", "poster-secret", "client_secret_post")
+        first, _ = self.sign_in(session, "openid offline_access", prompt="consent")
+        second = session.refresh_token(META["token_endpoint"])
+        self.assertNotEqual(first["refresh_token"], second["refresh_token"])
+        with self.assertRaises(OAuthError) as refused:
+            session.refresh_token(META["token_endpoint"], refresh_token=first["refresh_token"])
+        self.assertEqual(refused.exception.error, "invalid_grant")
+
+    def test_the_password_grant(self):
+        session = self.session("poster", "poster-secret", "client_secret_post")
+        token = session.fetch_token(
+            META["token_endpoint"], username="demo", password="Ch4ng31t-demo", scope="openid"
+        )
+        self.assertIn("refresh_token", token)
+        with self.assertRaises(OAuthError) as refused:
+            session.fetch_token(
+                META["token_endpoint"], username="demo", password="wrong", scope="openid"
+            )
+        self.assertEqual(refused.exception.error, "invalid_grant")
+
+    def test_an_assertion_as_a_grant(self):
+        session = AssertionSession(
+            META["token_endpoint"],
+            issuer="https://trusted.example",
+            subject="demo",
+            audience=ISSUER,
+            key=KEYS["ES256"]["pem"],
+            header={"alg": "ES256", "kid": KEYS["ES256"]["jwk"]["kid"]},
+            claims={"jti": generate_token(20)},
+            scope="openid",
+        )
+        # The library brings the assertion alone; the client is named beside it.
+        original = session.request
+
+        def request(method, url, **kwargs):
+            if url == META["token_endpoint"]:
+                kwargs["auth"] = ("partner", "partner-secret")
+            return original(method, url, **kwargs)
+
+        session.request = request
+        session.refresh_token()
+        info = session.get(META["userinfo_endpoint"], timeout=20).json()
+        self.assertEqual(info["sub"], "demo")
+
+    def test_introspection_and_revocation(self):
+        session = self.session("caller", "caller-secret", "client_secret_basic")
+        token, _ = self.sign_in(session, "openid read")
+
+        def told():
+            answer = session.introspect_token(
+                META["introspection_endpoint"], token=token["access_token"]
+            )
+            return answer.json()
+
+        self.assertTrue(told()["active"])
+        answer = session.revoke_token(META["revocation_endpoint"], token=token["access_token"])
+        self.assertEqual(answer.status_code, 200)
+        self.assertEqual(told(), {"active": False})
+
+    def test_implicit_tokens_are_read_from_the_fragment(self):
+        session = OAuth2Session("hybrid", redirect_uri=CALLBACK, scope="openid")
+        nonce = generate_token(20)
+        url, state = session.create_authorization_url(
+            META["authorization_endpoint"], response_type="id_token token", nonce=nonce
+        )
+        answer = Browser().authorize(url)
+        token = session.fetch_token(authorization_response=answer, state=state)
+        verified(token["id_token"], iss=ISSUER, aud="hybrid", nonce=nonce)
+        told = parse_qs(urlsplit(answer).fragment)
+        self.assertEqual(told["token_type"], ["Bearer"])
+
+    def test_id_tokens_of_another_algorithm(self):
+        session = self.session("signed", "signed-secret", "client_secret_basic")
+        verifier = generate_token(48)
+        url, state = session.create_authorization_url(
+            META["authorization_endpoint"], redirect_uri=CALLBACK, scope="openid email",
+            code_verifier=verifier,
+        )
+        token = session.fetch_token(
+            META["token_endpoint"], authorization_response=Browser().authorize(url),
+            redirect_uri=CALLBACK, code_verifier=verifier, state=state,
+        )
+        verified(token["id_token"], "PS256", aud="signed")
+        info = session.get(META["userinfo_endpoint"], timeout=20)
+        self.assertTrue(info.headers["content-type"].startswith("application/jwt"))
+        self.assertEqual(verified(info.text, "ES256", aud="signed")["email"], "demo@example.com")
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")

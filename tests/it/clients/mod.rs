@@ -1,0 +1,164 @@
+//! Programs of other makers as clients of the identity provider: libraries for
+//! Node and Python, and a browser. What they do is in `tests/clients/`, a script
+//! for each; here the real program is started for them, over TLS.
+//!
+//! `make test` installs what they need and runs them. `cargo test` alone leaves
+//! them out and says so.
+
+mod keys;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use keys::Keys;
+
+use crate::support::ports::Port;
+use crate::support::tls::Authority;
+use crate::support::{DEADLINE, Door, Setup};
+
+/// A door that speaks TLS, and what its clients need to know.
+struct Stage {
+    door: Door,
+    base: String,
+    _tls: Port,
+}
+
+impl Stage {
+    /// Starts the program with the realms and clients of `identity.yaml`.
+    async fn set() -> Self {
+        let keys = Keys::make();
+        let tls = Port::reserve();
+        let base = format!("https://{}", tls.authority());
+        let section = keys.fill(include_str!("identity.yaml"));
+        let section = section.replace("@BASE@", &base).replace('\n', "\n  ");
+        let proxy = format!(
+            "{{listen: [\"@PROXY@\"], tls: {{listen: [\"{}\"], certificate: \"@DIR@/cert.pem\", \
+             key: \"@DIR@/key.pem\"}}}}",
+            tls.authority()
+        );
+        let setup = Setup::new()
+            .proxy(&proxy)
+            .identity(&format!("\n  {section}"));
+        let mut door = setup.lay_out();
+        let authority = Authority::new();
+        let server = authority.client("127.0.0.1");
+        door.write("ca.pem", &authority.pem());
+        door.write("cert.pem", &server.cert);
+        door.write("key.pem", &server.key);
+        door.write("keys.json", &keys.json().to_string());
+        door.start().await;
+        Self {
+            door,
+            base,
+            _tls: tls,
+        }
+    }
+
+    /// Runs a script to its end, which must be a good one.
+    async fn run(&self, mut command: Command) {
+        command
+            .env("DOORWARD_BASE", &self.base)
+            .env("DOORWARD_ADMIN", self.door.admin_url(""))
+            .env("DOORWARD_KEYS", self.door.path("keys.json"))
+            .env("DOORWARD_DIR", self.door.dir())
+            .env("DOORWARD_SCREENSHOTS", root().join("target/screenshots"))
+            // Whom to trust, as each of them is told.
+            .env("NODE_EXTRA_CA_CERTS", self.door.path("ca.pem"))
+            .env("REQUESTS_CA_BUNDLE", self.door.path("ca.pem"))
+            .env("NO_PROXY", "127.0.0.1");
+        let ended = tokio::task::spawn_blocking(move || finish(command));
+        let output = ended.await.expect("the script is waited for");
+        let told = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        println!("{told}");
+        assert!(output.status.success(), "{}: see above", output.status);
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A script for Node, every case of which is printed.
+fn node(script: &str) -> Command {
+    let mut command = Command::new("node");
+    command
+        .args(["--test-reporter=spec", script])
+        .current_dir(root().join("tests/clients"));
+    command
+}
+
+/// A script for Python, in the environment that `make` fills.
+fn python(script: &str) -> Command {
+    let program: PathBuf = root().join("target/clients/venv/bin/python");
+    let mut command = Command::new(program);
+    command
+        .args([script, "-v"])
+        .current_dir(root().join("tests/clients"));
+    command
+}
+
+/// Waits for the program, at most three times as long as for anything else.
+fn finish(mut command: Command) -> Output {
+    let command = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn();
+    let mut child = child.unwrap_or_else(|error| {
+        panic!("{error}: {command:?} cannot be started; `make test` installs it")
+    });
+    let pipes = (child.stdout.take(), child.stderr.take());
+    let (out, err) = (collect(pipes.0), collect(pipes.1));
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("our own process") {
+            break status;
+        }
+        if started.elapsed() > 3 * DEADLINE {
+            child.kill().expect("our own process can be killed");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    Output {
+        status,
+        stdout: out.join().expect("a thread that reads"),
+        stderr: err.join().expect("a thread that reads"),
+    }
+}
+
+fn collect(pipe: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let _ = pipe.expect("piped").read_to_end(&mut all);
+        all
+    })
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn openid_client_does_every_grant() {
+    Stage::set().await.run(node("openid-client.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn oauth4webapi_finds_every_answer_valid() {
+    Stage::set().await.run(node("oauth4webapi.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs python and its packages, which `make test` installs"]
+async fn authlib_does_every_grant_that_it_knows() {
+    Stage::set().await.run(python("authlib_client.py")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn chromium_shows_every_page() {
+    Stage::set().await.run(node("browser.mjs")).await;
+}
