@@ -5,6 +5,7 @@ pub mod ca_certificate;
 pub mod certificate;
 pub mod client;
 pub mod consumer;
+pub mod device;
 pub mod grant;
 pub mod key_path;
 mod number;

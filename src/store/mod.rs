@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::model::authorization::{Redemption, StoredCode};
 use crate::model::client::Client;
+use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
@@ -306,6 +307,45 @@ pub trait Store: Send + Sync + 'static {
         access: Option<&StoredAccess>,
         revoked_until_ms: i64,
     ) -> Result<Redemption, StoreError>;
+
+    /// Keeps what a device asks for, unless its client has `most` such requests
+    /// already that are still good; says whether it is kept.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the user code is another device's.
+    async fn insert_device(
+        &self,
+        device: &StoredDevice,
+        most: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// The device's request of this device code, also a while after it expired.
+    async fn device(&self, hash: TokenHash) -> Result<Option<StoredDevice>, StoreError>;
+
+    /// The device's request of this user code, also a while after it expired.
+    async fn device_of_user(
+        &self,
+        user_code: TokenHash,
+    ) -> Result<Option<StoredDevice>, StoreError>;
+
+    /// Keeps the user's verdict on a device's request, if it is the first one
+    /// and in time; says whether it is. Of two at once, one counts.
+    async fn decide_device(
+        &self,
+        user_code: TokenHash,
+        verdict: &Verdict,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// Forgets an approved device's request and keeps what it gives: once, and
+    /// never again. Says whether this was the time.
+    async fn redeem_device(
+        &self,
+        hash: TokenHash,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+    ) -> Result<bool, StoreError>;
 
     /// The scopes that a user let a client have.
     async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError>;

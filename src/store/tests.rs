@@ -10,6 +10,7 @@ use super::*;
 use crate::clock::random_uuid;
 use crate::model::authorization::{Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod};
 use crate::model::client::{ClientSecret, SignAlg};
+use crate::model::device::{DEVICE_KEPT_MS, DeviceRequest};
 use crate::model::grant::Grant;
 use crate::model::query::{Filter, Op, Operand};
 use crate::model::user::{Owner, schema};
@@ -869,4 +870,92 @@ async fn a_refresh_replay_with_an_earlier_time_is_still_a_reuse() {
     let again = Rotation::Again(TokenHash::of("two").0);
     assert_eq!(rotate("one", "retry", 990).await, again);
     assert_eq!(rotate("one", "late", 1100).await, Rotation::Reused);
+}
+
+#[tokio::test]
+async fn a_device_is_decided_once_and_gives_once() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    let device = |name: &str| StoredDevice {
+        hash: TokenHash::of(name),
+        user_code: TokenHash::of(&name.to_uppercase()),
+        realm: "/".to_owned(),
+        client_id: "app".to_owned(),
+        request: DeviceRequest {
+            scopes: vec!["openid".to_owned()],
+            resources: Vec::new(),
+            challenge: None,
+        },
+        verdict: Verdict::Pending,
+        expires_ms: 60_000,
+    };
+    let one = device("one");
+    assert!(store.insert_device(&one, 2, 0).await.expect("an answer"));
+    let same_code = StoredDevice {
+        hash: TokenHash::of("x"),
+        ..one.clone()
+    };
+    let taken = store.insert_device(&same_code, 9, 0).await;
+    assert!(matches!(taken, Err(StoreError::Taken(_))));
+    let other = device("other");
+    assert!(store.insert_device(&other, 2, 0).await.expect("an answer"));
+    let third = device("third");
+    assert!(
+        !store
+            .insert_device(&third, 2, 59_999)
+            .await
+            .expect("an answer")
+    );
+    assert!(
+        store
+            .insert_device(&third, 2, 60_000)
+            .await
+            .expect("an answer")
+    );
+    assert_eq!(
+        store.device(one.hash).await.expect("a lookup"),
+        Some(one.clone())
+    );
+
+    let grant = refresh("one", demo.id).grant;
+    let yes = Verdict::Approved(Box::new(grant));
+    let decide = |verdict| store.decide_device(one.user_code, verdict, 1);
+    let (first, second) = tokio::join!(decide(&yes), decide(&Verdict::Denied));
+    assert!(first.expect("an answer") ^ second.expect("an answer"));
+    let late = store.decide_device(other.user_code, &yes, 60_000);
+    assert!(!late.await.expect("an answer"));
+    assert!(
+        store
+            .decide_device(other.user_code, &yes, 59_999)
+            .await
+            .expect("an answer")
+    );
+    let known = store
+        .device_of_user(other.user_code)
+        .await
+        .expect("a lookup");
+    assert_eq!(known.map(|device| device.verdict), Some(yes));
+
+    let token = refresh("one", demo.id);
+    let redeem = || store.redeem_device(other.hash, Some(&token), None);
+    let (first, second) = tokio::join!(redeem(), redeem());
+    assert!(first.expect("an answer") ^ second.expect("an answer"));
+    assert!(
+        !store
+            .redeem_device(third.hash, None, None)
+            .await
+            .expect("an answer")
+    );
+    store
+        .sweep(60_000 + DEVICE_KEPT_MS - 1, 9)
+        .await
+        .expect("swept");
+    assert!(store.device(third.hash).await.expect("a lookup").is_some());
+    store
+        .sweep(60_000 + DEVICE_KEPT_MS, 9)
+        .await
+        .expect("swept");
+    assert!(store.device(third.hash).await.expect("a lookup").is_none());
 }

@@ -90,6 +90,7 @@ pub(super) async fn remove(
     for statement in [
         "DELETE FROM refresh_tokens WHERE realm = ? AND client_id = ?",
         "DELETE FROM codes WHERE realm = ? AND client_id = ?",
+        "DELETE FROM devices WHERE realm = ? AND client_id = ?",
         "DELETE FROM consents WHERE realm = ? AND client_id = ?",
     ] {
         sqlx::query(statement)

@@ -8,6 +8,7 @@ mod batch;
 mod clients;
 mod codes;
 mod consents;
+mod devices;
 mod entities;
 mod filter;
 mod keys;
@@ -29,6 +30,7 @@ use batch::{Batch, Done, Work};
 use super::{Declared, EntityWrite, Store, StoreError, UserPage};
 use crate::model::authorization::{Redemption, StoredCode};
 use crate::model::client::Client;
+use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
@@ -330,6 +332,53 @@ impl Store for SqliteStore {
         let outcome = codes::redeem(&mut tx, hash, refresh, access, revoked_until_ms).await?;
         tx.commit().await.map_err(unavailable)?;
         Ok(outcome)
+    }
+
+    async fn insert_device(
+        &self,
+        device: &StoredDevice,
+        most: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let fits = devices::insert(&mut tx, device, most, now_ms).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(fits)
+    }
+
+    async fn device(&self, hash: TokenHash) -> Result<Option<StoredDevice>, StoreError> {
+        devices::by_hash(&self.readers, hash).await
+    }
+
+    async fn device_of_user(
+        &self,
+        user_code: TokenHash,
+    ) -> Result<Option<StoredDevice>, StoreError> {
+        devices::by_user_code(&self.readers, user_code).await
+    }
+
+    async fn decide_device(
+        &self,
+        user_code: TokenHash,
+        verdict: &Verdict,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let decided = devices::decide(&mut tx, user_code, verdict, now_ms).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(decided)
+    }
+
+    async fn redeem_device(
+        &self,
+        hash: TokenHash,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let given = devices::redeem(&mut tx, hash, refresh, access).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(given)
     }
 
     async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {

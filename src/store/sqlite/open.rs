@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_revoked_tokens.sql"),
     include_str!("migrations/0004_refresh_families.sql"),
     include_str!("migrations/0005_authorizations.sql"),
+    include_str!("migrations/0006_devices.sql"),
 ];
 
 /// Connections that only read.

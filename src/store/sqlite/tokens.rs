@@ -3,7 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{codes, damaged, parse_doc, unavailable, write_doc};
+use super::{codes, damaged, devices, parse_doc, unavailable, write_doc};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };
@@ -294,6 +294,7 @@ pub(super) async fn sweep(
         gone += done.rows_affected();
     }
     gone += codes::sweep(&mut tx, now_ms, limit).await?;
+    gone += devices::sweep(&mut tx, now_ms, limit).await?;
     tx.commit().await.map_err(unavailable)?;
     Ok(gone)
 }

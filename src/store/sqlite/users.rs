@@ -241,6 +241,7 @@ async fn end_logins(tx: &mut Transaction<'static, Sqlite>, id: &str) -> Result<(
         "DELETE FROM refresh_tokens WHERE user_id = ?",
         "DELETE FROM sessions WHERE user_id = ?",
         "DELETE FROM codes WHERE user_id = ?",
+        "DELETE FROM devices WHERE user_id = ?",
     ] {
         sqlx::query(statement)
             .bind(id)
