@@ -7,6 +7,7 @@ use aws_lc_rs::digest;
 use quick_cache::sync::Cache;
 use subtle::ConstantTimeEq;
 
+use super::device;
 use super::realm::Realm;
 use crate::clock::random_bytes;
 use crate::http::outbound::ChosenBy;
@@ -74,7 +75,9 @@ impl LiveClient {
         let grants = &self.client.metadata.grant_types;
         let listed = |name: &str| grants.iter().any(|grant| grant == name);
         // What the password grant gave must be of use.
-        listed(grant_type) || (grant_type == "refresh_token" && listed("password"))
+        listed(grant_type)
+            || (grant_type == "refresh_token" && listed("password"))
+            || (grant_type == device::GRANT && listed(device::EARLIER_GRANT))
     }
 
     /// The signer that uses the client's secret, if tokens of `alg` are so

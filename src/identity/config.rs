@@ -129,6 +129,15 @@ pub struct RealmSettings {
     pub id_token_lifetime: u32,
     /// Life of an authorization code; at most 600.
     pub code_lifetime: u32,
+    /// Life of a device's codes; from 60 to 1800.
+    pub device_code_lifetime: u32,
+    /// Seconds that a device waits between two polls; at most 60.
+    pub device_polling_interval: u32,
+    /// The address that devices show to people. Absent: the provider's page
+    /// itself, to which another one must lead.
+    pub device_verification_uri: Option<String>,
+    /// Devices of a client that may wait for people at once.
+    pub device_codes_per_client: u32,
     /// Whether a code challenge may be the verifier itself. Without need, leave
     /// it off: who reads the request can then exchange the code.
     pub plain_pkce: bool,
@@ -180,6 +189,10 @@ impl Default for RealmSettings {
             trusted_issuers: Vec::new(),
             id_token_lifetime: 3600,
             code_lifetime: 60,
+            device_code_lifetime: 300,
+            device_polling_interval: 5,
+            device_verification_uri: None,
+            device_codes_per_client: 10_000,
             plain_pkce: false,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::error::OAuthError;
 use super::issue::ACR;
-use super::{Call, respond, userinfo};
+use super::{Call, device, respond, userinfo};
 use crate::model::client::SignAlg;
 
 /// How long caches may keep metadata and keys: much less than a new key is
@@ -26,6 +26,7 @@ pub(super) fn metadata(call: &Call) -> Response {
         "userinfo_endpoint": format!("{issuer}/userinfo"),
         "introspection_endpoint": format!("{issuer}/introspect"),
         "revocation_endpoint": format!("{issuer}/token/revoke"),
+        "device_authorization_endpoint": format!("{issuer}/device/code"),
         "end_session_endpoint": format!("{issuer}/connect/endSession"),
         "response_types_supported": [
             "code", "id_token", "token", "id_token token",
@@ -34,6 +35,7 @@ pub(super) fn metadata(call: &Call) -> Response {
         "response_modes_supported": ["query", "fragment", "form_post"],
         "grant_types_supported": [
             "authorization_code", "implicit", "client_credentials", "password", "refresh_token",
+            device::GRANT,
             "urn:ietf:params:oauth:grant-type:jwt-bearer",
             "urn:ietf:params:oauth:grant-type:token-exchange",
         ],

@@ -12,13 +12,14 @@ const MAX_PARAMETERS: usize = 100;
 
 /// What may stand in the body of a request and nowhere else: addresses end up
 /// in logs and histories.
-const NEVER_IN_A_QUERY: [&str; 9] = [
+const NEVER_IN_A_QUERY: [&str; 10] = [
     "client_secret",
     "client_assertion",
     "password",
     "token",
     "refresh_token",
     "code",
+    "device_code",
     "assertion",
     "subject_token",
     "actor_token",

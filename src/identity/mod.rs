@@ -13,6 +13,7 @@ mod client_auth;
 mod clients;
 pub mod config;
 mod cookies;
+mod device;
 mod discovery;
 mod dpop;
 mod error;
@@ -42,6 +43,7 @@ mod scim;
 mod serve;
 mod sessions;
 mod settings;
+mod sign_in;
 mod token;
 mod token_id;
 mod tokeninfo;
@@ -107,6 +109,8 @@ enum Endpoint {
     Introspect,
     Revoke,
     UserInfo,
+    DeviceCode,
+    DeviceUser,
     Authorize,
     SignIn,
     SignOut,
@@ -130,6 +134,8 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "introspect", POST, Endpoint::Introspect),
     (Surface::OAuth2, "token/revoke", POST, Endpoint::Revoke),
     (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),
+    (Surface::OAuth2, "device/code", POST, Endpoint::DeviceCode),
+    (Surface::OAuth2, "device/user", &[Method::GET, Method::POST], Endpoint::DeviceUser),
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
     (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
     (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
@@ -164,6 +170,9 @@ struct State {
     dpop: Dpop,
     hasher: Hasher,
     lockout: Lockout,
+    /// Wrong codes of devices.
+    guesses: Lockout,
+    polls: device::Polls,
     /// First part of every `auditTrackingId`.
     process: Uuid,
     issued: AtomicU64,
@@ -262,6 +271,8 @@ impl Identity {
             dpop: Dpop::new(),
             hasher,
             lockout: Lockout::new(),
+            guesses: Lockout::new(),
+            polls: device::Polls::new(),
             process: random_uuid(),
             issued: AtomicU64::new(1),
         });

@@ -15,8 +15,8 @@ use super::error::{JsonError, OAuthError, ScimError, allow, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, discovery, introspect,
-    logout, revoke, scim, sessions, token, tokeninfo, userinfo,
+    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, device, discovery,
+    introspect, logout, revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 
 /// Longest body, in bytes.
@@ -282,6 +282,8 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Introspect => introspect::post(call).await,
         Endpoint::Revoke => revoke::post(call).await,
         Endpoint::UserInfo => userinfo::answer(call).await,
+        Endpoint::DeviceCode => device::authorize(call).await,
+        Endpoint::DeviceUser => Ok(device::page(call).await),
         Endpoint::Authorize => Ok(authorize::answer(call).await),
         Endpoint::SignOut => Ok(logout::answer(call).await),
         Endpoint::SignIn => Ok(authorize::sign_in(call).await),

@@ -1,6 +1,7 @@
 //! Checking the settings of a realm.
 
 use ipnet::IpNet;
+use url::Url;
 
 use super::config::{RealmSettings, TrustedIssuer};
 use super::records;
@@ -38,6 +39,7 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         let text = format!("must be at most {GRACE_MAX} seconds");
         return Err(RecordError::new("refresh_token_grace", text));
     }
+    check_devices(settings)?;
     for (name, alg) in [
         (
             "access_token_signed_response_alg",
@@ -54,6 +56,29 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         }
     }
     Ok(())
+}
+
+fn check_devices(settings: &RealmSettings) -> Result<(), RecordError> {
+    let wrong = |name: &str, text: &str| Err(RecordError::new(name, text));
+    if !(60..=1800).contains(&settings.device_code_lifetime) {
+        return wrong("device_code_lifetime", "must be from 60 to 1800 seconds");
+    }
+    if !(1..=60).contains(&settings.device_polling_interval) {
+        return wrong("device_polling_interval", "must be from 1 to 60 seconds");
+    }
+    let Some(address) = &settings.device_verification_uri else {
+        return Ok(());
+    };
+    let visible = address.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
+    let usable = Url::parse(address)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.fragment().is_none());
+    match visible && usable {
+        true => Ok(()),
+        false => wrong(
+            "device_verification_uri",
+            "must be an absolute address that begins with http:// or https://, without fragment",
+        ),
+    }
 }
 
 /// An issuer whose assertions are believed, ready for requests.

@@ -9,7 +9,7 @@ use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form::{self, Form};
 use super::issue::TokenResponse;
-use super::{Call, client_auth, grant, respond};
+use super::{Call, client_auth, device, grant, respond};
 
 /// Answers a token request.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
@@ -28,6 +28,7 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
         "urn:ietf:params:oauth:grant-type:token-exchange" => {
             grant::token_exchange::issue(call, &form).await?
         }
+        device::GRANT | device::EARLIER_GRANT => grant::device_code::issue(call, &form).await?,
         _ => {
             let text = "Grant type is not supported";
             return Err(OAuthError::bad("unsupported_grant_type", text));

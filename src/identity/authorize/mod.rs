@@ -13,8 +13,7 @@ mod redirect_uri;
 mod request;
 
 use axum::response::Response;
-use http::header::RETRY_AFTER;
-use http::{HeaderValue, Method};
+use http::Method;
 
 use back::{Refused, Told};
 pub(super) use back::{page, redirect};
@@ -24,9 +23,9 @@ use request::Request;
 pub(super) use request::is_unreserved;
 
 use super::authenticate::forbidden_page;
-use super::error::{Fault, OAuthError};
-use super::login::{LoginError, is_confined, login};
+use super::error::OAuthError;
 use super::pages::{self, Applicant, Failed, FormParts};
+use super::sign_in::{self, SignIn};
 use super::{Call, serve, sessions};
 use crate::model::grant::{StoredSession, TokenHash};
 use crate::model::user::User;
@@ -133,10 +132,6 @@ impl<'a> Visit<'a> {
         let request = self.request;
         let frame = &request.back.frame;
         let mut response = pages::sign_in(frame, applicant(request), &form, name, failed);
-        if failed == Some(Failed::Busy) {
-            let soon = HeaderValue::from_static("1");
-            response.headers_mut().insert(RETRY_AFTER, soon);
-        }
         self.browser.remember(call, &mut response);
         response
     }
@@ -159,14 +154,7 @@ impl<'a> Visit<'a> {
 }
 
 fn applicant(request: &Request) -> Applicant<'_> {
-    let metadata = &request.client.client.metadata;
-    let name = metadata.client_name.as_deref();
-    Applicant {
-        name: name.unwrap_or(&metadata.client_id),
-        logo: metadata.logo_uri.as_deref(),
-        policy: metadata.policy_uri.as_deref(),
-        terms: metadata.tos_uri.as_deref(),
-    }
+    Applicant::of(&request.client.client.metadata)
 }
 
 async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
@@ -289,20 +277,12 @@ async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Re
     {
         return again(Failed::Stale);
     }
-    if is_confined(call, name) {
-        return Ok(forbidden_page());
-    }
     let password = params.get("password").unwrap_or_default();
-    let user = match login(&call.state, &call.realm, name, password, call.now_ms).await {
-        Ok(user) => user,
-        // One answer for all of them: nobody learns who exists.
-        Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
-            return again(Failed::Credentials);
-        }
-        Err(LoginError::Fault(Fault::Busy(_))) => return again(Failed::Busy),
-        Err(LoginError::Fault(fault)) => return Err(fault.into()),
+    let token = match sign_in::sign_in(call, name, password).await? {
+        SignIn::Forbidden => return Ok(forbidden_page()),
+        SignIn::Again(failed) => return again(failed),
+        SignIn::Done(token) => token,
     };
-    let token = sessions::begin(call, &user).await?;
     let since = params.get(SINCE).unwrap_or_default();
     let since: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
     let next = format!(

@@ -89,7 +89,7 @@ async fn check(
 /// Whether the verifier is the challenge's; without a challenge there must be
 /// none, or a code that was asked for without one could be slipped in (RFC 9700
 /// §4.8.2).
-fn is_proven(challenge: Option<&Challenge>, verifier: Option<&str>) -> bool {
+pub(super) fn is_proven(challenge: Option<&Challenge>, verifier: Option<&str>) -> bool {
     match (challenge, verifier) {
         (None, None) => true,
         (Some(challenge), Some(verifier)) if is_unreserved(verifier) => {

@@ -2,6 +2,7 @@
 
 pub(super) mod authorization_code;
 pub(super) mod client_credentials;
+pub(super) mod device_code;
 pub(super) mod jwt_bearer;
 pub(super) mod password;
 pub(super) mod refresh_token;

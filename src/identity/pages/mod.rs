@@ -4,6 +4,7 @@
 //! Templates escape every value that they are given; the tests show each page
 //! hostile ones.
 
+mod device;
 mod texts;
 
 use std::sync::LazyLock;
@@ -16,11 +17,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{
     ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::respond;
+use crate::model::client::ClientMetadata;
+pub(super) use device::{Device, device_done, device_entry, device_question};
 use texts::Texts;
 
 const STYLE: &str = include_str!("../../../templates/page.css");
@@ -114,6 +117,10 @@ pub(super) enum Failed {
     Busy,
     /// The form is not one that this browser was given for this request.
     Stale,
+    /// No device waits with this code.
+    UserCode,
+    /// Too many codes were wrong.
+    Guesses,
 }
 
 /// What is shown of it.
@@ -128,13 +135,16 @@ impl Failed {
             Self::Credentials => ("authentication_failed", texts.failed),
             Self::Busy => ("temporarily_unavailable", texts.busy),
             Self::Stale => ("bad_request", texts.stale),
+            Self::UserCode => ("invalid_user_code", texts.device_wrong),
+            Self::Guesses => ("slow_down", texts.device_guesses),
         };
         Alert { code, text }
     }
 
     fn status(self) -> StatusCode {
         match self {
-            Self::Credentials | Self::Stale => StatusCode::BAD_REQUEST,
+            Self::Credentials | Self::Stale | Self::UserCode => StatusCode::BAD_REQUEST,
+            Self::Guesses => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -152,6 +162,17 @@ pub(super) struct Applicant<'a> {
 }
 
 impl<'a> Applicant<'a> {
+    /// The client of this metadata.
+    pub(super) fn of(metadata: &'a ClientMetadata) -> Self {
+        let name = metadata.client_name.as_deref();
+        Self {
+            name: name.unwrap_or(&metadata.client_id),
+            logo: metadata.logo_uri.as_deref(),
+            policy: metadata.policy_uri.as_deref(),
+            terms: metadata.tos_uri.as_deref(),
+        }
+    }
+
     fn shown_logo(&self) -> Option<&'a str> {
         self.logo.filter(|logo| logo.starts_with("data:image/"))
     }
@@ -204,7 +225,13 @@ pub(super) fn sign_in(
         since: &form.since,
         user_name,
     };
-    show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
+    let status = failed.map_or(StatusCode::OK, Failed::status);
+    let mut response = show(frame, status, &page);
+    if failed == Some(Failed::Busy) {
+        let soon = HeaderValue::from_static("1");
+        response.headers_mut().insert(RETRY_AFTER, soon);
+    }
+    response
 }
 
 #[derive(Template)]
@@ -397,6 +424,12 @@ mod tests {
         let fields = [("state", text())];
         let scopes = [text()];
         let failed = Some(Failed::Stale);
+        let device = Device {
+            client,
+            user_name: HOSTILE,
+            user_code: HOSTILE,
+            scopes: &scopes,
+        };
         vec![
             sign_in(&frame, client, &form, HOSTILE, failed),
             consent(&frame, client, &form, (HOSTILE, &scopes), failed),
@@ -404,6 +437,9 @@ mod tests {
             form_post(frame.clone(), HOSTILE, &fields),
             sign_out(&frame, HOSTILE, &fields, HOSTILE, HOSTILE),
             signed_out(&frame),
+            device_entry(&frame, HOSTILE, HOSTILE, Some(Failed::UserCode)),
+            device_question(&frame, &device, &form, failed),
+            device_done(&frame, true),
         ]
     }
 

@@ -26,6 +26,19 @@ pub(super) struct Texts {
     pub(super) sign_out_ask: &'static str,
     pub(super) signed_out: &'static str,
     pub(super) signed_out_hint: &'static str,
+    pub(super) device: &'static str,
+    pub(super) device_enter: &'static str,
+    pub(super) device_code: &'static str,
+    pub(super) device_wrong: &'static str,
+    pub(super) device_guesses: &'static str,
+    pub(super) device_ask: &'static str,
+    pub(super) device_asks_for: &'static str,
+    pub(super) device_shows: &'static str,
+    pub(super) device_warning: &'static str,
+    pub(super) device_approved: &'static str,
+    pub(super) device_approved_hint: &'static str,
+    pub(super) device_denied: &'static str,
+    pub(super) device_denied_hint: &'static str,
     /// What the known scopes mean; of others, the name is shown.
     scopes: [(&'static str, &'static str); 6],
 }
@@ -65,6 +78,21 @@ pub(super) static LANGUAGES: [Texts; 2] = [
         sign_out_ask: "Do you want to sign out?",
         signed_out: "Signed out",
         signed_out_hint: "You are signed out. You can close this window.",
+        device: "Connect a device",
+        device_enter: "Enter the code that your device shows.",
+        device_code: "Code",
+        device_wrong: "No device waits with this code. Please compare it with the one that your \
+                       device shows; if it is the same, ask the device for a new one.",
+        device_guesses: "There were too many wrong codes. Please try again in some minutes.",
+        device_ask: "Is this your device?",
+        device_asks_for: "runs on the device and asks for:",
+        device_shows: "Your device shows the code",
+        device_warning: "Allow it only if you have the device in front of you and the codes are \
+                         the same. If somebody sent you this code, don't allow it.",
+        device_approved: "Your device is connected",
+        device_approved_hint: "It goes on by itself in a moment. You can close this window.",
+        device_denied: "The device gets no access",
+        device_denied_hint: "It was told so. You can close this window.",
         scopes: [
             ("openid", "Know who you are"),
             ("profile", "Your profile: name, language, time zone"),
@@ -101,6 +129,23 @@ pub(super) static LANGUAGES: [Texts; 2] = [
         sign_out_ask: "Möchten Sie sich abmelden?",
         signed_out: "Abgemeldet",
         signed_out_hint: "Sie sind abgemeldet und können dieses Fenster schließen.",
+        device: "Gerät verbinden",
+        device_enter: "Geben Sie den Code ein, den Ihr Gerät anzeigt.",
+        device_code: "Code",
+        device_wrong: "Mit diesem Code wartet kein Gerät. Bitte vergleichen Sie ihn mit dem, den \
+                       Ihr Gerät anzeigt; ist es derselbe, lassen Sie sich dort einen neuen geben.",
+        device_guesses: "Das waren zu viele falsche Codes. Bitte in einigen Minuten noch einmal \
+                         versuchen.",
+        device_ask: "Ist das Ihr Gerät?",
+        device_asks_for: "läuft auf dem Gerät und bittet um:",
+        device_shows: "Ihr Gerät zeigt den Code",
+        device_warning: "Erlauben Sie es nur, wenn Sie das Gerät vor sich haben und die Codes \
+                         gleich sind. Hat Ihnen jemand diesen Code geschickt, lehnen Sie ab.",
+        device_approved: "Ihr Gerät ist verbunden",
+        device_approved_hint: "Dort geht es gleich von selbst weiter. Sie können dieses Fenster \
+                               schließen.",
+        device_denied: "Das Gerät erhält keinen Zugriff",
+        device_denied_hint: "Es weiß nun Bescheid. Sie können dieses Fenster schließen.",
         scopes: [
             ("openid", "Erfahren, wer Sie sind"),
             ("profile", "Ihr Profil: Name, Sprache, Zeitzone"),

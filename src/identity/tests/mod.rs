@@ -2,6 +2,7 @@
 
 mod access_token;
 mod authenticate;
+mod device;
 mod discovery;
 mod passwords;
 mod refresh;

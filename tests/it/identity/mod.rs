@@ -2,6 +2,7 @@
 
 mod authorize;
 mod client_auth;
+mod device;
 mod dpop;
 mod exchanges;
 mod people;

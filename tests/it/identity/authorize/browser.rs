@@ -9,21 +9,21 @@ use crate::support::http::{client, send};
 use crate::support::{Answer, Door};
 
 /// One that has visited nothing yet.
-pub(super) struct Browser<'d> {
+pub(in crate::identity) struct Browser<'d> {
     door: &'d Door,
     cookies: Mutex<BTreeMap<String, String>>,
 }
 
 /// A form of a page.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
-    pub(super) action: String,
-    pub(super) fields: Vec<(String, String)>,
+pub(in crate::identity) struct Form {
+    pub(in crate::identity) action: String,
+    pub(in crate::identity) fields: Vec<(String, String)>,
 }
 
 impl Form {
     /// The only form of this page.
-    pub(super) fn of(page: &Answer) -> Self {
+    pub(in crate::identity) fn of(page: &Answer) -> Self {
         let html = &page.body;
         let action = between(html, "<form method=\"post\" action=\"", "\"").expect("a form");
         let fields = html.split("<input type=\"hidden\" ").skip(1).map(|input| {
@@ -37,7 +37,7 @@ impl Form {
     }
 
     /// With a field set, or left out for "".
-    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+    pub(in crate::identity) fn with(mut self, name: &str, value: &str) -> Self {
         self.fields.retain(|(known, _)| known != name);
         if !value.is_empty() {
             self.fields.push((name.to_owned(), value.to_owned()));
@@ -46,14 +46,14 @@ impl Form {
     }
 
     /// The value of a field.
-    pub(super) fn field(&self, name: &str) -> &str {
+    pub(in crate::identity) fn field(&self, name: &str) -> &str {
         let field = self.fields.iter().find(|(known, _)| known == name);
         field.map_or("", |(_, value)| value)
     }
 }
 
 /// The text between two others, with character references resolved.
-pub(super) fn between(text: &str, before: &str, after: &str) -> Option<String> {
+pub(in crate::identity) fn between(text: &str, before: &str, after: &str) -> Option<String> {
     let start = text.find(before)? + before.len();
     let end = text[start..].find(after)? + start;
     let mut text = text[start..end].to_owned();
@@ -70,19 +70,19 @@ pub(super) fn between(text: &str, before: &str, after: &str) -> Option<String> {
 }
 
 /// The error code that a page shows, or "".
-pub(super) fn shown_error(page: &Answer) -> String {
+pub(in crate::identity) fn shown_error(page: &Answer) -> String {
     between(&page.body, "id=\"doorward-error\">", "<").unwrap_or_default()
 }
 
 impl<'d> Browser<'d> {
-    pub(super) fn new(door: &'d Door) -> Self {
+    pub(in crate::identity) fn new(door: &'d Door) -> Self {
         Self {
             door,
             cookies: Mutex::default(),
         }
     }
 
-    pub(super) fn cookie(&self, name: &str) -> Option<String> {
+    pub(in crate::identity) fn cookie(&self, name: &str) -> Option<String> {
         self.cookies
             .lock()
             .expect("not poisoned")
@@ -90,23 +90,27 @@ impl<'d> Browser<'d> {
             .cloned()
     }
 
-    pub(super) fn set_cookie(&self, name: &str, value: &str) {
+    pub(in crate::identity) fn set_cookie(&self, name: &str, value: &str) {
         let mut cookies = self.cookies.lock().expect("not poisoned");
         cookies.insert(name.to_owned(), value.to_owned());
     }
 
     /// GET of a path, or of an address of the provider.
-    pub(super) async fn get(&self, address: &str) -> Answer {
+    pub(in crate::identity) async fn get(&self, address: &str) -> Answer {
         self.request(Method::GET, address, &[], &[]).await
     }
 
     /// Posts a form.
-    pub(super) async fn post(&self, form: &Form) -> Answer {
+    pub(in crate::identity) async fn post(&self, form: &Form) -> Answer {
         self.post_with(form, &[]).await
     }
 
     /// Posts a form, with header fields.
-    pub(super) async fn post_with(&self, form: &Form, headers: &[(&str, &str)]) -> Answer {
+    pub(in crate::identity) async fn post_with(
+        &self,
+        form: &Form,
+        headers: &[(&str, &str)],
+    ) -> Answer {
         self.request(Method::POST, &form.action, &form.fields, headers)
             .await
     }
@@ -153,7 +157,7 @@ impl<'d> Browser<'d> {
     }
 
     /// Signs in at this page and gives what follows.
-    pub(super) async fn sign_in(&self, page: &Answer, user: &str) -> Answer {
+    pub(in crate::identity) async fn sign_in(&self, page: &Answer, user: &str) -> Answer {
         let form = Form::of(page)
             .with("username", user)
             .with("password", &format!("Ch4ng31t-{user}"));
@@ -162,7 +166,7 @@ impl<'d> Browser<'d> {
     }
 
     /// Agrees at this page; gives the redirect.
-    pub(super) async fn approve(&self, page: &Answer) -> Answer {
+    pub(in crate::identity) async fn approve(&self, page: &Answer) -> Answer {
         self.post(&Form::of(page).with("approve", "true")).await
     }
 }

@@ -2,7 +2,7 @@
 //! a client meet them.
 
 mod attacks;
-mod browser;
+pub(super) mod browser;
 mod requests;
 mod sign_out;
 
