@@ -305,6 +305,9 @@ pub struct SessionConfig {
     pub idle_minutes: u32,
     /// Sessions a user can have; the oldest end first.
     pub quota: u32,
+    /// Whether clients are told (back-channel logout) of sessions that lapsed,
+    /// too, and not only of those that somebody ended.
+    pub backchannel_logout_on_expiry: bool,
 }
 
 impl Default for SessionConfig {
@@ -314,6 +317,7 @@ impl Default for SessionConfig {
             max_minutes: 120,
             idle_minutes: 30,
             quota: 100,
+            backchannel_logout_on_expiry: false,
         }
     }
 }

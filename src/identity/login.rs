@@ -109,7 +109,7 @@ async fn bring_to_cost(
     let Ok(new) = state.hasher.hash(place, password).await else {
         return;
     };
-    let replaced = state.store.replace_hash(user.id, old, Some(&new), false);
+    let replaced = state.store.replace_hash(user.id, old, Some(&new), false, state.clock.now_ms());
     if let Err(error) = replaced.await {
         tracing::warn!(%error, "a password keeps its old hash for now");
     }
@@ -129,7 +129,7 @@ async fn known_hash(
     let old = user.password_hash.as_ref();
     let Some(secret) = &declared.secret else {
         if old.is_some() {
-            state.store.replace_hash(user.id, old, None, true).await?;
+            replace(state, user, None, true).await?;
         }
         return Ok(None);
     };
@@ -162,9 +162,26 @@ async fn declared_hash(
         return Ok(old.clone());
     }
     let new = state.hasher.hash(place, secret).await?;
-    let replaced = state.store.replace_hash(user.id, old, Some(&new), !same);
-    replaced.await?;
+    replace(state, user, Some(&new), !same).await?;
     Ok(new)
+}
+
+/// Puts a hash in the place of the one that was read; with `ends`, what was
+/// begun with the old password ends, and this process knows it.
+async fn replace(
+    state: &State,
+    user: &User,
+    new: Option<&Secret>,
+    ends: bool,
+) -> Result<(), Fault> {
+    let old = user.password_hash.as_ref();
+    let now_ms = state.clock.now_ms();
+    let replaced = state.store.replace_hash(user.id, old, new, ends, now_ms);
+    if replaced.await? && ends && old.is_some() {
+        state.read_revocations().await?;
+        state.logouts.wake();
+    }
+    Ok(())
 }
 
 /// Makes sure that nothing is in force any more that was begun with an earlier

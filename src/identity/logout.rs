@@ -16,6 +16,7 @@ use super::hint::{self, Hint};
 use super::pages::{self, Frame};
 use super::{Call, serve, sessions};
 use crate::model::grant::StoredSession;
+use crate::model::session::Ending;
 use crate::model::user::User;
 
 /// Parameters that the confirmation page carries on.
@@ -46,7 +47,10 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
     };
     let next = next(call, &form, hint.as_ref()).await?;
     let frame = Frame::of(call.headers(), form.get("ui_locales"));
-    if let Some((session, user)) = sessions::of_browser(call).await? {
+    let found = sessions::of_browser(call).await?;
+    let sid = found.as_ref().map(|(session, _)| session.sid.as_str());
+    end_hinted(call, hint.as_ref(), sid).await?;
+    if let Some((session, user)) = found {
         let vouched = hint
             .as_ref()
             .is_some_and(|hint| is_of(hint, &session, &user));
@@ -60,14 +64,37 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
             let fields = carried(&form, hinted);
             return Ok(ask(call, fields, &frame, &browser, (&session, &user)));
         }
-        sessions::end(call, session.hash).await?;
+        let which = Ending::Token(session.hash);
+        call.state.end_sessions(&which, call.now_ms).await?;
     }
     let mut response = match next {
         Some(address) => redirect(call, &address),
         None => pages::signed_out(&frame),
     };
-    sessions::take_back(call, &mut response);
+    sessions::take_back(call, &mut response).await?;
     Ok(response)
+}
+
+/// Ends the session that the ID token was given in, where that is not the one
+/// of this browser: it lapsed and left something, or the browser has lost it. A
+/// browser with another session may not end one that others use.
+async fn end_hinted(call: &Call, hint: Option<&Hint>, own: Option<&str>) -> Result<(), OAuthError> {
+    let sid = hint.and_then(|hint| hint.sid.as_deref());
+    let Some(sid) = sid.filter(|sid| own != Some(*sid)) else {
+        return Ok(());
+    };
+    let (state, realm) = (&call.state, &call.realm.path);
+    let other = state.store.session_named(realm, sid).await?;
+    let in_use = other.is_some_and(|other| state.is_alive(&other.session, call.now_ms));
+    if in_use && own.is_some() {
+        return Ok(());
+    }
+    let which = Ending::Named {
+        realm: realm.clone(),
+        sid: sid.to_owned(),
+    };
+    state.end_sessions(&which, call.now_ms).await?;
+    Ok(())
 }
 
 /// The parameters of the address or, of a POST, of the body.

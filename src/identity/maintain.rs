@@ -80,6 +80,7 @@ async fn run(weak: Weak<State>) {
         if result.is_ok() {
             if tick.is_multiple_of(ROUND) {
                 rotate_keys(&state).await;
+                end_lapsed(&state).await;
                 state.revoked.prune(state.clock.now_ms());
                 more_to_sweep = true;
             }
@@ -105,6 +106,7 @@ async fn poll(state: &State, seen: &mut Option<i64>) -> Result<(), Fault> {
     if seen.replace(version).is_some_and(|seen| seen != version) {
         state.forget();
         state.read_revocations().await?;
+        state.logouts.wake();
         state.keys.reload().await?;
     }
     Ok(())
@@ -118,6 +120,12 @@ async fn sweep(state: &State, limit: u32) -> bool {
             tracing::warn!(%error, "expired records stay for now");
             false
         }
+    }
+}
+
+async fn end_lapsed(state: &State) {
+    if let Err(error) = state.end_lapsed(state.clock.now_ms()).await {
+        tracing::warn!(%error, "lapsed sessions stay for now");
     }
 }
 

@@ -28,6 +28,7 @@ mod keys;
 mod lockout;
 mod login;
 mod logout;
+mod logouts;
 mod maintain;
 mod manage;
 mod pages;
@@ -72,6 +73,7 @@ use dpop::Dpop;
 use error::Fault;
 use keys::Keys;
 use lockout::Lockout;
+use logouts::Logouts;
 use password::Hasher;
 use realm::{Live, Realm};
 use revoked::Revoked;
@@ -173,6 +175,7 @@ struct State {
     /// Wrong codes of devices.
     guesses: Lockout,
     polls: device::Polls,
+    logouts: Logouts,
     /// First part of every `auditTrackingId`.
     process: Uuid,
     issued: AtomicU64,
@@ -273,6 +276,7 @@ impl Identity {
             lockout: Lockout::new(),
             guesses: Lockout::new(),
             polls: device::Polls::new(),
+            logouts: Logouts::new(),
             process: random_uuid(),
             issued: AtomicU64::new(1),
         });
@@ -307,6 +311,9 @@ impl Identity {
         state.live.store(Arc::new(live));
         state.outbound.replace(allow, authorities);
         state.forget();
+        // Declared users may have gone, or may not sign in any more.
+        state.read_revocations().await?;
+        state.logouts.wake();
         maintain::hash_declared(state);
         maintain::make_keys(state);
         Ok(())

@@ -257,7 +257,44 @@ fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
             ));
         }
     }
+    check_logout_uris(metadata)?;
     check_response_types(metadata)
+}
+
+/// Addresses that are told of the end of a session (OpenID Connect Back-Channel
+/// Logout 1.0 §2.2, Front-Channel Logout 1.0 §2).
+fn check_logout_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
+    let public = metadata.token_endpoint_auth_method == Some(AuthMethod::None);
+    let web = |uri: &str| {
+        let visible = uri.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
+        let url = Url::parse(uri).ok().filter(|_| visible)?;
+        let plain = matches!(url.scheme(), "https" | "http") && url.username().is_empty();
+        (plain && url.fragment().is_none() && url.password().is_none()).then_some(url)
+    };
+    if let Some(uri) = &metadata.backchannel_logout_uri {
+        match web(uri) {
+            Some(url) if url.scheme() == "https" || !public => {}
+            _ => {
+                let text = "must be an https URL without fragment, or http for a client that \
+                            authenticates";
+                return wrong("backchannel_logout_uri", text);
+            }
+        }
+    }
+    if let Some(uri) = &metadata.frontchannel_logout_uri {
+        let own = |url: &Url| {
+            let redirects = metadata.redirect_uris.iter();
+            let mut redirects = redirects.filter_map(|uri| Url::parse(uri).ok());
+            redirects.any(|redirect| redirect.origin() == url.origin())
+        };
+        if !web(uri).is_some_and(|url| own(&url)) {
+            let text = "must be an http or https URL without fragment, of the origin of one of \
+                        the redirect_uris";
+            return wrong("frontchannel_logout_uri", text);
+        }
+    }
+    Ok(())
 }
 
 fn check_response_types(metadata: &ClientMetadata) -> Result<(), RecordError> {

@@ -1,70 +1,31 @@
-//! `/json[/realms/…]/sessions`: looking at a session and ending it; and
-//! `/json/serverinfo/*`, which names the cookie that carries it.
+//! Sessions of signed-in users: begun, found, used and ended, whatever surface
+//! a request came by.
+//!
+//! With a session ends what was given in it, but for `offline_access`; so it
+//! does when the session lapses.
+
+mod actions;
+mod server_info;
 
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chrono::{DateTime, SecondsFormat};
-use http::StatusCode;
-use serde_json::{Value, json};
 
-use super::api_version::{self, Version, version};
-use super::error::{Fault, JsonError};
-use super::form::Form;
+use super::error::Fault;
 use super::login::settle;
-use super::{Call, cookies, respond};
+use super::{Call, State, cookies};
 use crate::clock::{random_bytes, random_uuid};
-use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation, StoredSession, TokenHash};
+use crate::model::grant::{Grant, MAX_TOKEN_LIFE_MS, Revocation, StoredSession, TokenHash};
+use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use crate::model::user::{Owner, User};
+use crate::store::StoreError;
 
-const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1)];
+pub(super) use actions::post;
+pub(super) use server_info::server_info;
 
 /// A use within this part of the idle time, and at most a minute, of the last
 /// noted one is not noted: a busy session must not write to the disk each time.
 const NOTED: i64 = 30;
-
-/// Answers an action on a session.
-pub(super) async fn post(call: &Call) -> Response {
-    let chosen = match api_version::choose(call.headers(), VERSIONS) {
-        Ok(chosen) => chosen,
-        Err(error) => return error.response(),
-    };
-    let answer = act(call).await;
-    let mut response = answer.unwrap_or_else(JsonError::response);
-    respond::never_stored(&mut response);
-    chosen.stamp(&mut response, "CREST");
-    response
-}
-
-async fn act(call: &Call) -> Result<Response, JsonError> {
-    let bad = |text: String| JsonError::new(StatusCode::BAD_REQUEST, text);
-    let query = call.parts.uri.query().unwrap_or_default();
-    let query = Form::parse(query.as_bytes()).map_err(|error| bad(error.to_string()))?;
-    let named = token_of_body(call).or_else(|| query.get("tokenId").map(str::to_owned));
-    let own = token_of_caller(call);
-    match query.get("_action") {
-        Some("validate") => {
-            let token = named.or(own).ok_or_else(denied)?;
-            validate(call, &token).await
-        }
-        Some("logout") => logout(call, &own.ok_or_else(denied)?, named.as_deref()).await,
-        Some("getSessionInfo") => {
-            let own = own.ok_or_else(denied)?;
-            info(call, &named.unwrap_or(own)).await
-        }
-        Some(other) => Err(bad(format!("Unsupported action: {other}"))),
-        None => Err(bad("Missing parameter: _action".to_owned())),
-    }
-}
-
-fn denied() -> JsonError {
-    JsonError::new(StatusCode::UNAUTHORIZED, "Access Denied")
-}
-
-fn token_of_body(call: &Call) -> Option<String> {
-    let body: Value = serde_json::from_slice(&call.body).ok()?;
-    body["tokenId"].as_str().map(str::to_owned)
-}
 
 /// The caller's session token: header or cookie of the session's name.
 fn token_of_caller(call: &Call) -> Option<String> {
@@ -101,7 +62,7 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
 
 /// Begins a session for `user`, who has just shown the password; gives its
 /// token. The session that the browser had ends: whoever knew its token has
-/// nothing. If it was the same user's, the new one keeps its name.
+/// nothing. If it was the same user's and is alive, the new one keeps its name.
 pub(super) async fn begin(call: &Call, user: &User) -> Result<String, Fault> {
     let (state, now_ms) = (&call.state, call.now_ms);
     let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
@@ -122,29 +83,102 @@ pub(super) async fn begin(call: &Call, user: &User) -> Result<String, Fault> {
         sid: random_uuid().to_string(),
         auth_ms: now_ms,
     };
-    let Some(known) = known else {
-        let store = &state.store;
-        store.insert_session(&session, settings.quota).await?;
-        return Ok(token);
+    let ended = match known {
+        None => state.store.insert_session(&session, settings.quota).await?,
+        Some(known) => {
+            if known.user_id == user.id && state.is_alive(&known, now_ms) {
+                session.sid.clone_from(&known.sid);
+            }
+            let store = &state.store;
+            let kept = store.replace_session(known.hash, &session, settings.quota);
+            kept.await?
+        }
     };
-    if known.user_id == user.id {
-        session.sid.clone_from(&known.sid);
-    }
-    let kept = state
-        .store
-        .replace_session(known.hash, &session, settings.quota);
-    kept.await?;
+    state.have_ended(&ended, now_ms);
     Ok(token)
 }
 
-/// Ends a session and what was to live only as long.
-pub(super) async fn end(call: &Call, hash: TokenHash) -> Result<(), Fault> {
-    let until_ms = call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
-    let ended = call.state.store.end_session(hash, until_ms).await?;
-    for grant in ended.into_iter().flatten() {
-        call.state.revoked.add(&Revocation::Grant(grant), until_ms);
+impl State {
+    /// How long a session lasts without use.
+    fn idle_ms(&self) -> i64 {
+        i64::from(self.live().config.session.idle_minutes) * 60_000
     }
-    Ok(())
+
+    /// Whether the time of a session is not over.
+    pub(super) fn is_alive(&self, session: &StoredSession, now_ms: i64) -> bool {
+        now_ms < session.ends_ms && now_ms - session.used_ms < self.idle_ms()
+    }
+
+    /// Ends these sessions with what was to live only as long; when it returns,
+    /// no endpoint takes a token of theirs, and their clients are being told.
+    pub(super) async fn end_sessions(
+        &self,
+        which: &Ending,
+        now_ms: i64,
+    ) -> Result<Vec<EndedSession>, StoreError> {
+        let mut all = Vec::new();
+        loop {
+            let ended = self.store.end_sessions(which, now_ms).await?;
+            self.have_ended(&ended, now_ms);
+            let more = ended.len() >= usize::try_from(ENDED_AT_ONCE).unwrap_or(usize::MAX);
+            all.extend(ended);
+            if !more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Ends sessions that were not used for too long, or are too old.
+    pub(super) async fn end_lapsed(&self, now_ms: i64) -> Result<(), StoreError> {
+        let lapsed = Ending::Lapsed {
+            unused_since_ms: now_ms - self.idle_ms(),
+            told: self.live().config.session.backchannel_logout_on_expiry,
+        };
+        self.end_sessions(&lapsed, now_ms).await.map(drop)
+    }
+
+    /// Learns what ended with these sessions.
+    fn have_ended(&self, ended: &[EndedSession], now_ms: i64) {
+        let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+        for session in ended {
+            for grant in &session.grants {
+                self.revoked
+                    .add(&Revocation::Grant(grant.clone()), until_ms);
+            }
+        }
+        if ended.iter().any(|session| session.told > 0) {
+            self.logouts.wake();
+        }
+    }
+
+    /// Whether the session that a grant hangs on is alive; if so, it was used
+    /// just now. Grants with `offline_access`, or from without a session, hang
+    /// on none.
+    pub(super) async fn grant_lives(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError> {
+        let offline = grant.scopes.iter().any(|scope| scope == "offline_access");
+        let Some(sid) = grant.sid.as_ref().filter(|_| !offline) else {
+            return Ok(true);
+        };
+        let found = self.store.session_named(&grant.realm, sid).await?;
+        let alive = found.filter(|found| {
+            found.session.user_id == grant.user_id && self.is_alive(&found.session, now_ms)
+        });
+        match alive {
+            None => Ok(false),
+            Some(found) => {
+                self.note_use(&found.session, now_ms).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn note_use(&self, session: &StoredSession, now_ms: i64) -> Result<(), StoreError> {
+        let unnoted = (self.idle_ms() / NOTED).min(60_000);
+        if now_ms - session.used_ms >= unnoted {
+            self.store.touch_session(session.hash, now_ms).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Gives the browser the token of its session.
@@ -154,29 +188,36 @@ pub(super) fn hand_over(call: &Call, response: &mut Response, token: &str) {
     cookies::set(response, &live, &name, token);
 }
 
-/// Takes the token of its session from the browser.
-pub(super) fn take_back(call: &Call, response: &mut Response) {
+/// Takes the token of its session from the browser, unless it is good: the
+/// cookie may be that of a session of another realm.
+pub(super) async fn take_back(call: &Call, response: &mut Response) -> Result<(), Fault> {
+    if let Some(token) = token_of_browser(call)
+        && find(call, &token).await?.is_some()
+    {
+        return Ok(());
+    }
     let live = call.state.live();
     let name = cookies::name(&live, &live.config.session.cookie_name);
     cookies::clear(response, &live, &name);
+    Ok(())
 }
 
 /// The session of this token and its user, if both are good now.
 async fn find(call: &Call, token: &str) -> Result<Option<(StoredSession, User)>, Fault> {
-    let store = &call.state.store;
+    let state = &call.state;
+    let store = &state.store;
     let Some(session) = store.session(TokenHash::of(token)).await? else {
         return Ok(None);
     };
-    let alive = call.now_ms < session.ends_ms && call.now_ms - session.used_ms < idle_ms(call);
-    if !alive {
+    if !state.is_alive(&session, call.now_ms) {
         return Ok(None);
     }
     let user = store.user(&session.realm, session.user_id).await?;
-    let live = call.state.live.load_full();
+    let live = state.live.load_full();
     if let (Some(user), Some(realm)) = (&user, live.realm(&session.realm))
         && user.owner == Owner::File
     {
-        settle(&call.state, realm, user).await?;
+        settle(state, realm, user).await?;
         if store.session(session.hash).await?.is_none() {
             return Ok(None);
         }
@@ -184,89 +225,6 @@ async fn find(call: &Call, token: &str) -> Result<Option<(StoredSession, User)>,
     Ok(user.filter(|user| user.active).map(|user| (session, user)))
 }
 
-/// How long a session lasts without use.
-fn idle_ms(call: &Call) -> i64 {
-    i64::from(call.state.live().config.session.idle_minutes) * 60_000
-}
-
-fn not_valid() -> Response {
-    respond::json(StatusCode::OK, &json!({"valid": false}))
-}
-
-async fn validate(call: &Call, token: &str) -> Result<Response, JsonError> {
-    let Some((session, user)) = find(call, token).await? else {
-        return Ok(not_valid());
-    };
-    note_use(call, &session).await?;
-    let body = json!({"valid": true, "uid": user.user_name, "realm": session.realm});
-    Ok(respond::json(StatusCode::OK, &body))
-}
-
 async fn note_use(call: &Call, session: &StoredSession) -> Result<(), Fault> {
-    let unnoted = (idle_ms(call) / NOTED).min(60_000);
-    if call.now_ms - session.used_ms >= unnoted {
-        call.state
-            .store
-            .touch_session(session.hash, call.now_ms)
-            .await?;
-    }
-    Ok(())
-}
-
-async fn info(call: &Call, token: &str) -> Result<Response, JsonError> {
-    let Some((session, user)) = find(call, token).await? else {
-        return Ok(not_valid());
-    };
-    let instant = |ms: i64| {
-        let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
-        time.to_rfc3339_opts(SecondsFormat::Secs, true)
-    };
-    let idle_ms = idle_ms(call);
-    let body = json!({
-        "username": user.user_name,
-        "universalId": format!("id={},ou=user", user.user_name),
-        "realm": session.realm,
-        "latestAccessTime": instant(session.used_ms),
-        "maxIdleExpirationTime": instant(session.used_ms + idle_ms),
-        "maxSessionExpirationTime": instant(session.ends_ms),
-        "properties": {},
-    });
-    Ok(respond::json(StatusCode::OK, &body))
-}
-
-/// Who holds a session may end it, and no other one than its own user's.
-async fn logout(call: &Call, own: &str, named: Option<&str>) -> Result<Response, JsonError> {
-    let (session, _) = find(call, own).await?.ok_or_else(denied)?;
-    let token = named.unwrap_or(own);
-    let mut text = "Successfully logged out";
-    match find(call, token).await? {
-        None => text = "Token has expired",
-        Some((other, _)) if other.user_id != session.user_id => {
-            return Err(JsonError::new(StatusCode::FORBIDDEN, "Forbidden"));
-        }
-        Some((other, _)) => {
-            end(call, other.hash).await?;
-        }
-    }
-    let mut response = respond::json(StatusCode::OK, &json!({"result": text}));
-    take_back(call, &mut response);
-    Ok(response)
-}
-
-/// What a login page needs to know; public.
-pub(super) fn server_info(call: &Call) -> Response {
-    let live = call.state.live();
-    let host = url::Url::parse(&live.base_url).ok();
-    let host = host.as_ref().and_then(|url| url.host_str());
-    let body = json!({
-        "domains": [],
-        "cookieName": cookies::name(&live, &live.config.session.cookie_name),
-        "secureCookie": live.base_url.starts_with("https://"),
-        "realm": call.realm.path,
-        "FQDN": host,
-        "zeroPageLogin": {"enabled": false, "refererWhitelist": [], "allowedWithoutReferer": true},
-    });
-    let mut response = respond::json(StatusCode::OK, &body);
-    respond::never_stored(&mut response);
-    response
+    Ok(call.state.note_use(session, call.now_ms).await?)
 }

@@ -33,6 +33,18 @@ pub struct ClientMetadata {
     /// Where a logout may send people to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_logout_redirect_uris: Vec<String>,
+    /// Where it is told that a session of its has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backchannel_logout_uri: Option<String>,
+    /// Whether it must be told which session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backchannel_logout_session_required: bool,
+    /// What browsers load where a session has ended in which it was signed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frontchannel_logout_uri: Option<String>,
+    /// Whether that must name issuer and session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frontchannel_logout_session_required: bool,
     /// How it authenticates; absent: by Basic or by form, as it likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_endpoint_auth_method: Option<AuthMethod>,

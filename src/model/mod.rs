@@ -15,6 +15,7 @@ pub mod route;
 pub mod schema;
 pub mod secret;
 pub mod service;
+pub mod session;
 pub mod sni;
 pub mod target;
 pub mod token;

@@ -18,11 +18,14 @@ use crate::model::authorization::{Redemption, StoredCode};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{
-    Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
+    Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
 };
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
+use crate::model::session::{
+    EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
+};
 use crate::model::user::User;
 
 pub use sqlite::SqliteStore;
@@ -147,7 +150,8 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Taken`] when the name is another user's.
     async fn insert_user(&self, user: &User) -> Result<(), StoreError>;
 
-    /// Replaces a user whose version is one less than `user.version`.
+    /// Replaces a user whose version is one less than `user.version`. What one
+    /// has begun who is no longer active ends.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] when it is not, or the user is gone;
@@ -171,13 +175,14 @@ pub trait Store: Send + Sync + 'static {
         old: Option<&Secret>,
         new: Option<&Secret>,
         ends: bool,
+        now_ms: i64,
     ) -> Result<bool, StoreError>;
 
     /// Removes a user with its tokens and sessions; says whether it was there.
     ///
     /// # Errors
     /// [`StoreError::FileOwned`] for a user that the file declares.
-    async fn delete_user(&self, id: Uuid) -> Result<bool, StoreError>;
+    async fn delete_user(&self, id: Uuid, now_ms: i64) -> Result<bool, StoreError>;
 
     /// The client of this identifier (exact).
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError>;
@@ -264,17 +269,22 @@ pub trait Store: Send + Sync + 'static {
         now_ms: i64,
     ) -> Result<bool, StoreError>;
 
-    /// Keeps a session; the user's oldest ones beyond `quota` end.
-    async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError>;
+    /// Keeps a session; the user's oldest ones beyond `quota` end: those.
+    async fn insert_session(
+        &self,
+        session: &StoredSession,
+        quota: u32,
+    ) -> Result<Vec<EndedSession>, StoreError>;
 
     /// Keeps a session in the place of the one of hash `old`, if that is there:
-    /// nobody who holds the old token has the new one's rights.
+    /// nobody who holds the old token has the new one's rights. Unless both have
+    /// one name, the old one ends. Names the sessions that ended.
     async fn replace_session(
         &self,
         old: TokenHash,
         session: &StoredSession,
         quota: u32,
-    ) -> Result<(), StoreError>;
+    ) -> Result<Vec<EndedSession>, StoreError>;
 
     /// The session of this token hash.
     async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError>;
@@ -282,17 +292,51 @@ pub trait Store: Send + Sync + 'static {
     /// Notes that a session was used.
     async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError>;
 
-    /// Ends a session and revokes, until `revoked_until_ms`, every grant that
-    /// was begun in it and has no `offline_access`; names those grants. `None`:
-    /// there was no such session.
-    async fn end_session(
+    /// The session that ID tokens of the realm call `sid`, lapsed or not.
+    async fn session_named(
         &self,
-        hash: TokenHash,
-        revoked_until_ms: i64,
-    ) -> Result<Option<Vec<String>>, StoreError>;
+        realm: &str,
+        sid: &str,
+    ) -> Result<Option<SessionRecord>, StoreError>;
 
-    /// Keeps an authorization code.
-    async fn insert_code(&self, code: &StoredCode) -> Result<(), StoreError>;
+    /// At most `limit` sessions that fit, in the order of their names, from the
+    /// one after `after` on.
+    async fn sessions(
+        &self,
+        query: &SessionQuery,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<SessionPage, StoreError>;
+
+    /// Ends the sessions that `which` means: revokes every grant that was given
+    /// in them and has no `offline_access`, and puts down the clients that are
+    /// to be told. Names what has ended.
+    async fn end_sessions(
+        &self,
+        which: &Ending,
+        now_ms: i64,
+    ) -> Result<Vec<EndedSession>, StoreError>;
+
+    /// Notes that `grant` was given in its session; says whether that is still
+    /// there. With a code, [`Store::insert_code`] does it.
+    async fn begin_grant(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError>;
+
+    /// Takes at most `limit` logouts that are due, but none of the clients in
+    /// `busy` (realm and identifier): each is due again after a pause that grows,
+    /// should its taker not settle it. Says also when the next one is due.
+    async fn take_logouts(
+        &self,
+        busy: &[(String, String)],
+        now_ms: i64,
+        limit: u32,
+    ) -> Result<(Vec<Logout>, Option<i64>), StoreError>;
+
+    /// Removes a logout: the client was told, or is told no more.
+    async fn settle_logout(&self, id: i64) -> Result<(), StoreError>;
+
+    /// Keeps an authorization code, and notes its grant; says whether the
+    /// session that it was given in is still there. If not, nothing is kept.
+    async fn insert_code(&self, code: &StoredCode) -> Result<bool, StoreError>;
 
     /// The authorization code of this hash, spent or not.
     async fn code(&self, hash: TokenHash) -> Result<Option<StoredCode>, StoreError>;

@@ -1,5 +1,7 @@
 //! The contract of [`Store`], run against every implementation.
 
+mod sessions;
+
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
@@ -533,8 +535,8 @@ async fn what_a_user_holds_goes_with_the_user() {
         auth_ms: 1,
     };
     store.insert_session(&session, 5).await.expect("inserted");
-    assert!(store.delete_user(demo.id).await.expect("deleted"));
-    assert!(!store.delete_user(demo.id).await.expect("nothing to delete"));
+    assert!(store.delete_user(demo.id, 2).await.expect("deleted"));
+    assert!(!store.delete_user(demo.id, 2).await.expect("nothing to delete"));
     assert!(
         store
             .session(session.hash)
@@ -544,46 +546,6 @@ async fn what_a_user_holds_goes_with_the_user() {
     );
     let found = store.refresh_tokens(TokenHash::of("family")).await;
     assert!(found.expect("a lookup").is_none());
-}
-
-#[tokio::test]
-async fn sessions_beyond_the_quota_end_oldest_first() {
-    let fixture = Fixture::new().await;
-    let demo = user("demo", json!({}));
-    fixture.store.insert_user(&demo).await.expect("inserted");
-    let session = |number: i64| StoredSession {
-        hash: TokenHash::of(&number.to_string()),
-        realm: "/".to_owned(),
-        user_id: demo.id,
-        created_ms: number,
-        used_ms: number,
-        ends_ms: 90_000,
-        sid: number.to_string(),
-        auth_ms: number,
-    };
-    for number in 1..=3 {
-        fixture
-            .store
-            .insert_session(&session(number), 2)
-            .await
-            .expect("inserted");
-    }
-    assert!(
-        fixture
-            .store
-            .session(session(1).hash)
-            .await
-            .expect("a lookup")
-            .is_none()
-    );
-    assert_eq!(
-        fixture
-            .store
-            .session(session(3).hash)
-            .await
-            .expect("a lookup"),
-        Some(session(3))
-    );
 }
 
 fn declared(users: Vec<User>, clients: Vec<Client>) -> Declared {
@@ -646,7 +608,7 @@ async fn what_the_file_declares_is_kept_until_it_no_longer_does() {
         (first.id, 2, 3)
     );
     assert!(matches!(
-        store.delete_user(first.id).await,
+        store.delete_user(first.id, 2).await,
         Err(StoreError::FileOwned(_))
     ));
 }
@@ -732,10 +694,7 @@ fn code(of: &User) -> StoredCode {
     StoredCode {
         hash: TokenHash::of("code"),
         authorization: Authorization {
-            grant: Grant {
-                sid: Some("sid".to_owned()),
-                ..refresh("one", of.id).grant
-            },
+            grant: refresh("one", of.id).grant,
             redirect_uri: Some("https://app.example/cb".to_owned()),
             challenge: Some(Challenge {
                 method: ChallengeMethod::S256,
@@ -802,49 +761,6 @@ async fn consent_grows_and_goes_with_the_client() {
     assert!(store.delete_client("/", "app").await.expect("deleted"));
     let known = store.consent(demo.id, "app").await.expect("a lookup");
     assert!(known.is_empty());
-}
-
-#[tokio::test]
-async fn a_session_ends_with_its_grants_but_offline_access_stays() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
-    let demo = user("demo", json!({}));
-    store.insert_user(&demo).await.expect("inserted");
-    let session = |token: &str| StoredSession {
-        hash: TokenHash::of(token),
-        realm: "/".to_owned(),
-        user_id: demo.id,
-        created_ms: 1,
-        used_ms: 1,
-        ends_ms: 90_000,
-        sid: "sid".to_owned(),
-        auth_ms: 1,
-    };
-    store
-        .insert_session(&session("a"), 5)
-        .await
-        .expect("inserted");
-    let next = session("b");
-    let replaced = store.replace_session(TokenHash::of("a"), &next, 5);
-    replaced.await.expect("replaced");
-    let old = store.session(TokenHash::of("a")).await.expect("a lookup");
-    assert_eq!(old, None, "the old token is dead");
-    for (token, scope) in [("short", "openid"), ("long", "offline_access")] {
-        let mut stored = refresh(token, demo.id);
-        stored.family = TokenHash::of(token);
-        stored.grant.id = token.to_owned();
-        stored.grant.sid = Some("sid".to_owned());
-        stored.grant.scopes = vec![scope.to_owned()];
-        let kept = store.record_tokens(Some(&stored), None);
-        kept.await.expect("recorded");
-    }
-    store.insert_code(&code(&demo)).await.expect("inserted");
-    let ended = store.end_session(next.hash, 99_000).await.expect("ended");
-    assert_eq!(ended, Some(vec!["short".to_owned()]));
-    let code = store.code(TokenHash::of("code")).await.expect("a lookup");
-    assert_eq!(code, None, "nor does an unused code outlive it");
-    let again = store.end_session(next.hash, 99_000).await.expect("ended");
-    assert_eq!(again, None);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::back::Refused;
+use super::back::{Refused, Told};
 use super::request::Request;
 use crate::clock::random_bytes;
 use crate::identity::Call;
@@ -28,9 +28,14 @@ pub(super) async fn finish(
     if given.code {
         let text = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
         let stored = stored_code(call, request, user, &text, grant.clone());
-        state.store.insert_code(&stored).await?;
+        if !state.store.insert_code(&stored).await? {
+            return Err(signed_out(request));
+        }
         fields.push(("code", text.clone()));
         code = Some(text);
+    }
+    if !given.code && !state.store.begin_grant(&grant, call.now_ms).await? {
+        return Err(signed_out(request));
     }
     // Without an access token nobody else would tell what the scopes promise.
     let alone = !given.code && !given.token;
@@ -78,6 +83,12 @@ pub(super) async fn finish(
         fields.push(("client_id", request.client.id().to_owned()));
     }
     Ok(request.back.answer(call, fields))
+}
+
+/// The session has ended just now.
+fn signed_out(request: &Request) -> Refused {
+    let told = Told::new("login_required", "The user has to sign in");
+    Refused::Back(Box::new(request.back.clone()), told)
 }
 
 fn grant(call: &Call, request: &Request, session: &StoredSession, user: &User) -> Grant {

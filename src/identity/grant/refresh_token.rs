@@ -112,6 +112,10 @@ async fn check(
         warn_of_reuse(old);
         return Err(not_valid());
     }
+    if !call.state.grant_lives(&old.grant, call.now_ms).await? {
+        call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
+        return Err(not_valid());
+    }
     Ok(())
 }
 

@@ -92,6 +92,9 @@ pub(super) async fn remove(
         "DELETE FROM codes WHERE realm = ? AND client_id = ?",
         "DELETE FROM devices WHERE realm = ? AND client_id = ?",
         "DELETE FROM consents WHERE realm = ? AND client_id = ?",
+        "DELETE FROM session_grants WHERE realm = ? AND client_id = ?",
+        "DELETE FROM session_clients WHERE realm = ? AND client_id = ?",
+        "DELETE FROM logouts WHERE realm = ? AND client_id = ?",
     ] {
         sqlx::query(statement)
             .bind(realm)

@@ -9,9 +9,11 @@ mod clients;
 mod codes;
 mod consents;
 mod devices;
+mod endings;
 mod entities;
 mod filter;
 mod keys;
+mod logouts;
 mod open;
 mod sessions;
 mod sync;
@@ -32,11 +34,14 @@ use crate::model::authorization::{Redemption, StoredCode};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{
-    Exchange, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
+    Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
 };
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
+use crate::model::session::{
+    EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
+};
 use crate::model::user::User;
 
 /// The store in one SQLite file.
@@ -160,12 +165,14 @@ impl Store for SqliteStore {
         old: Option<&Secret>,
         new: Option<&Secret>,
         ends: bool,
+        now_ms: i64,
     ) -> Result<bool, StoreError> {
-        users::replace_hash(self.begin().await?, id, old, new, ends).await
+        let tx = self.begin().await?;
+        users::replace_hash(tx, id, (old, new), ends, now_ms).await
     }
 
-    async fn delete_user(&self, id: Uuid) -> Result<bool, StoreError> {
-        self.changed(users::delete(self.begin().await?, id).await)
+    async fn delete_user(&self, id: Uuid, now_ms: i64) -> Result<bool, StoreError> {
+        self.changed(users::delete(self.begin().await?, id, now_ms).await)
     }
 
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError> {
@@ -279,8 +286,15 @@ impl Store for SqliteStore {
         }
     }
 
-    async fn insert_session(&self, session: &StoredSession, quota: u32) -> Result<(), StoreError> {
-        sessions::insert(self.begin().await?, None, session, quota).await
+    async fn insert_session(
+        &self,
+        session: &StoredSession,
+        quota: u32,
+    ) -> Result<Vec<EndedSession>, StoreError> {
+        let mut tx = self.begin().await?;
+        let ended = sessions::insert(&mut tx, None, session, quota).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(ended)
     }
 
     async fn replace_session(
@@ -288,8 +302,11 @@ impl Store for SqliteStore {
         old: TokenHash,
         session: &StoredSession,
         quota: u32,
-    ) -> Result<(), StoreError> {
-        sessions::insert(self.begin().await?, Some(old), session, quota).await
+    ) -> Result<Vec<EndedSession>, StoreError> {
+        let mut tx = self.begin().await?;
+        let ended = sessions::insert(&mut tx, Some(old), session, quota).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(ended)
     }
 
     async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError> {
@@ -300,21 +317,68 @@ impl Store for SqliteStore {
         sessions::touch(&self.writer, hash, now_ms).await
     }
 
-    async fn end_session(
+    async fn session_named(
         &self,
-        hash: TokenHash,
-        revoked_until_ms: i64,
-    ) -> Result<Option<Vec<String>>, StoreError> {
+        realm: &str,
+        sid: &str,
+    ) -> Result<Option<SessionRecord>, StoreError> {
+        sessions::by_name(&self.readers, realm, sid).await
+    }
+
+    async fn sessions(
+        &self,
+        query: &SessionQuery,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<SessionPage, StoreError> {
+        sessions::page(&self.readers, query, after, limit).await
+    }
+
+    async fn end_sessions(
+        &self,
+        which: &Ending,
+        now_ms: i64,
+    ) -> Result<Vec<EndedSession>, StoreError> {
         let mut tx = self.begin().await?;
-        let ended = sessions::end(&mut tx, hash, revoked_until_ms).await?;
+        let ended = endings::end_all(&mut tx, which, now_ms).await?;
         tx.commit().await.map_err(unavailable)?;
         Ok(ended)
     }
 
-    async fn insert_code(&self, code: &StoredCode) -> Result<(), StoreError> {
+    async fn begin_grant(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
-        codes::insert(&mut tx, code).await?;
+        let noted = sessions::note_grant(&mut tx, grant, now_ms).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(noted)
+    }
+
+    async fn take_logouts(
+        &self,
+        busy: &[(String, String)],
+        now_ms: i64,
+        limit: u32,
+    ) -> Result<(Vec<Logout>, Option<i64>), StoreError> {
+        let mut tx = self.begin().await?;
+        let taken = logouts::take(&mut tx, busy, now_ms, limit).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(taken)
+    }
+
+    async fn settle_logout(&self, id: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        logouts::settle(&mut tx, id).await?;
         tx.commit().await.map_err(unavailable)
+    }
+
+    async fn insert_code(&self, code: &StoredCode) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let grant = &code.authorization.grant;
+        if !sessions::note_grant(&mut tx, grant, code.expires_ms).await? {
+            return Ok(false);
+        }
+        codes::insert(&mut tx, code).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(true)
     }
 
     async fn code(&self, hash: TokenHash) -> Result<Option<StoredCode>, StoreError> {

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_refresh_families.sql"),
     include_str!("migrations/0005_authorizations.sql"),
     include_str!("migrations/0006_devices.sql"),
+    include_str!("migrations/0007_logouts.sql"),
 ];
 
 /// Connections that only read.

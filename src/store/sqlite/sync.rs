@@ -44,7 +44,7 @@ async fn sync_users(tx: &mut Tx, declared: Vec<User>, now_ms: i64) -> Result<(),
     let wanted: HashSet<_> = declared.iter().map(user_key).collect();
     for (key, user) in &known {
         if !wanted.contains(key) {
-            users::remove(tx, &user.id.to_string()).await?;
+            users::remove(tx, &user.id.to_string(), now_ms).await?;
         }
     }
     for mut user in declared {

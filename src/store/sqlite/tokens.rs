@@ -280,8 +280,8 @@ pub(super) async fn sweep(
            (SELECT token_id FROM revoked_tokens WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM seen WHERE hash IN
            (SELECT hash FROM seen WHERE expires_ms <= ? LIMIT ?)",
-        "DELETE FROM sessions WHERE hash IN
-           (SELECT hash FROM sessions WHERE ends_ms <= ? LIMIT ?)",
+        "DELETE FROM session_grants WHERE grant_id IN
+           (SELECT grant_id FROM session_grants WHERE expires_ms <= ? LIMIT ?)",
         "DELETE FROM signing_keys WHERE kid IN
            (SELECT kid FROM signing_keys WHERE expires_ms <= ? LIMIT ?)",
     ] {

@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool, Transaction};
 use uuid::Uuid;
 
-use super::{damaged, filter, parse_doc, parse_id, taken, unavailable, write_doc};
+use super::{damaged, endings, filter, parse_doc, parse_id, taken, unavailable, write_doc};
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
 use crate::model::user::{Owner, User, fold, schema};
@@ -172,6 +172,9 @@ pub(super) async fn update(
         .execute(&mut **tx)
         .await
         .map_err(unavailable)?;
+    if !user.active {
+        endings::end_logins(tx, &user.id.to_string(), user.updated_ms).await?;
+    }
     index(tx, user).await
 }
 
@@ -231,33 +234,16 @@ pub(super) async fn set_password(
     .execute(&mut *tx)
     .await
     .map_err(unavailable)?;
-    end_logins(&mut tx, &id).await?;
+    endings::end_logins(&mut tx, &id, now_ms).await?;
     tx.commit().await.map_err(unavailable)
-}
-
-/// Ends what was begun with the password that the user had.
-async fn end_logins(tx: &mut Transaction<'static, Sqlite>, id: &str) -> Result<(), StoreError> {
-    for statement in [
-        "DELETE FROM refresh_tokens WHERE user_id = ?",
-        "DELETE FROM sessions WHERE user_id = ?",
-        "DELETE FROM codes WHERE user_id = ?",
-        "DELETE FROM devices WHERE user_id = ?",
-    ] {
-        sqlx::query(statement)
-            .bind(id)
-            .execute(&mut **tx)
-            .await
-            .map_err(unavailable)?;
-    }
-    Ok(())
 }
 
 pub(super) async fn replace_hash(
     mut tx: Transaction<'static, Sqlite>,
     id: Uuid,
-    old: Option<&Secret>,
-    new: Option<&Secret>,
+    (old, new): (Option<&Secret>, Option<&Secret>),
     ends: bool,
+    now_ms: i64,
 ) -> Result<bool, StoreError> {
     let id = id.to_string();
     let done = sqlx::query("UPDATE users SET password = ? WHERE id = ? AND password IS ?")
@@ -271,7 +257,7 @@ pub(super) async fn replace_hash(
         return Ok(false);
     }
     if ends {
-        end_logins(&mut tx, &id).await?;
+        endings::end_logins(&mut tx, &id, now_ms).await?;
     }
     tx.commit().await.map_err(unavailable)?;
     Ok(true)
@@ -280,13 +266,14 @@ pub(super) async fn replace_hash(
 pub(super) async fn delete(
     mut tx: Transaction<'static, Sqlite>,
     id: Uuid,
+    now_ms: i64,
 ) -> Result<bool, StoreError> {
     let id = id.to_string();
     let Some((owner, name)) = owner(&mut tx, &id).await? else {
         return Ok(false);
     };
     refuse_file_owned(&owner, &name)?;
-    remove(&mut tx, &id).await?;
+    remove(&mut tx, &id, now_ms).await?;
     tx.commit().await.map_err(unavailable)?;
     Ok(true)
 }
@@ -295,7 +282,9 @@ pub(super) async fn delete(
 pub(super) async fn remove(
     tx: &mut Transaction<'static, Sqlite>,
     id: &str,
+    now_ms: i64,
 ) -> Result<(), StoreError> {
+    endings::end_logins(tx, id, now_ms).await?;
     sqlx::query("DELETE FROM users WHERE id = ?")
         .bind(id)
         .execute(&mut **tx)

@@ -1,8 +1,9 @@
 //! Signing out.
 
 use super::browser::{Browser, Form, shown_error};
-use super::{VERIFIER, code, door, exchange, path, signed_in, told, trusted, with};
-use crate::support::Door;
+use super::{VERIFIER, code, door, exchange, path, signed_in, told, trusted, web, with};
+use crate::support::http::{client, send};
+use crate::support::{Answer, Door};
 
 const END: &str = "/oauth2/connect/endSession";
 const BYE: &str = "https://app.example/bye";
@@ -122,4 +123,96 @@ async fn open_redirect_by_logout() {
         .await
         .expect(400);
     assert!(is_signed_in(&browser).await);
+}
+
+async fn refreshed(door: &Door, tokens: &serde_json::Value) -> Answer {
+    let refresh = tokens["refresh_token"].as_str().expect("a refresh token");
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("client_id", "web"),
+        ("client_secret", "web-secret"),
+        ("refresh_token", refresh),
+    ];
+    door.token_request(&fields).await
+}
+
+async fn is_good(door: &Door, tokens: &serde_json::Value) -> bool {
+    let token = tokens["access_token"].as_str().expect("an access token");
+    let url = door.proxy_url(&format!("/oauth2/tokeninfo?access_token={token}"));
+    send(client().get(url)).await.status == 200
+}
+
+#[tokio::test]
+async fn a_browser_that_lost_its_cookie_is_signed_out_by_the_id_token() {
+    let door = door().await;
+    let browser = Browser::new(&door);
+    let tokens = tokens(&door, &browser).await;
+    let hint = tokens["id_token"].as_str().expect("an ID token");
+    let reopened = Browser::new(&door);
+    let page = reopened.get(&end(&[("id_token_hint", hint)])).await;
+    assert!(page.expect(200).body.contains("Signed out"));
+    assert!(!is_signed_in(&browser).await);
+    assert!(!is_good(&door, &tokens).await);
+    refreshed(&door, &tokens).await.expect(400);
+}
+
+#[tokio::test]
+async fn sessions_that_the_quota_ends_take_their_tokens_along() {
+    let door = crate::support::Setup::new()
+        .identity(&format!("{}\n  session: {{quota: 1}}\n", super::IDENTITY))
+        .start()
+        .await;
+    let first = Browser::new(&door);
+    let kept = tokens(&door, &first).await;
+    refreshed(&door, &kept).await.expect(200);
+    let second = signed_in(&door, "demo").await;
+    assert!(!is_good(&door, &kept).await);
+    refreshed(&door, &kept).await.expect(400);
+    // Its ID token is no key to the session that took its place.
+    let hint = kept["id_token"].as_str().expect("an ID token");
+    first.get(&end(&[("id_token_hint", hint)])).await.expect(200);
+    assert!(is_signed_in(&second).await);
+}
+
+#[tokio::test]
+async fn the_link_of_another_realm_leaves_the_session_alone() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    let link = END.replace("/oauth2/", "/oauth2/realms/root/realms/alpha/");
+    let page = browser.get(&link).await.expect(200);
+    assert!(page.body.contains("Signed out"), "there nobody is signed in");
+    assert!(is_signed_in(&browser).await);
+}
+
+#[tokio::test]
+async fn tokens_without_a_refresh_token_end_with_the_session() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    let request = with(trusted(), "response_type", "id_token token");
+    let request = with(with(request, "code_challenge", ""), "code_challenge_method", "");
+    let implicit = told(&browser.get(&path(&request)).await, "https://trusted.example/cb");
+    let implicit = serde_json::json!(implicit);
+    assert!(is_good(&door, &implicit).await);
+    // `trusted` has no refresh tokens: its code is spent, its access token lives.
+    let answer = browser.get(&path(&trusted())).await;
+    let code = told(&answer, "https://trusted.example/cb")["code"].clone();
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("client_id", "trusted"),
+        ("client_secret", "trusted-secret"),
+        ("code", &code),
+        ("redirect_uri", "https://trusted.example/cb"),
+        ("code_verifier", VERIFIER),
+    ];
+    let by_code = door.token_request(&fields).await.expect(200).json();
+    assert!(is_good(&door, &by_code).await);
+    let hint = by_code["id_token"].as_str().expect("an ID token");
+    browser.get(&end(&[("id_token_hint", hint)])).await.expect(200);
+    assert!(!is_good(&door, &implicit).await);
+    assert!(!is_good(&door, &by_code).await);
+    let silent = told(
+        &browser.get(&path(&with(web(), "prompt", "none"))).await,
+        super::CALLBACK,
+    );
+    assert_eq!(silent["error"], "login_required");
 }
