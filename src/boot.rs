@@ -104,14 +104,15 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let outbound = Arc::new(Outbound::new());
     let mut internals = HashMap::from([("echo", internal::echo())]);
     let mut identity = None;
+    let telemetry = Telemetry::default();
     if let Some(section) = &config.identity {
         let open = Identity::open(section.clone(), store.clone(), clock.clone()).await?;
+        open.report_to(telemetry.metrics.clone());
         let router = open.router();
         outbound.register_local(&section.base_url.parse()?, router.clone());
         internals.insert("identity", router);
         identity = Some(Arc::new(open));
     }
-    let telemetry = Telemetry::default();
     let mut workshop = workshop(config, clock, outbound, &telemetry, internals);
     let resolver = workshop.resolver.clone();
     if let Some(section) = &config.redis {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::http::outbound::{Allow, Authorities};
 use super::inherit::OwnSettings;
+use crate::http::outbound::{Allow, Authorities};
 use crate::jose::keys::KeyError;
 use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};

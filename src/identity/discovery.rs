@@ -59,6 +59,10 @@ pub(super) fn metadata(call: &Call) -> Response {
         "claims_parameter_supported": true,
         "request_parameter_supported": false,
         "request_uri_parameter_supported": false,
+        "backchannel_logout_supported": true,
+        "backchannel_logout_session_supported": true,
+        "frontchannel_logout_supported": true,
+        "frontchannel_logout_session_supported": true,
         "version": "3.0",
     });
     cached(respond::json(StatusCode::OK, &body))

@@ -109,7 +109,9 @@ async fn bring_to_cost(
     let Ok(new) = state.hasher.hash(place, password).await else {
         return;
     };
-    let replaced = state.store.replace_hash(user.id, old, Some(&new), false, state.clock.now_ms());
+    let replaced = state
+        .store
+        .replace_hash(user.id, old, Some(&new), false, state.clock.now_ms());
     if let Err(error) = replaced.await {
         tracing::warn!(%error, "a password keeps its old hash for now");
     }

@@ -84,6 +84,7 @@ use crate::http::outbound::{Allow, Authorities, Guarded};
 use crate::jose::vault::Vault;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use crate::store::{Store, StoreError};
+use crate::telemetry::Metrics;
 
 pub use clients::stored_secret;
 pub use error::IdentityError;
@@ -282,6 +283,7 @@ impl Identity {
         });
         state.read_revocations().await?;
         maintain::start(&state);
+        logouts::start(&state);
         Ok(Self { state })
     }
 
@@ -317,6 +319,11 @@ impl Identity {
         maintain::hash_declared(state);
         maintain::make_keys(state);
         Ok(())
+    }
+
+    /// Counts from now on in these metrics.
+    pub fn report_to(&self, metrics: Arc<Metrics>) {
+        self.state.logouts.report_to(metrics);
     }
 
     /// The provider as a `Router`. Requests may carry a

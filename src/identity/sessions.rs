@@ -104,9 +104,14 @@ impl State {
         i64::from(self.live().config.session.idle_minutes) * 60_000
     }
 
+    /// When the session ends if it is not used any more.
+    pub(super) fn session_ends_ms(&self, session: &StoredSession) -> i64 {
+        session.ends_ms.min(session.used_ms + self.idle_ms())
+    }
+
     /// Whether the time of a session is not over.
     pub(super) fn is_alive(&self, session: &StoredSession, now_ms: i64) -> bool {
-        now_ms < session.ends_ms && now_ms - session.used_ms < self.idle_ms()
+        now_ms < self.session_ends_ms(session)
     }
 
     /// Ends these sessions with what was to live only as long; when it returns,

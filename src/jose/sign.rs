@@ -86,7 +86,7 @@ impl Signer {
         };
         let mut signer = Self::with(alg, None, key);
         signer.kid = Some(signer.thumbprint());
-        signer.header = header(alg, signer.kid.as_deref());
+        signer.header = header(alg, signer.kid.as_deref(), JWT);
         Ok(signer)
     }
 
@@ -101,7 +101,7 @@ impl Signer {
     }
 
     fn with(alg: SignAlg, kid: Option<String>, key: Key) -> Self {
-        let header = header(alg, kid.as_deref());
+        let header = header(alg, kid.as_deref(), JWT);
         Self {
             alg,
             kid,
@@ -125,9 +125,22 @@ impl Signer {
     /// # Errors
     /// [`KeyError::Signing`] when the claims are no JSON or the library fails.
     pub fn sign(&self, claims: &impl Serialize) -> Result<String, KeyError> {
+        self.sign_below(&self.header, claims)
+    }
+
+    /// As [`Signer::sign`], with a media type of its own in the header (RFC 8725
+    /// §3.11).
+    ///
+    /// # Errors
+    /// As [`Signer::sign`].
+    pub fn sign_as(&self, typ: &str, claims: &impl Serialize) -> Result<String, KeyError> {
+        self.sign_below(&header(self.alg, self.kid.as_deref(), typ), claims)
+    }
+
+    fn sign_below(&self, header: &str, claims: &impl Serialize) -> Result<String, KeyError> {
         let claims = serde_json::to_vec(claims).map_err(|_| KeyError::Signing)?;
-        let mut token = String::with_capacity(self.header.len() + claims.len() * 4 / 3 + 350);
-        token.push_str(&self.header);
+        let mut token = String::with_capacity(header.len() + claims.len() * 4 / 3 + 350);
+        token.push_str(header);
         URL_SAFE_NO_PAD.encode_string(&claims, &mut token);
         let signature = self.signature(token.as_bytes())?;
         token.push('.');
@@ -199,10 +212,13 @@ impl Signer {
     }
 }
 
-fn header(alg: SignAlg, kid: Option<&str>) -> String {
+/// The media type of tokens that have no other.
+const JWT: &str = "JWT";
+
+fn header(alg: SignAlg, kid: Option<&str>, typ: &str) -> String {
     let header = match kid {
-        Some(kid) => json!({"typ": "JWT", "alg": alg.as_str(), "kid": kid}),
-        None => json!({"typ": "JWT", "alg": alg.as_str()}),
+        Some(kid) => json!({"typ": typ, "alg": alg.as_str(), "kid": kid}),
+        None => json!({"typ": typ, "alg": alg.as_str()}),
     };
     let mut encoded = URL_SAFE_NO_PAD.encode(header.to_string());
     encoded.push('.');

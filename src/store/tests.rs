@@ -536,7 +536,12 @@ async fn what_a_user_holds_goes_with_the_user() {
     };
     store.insert_session(&session, 5).await.expect("inserted");
     assert!(store.delete_user(demo.id, 2).await.expect("deleted"));
-    assert!(!store.delete_user(demo.id, 2).await.expect("nothing to delete"));
+    assert!(
+        !store
+            .delete_user(demo.id, 2)
+            .await
+            .expect("nothing to delete")
+    );
     assert!(
         store
             .session(session.hash)

@@ -173,6 +173,16 @@ impl Telemetry {
                     .collect(),
             ),
             family(
+                "doorward_backchannel_logouts_total",
+                "Tries to tell clients that a session has ended; a failed one is repeated.",
+                MetricType::COUNTER,
+                self.metrics
+                    .logouts_told()
+                    .into_iter()
+                    .map(|(outcome, n)| counter(&[("outcome", outcome)], n))
+                    .collect(),
+            ),
+            family(
                 "doorward_throttle_partitions",
                 "Partitions that throttling filters hold.",
                 MetricType::GAUGE,

@@ -100,9 +100,26 @@ pub struct Metrics {
     throttle_alone: Counter,
     redis_up: OnceLock<Gauge>,
     redis_failures: Counter,
+    backchannel_logouts: DashMap<&'static str, Counter>,
 }
 
 impl Metrics {
+    /// Tries to tell a client of a logout, by `outcome`: `delivered`, `failed`
+    /// (it is tried again) or `dropped` (`doorward_backchannel_logouts_total`).
+    pub fn backchannel_logouts(&self, outcome: &'static str) -> Counter {
+        self.backchannel_logouts.entry(outcome).or_default().clone()
+    }
+
+    /// The same so far.
+    pub(super) fn logouts_told(&self) -> Vec<(&'static str, u64)> {
+        let told = self.backchannel_logouts.iter();
+        let mut all: Vec<_> = told
+            .map(|entry| (*entry.key(), entry.value().get()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
     /// How often `plugin` came to `decision`
     /// (`doorward_plugin_decisions_total`).
     pub fn decision(&self, plugin: &'static str, decision: &'static str) -> Counter {

@@ -9,6 +9,7 @@ mod error;
 mod keys;
 mod page;
 mod realms;
+mod sessions;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -60,6 +61,16 @@ static ENDPOINTS: &[Endpoint] = &[
     on("GET", "/clients/{id}", |call| Box::pin(clients::show(call))),
     on("GET", "/keys", |call| Box::pin(keys::list(call))),
     on("GET", "/realms", |call| Box::pin(realms::list(call))),
+    on("GET", "/sessions", |call| Box::pin(sessions::list(call))),
+    on("DELETE", "/sessions", |call| {
+        Box::pin(sessions::end_all(call))
+    }),
+    on("GET", "/sessions/{id}", |call| {
+        Box::pin(sessions::show(call))
+    }),
+    on("DELETE", "/sessions/{id}", |call| {
+        Box::pin(sessions::end(call))
+    }),
     on("GET", "/realms/{*}", |call| Box::pin(realms::show(call))),
 ];
 

@@ -110,4 +110,3 @@ async fn logout(call: &Call, own: &str, named: Option<&str>) -> Result<Response,
     take_back(call, &mut response).await?;
     Ok(response)
 }
-

@@ -174,7 +174,13 @@ async fn a_token_of_a_deleted_user_is_not_one_of_the_next_user_of_that_name() {
         let tokens = answer.json();
         let token = text(&tokens, "access_token").to_owned();
         assert_eq!(provider.get_with(PATH, &token).await.status, 200);
-        assert!(provider.store.delete_user(carol.id, provider.clock.now_ms()).await.expect("deleted"));
+        assert!(
+            provider
+                .store
+                .delete_user(carol.id, provider.clock.now_ms())
+                .await
+                .expect("deleted")
+        );
         assert_eq!(provider.get_with(PATH, &token).await.status, 401);
         // Within the same millisecond even.
         carol.id = crate::clock::random_uuid();

@@ -52,9 +52,7 @@ async fn named(
                 .push(")");
         }
     }
-    select
-        .push(" LIMIT ")
-        .push_bind(i64::from(ENDED_AT_ONCE));
+    select.push(" LIMIT ").push_bind(i64::from(ENDED_AT_ONCE));
     select
         .build_query_as()
         .fetch_all(&mut **tx)

@@ -59,7 +59,8 @@ pub(super) async fn take(
     now_ms: i64,
     limit: u32,
 ) -> Result<(Vec<Logout>, Option<i64>), StoreError> {
-    let mut update = QueryBuilder::<Sqlite>::new("UPDATE logouts SET tries = tries + 1, next_ms = ");
+    let mut update =
+        QueryBuilder::<Sqlite>::new("UPDATE logouts SET tries = tries + 1, next_ms = ");
     update
         .push_bind(now_ms)
         .push(" + min(")

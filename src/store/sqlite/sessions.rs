@@ -114,12 +114,13 @@ pub(super) async fn by_name(
 
 async fn record(readers: &SqlitePool, row: &SqliteRow) -> Result<SessionRecord, StoreError> {
     let session = read(row)?;
-    let clients: Vec<String> =
-        sqlx::query_scalar("SELECT client_id FROM session_clients WHERE sid = ? ORDER BY client_id")
-            .bind(&session.sid)
-            .fetch_all(readers)
-            .await
-            .map_err(unavailable)?;
+    let clients: Vec<String> = sqlx::query_scalar(
+        "SELECT client_id FROM session_clients WHERE sid = ? ORDER BY client_id",
+    )
+    .bind(&session.sid)
+    .fetch_all(readers)
+    .await
+    .map_err(unavailable)?;
     Ok(SessionRecord {
         user_name: row.try_get("user_name").map_err(unavailable)?,
         session,

@@ -214,7 +214,10 @@ async fn a_logout_is_due_until_it_is_settled() {
     let (fixture, demo) = with_user().await;
     let store = &fixture.store;
     add_client(store, "app").await;
-    store.insert_client(&client("quiet")).await.expect("inserted");
+    store
+        .insert_client(&client("quiet"))
+        .await
+        .expect("inserted");
     let held = session("s", &demo, 1);
     store.insert_session(&held, 5).await.expect("inserted");
     for client_id in ["app", "quiet"] {

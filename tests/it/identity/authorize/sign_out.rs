@@ -170,7 +170,10 @@ async fn sessions_that_the_quota_ends_take_their_tokens_along() {
     refreshed(&door, &kept).await.expect(400);
     // Its ID token is no key to the session that took its place.
     let hint = kept["id_token"].as_str().expect("an ID token");
-    first.get(&end(&[("id_token_hint", hint)])).await.expect(200);
+    first
+        .get(&end(&[("id_token_hint", hint)]))
+        .await
+        .expect(200);
     assert!(is_signed_in(&second).await);
 }
 
@@ -180,7 +183,10 @@ async fn the_link_of_another_realm_leaves_the_session_alone() {
     let browser = signed_in(&door, "demo").await;
     let link = END.replace("/oauth2/", "/oauth2/realms/root/realms/alpha/");
     let page = browser.get(&link).await.expect(200);
-    assert!(page.body.contains("Signed out"), "there nobody is signed in");
+    assert!(
+        page.body.contains("Signed out"),
+        "there nobody is signed in"
+    );
     assert!(is_signed_in(&browser).await);
 }
 
@@ -189,8 +195,15 @@ async fn tokens_without_a_refresh_token_end_with_the_session() {
     let door = door().await;
     let browser = signed_in(&door, "demo").await;
     let request = with(trusted(), "response_type", "id_token token");
-    let request = with(with(request, "code_challenge", ""), "code_challenge_method", "");
-    let implicit = told(&browser.get(&path(&request)).await, "https://trusted.example/cb");
+    let request = with(
+        with(request, "code_challenge", ""),
+        "code_challenge_method",
+        "",
+    );
+    let implicit = told(
+        &browser.get(&path(&request)).await,
+        "https://trusted.example/cb",
+    );
     let implicit = serde_json::json!(implicit);
     assert!(is_good(&door, &implicit).await);
     // `trusted` has no refresh tokens: its code is spent, its access token lives.
@@ -207,7 +220,10 @@ async fn tokens_without_a_refresh_token_end_with_the_session() {
     let by_code = door.token_request(&fields).await.expect(200).json();
     assert!(is_good(&door, &by_code).await);
     let hint = by_code["id_token"].as_str().expect("an ID token");
-    browser.get(&end(&[("id_token_hint", hint)])).await.expect(200);
+    browser
+        .get(&end(&[("id_token_hint", hint)]))
+        .await
+        .expect(200);
     assert!(!is_good(&door, &implicit).await);
     assert!(!is_good(&door, &by_code).await);
     let silent = told(
