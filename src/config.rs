@@ -222,6 +222,9 @@ impl Config {
         let document = Document::parse(&text, file)?;
         let mut config: Config = document.deserialize()?;
         config.complete();
+        if let Some(identity) = &mut config.identity {
+            identity.file = Some(file.to_owned());
+        }
         config.check(&document)?;
         Ok(config)
     }

@@ -177,6 +177,7 @@ async fn act(command: Command, desk: &mut Desk<'_>) -> anyhow::Result<()> {
 
 async fn check_realm(desk: &Desk<'_>) -> anyhow::Result<()> {
     let realms = desk.store.realms().await?;
+    let realms: Vec<_> = realms.into_iter().map(|realm| realm.path).collect();
     anyhow::ensure!(
         realms.contains(&desk.realm),
         "the store has no realm {}; it has {}",

@@ -32,6 +32,9 @@ pub struct IdentityConfig {
     pub session: SessionConfig,
     /// Requests to addresses that others choose.
     pub outbound: OutboundConfig,
+    /// The file that this was read from; operators are told of it.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 impl Default for IdentityConfig {
@@ -44,6 +47,7 @@ impl Default for IdentityConfig {
             keys: KeysConfig::default(),
             session: SessionConfig::default(),
             outbound: OutboundConfig::default(),
+            file: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::config::RealmSettings;
@@ -16,7 +16,7 @@ use super::settings::{self, Trusted};
 use crate::model::user::schema::RecordError;
 
 /// What a realm sets itself, as written.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OwnSettings(Map<String, Value>);
 

@@ -18,6 +18,10 @@ use crate::model::client::SignAlg;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
 use crate::store::Store;
 
+/// How long a successor made by command is published before it signs, in
+/// milliseconds: four times what caches may keep the key set for.
+pub const AHEAD_MS: i64 = 3600 * 1000;
+
 /// The keys.
 pub(super) struct Keys {
     store: Arc<dyn Store>,
@@ -129,12 +133,7 @@ impl Keys {
     }
 
     async fn add(&self, alg: SignAlg, active_from_ms: i64) -> Result<(), Fault> {
-        let now_ms = self.clock.now_ms();
-        let made = tokio::task::spawn_blocking(move || keys::generate(alg, now_ms, active_from_ms));
-        let mut key = made.await.map_err(|_| KeyError::Generation)??;
-        if let Some(sealed) = self.vault.seal(&key)? {
-            key.pkcs8 = sealed;
-        }
+        let key = self.made(alg, active_from_ms).await?;
         let others_expire_ms = active_from_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         if self.store.add_signing_key(&key, others_expire_ms).await? {
             tracing::info!(
@@ -145,6 +144,39 @@ impl Keys {
             );
         }
         self.reload().await
+    }
+
+    /// Makes a successor by command: published at once, signing after
+    /// [`AHEAD_MS`] or `now`; with `drop_old` the older keys are withdrawn. `None`: there is one already that will sign as late.
+    pub(super) async fn rotate(
+        &self,
+        alg: SignAlg,
+        now: bool,
+        drop_old: bool,
+    ) -> Result<Option<StoredKey>, Fault> {
+        let _making = self.making.lock().await;
+        let now_ms = self.clock.now_ms();
+        let from_ms = if now { now_ms } else { now_ms + AHEAD_MS };
+        let key = self.made(alg, from_ms).await?;
+        let others_expire_ms = if drop_old {
+            now_ms
+        } else {
+            from_ms.saturating_add(MAX_TOKEN_LIFE_MS)
+        };
+        let added = self.store.add_signing_key(&key, others_expire_ms).await?;
+        self.reload().await?;
+        Ok(added.then_some(key))
+    }
+
+    /// A new key, sealed.
+    async fn made(&self, alg: SignAlg, active_from_ms: i64) -> Result<StoredKey, Fault> {
+        let now_ms = self.clock.now_ms();
+        let made = tokio::task::spawn_blocking(move || keys::generate(alg, now_ms, active_from_ms));
+        let mut key = made.await.map_err(|_| KeyError::Generation)??;
+        if let Some(sealed) = self.vault.seal(&key)? {
+            key.pkcs8 = sealed;
+        }
+        Ok(key)
     }
 
     /// Makes the successors that are due.

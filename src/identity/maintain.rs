@@ -105,6 +105,7 @@ async fn poll(state: &State, seen: &mut Option<i64>) -> Result<(), Fault> {
     let version = state.store.data_version().await?;
     if seen.replace(version).is_some_and(|seen| seen != version) {
         state.forget();
+        state.read_realms().await?;
         state.read_revocations().await?;
         state.logouts.wake();
         state.keys.reload().await?;

@@ -36,6 +36,7 @@ mod password;
 mod realm;
 mod records;
 mod refresh;
+pub mod registry;
 mod resource;
 mod respond;
 mod revoke;
@@ -63,6 +64,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use bearer::Tokens;
@@ -88,7 +90,7 @@ use crate::telemetry::Metrics;
 
 pub use clients::stored_secret;
 pub use error::IdentityError;
-pub use keys::state_of;
+pub use keys::{AHEAD_MS, state_of};
 pub use password::hash_blocking;
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
@@ -162,6 +164,8 @@ struct State {
     store: Arc<dyn Store>,
     clock: Clock,
     live: ArcSwap<Live>,
+    /// Held while another [`Live`] is made.
+    changing: Mutex<()>,
     keys: Keys,
     clients: Clients,
     client_keys: ClientKeys,
@@ -191,6 +195,26 @@ impl State {
     fn forget(&self) {
         self.clients.forget();
         self.users.forget();
+    }
+
+    /// Takes in the realms as the store has them now; when it returns, they are
+    /// in force.
+    async fn read_realms(&self) -> Result<(), StoreError> {
+        let _changing = self.changing.lock().await;
+        let previous = self.live.load_full();
+        let stored = self.store.realms().await?;
+        if previous.stored == stored {
+            return Ok(());
+        }
+        match Live::compile(previous.config.clone()) {
+            Ok((mut live, _)) => {
+                live.complete(stored, Some(&previous));
+                self.live.store(Arc::new(live));
+                self.forget();
+            }
+            Err(error) => tracing::error!(%error, "realms could not be read again"),
+        }
+        Ok(())
     }
 
     /// Learns what is revoked, also by other processes.
@@ -265,6 +289,7 @@ impl Identity {
             store,
             clock,
             live: ArcSwap::from_pointee(live),
+            changing: Mutex::new(()),
             keys,
             clients: Clients::new(),
             client_keys: ClientKeys::new(Arc::clone(&outbound)),
@@ -306,6 +331,7 @@ impl Identity {
     /// As [`Identity::open`].
     pub async fn reload(&self, mut config: IdentityConfig) -> Result<(), IdentityError> {
         let state = &self.state;
+        let _changing = state.changing.lock().await;
         let previous = state.live.load_full();
         config.base_url.clone_from(&previous.config.base_url);
         let (allow, authorities) = outbound(&config)?;

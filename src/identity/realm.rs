@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 use url::Url;
 
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
 use super::hosts::Hosts;
-use super::inherit::InForce;
+use super::inherit::{InForce, OwnSettings};
 use super::settings::Trusted;
 use super::{IdentityError, records};
+use crate::model::registration::StoredRealm;
 use crate::model::secret::Secret;
 use crate::model::user::fold;
 use crate::model::user::schema::RecordError;
@@ -27,6 +29,8 @@ pub(super) struct Live {
     realms: HashMap<String, Arc<Realm>>,
     pub(super) hosts: Hosts,
     pub(super) config: IdentityConfig,
+    /// The realms of the store, as they were read.
+    pub(super) stored: Vec<StoredRealm>,
 }
 
 /// A realm.
@@ -62,6 +66,7 @@ impl Live {
             realms: HashMap::new(),
             hosts: Hosts::default(),
             config: IdentityConfig::default(),
+            stored: Vec::new(),
         };
         let mut declared = Declared::default();
         let root = BTreeMap::from([("/".to_owned(), RealmConfig::default())]);
@@ -83,17 +88,24 @@ impl Live {
         Ok((live, declared))
     }
 
-    /// Adds realms that only the store knows, with the settings of those above
-    /// them, and takes over the hashes of declared passwords that did not
-    /// change.
-    pub(super) fn complete(&mut self, mut stored: Vec<String>, previous: Option<&Self>) {
-        stored.sort_unstable();
-        for path in stored {
-            if !self.realms.contains_key(&path) && check_path(&path).is_ok() {
-                let realm = Realm::new(&self.base_url, &path, self.above(&path));
-                self.realms.insert(path, Arc::new(realm));
+    /// Adds realms that only the store knows, with what they set and the
+    /// settings of those above them, and takes over the hashes of declared
+    /// passwords that did not change.
+    pub(super) fn complete(&mut self, mut stored: Vec<StoredRealm>, previous: Option<&Self>) {
+        stored.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        for realm in &stored {
+            if !self.realms.contains_key(&realm.path) && check_path(&realm.path).is_ok() {
+                let above = self.above(&realm.path);
+                let own = above.below(&OwnSettings::from(realm.settings.clone()));
+                let in_force = own.unwrap_or_else(|error| {
+                    tracing::error!(realm = realm.path, %error, "settings of a realm are not used");
+                    above
+                });
+                let compiled = Realm::new(&self.base_url, &realm.path, in_force);
+                self.realms.insert(realm.path.clone(), Arc::new(compiled));
             }
         }
+        self.stored = stored;
         for (path, realm) in &self.realms {
             let old = previous.and_then(|previous| previous.realms.get(path));
             for (name, password) in &realm.passwords {
@@ -108,6 +120,16 @@ impl Live {
                 }
             }
         }
+    }
+
+    /// What would be in force in a realm at `path` that sets `own`.
+    ///
+    /// # Errors
+    /// There can't be a realm at `path`, or a setting can't be.
+    pub(super) fn would_be(&self, path: &str, own: Map<String, Value>) -> Result<(), RecordError> {
+        check_path(path).map_err(|_| RecordError::new("path", PATH_RULE))?;
+        let in_force = self.above(path).below(&OwnSettings::from(own));
+        in_force.map(drop).map_err(|error| error.below("settings"))
     }
 
     /// What is in force in the nearest realm above `path`.
@@ -159,6 +181,10 @@ fn base(base_url: &str) -> Result<Base, IdentityError> {
     })
 }
 
+/// What [`check_path`] asks for.
+const PATH_RULE: &str =
+    "a realm is `/` or `/a/b` of letters, digits and `._~-`, and not `root` or `realms`";
+
 fn check_path(path: &str) -> Result<(), IdentityError> {
     let legal = |part: &str| {
         !part.is_empty()
@@ -175,8 +201,10 @@ fn check_path(path: &str) -> Result<(), IdentityError> {
     if ok {
         return Ok(());
     }
-    let text = "a realm is `/` or `/a/b` of letters, digits and `._~-`, and not `root` or `realms`";
-    Err(IdentityError::in_realm(path, RecordError::new("", text)))
+    Err(IdentityError::in_realm(
+        path,
+        RecordError::new("", PATH_RULE),
+    ))
 }
 
 fn twice(name: &str) -> RecordError {

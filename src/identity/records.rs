@@ -36,6 +36,7 @@ pub(super) fn declared_client(
         metadata,
         secret: ClientSecret::None,
         owner: Owner::File,
+        registration: None,
         created_ms: 0,
         updated_ms: 0,
     })
@@ -94,7 +95,7 @@ fn check_user_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks what the types of the metadata can't.
+/// Checks what the types of the metadata can't, and that the secret fits it.
 ///
 /// # Errors
 /// The first member that can't be.
@@ -102,43 +103,39 @@ pub fn check_metadata(
     metadata: &ClientMetadata,
     secret: Option<&Secret>,
 ) -> Result<(), RecordError> {
-    check_identity(metadata, secret)?;
+    check_record(metadata)?;
+    check_secret(metadata, secret)
+}
+
+/// Checks what the types of the metadata can't.
+pub(super) fn check_record(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let visible = |text: &str| text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+    let id = &metadata.client_id;
+    if id.is_empty() || id.len() > 255 || !visible(id) {
+        let text = "must be 1 to 255 printable ASCII characters";
+        return Err(RecordError::new("client_id", text));
+    }
     check_keys(metadata)?;
     check_scopes(metadata)?;
     check_uris(metadata)?;
     check_tokens(metadata)
 }
 
-fn check_identity(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<(), RecordError> {
-    let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
-    let visible = |text: &str| text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
-    let id = &metadata.client_id;
-    if id.is_empty() || id.len() > 255 || !visible(id) {
-        return wrong("client_id", "must be 1 to 255 printable ASCII characters");
-    }
+fn check_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<(), RecordError> {
+    let wrong = |message: &str| Err(RecordError::new("client_secret", message));
     let method = metadata.token_endpoint_auth_method;
-    let public = method == Some(AuthMethod::None);
-    match secret {
-        Some(_) if public => wrong("client_secret", "a public client has none"),
-        None if metadata.authenticates_by_secret() => wrong(
-            "client_secret",
-            "is required unless token_endpoint_auth_method is none or private_key_jwt",
-        ),
-        Some(secret) if secret.expose().is_empty() || secret.expose().len() > 1024 => {
-            wrong("client_secret", "must have from 1 to 1024 bytes")
+    match secret.map(|secret| secret.expose().len()) {
+        Some(_) if method == Some(AuthMethod::None) => wrong("a public client has none"),
+        None if metadata.authenticates_by_secret() => {
+            wrong("is required unless token_endpoint_auth_method is none or private_key_jwt")
         }
-        Some(secret)
-            if method == Some(AuthMethod::ClientSecretJwt) && secret.expose().len() < 32 =>
-        {
-            wrong(
-                "client_secret",
-                "must have 32 bytes or more to sign with it",
-            )
+        None if metadata.shared_algs().next().is_some() => {
+            wrong("is required: tokens are to be signed with it")
         }
-        None if metadata.shared_algs().next().is_some() => wrong(
-            "client_secret",
-            "is required: tokens are to be signed with it",
-        ),
+        Some(0 | 1025..) => wrong("must have from 1 to 1024 bytes"),
+        Some(..32) if method == Some(AuthMethod::ClientSecretJwt) => {
+            wrong("must have 32 bytes or more to sign with it")
+        }
         _ => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::grant::TokenHash;
 use super::secret::Secret;
 use super::user::Owner;
 
@@ -186,6 +187,11 @@ impl ClientMetadata {
         algs.into_iter().flatten().filter(|alg| !alg.is_shared())
     }
 
+    /// Whether there is anything to do with a secret of it.
+    pub fn has_use_for_secret(&self) -> bool {
+        self.authenticates_by_secret() || self.needs_plain_secret()
+    }
+
     /// Whether its secret is what it authenticates with.
     pub fn authenticates_by_secret(&self) -> bool {
         !matches!(
@@ -316,6 +322,8 @@ pub struct Client {
     pub secret: ClientSecret,
     /// Who may change it.
     pub owner: Owner,
+    /// What it shows to change itself (RFC 7592), if it registered itself.
+    pub registration: Option<TokenHash>,
     /// Creation, in milliseconds since the epoch.
     pub created_ms: i64,
     /// Last change, in milliseconds since the epoch.

@@ -11,6 +11,7 @@ pub mod key_path;
 mod number;
 pub mod plugin;
 pub mod query;
+pub mod registration;
 pub mod route;
 pub mod schema;
 pub mod secret;

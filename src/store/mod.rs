@@ -22,6 +22,9 @@ use crate::model::grant::{
     TokenHash,
 };
 use crate::model::query::UserQuery;
+use crate::model::registration::{
+    ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
+};
 use crate::model::secret::Secret;
 use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
@@ -124,8 +127,27 @@ pub trait Store: Send + Sync + 'static {
     /// through this very value: what is held of them is then stale.
     fn generation(&self) -> u64;
 
-    /// Paths of all realms.
-    async fn realms(&self) -> Result<Vec<String>, StoreError>;
+    /// All realms, in ascending order of their paths.
+    async fn realms(&self) -> Result<Vec<StoredRealm>, StoreError>;
+
+    /// Adds a realm.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when there is one of this path.
+    async fn insert_realm(&self, realm: &StoredRealm) -> Result<(), StoreError>;
+
+    /// Replaces the settings of a realm made in the store.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a realm that the file declares;
+    /// [`StoreError::Conflict`] when it is gone.
+    async fn update_realm(&self, realm: &StoredRealm) -> Result<(), StoreError>;
+
+    /// Removes a realm in which nothing is left.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a realm that the file declares.
+    async fn delete_realm(&self, path: &str) -> Result<RealmRemoval, StoreError>;
 
     /// Makes the store hold exactly these records owned by the file: new ones
     /// are added, changed ones changed, those no longer declared removed with
@@ -189,6 +211,64 @@ pub trait Store: Send + Sync + 'static {
 
     /// All clients of a realm, by ascending identifier.
     async fn clients(&self, realm: &str) -> Result<Vec<Client>, StoreError>;
+
+    /// The clients of a realm that fit a query.
+    async fn find_clients(
+        &self,
+        realm: &str,
+        query: &ClientQuery,
+    ) -> Result<Vec<Client>, StoreError>;
+
+    /// Replaces metadata and secret of a client that was last changed at
+    /// `seen_ms`; `client.updated_ms` must be greater.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a client that the file declares;
+    /// [`StoreError::Conflict`] when it was changed meanwhile, or is gone.
+    async fn update_client(&self, client: &Client, seen_ms: i64) -> Result<(), StoreError>;
+
+    /// Adds a client that registers itself, unless its realm has `most` of them
+    /// already, and spends one use of the initial access token `token`, if one
+    /// is needed.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the identifier is another client's.
+    async fn register_client(
+        &self,
+        client: &Client,
+        most: u32,
+        token: Option<TokenHash>,
+    ) -> Result<Registered, StoreError>;
+
+    /// Notes that clients (realm and identifier) were used.
+    async fn touch_clients(&self, used: &[(String, String)], now_ms: i64)
+    -> Result<(), StoreError>;
+
+    /// Removes, with all that hangs on them, registered clients of a realm that
+    /// were not used since `before_ms`, at most `limit`; says how many went.
+    async fn sweep_unused_clients(
+        &self,
+        realm: &str,
+        before_ms: i64,
+        limit: u32,
+    ) -> Result<u64, StoreError>;
+
+    /// Adds an initial access token.
+    async fn insert_initial_token(&self, token: &InitialToken) -> Result<(), StoreError>;
+
+    /// The initial access tokens of a realm, in ascending order of their names.
+    async fn initial_tokens(&self, realm: &str) -> Result<Vec<InitialToken>, StoreError>;
+
+    /// Whether this is an initial access token of the realm that is good yet.
+    async fn is_initial_token(
+        &self,
+        realm: &str,
+        hash: TokenHash,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// Removes an initial access token; says whether it was there.
+    async fn delete_initial_token(&self, realm: &str, id: &str) -> Result<bool, StoreError>;
 
     /// Adds a client.
     ///

@@ -127,6 +127,7 @@ async fn add(client: Add, desk: &mut Desk<'_>) -> anyhow::Result<()> {
         realm: desk.realm.clone(),
         secret: identity::stored_secret(&metadata, secret.as_ref()),
         owner: Owner::Store,
+        registration: None,
         created_ms: now_ms,
         updated_ms: now_ms,
         metadata,

@@ -6,14 +6,10 @@ use serde_json::{Value, json};
 
 use super::Desk;
 use super::clients::alg;
-use crate::identity::state_of;
+use crate::identity::{AHEAD_MS, state_of};
 use crate::jose::keys;
 use crate::model::client::SignAlg;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
-
-/// How long a successor is published before it signs, in milliseconds: four
-/// times what caches may keep the key set for.
-const AHEAD_MS: i64 = 3600 * 1000;
 
 /// What to do with signing keys.
 #[derive(Debug, Subcommand)]

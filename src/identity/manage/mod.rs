@@ -6,6 +6,7 @@
 
 mod clients;
 mod error;
+mod initial_tokens;
 mod keys;
 mod page;
 mod realms;
@@ -56,22 +57,30 @@ const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answe
 }
 
 /// Every endpoint, below `/identity`.
+#[rustfmt::skip]
 static ENDPOINTS: &[Endpoint] = &[
     on("GET", "/clients", |call| Box::pin(clients::list(call))),
+    on("POST", "/clients", |call| Box::pin(clients::create(call))),
     on("GET", "/clients/{id}", |call| Box::pin(clients::show(call))),
+    on("PUT", "/clients/{id}", |call| Box::pin(clients::put(call))),
+    on("PATCH", "/clients/{id}", |call| Box::pin(clients::patch(call))),
+    on("DELETE", "/clients/{id}", |call| Box::pin(clients::delete(call))),
+    on("POST", "/clients/{id}/secret", |call| Box::pin(clients::rotate(call))),
+    on("GET", "/initial-tokens", |call| Box::pin(initial_tokens::list(call))),
+    on("POST", "/initial-tokens", |call| Box::pin(initial_tokens::create(call))),
+    on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call))),
     on("GET", "/keys", |call| Box::pin(keys::list(call))),
+    on("POST", "/keys/rotate", |call| Box::pin(keys::rotate(call))),
     on("GET", "/realms", |call| Box::pin(realms::list(call))),
-    on("GET", "/sessions", |call| Box::pin(sessions::list(call))),
-    on("DELETE", "/sessions", |call| {
-        Box::pin(sessions::end_all(call))
-    }),
-    on("GET", "/sessions/{id}", |call| {
-        Box::pin(sessions::show(call))
-    }),
-    on("DELETE", "/sessions/{id}", |call| {
-        Box::pin(sessions::end(call))
-    }),
+    on("POST", "/realms", |call| Box::pin(realms::create(call))),
     on("GET", "/realms/{*}", |call| Box::pin(realms::show(call))),
+    on("PUT", "/realms/{*}", |call| Box::pin(realms::put(call))),
+    on("PATCH", "/realms/{*}", |call| Box::pin(realms::patch(call))),
+    on("DELETE", "/realms/{*}", |call| Box::pin(realms::delete(call))),
+    on("GET", "/sessions", |call| Box::pin(sessions::list(call))),
+    on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))),
+    on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call))),
+    on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call))),
 ];
 
 /// A request that found its endpoint.
@@ -104,6 +113,20 @@ impl Call {
         let path = format!("/{}", path.trim_matches('/'));
         let realm = self.state.live().realm(&path).cloned();
         realm.ok_or(ManageError::Realm(path))
+    }
+
+    /// The refusal of a change to what the configuration file declares.
+    fn file_owned(&self, what: impl Into<String>) -> ManageError {
+        let live = self.state.live();
+        let file = live
+            .config
+            .file
+            .as_ref()
+            .map(|file| file.display().to_string());
+        ManageError::FileOwned {
+            what: what.into(),
+            file: file.unwrap_or_else(|| "the configuration file".to_owned()),
+        }
     }
 
     /// The body, a JSON object; none is an empty one.

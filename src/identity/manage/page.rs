@@ -36,14 +36,14 @@ impl Page {
 
     /// How many records to look for: one more than are shown tells whether
     /// others follow.
-    pub(super) fn limit(&self) -> usize {
-        self.size + 1
+    pub(super) fn limit(&self) -> u32 {
+        u32::try_from(self.size).unwrap_or(u32::MAX - 1) + 1
     }
 
     /// Takes this part out of all keys in ascending order.
     pub(super) fn cut<T>(&self, all: Vec<T>, key: impl Fn(&T) -> &str) -> Vec<T> {
         let begins = |one: &T| self.after.as_deref().is_none_or(|after| key(one) > after);
-        all.into_iter().filter(begins).take(self.limit()).collect()
+        all.into_iter().filter(begins).take(self.size + 1).collect()
     }
 
     /// The answer with `records`, each with its key: as many as [`Page::limit`]

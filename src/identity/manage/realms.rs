@@ -1,14 +1,19 @@
-//! Realms.
+//! Realms: those of the configuration file are shown, others made and removed.
+
+use std::sync::Arc;
 
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::error::ManageError;
 use super::page::Page;
-use crate::identity::realm::Realm;
+use crate::identity::realm::{Live, Realm};
 use crate::identity::respond;
+use crate::model::registration::{RealmRemoval, StoredRealm};
+use crate::model::user::schema::RecordError;
+use crate::store::StoreError;
 
 /// `GET /identity/realms`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
@@ -17,24 +22,168 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let mut realms: Vec<_> = live.realms().collect();
     realms.sort_by(|a, b| a.path.cmp(&b.path));
     let realms = page.cut(realms, |realm| &realm.path);
-    let shown = |realm: &std::sync::Arc<Realm>| {
-        let record = json!({"path": realm.path, "issuer": realm.issuer});
-        (realm.path.clone(), record)
-    };
+    let shown = |realm: &Arc<Realm>| (realm.path.clone(), summary(&live, realm));
     page.answer(&call, "/realms", realms.into_iter().map(shown).collect())
 }
 
 /// `GET /identity/realms/{path}`; `root` is the realm `/`.
 pub(super) async fn show(call: Call) -> Result<Response, ManageError> {
-    let realm = named(&call)?;
-    Ok(respond::json(StatusCode::OK, &record(&realm)))
+    let path = path(&call);
+    shown(&call, &path, StatusCode::OK)
 }
 
-fn record(realm: &Realm) -> Value {
+/// `POST /identity/realms`: `path`, and `settings` if it sets any.
+pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
+    let mut members = call.object()?;
+    let path = match members.remove("path") {
+        Some(Value::String(path)) => path,
+        Some(_) => return Err(RecordError::new("path", "expected a string").into()),
+        None => return Err(RecordError::new("path", "is required").into()),
+    };
+    let realm = StoredRealm {
+        settings: settings(members)?.unwrap_or_default(),
+        path,
+        declared: false,
+    };
+    made(&call, realm).await
+}
+
+/// `PUT /identity/realms/{path}`: all of its own settings; makes the realm if
+/// there is none.
+pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
+    let realm = StoredRealm {
+        path: path(&call),
+        declared: false,
+        settings: settings(call.object()?)?.unwrap_or_default(),
+    };
+    match own(&call, &realm.path) {
+        None => made(&call, realm).await,
+        Some(_) => changed(&call, realm).await,
+    }
+}
+
+/// `PATCH /identity/realms/{path}`: some of its own settings; null removes one,
+/// so that the realm above decides.
+pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
+    let path = path(&call);
+    let mut own = own(&call, &path).ok_or_else(|| ManageError::Realm(path.clone()))?;
+    for (name, value) in settings(call.object()?)?.unwrap_or_default() {
+        if value.is_null() {
+            own.remove(&name);
+        } else {
+            own.insert(name, value);
+        }
+    }
+    let realm = StoredRealm {
+        path,
+        declared: false,
+        settings: own,
+    };
+    changed(&call, realm).await
+}
+
+/// `DELETE /identity/realms/{path}`, when nothing is left in it.
+pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
+    let path = path(&call);
+    refuse_declared(&call, &path)?;
+    match call.state.store.delete_realm(&path).await {
+        Ok(RealmRemoval::Done) => {
+            call.state.read_realms().await?;
+            Ok(respond::empty(StatusCode::NO_CONTENT))
+        }
+        Ok(RealmRemoval::Absent) => Err(ManageError::Realm(path)),
+        Ok(RealmRemoval::Inhabited) if path == "/" => Err(ManageError::Conflict(
+            "the realm / always exists".to_owned(),
+        )),
+        Ok(RealmRemoval::Inhabited) => Err(ManageError::Conflict(format!(
+            "realm {path} is not empty: it has users, clients or realms"
+        ))),
+        Err(StoreError::FileOwned(_)) => Err(call.file_owned(format!("realm {path}"))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> {
+    let live = call.state.live.load_full();
+    live.would_be(&realm.path, realm.settings.clone())?;
+    match call.state.store.insert_realm(&realm).await {
+        Err(StoreError::Taken(value)) => {
+            let field = "path";
+            return Err(ManageError::Taken { field, value });
+        }
+        outcome => outcome?,
+    }
+    call.state.read_realms().await?;
+    shown(call, &realm.path, StatusCode::CREATED)
+}
+
+async fn changed(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> {
+    refuse_declared(call, &realm.path)?;
+    let live = call.state.live.load_full();
+    live.would_be(&realm.path, realm.settings.clone())?;
+    match call.state.store.update_realm(&realm).await {
+        Err(StoreError::FileOwned(path)) => {
+            return Err(call.file_owned(format!("realm {path}")));
+        }
+        outcome => outcome?,
+    }
+    call.state.read_realms().await?;
+    shown(call, &realm.path, StatusCode::OK)
+}
+
+fn refuse_declared(call: &Call, path: &str) -> Result<(), ManageError> {
+    if call.state.live().config.realms.contains_key(path) {
+        return Err(call.file_owned(format!("realm {path}")));
+    }
+    Ok(())
+}
+
+/// What the body says of settings; what else is shown of a realm is no change.
+fn settings(members: Map<String, Value>) -> Result<Option<Map<String, Value>>, ManageError> {
+    let mut settings = None;
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("settings", Value::Object(members)) => settings = Some(members),
+            ("settings", _) => return Err(RecordError::new(name, "expected an object").into()),
+            ("path" | "issuer" | "owner" | "effective_settings", _) => {}
+            _ => return Err(RecordError::new(name, "unknown field").into()),
+        }
+    }
+    Ok(settings)
+}
+
+/// What the realm sets itself, if there is such a realm in the store.
+fn own(call: &Call, path: &str) -> Option<Map<String, Value>> {
+    let live = call.state.live();
+    let stored = live.stored.iter().find(|realm| realm.path == path)?;
+    Some(stored.settings.clone())
+}
+
+fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, ManageError> {
+    let live = call.state.live.load_full();
+    let realm = live.realm(path);
+    let realm = realm.ok_or_else(|| ManageError::Realm(path.to_owned()))?;
+    let mut record = summary(&live, realm);
+    let effective = json!(*realm.settings);
+    let mut set = match live.config.realms.get(path) {
+        Some(declared) => json!(declared.settings),
+        None => json!(own(call, path).unwrap_or_default()),
+    };
+    if let Value::Object(set) = &mut set {
+        // A setting that is not shown in force is a secret.
+        set.retain(|name, _| effective.get(name).is_some());
+    }
+    record["settings"] = set;
+    record["effective_settings"] = effective;
+    Ok(respond::json(status, &record))
+}
+
+fn summary(live: &Live, realm: &Realm) -> Value {
+    let declared = live.config.realms.contains_key(&realm.path);
     json!({
         "path": realm.path,
         "issuer": realm.issuer,
-        "settings": realm.settings,
+        "owner": if declared { "file" } else { "store" },
     })
 }
 
@@ -44,10 +193,4 @@ fn path(call: &Call) -> String {
         "root" => "/".to_owned(),
         path => format!("/{path}"),
     }
-}
-
-fn named(call: &Call) -> Result<std::sync::Arc<Realm>, ManageError> {
-    let path = path(call);
-    let realm = call.state.live().realm(&path).cloned();
-    realm.ok_or(ManageError::Realm(path))
 }

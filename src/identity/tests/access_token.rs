@@ -524,6 +524,7 @@ async fn a_client_made_by_another_process_is_known_at_once() {
         secret: crate::identity::stored_secret(&metadata, Some(&secret)),
         metadata,
         owner: crate::model::user::Owner::Store,
+        registration: None,
         created_ms: 1,
         updated_ms: 1,
     };

@@ -5,6 +5,8 @@ use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
 use super::{damaged, parse_doc, taken, unavailable, write_doc};
 use crate::model::client::{Client, ClientSecret};
+use crate::model::grant::TokenHash;
+use crate::model::registration::ClientQuery;
 use crate::model::secret::Secret;
 use crate::model::user::Owner;
 use crate::store::StoreError;
@@ -15,6 +17,8 @@ fn read(row: &SqliteRow) -> Result<Client, StoreError> {
     let plain: Option<String> = row.try_get("secret").map_err(unavailable)?;
     let salt: Option<Vec<u8>> = row.try_get("salt").map_err(unavailable)?;
     let digest: Option<Vec<u8>> = row.try_get("digest").map_err(unavailable)?;
+    let registration: Option<Vec<u8>> = row.try_get("registration").map_err(unavailable)?;
+    let registration = registration.map(|hash| hash.try_into().map(TokenHash));
     Ok(Client {
         realm: row.try_get("realm").map_err(unavailable)?,
         metadata: parse_doc(&doc)?,
@@ -24,6 +28,7 @@ fn read(row: &SqliteRow) -> Result<Client, StoreError> {
             _ => ClientSecret::None,
         },
         owner: Owner::parse(&owner).ok_or_else(|| damaged(format!("owner `{owner}`")))?,
+        registration: registration.transpose().map_err(|_| damaged("a hash"))?,
         created_ms: row.try_get("created_ms").map_err(unavailable)?,
         updated_ms: row.try_get("updated_ms").map_err(unavailable)?,
     })
@@ -52,19 +57,80 @@ pub(super) async fn all(readers: &SqlitePool, realm: &str) -> Result<Vec<Client>
     rows.iter().map(read).collect()
 }
 
+pub(super) async fn find(
+    readers: &SqlitePool,
+    realm: &str,
+    query: &ClientQuery,
+) -> Result<Vec<Client>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT * FROM clients
+         WHERE realm = ?1 AND client_id > ?2
+           AND (?3 IS NULL OR owner = ?3)
+           AND (?4 IS NULL OR instr(lower(client_id), lower(?4)) > 0
+                OR instr(lower(coalesce(doc ->> 'client_name', '')), lower(?4)) > 0)
+         ORDER BY client_id LIMIT ?5",
+    )
+    .bind(realm)
+    .bind(query.after.as_deref().unwrap_or_default())
+    .bind(query.owner.map(Owner::as_str))
+    .bind(query.text.as_deref())
+    .bind(query.limit)
+    .fetch_all(readers)
+    .await
+    .map_err(unavailable)?;
+    rows.iter().map(read).collect()
+}
+
+/// The columns of a secret: salt, digest, itself.
+type Kept<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a str>);
+
+fn kept(secret: &ClientSecret) -> Kept<'_> {
+    match secret {
+        ClientSecret::None => (None, None, None),
+        ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest), None),
+        ClientSecret::Plain(secret) => (None, None, Some(secret.expose())),
+    }
+}
+
+pub(super) async fn update(
+    mut tx: Transaction<'static, Sqlite>,
+    client: &Client,
+    seen_ms: i64,
+) -> Result<(), StoreError> {
+    let id = &client.metadata.client_id;
+    refuse_file_owned(&mut tx, &client.realm, id).await?;
+    let (salt, digest, plain) = kept(&client.secret);
+    let done = sqlx::query(
+        "UPDATE clients SET salt = ?, digest = ?, secret = ?, updated_ms = ?, doc = ?
+         WHERE realm = ? AND client_id = ? AND updated_ms = ?",
+    )
+    .bind(salt)
+    .bind(digest)
+    .bind(plain)
+    .bind(client.updated_ms)
+    .bind(write_doc(&client.metadata)?)
+    .bind(&client.realm)
+    .bind(id)
+    .bind(seen_ms)
+    .execute(&mut *tx)
+    .await
+    .map_err(unavailable)?;
+    if done.rows_affected() == 0 {
+        return Err(StoreError::Conflict(id.clone()));
+    }
+    tx.commit().await.map_err(unavailable)
+}
+
 pub(super) async fn insert(
     tx: &mut Transaction<'static, Sqlite>,
     client: &Client,
 ) -> Result<(), StoreError> {
-    let (salt, digest, plain) = match &client.secret {
-        ClientSecret::None => (None, None, None),
-        ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest), None),
-        ClientSecret::Plain(secret) => (None, None, Some(secret.expose())),
-    };
+    let (salt, digest, plain) = kept(&client.secret);
     sqlx::query(
         "INSERT INTO clients
-           (realm, client_id, owner, salt, digest, secret, created_ms, updated_ms, doc)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+           (realm, client_id, owner, salt, digest, secret, created_ms, updated_ms, doc,
+            registration, used_ms)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(&client.realm)
     .bind(&client.metadata.client_id)
@@ -75,6 +141,8 @@ pub(super) async fn insert(
     .bind(client.created_ms)
     .bind(client.updated_ms)
     .bind(write_doc(&client.metadata)?)
+    .bind(client.registration.as_ref().map(|hash| hash.0.as_slice()))
+    .bind(client.created_ms)
     .execute(&mut **tx)
     .await
     .map_err(|error| taken(error, &client.metadata.client_id))
@@ -112,21 +180,30 @@ pub(super) async fn remove(
     Ok(gone.rows_affected() > 0)
 }
 
-pub(super) async fn delete(
-    mut tx: Transaction<'static, Sqlite>,
+async fn refuse_file_owned(
+    tx: &mut Transaction<'static, Sqlite>,
     realm: &str,
     client_id: &str,
-) -> Result<bool, StoreError> {
+) -> Result<(), StoreError> {
     let owner: Option<String> =
         sqlx::query_scalar("SELECT owner FROM clients WHERE realm = ? AND client_id = ?")
             .bind(realm)
             .bind(client_id)
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut **tx)
             .await
             .map_err(unavailable)?;
     if owner.as_deref() == Some(Owner::File.as_str()) {
         return Err(StoreError::FileOwned(client_id.to_owned()));
     }
+    Ok(())
+}
+
+pub(super) async fn delete(
+    mut tx: Transaction<'static, Sqlite>,
+    realm: &str,
+    client_id: &str,
+) -> Result<bool, StoreError> {
+    refuse_file_owned(&mut tx, realm, client_id).await?;
     let gone = remove(&mut tx, realm, client_id).await?;
     tx.commit().await.map_err(unavailable)?;
     Ok(gone)

@@ -15,6 +15,8 @@ mod filter;
 mod keys;
 mod logouts;
 mod open;
+mod realms;
+mod registrations;
 mod sessions;
 mod sync;
 mod tokens;
@@ -38,6 +40,9 @@ use crate::model::grant::{
     TokenHash,
 };
 use crate::model::query::UserQuery;
+use crate::model::registration::{
+    ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
+};
 use crate::model::secret::Secret;
 use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
@@ -120,11 +125,27 @@ impl Store for SqliteStore {
         self.changes.load(Ordering::Acquire)
     }
 
-    async fn realms(&self) -> Result<Vec<String>, StoreError> {
-        sqlx::query_scalar("SELECT path FROM realms ORDER BY path")
-            .fetch_all(&self.readers)
-            .await
-            .map_err(unavailable)
+    async fn realms(&self) -> Result<Vec<StoredRealm>, StoreError> {
+        realms::all(&self.readers).await
+    }
+
+    async fn insert_realm(&self, realm: &StoredRealm) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        realms::insert(&mut tx, realm).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn update_realm(&self, realm: &StoredRealm) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        realms::update(&mut tx, realm).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn delete_realm(&self, path: &str) -> Result<RealmRemoval, StoreError> {
+        let mut tx = self.begin().await?;
+        let outcome = realms::delete(&mut tx, path).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(outcome)
     }
 
     async fn sync_declared(&self, declared: Declared, now_ms: i64) -> Result<(), StoreError> {
@@ -181,6 +202,84 @@ impl Store for SqliteStore {
 
     async fn clients(&self, realm: &str) -> Result<Vec<Client>, StoreError> {
         clients::all(&self.readers, realm).await
+    }
+
+    async fn find_clients(
+        &self,
+        realm: &str,
+        query: &ClientQuery,
+    ) -> Result<Vec<Client>, StoreError> {
+        clients::find(&self.readers, realm, query).await
+    }
+
+    async fn update_client(&self, client: &Client, seen_ms: i64) -> Result<(), StoreError> {
+        self.changed(clients::update(self.begin().await?, client, seen_ms).await)
+    }
+
+    async fn register_client(
+        &self,
+        client: &Client,
+        most: u32,
+        token: Option<TokenHash>,
+    ) -> Result<Registered, StoreError> {
+        let mut tx = self.begin().await?;
+        let outcome = registrations::register(&mut tx, client, most, token).await?;
+        if outcome == Registered::Done {
+            tx.commit().await.map_err(unavailable)?;
+        }
+        // A client that nobody knew before is held by nobody: caches stay.
+        Ok(outcome)
+    }
+
+    async fn touch_clients(
+        &self,
+        used: &[(String, String)],
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        registrations::touch(&mut tx, used, now_ms).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn sweep_unused_clients(
+        &self,
+        realm: &str,
+        before_ms: i64,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = registrations::sweep_unused(&mut tx, realm, before_ms, limit).await?;
+        tx.commit().await.map_err(unavailable)?;
+        if gone > 0 {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(gone)
+    }
+
+    async fn insert_initial_token(&self, token: &InitialToken) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        registrations::insert_token(&mut tx, token).await?;
+        tx.commit().await.map_err(unavailable)
+    }
+
+    async fn initial_tokens(&self, realm: &str) -> Result<Vec<InitialToken>, StoreError> {
+        registrations::tokens(&self.readers, realm).await
+    }
+
+    async fn is_initial_token(
+        &self,
+        realm: &str,
+        hash: TokenHash,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        registrations::is_good(&self.readers, realm, hash, now_ms).await
+    }
+
+    async fn delete_initial_token(&self, realm: &str, id: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = registrations::delete_token(&mut tx, realm, id).await?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(gone)
     }
 
     async fn insert_client(&self, client: &Client) -> Result<(), StoreError> {

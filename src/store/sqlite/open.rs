@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_authorizations.sql"),
     include_str!("migrations/0006_devices.sql"),
     include_str!("migrations/0007_logouts.sql"),
+    include_str!("migrations/0008_registrations.sql"),
 ];
 
 /// Connections that only read.

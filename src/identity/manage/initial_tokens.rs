@@ -1,0 +1,61 @@
+//! Initial access tokens: who holds one may register clients (RFC 7591 §3).
+
+use axum::response::Response;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Call;
+use super::error::ManageError;
+use super::page::Page;
+use crate::identity::registry::{TokenWish, initial_token};
+use crate::identity::respond;
+use crate::model::registration::InitialToken;
+
+/// `GET /identity/initial-tokens`
+pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
+    let page = Page::of(&call)?;
+    let realm = call.realm()?;
+    let tokens = call.state.store.initial_tokens(&realm.path).await?;
+    let tokens = page.cut(tokens, |token| &token.id);
+    let shown = |token: InitialToken| (token.id.clone(), record(&token));
+    let tokens = tokens.into_iter().map(shown).collect();
+    page.answer(&call, "/initial-tokens", tokens)
+}
+
+/// `POST /identity/initial-tokens`: the token is shown once, here.
+pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
+    let realm = call.realm()?;
+    let wish = TokenWish::deserialize(Value::Object(call.object()?));
+    let wish = wish.map_err(|error| ManageError::Json(error.to_string()))?;
+    let (token, text) = initial_token(&realm.path, wish, call.now_ms)?;
+    call.state.store.insert_initial_token(&token).await?;
+    let mut shown = record(&token);
+    shown["initial_access_token"] = json!(text.expose());
+    Ok(respond::json(StatusCode::CREATED, &shown))
+}
+
+/// `DELETE /identity/initial-tokens/{id}`
+pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
+    let realm = call.realm()?;
+    let store = &call.state.store;
+    if store
+        .delete_initial_token(&realm.path, call.param(0))
+        .await?
+    {
+        Ok(respond::empty(StatusCode::NO_CONTENT))
+    } else {
+        Err(ManageError::NotFound)
+    }
+}
+
+fn record(token: &InitialToken) -> Value {
+    json!({
+        "id": token.id,
+        "realm": token.realm,
+        "note": token.note,
+        "uses_left": token.uses_left,
+        "created_at": token.created_ms.div_euclid(1000),
+        "expires_at": token.expires_ms.map(|end| end.div_euclid(1000)),
+    })
+}
