@@ -109,7 +109,8 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         let open = Identity::open(section.clone(), store.clone(), clock.clone()).await?;
         open.report_to(telemetry.metrics.clone());
         let router = open.router();
-        outbound.register_local(&section.base_url.parse()?, router.clone());
+        let base_url = section.base_url.parse()?;
+        outbound.register_provider(&base_url, router.clone(), open.standing());
         internals.insert("identity", router);
         identity = Some(Arc::new(open));
     }

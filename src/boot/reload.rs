@@ -172,14 +172,18 @@ fn fixed(config: &Config) -> String {
         tls.client_certificates.ca = None;
     }
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         proxy,
         admin,
         config.admin.listen,
         config.store,
         config.telemetry,
         config.redis,
-        config.identity.as_ref().map(|identity| &identity.base_url)
+        config.identity.as_ref().map(|identity| &identity.base_url),
+        config
+            .identity
+            .as_ref()
+            .map(|identity| &identity.session.cookie_name)
     )
 }
 

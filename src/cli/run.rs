@@ -287,6 +287,11 @@ fn settings(
         port: plain,
         tls_port: tls,
         port_texts: [plain, tls].map(HeaderValue::from),
+        own_cookies: parts
+            .identity
+            .as_ref()
+            .map_or_else(Vec::new, |identity| identity.cookie_names())
+            .into(),
         request_ids: config.proxy.request_ids,
         access_log,
         destinations: parts.control.destinations(),

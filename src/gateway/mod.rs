@@ -23,6 +23,7 @@ mod head;
 pub mod internal;
 mod observe;
 mod outgoing;
+pub mod own_cookies;
 mod passage;
 pub mod peer;
 pub mod proxy;

@@ -19,6 +19,7 @@ use super::context::Ctx;
 use super::decide::peer;
 use super::handler::{Destinations, unwind};
 use super::outgoing::finish_head;
+use super::own_cookies::OwnCookies;
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::{answer, forward, head, internal, observe, passage};
@@ -68,6 +69,8 @@ pub struct Settings {
     pub client_certificates: bool,
     /// Whether upstreams are told of clients' certificates.
     pub forward_certificates: bool,
+    /// Cookies that no upstream gets.
+    pub own_cookies: OwnCookies,
     /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
     pub request_ids: bool,
     /// Where requests are logged, if they are.
@@ -210,7 +213,9 @@ impl ProxyHttp for Gateway {
             request.remove_header(&header::EXPECT);
         }
         ctx.substituted = false;
-        self.forward_head(request, ctx)
+        self.forward_head(request, ctx)?;
+        self.settings.own_cookies.strip(request);
+        Ok(())
     }
 
     /// Puts a filter's body in the place of the client's.

@@ -8,10 +8,11 @@
 mod allow;
 mod guarded;
 mod local;
+mod standing;
 #[cfg(test)]
 mod tests;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -25,6 +26,7 @@ use local::Local;
 
 pub use allow::{Allow, AllowError};
 pub use guarded::{Authorities, AuthorityError, Bounds, ChosenBy, Guarded};
+pub use standing::{Standing, Untold};
 
 /// The longest answer that is read, in bytes.
 pub const BODY_MAX: usize = 1024 * 1024;
@@ -120,7 +122,16 @@ impl Outbound {
     /// which sees their path without the path of `base_url`. Replaces an
     /// earlier registration of the same URL.
     pub fn register_local(&self, base_url: &Url, router: Router) {
-        let local = Local::new(base_url, router);
+        self.register(Local::new(base_url, router));
+    }
+
+    /// As [`Self::register_local`], for a provider that tells at once when a
+    /// token of it has ended.
+    pub fn register_provider(&self, base_url: &Url, router: Router, standing: Arc<dyn Standing>) {
+        self.register(Local::new(base_url, router).with_standing(standing));
+    }
+
+    fn register(&self, local: Local) {
         self.locals.rcu(|locals| {
             let mut locals: Vec<Local> = locals
                 .iter()
@@ -137,6 +148,14 @@ impl Outbound {
     /// Whether requests to `url` stay in this process.
     pub fn is_local(&self, url: &Url) -> bool {
         self.locals.load().iter().any(|local| local.covers(url))
+    }
+
+    /// Tells when tokens end that are issued at `url`, if that is in this
+    /// process.
+    pub fn standing(&self, url: &Url) -> Option<Arc<dyn Standing>> {
+        let locals = self.locals.load();
+        let local = locals.iter().find(|local| local.covers(url))?;
+        local.standing()
     }
 
     /// Fetches a JSON document.

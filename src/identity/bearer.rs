@@ -1,16 +1,18 @@
 //! Access tokens that come back: whether they are (still) good.
 
-use std::sync::Arc;
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 
 use super::clients::LiveClient;
 use super::error::Fault;
 use super::realm::Realm;
+use super::revoked::Marks;
 use super::{State, token_id};
 use crate::jose::verify::{TOKEN_MAX, Unverified};
 use crate::model::grant::TokenHash;
@@ -34,9 +36,50 @@ pub(super) struct Issued {
     pub(super) opaque: bool,
     /// Of the keys that verified it.
     generation: u64,
+    /// What revocations name it by.
+    marks: Marks,
+    /// What `tokeninfo` and `introspect` say of it at any time: JSON up to the
+    /// number of seconds that are left.
+    pub(super) info: OnceLock<Box<str>>,
+    pub(super) introspection: OnceLock<Box<str>>,
+}
+
+/// A JSON object with its end left open for the seconds that are left.
+pub(super) fn open_ended(mut object: Map<String, Value>) -> Box<str> {
+    object.remove("expires_in");
+    let mut text = Value::Object(object).to_string();
+    text.pop();
+    text.push_str(",\"expires_in\":");
+    text.into_boxed_str()
+}
+
+/// The object with the seconds that are left.
+pub(super) fn ended(open: &str, seconds: i64) -> String {
+    let mut text = String::with_capacity(open.len() + 24);
+    text.push_str(open);
+    // Writing to a string can't fail.
+    let _ = write!(text, "{seconds}}}");
+    text
 }
 
 impl Issued {
+    /// A token that somebody else has verified.
+    pub(super) fn verified(claims: Map<String, Value>) -> Self {
+        Self::new(claims, false, 0)
+    }
+
+    fn new(claims: Map<String, Value>, opaque: bool, generation: u64) -> Self {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
+        Self {
+            marks: Marks::of(text("authGrantId"), text("jti")),
+            claims,
+            opaque,
+            generation,
+            info: OnceLock::new(),
+            introspection: OnceLock::new(),
+        }
+    }
+
     fn text(&self, name: &str) -> &str {
         let claim = self.claims.get(name).and_then(Value::as_str);
         claim.unwrap_or_default()
@@ -116,22 +159,30 @@ impl Issued {
     }
 }
 
-/// Tokens that were met before.
-pub(super) struct Tokens(Cache<TokenHash, Arc<Issued>, Weight>);
+/// Tokens that were met before, by their text: no two are ever mixed up.
+pub(super) struct Tokens(Cache<Box<str>, Arc<Issued>, Weight, ahash::RandomState>);
 
 impl Tokens {
     pub(super) fn new() -> Self {
-        Self(Cache::with_weighter(KEPT, KEPT_BYTES, Weight))
+        Self(Cache::with(
+            KEPT,
+            KEPT_BYTES,
+            Weight,
+            ahash::RandomState::new(),
+            DefaultLifecycle::default(),
+        ))
     }
 }
 
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<TokenHash, Arc<Issued>> for Weight {
-    /// Parsed claims of an ordinary token take about two KiB.
-    fn weight(&self, _: &TokenHash, issued: &Arc<Issued>) -> u64 {
-        1024 + 64 * issued.claims.len() as u64 + 32 * issued.scopes().count() as u64
+impl Weighter<Box<str>, Arc<Issued>> for Weight {
+    /// Parsed claims of an ordinary token take about two KiB, what is said of
+    /// it as much again.
+    fn weight(&self, token: &Box<str>, issued: &Arc<Issued>) -> u64 {
+        let claims = 64 * issued.claims.len() + 32 * issued.scopes().count();
+        (2048 + claims + 3 * token.len()) as u64
     }
 }
 
@@ -171,14 +222,13 @@ pub(super) async fn issued(state: &State, token: &str) -> Result<Option<Arc<Issu
         return Ok(None);
     }
     let keys = state.keys.current();
-    let hash = TokenHash::of(token);
-    if let Some(known) = state.tokens.0.get(&hash)
+    if let Some(known) = state.tokens.0.get(token)
         && known.generation == keys.generation
     {
         return Ok(Some(known));
     }
     let claims = if opaque {
-        let stored = state.store.access_token(hash).await?;
+        let stored = state.store.access_token(TokenHash::of(token)).await?;
         stored.map(|stored| stored.claims)
     } else {
         let parsed = Unverified::parse(token).ok();
@@ -187,12 +237,8 @@ pub(super) async fn issued(state: &State, token: &str) -> Result<Option<Arc<Issu
     let Some(claims) = claims else {
         return Ok(None);
     };
-    let issued = Arc::new(Issued {
-        claims,
-        opaque,
-        generation: keys.generation,
-    });
-    state.tokens.0.insert(hash, Arc::clone(&issued));
+    let issued = Arc::new(Issued::new(claims, opaque, keys.generation));
+    state.tokens.0.insert(token.into(), Arc::clone(&issued));
     Ok(Some(issued))
 }
 
@@ -209,15 +255,34 @@ pub(super) async fn check(
     let Some(realm) = state.live().realm(issued.text("realm")).cloned() else {
         return Ok(None);
     };
-    if !issued.is_access_token(&realm, now_ms) || state.revoked.has(issued.grant_id(), issued.id())
-    {
+    if !issued.is_access_token(&realm, now_ms) {
+        return Ok(None);
+    }
+    let holder = holder(state, &realm, &issued).await?;
+    Ok(holder.map(|Holder { user }| GoodToken {
+        realm,
+        issued,
+        user,
+    }))
+}
+
+/// Who holds a token that still stands.
+pub(super) struct Holder {
+    /// `None`: a client that acts for itself.
+    user: Option<Arc<User>>,
+}
+
+/// Whose token this is; `None`: nobody's any more.
+pub(super) async fn holder(
+    state: &State,
+    realm: &Arc<Realm>,
+    issued: &Issued,
+) -> Result<Option<Holder>, Fault> {
+    if state.revoked.has(&issued.marks) {
         return Ok(None);
     }
     let store = &*state.store;
-    let client = state
-        .clients
-        .find(store, &realm, issued.client_id())
-        .await?;
+    let client = state.clients.find(store, realm, issued.client_id()).await?;
     let Some(client) = client else {
         return Ok(None);
     };
@@ -239,9 +304,5 @@ pub(super) async fn check(
     if !token_id::fits(issued.id(), user_id, made_ms) {
         return Ok(None);
     }
-    Ok(Some(GoodToken {
-        realm,
-        issued,
-        user,
-    }))
+    Ok(Some(Holder { user }))
 }

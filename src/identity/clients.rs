@@ -176,6 +176,11 @@ impl Clients {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Grows each time that all is forgotten.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// The client of this identifier.
     pub(super) async fn find(
         &self,

@@ -46,6 +46,7 @@ mod serve;
 mod sessions;
 mod settings;
 mod sign_in;
+mod standing;
 mod token;
 mod token_id;
 mod tokeninfo;
@@ -82,7 +83,7 @@ use revoked::Revoked;
 use users::Users;
 
 use crate::clock::{Clock, random_uuid};
-use crate::http::outbound::{Allow, Authorities, Guarded};
+use crate::http::outbound::{Allow, Authorities, Guarded, Standing};
 use crate::jose::vault::Vault;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use crate::store::{Store, StoreError};
@@ -324,8 +325,9 @@ impl Identity {
     }
 
     /// Puts `config` in the place of the one in force, or changes nothing.
-    /// `base_url` and `hashing` keep the values that the provider was opened
-    /// with: issuers must not change under running clients.
+    /// `base_url`, `session.cookie_name` and `hashing` keep the values that the
+    /// provider was opened with: issuers and sessions must not change under
+    /// running clients.
     ///
     /// # Errors
     /// As [`Identity::open`].
@@ -334,6 +336,8 @@ impl Identity {
         let _changing = state.changing.lock().await;
         let previous = state.live.load_full();
         config.base_url.clone_from(&previous.config.base_url);
+        let cookie_name = &previous.config.session.cookie_name;
+        config.session.cookie_name.clone_from(cookie_name);
         let (allow, authorities) = outbound(&config)?;
         let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
         state.live.store(Arc::new(live));
@@ -350,6 +354,21 @@ impl Identity {
     /// Counts from now on in these metrics.
     pub fn report_to(&self, metrics: Arc<Metrics>) {
         self.state.logouts.report_to(metrics);
+    }
+
+    /// Tells verifiers in this process when a token has ended.
+    pub fn standing(&self) -> Arc<dyn Standing> {
+        Arc::clone(&self.state) as _
+    }
+
+    /// The names of the cookies that the provider gives to browsers. They are
+    /// for nobody else.
+    pub fn cookie_names(&self) -> Vec<String> {
+        let live = self.state.live();
+        let names = [&live.config.session.cookie_name, authorize::COOKIE];
+        // Also the other form: one from before TLS is as good as the session.
+        let both = |name: &str| [name.to_owned(), format!("__Host-{name}")];
+        names.into_iter().flat_map(both).collect()
     }
 
     /// The provider as a `Router`. Requests may carry a

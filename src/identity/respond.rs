@@ -8,13 +8,17 @@ use serde::Serialize;
 
 /// A JSON response.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let (status, bytes) = match serde_json::to_vec(body) {
-        Ok(bytes) => (status, bytes),
+    match serde_json::to_string(body) {
+        Ok(text) => json_text(status, text),
         Err(error) => {
             tracing::error!(%error, "a response could not be written as JSON");
-            (StatusCode::INTERNAL_SERVER_ERROR, Vec::new())
+            json_text(StatusCode::INTERNAL_SERVER_ERROR, String::new())
         }
-    };
+    }
+}
+
+/// A response whose JSON is written already.
+pub(super) fn json_text(status: StatusCode, bytes: String) -> Response {
     let mut response = Response::new(Body::from(bytes));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json;charset=UTF-8");

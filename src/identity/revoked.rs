@@ -5,6 +5,7 @@
 //! more than were revoked within that time.
 
 use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 
@@ -38,6 +39,7 @@ impl std::hash::Hasher for AsIs {
 #[derive(Debug, Default)]
 pub(super) struct Revoked {
     until_ms: DashMap<Mark, i64, BuildHasherDefault<AsIs>>,
+    version: AtomicU64,
 }
 
 fn mark(kind: &str, id: &str) -> Mark {
@@ -47,6 +49,22 @@ fn mark(kind: &str, id: &str) -> Mark {
     u128::from_be_bytes(half)
 }
 
+/// What a token and its grant are known by here.
+#[derive(Debug)]
+pub(super) struct Marks {
+    grant: Mark,
+    token: Mark,
+}
+
+impl Marks {
+    pub(super) fn of(grant_id: &str, token_id: &str) -> Self {
+        Self {
+            grant: mark("grant", grant_id),
+            token: mark("token", token_id),
+        }
+    }
+}
+
 impl Revoked {
     /// From now on, and until `until_ms`, this is revoked.
     pub(super) fn add(&self, what: &Revocation, until_ms: i64) {
@@ -54,17 +72,31 @@ impl Revoked {
             Revocation::Grant(id) => mark("grant", id),
             Revocation::Token(id) => mark("token", id),
         };
-        let mut entry = self.until_ms.entry(mark).or_insert(until_ms);
-        *entry = (*entry).max(until_ms);
+        let mut new = false;
+        let entry = self.until_ms.entry(mark).and_modify(|known| {
+            *known = (*known).max(until_ms);
+        });
+        entry.or_insert_with(|| {
+            new = true;
+            until_ms
+        });
+        if new {
+            // Last: who sees the new version sees the entry.
+            self.version.fetch_add(1, Ordering::Release);
+        }
     }
 
-    /// Whether the token of this identifier is revoked, or its grant.
-    pub(super) fn has(&self, grant_id: &str, token_id: &str) -> bool {
-        if self.until_ms.is_empty() {
+    /// Grows with everything that is revoked.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whether the token of these marks is revoked, or its grant.
+    pub(super) fn has(&self, marks: &Marks) -> bool {
+        if self.version() == 0 {
             return false;
         }
-        let known = |kind, id| self.until_ms.contains_key(&mark(kind, id));
-        known("grant", grant_id) || known("token", token_id)
+        self.until_ms.contains_key(&marks.grant) || self.until_ms.contains_key(&marks.token)
     }
 
     /// Forgets what has died anyway.
@@ -83,16 +115,18 @@ mod tests {
     #[test]
     fn what_is_revoked_stays_so_until_it_has_died() {
         let revoked = Revoked::default();
-        assert!(!revoked.has("g", "t"));
+        let has = |grant, token| revoked.has(&Marks::of(grant, token));
+        assert!(!has("g", "t"));
         revoked.add(&Revocation::Grant("g".to_owned()), 10);
         revoked.add(&Revocation::Token("t".to_owned()), 20);
         revoked.add(&Revocation::Token("t".to_owned()), 5);
-        assert!(revoked.has("g", "x") && revoked.has("x", "t"));
+        assert_eq!(revoked.version(), 2);
+        assert!(has("g", "x") && has("x", "t"));
         // A grant and a token of one name are two things.
-        assert!(!revoked.has("t", "g"));
+        assert!(!has("t", "g"));
         revoked.prune(10);
-        assert!(!revoked.has("g", "x") && revoked.has("x", "t"));
+        assert!(!has("g", "x") && has("x", "t"));
         revoked.prune(20);
-        assert!(!revoked.has("x", "t"));
+        assert!(!has("x", "t"));
     }
 }

@@ -7,6 +7,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
+use super::bearer::Issued;
 use super::error::OAuthError;
 use super::form::Form;
 use super::{Call, bearer, respond};
@@ -30,22 +31,25 @@ pub(super) async fn get(call: &Call) -> Result<Response, OAuthError> {
     let good = bearer::check(&call.state, token, call.now_ms).await?;
     let good = good.ok_or_else(OAuthError::invalid_token)?;
     let issued = &good.issued;
+    let open = issued.info.get_or_init(|| said(issued, token));
+    let body = bearer::ended(open, issued.seconds_left(call.now_ms));
+    let mut response = respond::json_text(StatusCode::OK, body);
+    respond::never_stored(&mut response);
+    let both = HeaderValue::from_static("no-cache, no-store");
+    response.headers_mut().insert(CACHE_CONTROL, both);
+    Ok(response)
+}
+
+/// All that is said of a token, but for the time that it has left.
+fn said(issued: &Issued, token: &str) -> Box<str> {
     let mut body = issued.claims.clone();
     for scope in issued.scopes() {
         // A scope named like a claim must not hide it.
         body.entry(scope).or_insert_with(|| Value::from(""));
     }
     body.insert("access_token".to_owned(), json!(token));
-    body.insert(
-        "expires_in".to_owned(),
-        json!(issued.seconds_left(call.now_ms)),
-    );
     if issued.opaque {
         body.insert("client_id".to_owned(), json!(issued.client_id()));
     }
-    let mut response = respond::json(StatusCode::OK, &body);
-    respond::never_stored(&mut response);
-    let both = HeaderValue::from_static("no-cache, no-store");
-    response.headers_mut().insert(CACHE_CONTROL, both);
-    Ok(response)
+    bearer::open_ended(body)
 }

@@ -35,6 +35,11 @@ impl Users {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Grows each time that all is forgotten.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// The user of this name, whatever its case.
     pub(super) async fn by_name(
         &self,

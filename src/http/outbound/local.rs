@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use axum::Router;
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tower::ServiceExt;
 use url::Url;
 
-use super::{Answer, BODY_MAX, OutboundError, local_request};
+use super::{Answer, BODY_MAX, OutboundError, Standing, local_request};
 use crate::http::bridge::ClientInfo;
 
 /// A local provider and the URLs that mean it.
@@ -20,6 +21,7 @@ pub(super) struct Local {
     /// The path of `base` without its last slash.
     prefix: String,
     router: Router,
+    standing: Option<Arc<dyn Standing>>,
 }
 
 impl fmt::Debug for Local {
@@ -34,7 +36,19 @@ impl Local {
             base: base.clone(),
             prefix: base.path().trim_end_matches('/').to_owned(),
             router,
+            standing: None,
         }
+    }
+
+    pub(super) fn with_standing(self, standing: Arc<dyn Standing>) -> Self {
+        Self {
+            standing: Some(standing),
+            ..self
+        }
+    }
+
+    pub(super) fn standing(&self) -> Option<Arc<dyn Standing>> {
+        self.standing.clone()
     }
 
     pub(super) fn same_base(&self, other: &Self) -> bool {

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use crate::clock::random_bytes;
 use crate::identity::{Call, cookies};
 
-const COOKIE: &str = "doorward-browser";
+pub(in crate::identity) const COOKIE: &str = "doorward-browser";
 
 /// How long a form that was shown can be answered, in milliseconds: an hour.
 const SHOWN_MS: i64 = 3600 * 1000;

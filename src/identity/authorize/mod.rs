@@ -17,7 +17,7 @@ use http::Method;
 
 use back::{Refused, Told};
 pub(super) use back::{page, redirect};
-pub(super) use browser::Browser;
+pub(super) use browser::{Browser, COOKIE};
 use params::{CARRIED_MAX, Params, SINCE};
 use request::Request;
 pub(super) use request::is_unreserved;

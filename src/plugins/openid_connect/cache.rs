@@ -11,6 +11,7 @@ use std::sync::Arc;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
 
+use super::word::Word;
 use crate::model::token::AccessToken;
 use crate::plugins::consumers::Remembered;
 
@@ -32,6 +33,8 @@ pub(in crate::plugins) struct Verified {
     pub(in crate::plugins) generation: u64,
     /// The consumer it stands for.
     pub(in crate::plugins) consumer: Remembered,
+    /// What its provider says of it, if that is in this process.
+    pub(in crate::plugins) word: Word,
     /// About the memory it takes, in bytes.
     pub(in crate::plugins) weight: u64,
 }
@@ -129,6 +132,7 @@ mod tests {
             ends_for_good: true,
             generation: 0,
             consumer: Remembered::default(),
+            word: Word::default(),
         })
     }
 

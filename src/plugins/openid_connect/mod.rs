@@ -20,6 +20,7 @@ mod settings;
 mod tests;
 mod upstream;
 pub(super) mod verifier;
+pub(super) mod word;
 
 pub use provider::Providers;
 

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use url::Url;
 
 use crate::clock::Clock;
-use crate::http::outbound::{Options, Outbound};
+use crate::http::outbound::{Options, Outbound, Standing};
 use crate::jose::jwks::KeySet;
 
 /// Least pause after a failed fetch, in milliseconds.
@@ -110,6 +110,8 @@ pub(in crate::plugins) struct Known {
     pub(in crate::plugins) issuer: String,
     /// The keys of its tokens.
     pub(in crate::plugins) keys: KeySet,
+    /// Tells when its tokens end early, if it is in this process.
+    pub(in crate::plugins) standing: Option<Arc<dyn Standing>>,
     /// Higher than before when a key is gone: what it verified is void.
     pub(in crate::plugins) generation: u64,
     /// The discovery document and when it was fetched, in milliseconds.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::cache::{TokenCache, Verified};
 use super::provider::{Known, Provider, ProviderConfig};
 use super::refusal::Refusal;
+use super::word::{Heard, Word};
 use crate::clock::Clock;
 use crate::jose::verify::Unverified;
 use crate::model::token::AccessToken;
@@ -45,19 +46,21 @@ pub(in crate::plugins) struct Checked {
 }
 
 impl Checked {
-    /// What is known of `token`, by keys of `generation`; the claims were read
-    /// from a document of `length` bytes.
+    /// What is known of `token`, by keys of `generation` and by the `word` of
+    /// its provider; the claims were read from a document of `length` bytes.
     pub(in crate::plugins) fn verified(
         self,
         token: &str,
         length: usize,
         generation: u64,
+        word: Word,
     ) -> Arc<Verified> {
         Arc::new(Verified {
             ends_at: self.ends_at,
             ends_for_good: self.ends_for_good,
             generation,
             consumer: Remembered::default(),
+            word,
             // Parsed JSON takes a few times its length.
             weight: 512 + token.len() as u64 + 4 * length as u64,
             token: Arc::new(AccessToken {
@@ -93,6 +96,19 @@ enum Look {
     Pass(Arc<Verified>),
     Refuse(Refusal),
     NeedsKeys,
+    /// Its provider has to be asked whether it still stands.
+    NeedsWord(Arc<Verified>),
+}
+
+impl Look {
+    /// At a token that is good as far as its text goes.
+    fn at(verified: Arc<Verified>) -> Self {
+        match verified.word.heard() {
+            Heard::Stands => Self::Pass(verified),
+            Heard::Fell => Self::Refuse(Refusal::InactiveToken),
+            Heard::Nothing => Self::NeedsWord(verified),
+        }
+    }
 }
 
 impl<C: Check> Verifier<C> {
@@ -116,6 +132,7 @@ impl<C: Check> Verifier<C> {
         match self.look(token, now_ms) {
             Look::Pass(verified) => Judgement::Pass(verified),
             Look::Refuse(refusal) => Judgement::Refuse(refusal),
+            Look::NeedsWord(_) => Judgement::Wait,
             Look::NeedsKeys if self.provider.may_wait(now_ms) => Judgement::Wait,
             Look::NeedsKeys => Judgement::Refuse(self.out_of_keys()),
         }
@@ -131,6 +148,10 @@ impl<C: Check> Verifier<C> {
             match self.look(token, now_ms) {
                 Look::Pass(verified) => return Ok(verified),
                 Look::Refuse(refusal) => return Err(refusal),
+                Look::NeedsWord(verified) => {
+                    verified.word.ask(&verified.token.claims).await?;
+                    return Ok(verified);
+                }
                 Look::NeedsKeys if last => break,
                 Look::NeedsKeys => self.provider.wait_for_newer(now_ms).await,
             }
@@ -147,11 +168,11 @@ impl<C: Check> Verifier<C> {
             }
             if !over && held.generation == self.provider.generation() {
                 self.hits.inc();
-                return Look::Pass(held);
+                return Look::at(held);
             }
         }
         let known = match self.verify(token, now_ms) {
-            Ok(Some(verified)) => Look::Pass(verified),
+            Ok(Some(verified)) => Look::at(verified),
             Ok(None) => return Look::NeedsKeys,
             Err(refusal) => Look::Refuse(refusal),
         };
@@ -167,7 +188,8 @@ impl<C: Check> Verifier<C> {
         let (Some(checked), Some(known)) = (checked, known) else {
             return Ok(None);
         };
-        let verified = checked.verified(token, token.len(), known.generation);
+        let word = Word::of(known.standing.clone());
+        let verified = checked.verified(token, token.len(), known.generation, word);
         if self.check.remembers() {
             self.cache.insert(&verified);
         }

@@ -19,6 +19,7 @@ use crate::plugins::Parts;
 use crate::plugins::openid_connect::cache::{TokenCache, Verified};
 use crate::plugins::openid_connect::refusal::Refusal;
 use crate::plugins::openid_connect::verifier::Judgement;
+use crate::plugins::openid_connect::word::{Heard, Word};
 use crate::telemetry::Counter;
 use answer::Said;
 
@@ -84,11 +85,11 @@ impl Remote {
         let now_ms = self.clock.now_ms();
         let held = self.known.as_ref().and_then(|(cache, _)| cache.get(token));
         if let Some(held) = held {
-            if now_ms < held.ends_at {
+            if now_ms < held.ends_at && held.word.heard() == Heard::Stands {
                 self.hits.inc();
                 return Judgement::Pass(held);
             }
-            if held.ends_for_good {
+            if now_ms >= held.ends_at && held.ends_for_good {
                 return Judgement::Refuse(Refusal::TokenExpired);
             }
         }
@@ -116,6 +117,9 @@ impl Remote {
     }
 
     async fn ask(&self, token: &str) -> Outcome {
+        let standing = self.outbound.standing(&self.url);
+        // From before the question: what ends meanwhile is asked about again.
+        let version = standing.as_ref().map_or(0, |standing| standing.version());
         let answer = match self.protocol {
             Protocol::Introspection => self.introspect(token).await,
             Protocol::TokenInfo => self.token_info(token).await,
@@ -132,7 +136,8 @@ impl Remote {
                 if let Some((_, lifetime)) = &self.known {
                     lifetime.limit(&mut checked.ends_at, &mut checked.ends_for_good, now_ms);
                 }
-                let verified = checked.verified(token, length, 0);
+                let word = Word::heard_at(standing, version);
+                let verified = checked.verified(token, length, 0, word);
                 self.remember(&verified);
                 Ok(verified)
             }

@@ -7,6 +7,7 @@ mod dpop;
 mod exchanges;
 mod people;
 mod realms;
+mod revocation_at_gateway;
 mod token_endpoints;
 mod tokens;
 

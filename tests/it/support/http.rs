@@ -143,7 +143,8 @@ impl Door {
         .await
     }
 
-    async fn token(&self, pairs: &[(&str, &str)]) -> String {
+    /// An access token for a request of these fields.
+    pub(crate) async fn token(&self, pairs: &[(&str, &str)]) -> String {
         let answer = self.token_request(pairs).await.expect(200).json();
         answer["access_token"]
             .as_str()

@@ -65,8 +65,11 @@ pub(super) async fn fetch(
     for (_, set) in &sets {
         keys.extend(set.clone());
     }
+    let issuer = issuer(&provider.config, document);
+    let address = Url::parse(&issuer).ok();
     Ok(Known {
-        issuer: issuer(&provider.config, document),
+        standing: address.and_then(|address| provider.outbound.standing(&address)),
+        issuer,
         keys,
         generation: 0,
         discovered,

@@ -1,0 +1,31 @@
+//! What a provider in this process knows of its tokens before they expire.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+/// Whether the tokens of a provider still stand: neither revoked nor without
+/// the client or user that they were given to.
+///
+/// Who has asked about a token once need not ask again while
+/// [`Standing::version`] stays the same.
+#[async_trait]
+pub trait Standing: Debug + Send + Sync {
+    /// Grows with everything that may end a token; below 2^62. Costs a few
+    /// atomic loads.
+    fn version(&self) -> u64;
+
+    /// Whether the token of these claims, whose signature was verified, still
+    /// stands. Of what the provider did not issue as an access token it says
+    /// yes: that is not its business.
+    ///
+    /// # Errors
+    /// [`Untold`] when the provider can't tell now.
+    async fn stands(&self, claims: &Map<String, Value>) -> Result<bool, Untold>;
+}
+
+/// The provider can't tell now; it has logged why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the provider can't tell whether its token still stands")]
+pub struct Untold;

@@ -1,0 +1,48 @@
+//! Telling the gateway's own verifiers at once when a token has ended: revoked
+//! alone or with its grant, its user gone or deactivated, its client gone.
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+use super::State;
+use super::bearer::{self, Issued};
+use crate::http::outbound::{Standing, Untold};
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("identity provider")
+    }
+}
+
+#[async_trait]
+impl Standing for State {
+    fn version(&self) -> u64 {
+        // Each only grows, so the sum changes when one does.
+        self.revoked.version()
+            + self.clients.generation()
+            + self.users.generation()
+            + self.store.generation()
+    }
+
+    async fn stands(&self, claims: &Map<String, Value>) -> Result<bool, Untold> {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        if text("tokenName") != Some("access_token") {
+            return Ok(true);
+        }
+        let live = self.live.load_full();
+        let issuer = text("iss").unwrap_or_default();
+        let realm = text("realm").and_then(|path| live.realm(path));
+        let Some(realm) = realm.filter(|realm| realm.issuer == issuer) else {
+            // Of a realm that is gone, or of another provider.
+            let below = issuer.strip_prefix(live.base_url.as_str());
+            return Ok(!below.is_some_and(|rest| rest.starts_with("/oauth2")));
+        };
+        let issued = Issued::verified(claims.clone());
+        let holder = bearer::holder(self, realm, &issued).await;
+        let holder = holder.map_err(|error| {
+            tracing::error!(%error, "no word on a token of ours");
+            Untold
+        });
+        holder.map(|holder| holder.is_some())
+    }
+}

@@ -1,0 +1,170 @@
+//! A token that has ended is refused at once by the plugins of the process that
+//! issued it, and the provider's cookies stay with it.
+
+use std::process::Stdio;
+
+use crate::support::http::{client, send};
+use crate::support::upstream::basic;
+use crate::support::{Door, Setup, Upstream, eventually};
+
+const FOR_ANNA: &[(&str, &str)] = &[
+    ("grant_type", "password"),
+    ("client_id", "orders"),
+    ("client_secret", "orders-secret"),
+    ("username", "demo"),
+    ("password", "Ch4ng31t-demo"),
+    ("scope", "read"),
+];
+
+/// A door with `api.test` behind the plugin.
+async fn protected() -> (Door, Upstream) {
+    let upstream = Upstream::echo().await;
+    let service = format!(
+        "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2'}}}}\n",
+        upstream.url("")
+    );
+    (Setup::new().services(&service).start().await, upstream)
+}
+
+async fn passes(door: &Door, token: &str, status: u16) {
+    let answer = door.get_as(token, "api.test", "/").await.expect(status);
+    if status == 401 {
+        let challenge = answer.header("www-authenticate");
+        assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
+    }
+}
+
+async fn revoke(door: &Door, token: &str) {
+    let request = client().post(door.proxy_url("/oauth2/token/revoke"));
+    let request = request.header("authorization", basic("orders", "orders-secret"));
+    send(request.form(&[("token", token)])).await.expect(200);
+}
+
+fn command(door: &Door, words: &[&str]) {
+    let mut command = door.command(words);
+    command.args(["-c", "doorward.yaml"]).stdin(Stdio::null());
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Waits until the change of another process is seen.
+async fn falls(door: &Door, token: &str) {
+    eventually("the token to be refused", || async {
+        let answer = door.get_as(token, "api.test", "/").await;
+        (answer.status == 401).then_some(())
+    })
+    .await;
+    passes(door, token, 401).await;
+}
+
+#[tokio::test]
+async fn a_revoked_token_does_not_pass_the_next_time() {
+    let (door, _upstream) = protected().await;
+    let (token, other) = (
+        door.client_token("read").await,
+        door.client_token("read").await,
+    );
+    // Also one that was never seen before it was revoked.
+    let unseen = door.client_token("read").await;
+    for _ in 0..2 {
+        passes(&door, &token, 200).await;
+        passes(&door, &other, 200).await;
+    }
+    revoke(&door, &token).await;
+    revoke(&door, &unseen).await;
+    for _ in 0..2 {
+        passes(&door, &token, 401).await;
+        passes(&door, &unseen, 401).await;
+        passes(&door, &other, 200).await;
+    }
+}
+
+#[tokio::test]
+async fn the_tokens_of_a_revoked_grant_do_not_pass_also_after_a_restart() {
+    let (mut door, _upstream) = protected().await;
+    let body = door.token_request(FOR_ANNA).await.expect(200).json();
+    let (access, refresh) = (
+        body["access_token"].as_str().expect("a token"),
+        body["refresh_token"].as_str().expect("a token"),
+    );
+    passes(&door, access, 200).await;
+    revoke(&door, refresh).await;
+    passes(&door, access, 401).await;
+    door.kill();
+    door.start().await;
+    passes(&door, access, 401).await;
+}
+
+#[tokio::test]
+async fn tokens_of_deleted_clients_and_users_do_not_pass() {
+    let (door, _upstream) = protected().await;
+    command(
+        &door,
+        &["users", "add", "anna", "--password", "Ch4ng31t-anna"],
+    );
+    command(
+        &door,
+        &[
+            "clients",
+            "add",
+            "extra",
+            "--secret",
+            "extra-secret",
+            "--grant",
+            "client_credentials",
+            "--scope",
+            "read",
+        ],
+    );
+    let form = super::with(FOR_ANNA, "username", "anna");
+    let form = super::with(&form, "password", "Ch4ng31t-anna");
+    let of_user = door.token(&form).await;
+    let of_client = door
+        .token(&[
+            ("grant_type", "client_credentials"),
+            ("client_id", "extra"),
+            ("client_secret", "extra-secret"),
+            ("scope", "read"),
+        ])
+        .await;
+    passes(&door, &of_user, 200).await;
+    passes(&door, &of_client, 200).await;
+    command(&door, &["users", "delete", "anna"]);
+    falls(&door, &of_user).await;
+    passes(&door, &of_client, 200).await;
+    command(&door, &["clients", "delete", "extra"]);
+    falls(&door, &of_client).await;
+    // Who takes the name does not take over the tokens.
+    command(&door, &["users", "add", "anna", "--password", "other-pass"]);
+    let again = super::with(&form, "password", "other-pass");
+    let again = eventually("the new user to be known", || async {
+        let answer = door.token_request(&again).await;
+        (answer.status == 200).then(|| answer.json())
+    })
+    .await;
+    passes(&door, again["access_token"].as_str().expect("a token"), 200).await;
+    passes(&door, &of_user, 401).await;
+}
+
+#[tokio::test]
+async fn upstreams_do_not_get_the_cookies_of_the_provider() {
+    let upstream = Upstream::echo().await;
+    let service = format!(
+        "- name: open\n  url: {}\n  routes: [{{hosts: [open.test]}}]\n",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&service).start().await;
+    let get = async |cookie: &str| {
+        let request = client()
+            .get(door.proxy_url("/"))
+            .header("host", "open.test");
+        send(request.header("cookie", cookie)).await.expect(200);
+        upstream.last().header("cookie").map(str::to_owned)
+    };
+    let all = "a=1; iPlanetDirectoryPro=x; doorward-browser=y; __Host-iPlanetDirectoryPro=z; \
+               __Host-doorward-browser=w; b=2";
+    assert_eq!(get(all).await.as_deref(), Some("a=1; b=2"));
+    assert_eq!(get("iPlanetDirectoryPro=x").await, None);
+    assert_eq!(get("session=x").await.as_deref(), Some("session=x"));
+}
