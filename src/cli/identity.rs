@@ -389,6 +389,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn sealed_keys_get_no_open_successor() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = new_store(&directory).await;
+        let mut key =
+            crate::jose::keys::generate(crate::model::client::SignAlg::ES256, 0, 0).expect("a key");
+        let vault = Vault::new(&[Secret::new("m".repeat(32))]).expect("a vault");
+        key.pkcs8 = vault.seal(&key).expect("sealed").expect("another text");
+        store.add_signing_key(&key, 0).await.expect("stored");
+        for line in ["keys rotate", "keys rotate --alg RS256 --now"] {
+            let refused = doorward(&store, "", line).await.expect_err("refused");
+            assert!(refused.to_string().contains("--config"), "{refused}");
+        }
+        assert_eq!(store.signing_keys().await.expect("keys").len(), 1);
+    }
+
+    #[tokio::test]
     async fn keys_rotate_ahead_or_at_once() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = new_store(&directory).await;

@@ -35,6 +35,7 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
         Action::List => list(desk).await,
         Action::Rotate { alg, now, drop_old } => {
             let known = desk.store.signing_keys().await?;
+            can_open(&known, desk)?;
             let all = SignAlg::OWN.into_iter();
             let wanted: Vec<_> = match alg {
                 Some(alg) => vec![alg],
@@ -52,6 +53,18 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             Ok(())
         }
     }
+}
+
+/// A successor must be as safe in the store as the keys before it, and the
+/// server must be able to open it.
+fn can_open(known: &[StoredKey], desk: &Desk<'_>) -> anyhow::Result<()> {
+    let sealed = known.iter().find(|key| desk.vault.open(key).is_err());
+    anyhow::ensure!(
+        sealed.is_none(),
+        "the store's keys are sealed with a master key that is not at hand: name the \
+         configuration file with identity.keys.master_key (--config)"
+    );
+    Ok(())
 }
 
 async fn rotate(
