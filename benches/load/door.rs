@@ -39,6 +39,17 @@ impl Door {
         })
     }
 
+    /// Adds text at the end of the `identity` section's realms.
+    pub(crate) fn add_realms(&self, realms: &str) -> Result<()> {
+        let path = self.dir.path().join("doorward.yaml");
+        let file = std::fs::read_to_string(&path)?;
+        let (before, after) = file.split_once("telemetry:").context("no such section")?;
+        Ok(std::fs::write(
+            path,
+            format!("{before}{realms}telemetry:{after}"),
+        )?)
+    }
+
     /// Writes one more file of entities; its directory is read at each start
     /// and watched.
     pub(crate) fn declare(&self, name: &str, text: &str) -> Result<()> {
@@ -119,9 +130,17 @@ fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
          admin: {{listen: \"{admin}\"}}\n\
          store: \"sqlite:{dir}/data/doorward.db\"\n\
          entities: [\"{dir}/routes.yaml\", \"{dir}/more\"]\n\
-         identity:\n  base_url: http://{port}\n  realms:\n    /:\n      clients:\n      \
+         identity:\n  base_url: http://{port}\n  \
+         hashing: {{memory_kib: 8, passes: 1}}\n  session: {{quota: 20000}}\n  \
+         realms:\n    /:\n      users:\n      \
+         - {{userName: demo, password: bench-password}}\n      clients:\n      \
          - {{client_id: bench, client_secret: bench-secret, \
-         grant_types: [client_credentials], scope: \"read\"}}\n\
+         grant_types: [client_credentials], scope: \"read\"}}\n      \
+         - {{client_id: rsa, client_secret: bench-secret, \
+         grant_types: [client_credentials], scope: \"read\", \
+         access_token_signed_response_alg: RS256}}\n      \
+         - {{client_id: people, client_secret: bench-secret, \
+         grant_types: [password, refresh_token], scope: \"read\"}}\n\
          telemetry: {{access_log: \"off\", metrics: true}}\n"
     )
 }
@@ -129,7 +148,7 @@ fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
 fn routes_file(port: &Port, upstream: &Port) -> String {
     let mut file =
         "_format_version: \"3.0\"\nservices:\n- name: identity\n  protocol: internal\n  \
-                    host: identity\n  routes: [{name: identity, paths: [/oauth2, /.well-known], \
+                    host: identity\n  routes: [{name: identity, paths: [/oauth2, /json, /.well-known], \
                     strip_path: false}]\n"
             .to_owned();
     let bearer = format!(

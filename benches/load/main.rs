@@ -4,8 +4,9 @@
 //! a plain proxy where it is installed, and the real program, all on loopback;
 //! drives each case with wrk in short interleaved rounds; prints requests per
 //! second, latency and the proxy's own CPU time per request, with medians of
-//! the ratios that have a bar. Then a thousand changes are made under load, and
-//! ten thousand services held. Timings are never a test: it exits 0 whatever
+//! the ratios that have a bar. Then a thousand changes are made under load, ten
+//! thousand services held, the identity provider is called, and a thousand
+//! realms are started. Timings are never a test: it exits 0 whatever
 //! they are. Everything it starts ends with it.
 
 mod cases;
@@ -14,9 +15,11 @@ mod client;
 mod door;
 mod floor;
 mod http;
+mod identity;
 mod many;
 mod nginx;
 mod process;
+mod realms;
 mod report;
 mod upstream;
 mod wrk;
@@ -43,13 +46,20 @@ const USAGE: &str = "\
 usage: cargo bench --bench load -- [--quick] [--only PART] [--rounds N] [--cores 1|2]
                                    [--binary PATH]
   --quick   few rounds, few changes, few services: under two minutes
-  --only    one part: cases, footprint, changes or many
+  --only    one part: cases, footprint, changes, many, identity or realms
   --rounds  rounds for each number of cores (7, with --quick 2)
   --cores   only this number of proxy workers
   --binary  another doorward program";
 
 /// What can be measured alone.
-const PARTS: [&str; 4] = ["cases", "footprint", "changes", "many"];
+const PARTS: [&str; 6] = [
+    "cases",
+    "footprint",
+    "changes",
+    "many",
+    "identity",
+    "realms",
+];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -159,6 +169,13 @@ fn run(options: &Options) -> Result<()> {
             &upstream_port,
             if options.quick { 1000 } else { 10_000 },
         )?;
+    }
+    if options.asks_for("identity") {
+        let cores = *options.cores.iter().max().unwrap_or(&2);
+        identity::measure(binary, &upstream_port, options.rounds, cores)?;
+    }
+    if options.asks_for("realms") {
+        realms::measure(binary, &upstream_port)?;
     }
     println!("took {:.0?} in all", started.elapsed());
     drop(upstream);

@@ -1,5 +1,6 @@
 //! One round of wrk.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -24,13 +25,29 @@ pub(crate) struct Round {
 
 /// Drives `path` for a second.
 pub(crate) fn run(port: &Port, path: &str, bearer: Option<&str>) -> Result<Round> {
+    let mut command = command();
+    if let Some(token) = bearer {
+        command.args(["-H", &format!("Authorization: Bearer {token}")]);
+    }
+    finish(command, port, path)
+}
+
+/// Drives `path` for a second as a script says.
+pub(crate) fn run_script(port: &Port, path: &str, script: &Path) -> Result<Round> {
+    let mut command = command();
+    command.arg("-s").arg(script);
+    finish(command, port, path)
+}
+
+fn command() -> Command {
     let mut command = Command::new("wrk");
     command
         .args(["-t1", "-d1s", "--latency"])
         .arg(format!("-c{CONNECTIONS}"));
-    if let Some(token) = bearer {
-        command.args(["-H", &format!("Authorization: Bearer {token}")]);
-    }
+    command
+}
+
+fn finish(mut command: Command, port: &Port, path: &str) -> Result<Round> {
     command.arg(format!("http://{}{path}", port.address()));
     let output = command.output().context("can't run wrk")?;
     let text = String::from_utf8_lossy(&output.stdout);
