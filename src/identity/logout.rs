@@ -8,15 +8,16 @@
 use axum::response::Response;
 use http::Method;
 use http::header::CONTENT_TYPE;
+use url::Url;
 
 use super::authorize::{Browser, page, redirect};
 use super::error::OAuthError;
 use super::form::Form;
 use super::hint::{self, Hint};
-use super::pages::{self, Frame};
+use super::pages::{self, Farewell, Frame};
 use super::{Call, serve, sessions};
 use crate::model::grant::StoredSession;
-use crate::model::session::Ending;
+use crate::model::session::{EndedSession, Ending};
 use crate::model::user::User;
 
 /// Parameters that the confirmation page carries on.
@@ -26,6 +27,9 @@ const CARRIED: [&str; 4] = [
     "state",
     "ui_locales",
 ];
+
+/// Most clients that one page tells.
+const FRAMES_MAX: usize = 50;
 
 /// Answers a request to sign out, or the form that asked for confirmation.
 pub(super) async fn answer(call: &Call) -> Response {
@@ -49,7 +53,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
     let frame = Frame::of(call.headers(), form.get("ui_locales"));
     let found = sessions::of_browser(call).await?;
     let sid = found.as_ref().map(|(session, _)| session.sid.as_str());
-    end_hinted(call, hint.as_ref(), sid).await?;
+    let mut ended = end_hinted(call, hint.as_ref(), sid).await?;
     if let Some((session, user)) = found {
         let vouched = hint
             .as_ref()
@@ -65,11 +69,15 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
             return Ok(ask(call, fields, &frame, &browser, (&session, &user)));
         }
         let which = Ending::Token(session.hash);
-        call.state.end_sessions(&which, call.now_ms).await?;
+        ended.extend(call.state.end_sessions(&which, call.now_ms).await?);
     }
-    let mut response = match next {
-        Some(address) => redirect(call, &address),
-        None => pages::signed_out(&frame),
+    let farewell = Farewell {
+        frames: frames(call, &ended).await?,
+        next,
+    };
+    let mut response = match &farewell.next {
+        Some(address) if farewell.frames.is_empty() => redirect(call, address),
+        _ => pages::signed_out(&frame, &farewell),
     };
     sessions::take_back(call, &mut response).await?;
     Ok(response)
@@ -78,23 +86,54 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
 /// Ends the session that the ID token was given in, where that is not the one
 /// of this browser: it lapsed and left something, or the browser has lost it. A
 /// browser with another session may not end one that others use.
-async fn end_hinted(call: &Call, hint: Option<&Hint>, own: Option<&str>) -> Result<(), OAuthError> {
+async fn end_hinted(
+    call: &Call,
+    hint: Option<&Hint>,
+    own: Option<&str>,
+) -> Result<Vec<EndedSession>, OAuthError> {
     let sid = hint.and_then(|hint| hint.sid.as_deref());
     let Some(sid) = sid.filter(|sid| own != Some(*sid)) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let (state, realm) = (&call.state, &call.realm.path);
     let other = state.store.session_named(realm, sid).await?;
     let in_use = other.is_some_and(|other| state.is_alive(&other.session, call.now_ms));
     if in_use && own.is_some() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let which = Ending::Named {
         realm: realm.clone(),
         sid: sid.to_owned(),
     };
-    state.end_sessions(&which, call.now_ms).await?;
-    Ok(())
+    Ok(state.end_sessions(&which, call.now_ms).await?)
+}
+
+/// What the signed-out page loads to tell clients of these sessions (OpenID
+/// Connect Front-Channel Logout 1.0 §2): with issuer and session always, so
+/// that nobody else's frame signs their users out.
+async fn frames(call: &Call, ended: &[EndedSession]) -> Result<Vec<String>, OAuthError> {
+    let state = &call.state;
+    let mut frames = Vec::new();
+    let mut clients = Vec::new();
+    for session in ended {
+        let of_it = session.clients.iter();
+        clients.extend(of_it.map(|client_id| (session.sid.as_str(), client_id.as_str())));
+    }
+    for (sid, client_id) in clients.into_iter().take(FRAMES_MAX) {
+        let client = state.clients.find(&*state.store, &call.realm, client_id);
+        let client = client.await?;
+        let uri = client.and_then(|client| {
+            let uri = client.client.metadata.frontchannel_logout_uri.as_ref();
+            Url::parse(uri?).ok()
+        });
+        if let Some(mut uri) = uri {
+            uri.query_pairs_mut()
+                .append_pair("iss", &call.realm.issuer)
+                .append_pair("sid", sid);
+            frames.push(uri.into());
+        }
+    }
+    Ok(frames)
 }
 
 /// The parameters of the address or, of a POST, of the body.

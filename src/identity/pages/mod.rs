@@ -5,6 +5,7 @@
 //! hostile ones.
 
 mod device;
+mod signed_out;
 mod texts;
 
 use std::sync::LazyLock;
@@ -24,6 +25,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::respond;
 use crate::model::client::ClientMetadata;
 pub(super) use device::{Device, device_done, device_entry, device_question};
+pub(super) use signed_out::{Farewell, signed_out};
 use texts::Texts;
 
 const STYLE: &str = include_str!("../../../templates/page.css");
@@ -48,8 +50,10 @@ pub(super) struct Frame {
     texts: &'static Texts,
     /// The origin that a form may lead to beside this one, once answered.
     leads_to: Option<String>,
-    /// Whether the page posts its form by itself.
-    scripted: bool,
+    /// The script of the page, as the policy names it.
+    script: Option<&'static str>,
+    /// The origins of frames that the page holds.
+    frames: Vec<String>,
 }
 
 impl Frame {
@@ -60,7 +64,8 @@ impl Frame {
         Self {
             texts: texts::choose(ui_locales, accept),
             leads_to: None,
-            scripted: false,
+            script: None,
+            frames: Vec::new(),
         }
     }
 
@@ -92,17 +97,18 @@ impl Frame {
     }
 
     fn policy(&self) -> String {
-        let script = match self.scripted {
-            true => SCRIPT_SOURCE.as_str(),
-            false => "'none'",
-        };
+        let script = self.script.unwrap_or("'none'");
         let action = match &self.leads_to {
             Some(origin) => format!("'self' https: {origin}"),
             None => "'self'".to_owned(),
         };
+        let frames = match self.frames.is_empty() {
+            true => "'none'".to_owned(),
+            false => self.frames.join(" "),
+        };
         format!(
             "default-src 'none'; style-src {}; script-src {script}; img-src 'self' data:; \
-             form-action {action}; base-uri 'none'; frame-ancestors 'none'",
+             frame-src {frames}; form-action {action}; base-uri 'none'; frame-ancestors 'none'",
             *STYLE_SOURCE
         )
     }
@@ -312,7 +318,7 @@ pub(super) fn form_post(
     action: &str,
     fields: &[(&'static str, String)],
 ) -> Response {
-    frame.scripted = true;
+    frame.script = Some(&SCRIPT_SOURCE);
     let frame = frame.leading_to(action);
     let page = FormPost {
         frame: &frame,
@@ -349,22 +355,6 @@ pub(super) fn sign_out(
         fields,
         csrf,
         user_name,
-    };
-    show(frame, StatusCode::OK, &page)
-}
-
-#[derive(Template)]
-#[template(path = "signed_out.html")]
-struct SignedOut<'a> {
-    frame: &'a Frame,
-    texts: &'static Texts,
-}
-
-/// The page that says that nobody is signed in.
-pub(super) fn signed_out(frame: &Frame) -> Response {
-    let page = SignedOut {
-        frame,
-        texts: frame.texts,
     };
     show(frame, StatusCode::OK, &page)
 }
@@ -436,7 +426,13 @@ mod tests {
             error(&frame, StatusCode::BAD_REQUEST, HOSTILE, HOSTILE),
             form_post(frame.clone(), HOSTILE, &fields),
             sign_out(&frame, HOSTILE, &fields, HOSTILE, HOSTILE),
-            signed_out(&frame),
+            signed_out(
+                &frame,
+                &Farewell {
+                    frames: vec![text()],
+                    next: Some(text()),
+                },
+            ),
             device_entry(&frame, HOSTILE, HOSTILE, Some(Failed::UserCode)),
             device_question(&frame, &device, &form, failed),
             device_done(&frame, true),

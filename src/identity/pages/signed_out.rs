@@ -1,0 +1,66 @@
+//! The page after signing out, which tells clients by frames (OpenID Connect
+//! Front-Channel Logout 1.0 §3).
+
+use std::sync::LazyLock;
+
+use askama::Template;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::texts::Texts;
+use super::{Frame, show, source};
+
+/// Goes on as soon as the frames are there; without scripts, the browser goes
+/// on after [`WAIT`].
+const SCRIPT: &str = "addEventListener(\"load\",function(){location.replace(\
+    document.getElementById(\"continue\").href)})";
+
+static SCRIPT_SOURCE: LazyLock<String> = LazyLock::new(|| source(SCRIPT));
+
+/// Seconds that frames have to load.
+const WAIT: u32 = 5;
+
+/// What is left to do after signing out.
+#[derive(Debug, Default)]
+pub(in crate::identity) struct Farewell {
+    /// Addresses of clients that the page loads.
+    pub(in crate::identity) frames: Vec<String>,
+    /// Where the user goes next.
+    pub(in crate::identity) next: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "signed_out.html")]
+struct SignedOut<'a> {
+    frame: &'a Frame,
+    texts: &'static Texts,
+    frames: &'a [String],
+    next: Option<&'a str>,
+    wait: u32,
+    script: &'static str,
+}
+
+/// The page that says that nobody is signed in.
+pub(in crate::identity) fn signed_out(frame: &Frame, farewell: &Farewell) -> Response {
+    let mut frame = frame.clone();
+    let parsed = farewell.frames.iter();
+    let parsed = parsed.filter_map(|address| url::Url::parse(address).ok());
+    let mut origins: Vec<_> = parsed
+        .map(|url| url.origin().ascii_serialization())
+        .collect();
+    origins.sort_unstable();
+    origins.dedup();
+    frame.frames = origins;
+    if farewell.next.is_some() {
+        frame.script = Some(&SCRIPT_SOURCE);
+    }
+    let page = SignedOut {
+        frame: &frame,
+        texts: frame.texts,
+        frames: &farewell.frames,
+        next: farewell.next.as_deref(),
+        wait: WAIT,
+        script: SCRIPT,
+    };
+    show(&frame, StatusCode::OK, &page)
+}
