@@ -326,7 +326,7 @@ mod tests {
         let mut under_way = UnderWay::default();
         let key = ("/".to_owned(), "dead".to_owned());
         under_way.clients.insert(key.clone(), OF_ONE_CLIENT);
-        assert_eq!(under_way.busy(), [key.clone()]);
+        assert_eq!(under_way.busy(), std::slice::from_ref(&key));
         under_way.ended(&key);
         assert!(under_way.busy().is_empty());
         for _ in 0..OF_ONE_CLIENT {

@@ -17,7 +17,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let Some(query) = asked(&call).await? else {
         return page.answer(&call, "/sessions", Vec::new());
     };
-    let limit = u32::try_from(page.limit()).unwrap_or(u32::MAX);
+    let limit = page.limit();
     let store = &call.state.store;
     let found = store.sessions(&query, page.after.as_deref(), limit).await?;
     let shown = |one: &SessionRecord| (one.session.sid.clone(), record(&call, one));

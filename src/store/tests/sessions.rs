@@ -272,7 +272,7 @@ async fn a_client_that_never_answers_leaves_room_for_others() {
     let (owed, _) = store.take_logouts(&[], 100, 6).await.expect("taken");
     let of = |id: &str| owed.iter().filter(|one| one.client_id == id).count();
     assert_eq!((of("dead"), of("app")), (4, 1));
-    assert!(LOGOUTS_OWED > 8, "the test stays below the bound");
+    const { assert!(LOGOUTS_OWED > 8, "the test stays below the bound") };
 }
 
 #[tokio::test]
