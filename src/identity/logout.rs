@@ -66,6 +66,10 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
         if !vouched && !confirmed {
             let hinted = hint.map(|hint| hint.client_id);
             let fields = carried(&form, hinted);
+            let frame = match &next {
+                Some(address) => frame.leading_to(address),
+                None => frame,
+            };
             return Ok(ask(call, fields, &frame, &browser, (&session, &user)));
         }
         let which = Ending::Token(session.hash);
@@ -159,6 +163,7 @@ fn is_of(hint: &Hint, session: &StoredSession, user: &User) -> bool {
 }
 
 /// Where the user goes afterwards: an address that the client has registered.
+/// One that nobody vouches for is not gone to (RP-Initiated Logout §3).
 async fn next(
     call: &Call,
     form: &Form<'_>,
@@ -172,6 +177,9 @@ async fn next(
         let text = "The client_id is not that of the id_token_hint";
         return Err(OAuthError::bad("bad_request", text));
     }
+    let Some(id) = hinted.or(named) else {
+        return Ok(None);
+    };
     let Some(address) = form.get("post_logout_redirect_uri") else {
         return Ok(None);
     };
@@ -182,9 +190,9 @@ async fn next(
         )
     };
     let state = &call.state;
-    let client = match hinted.or(named).filter(|id| id.len() <= 255) {
-        Some(id) => state.clients.find(&*state.store, &call.realm, id).await?,
-        None => None,
+    let client = match id.len() {
+        0..=255 => state.clients.find(&*state.store, &call.realm, id).await?,
+        _ => None,
     };
     let client = client.ok_or_else(mismatch)?;
     let registered = &client.client.metadata.post_logout_redirect_uris;
@@ -220,17 +228,10 @@ fn ask(
     browser: &Browser,
     (session, user): (&StoredSession, &User),
 ) -> Response {
-    let address = fields
-        .iter()
-        .find(|(name, _)| *name == "post_logout_redirect_uri");
-    let frame = match address {
-        Some((_, address)) => frame.clone().leading_to(address),
-        None => frame.clone(),
-    };
     let csrf = browser.token(&["logout", &session.sid]);
     let action = serve::path(call);
     let name = &user.user_name;
-    let mut response = pages::sign_out(&frame, &action, &fields, &csrf, name);
+    let mut response = pages::sign_out(frame, &action, &fields, &csrf, name);
     browser.remember(call, &mut response);
     response
 }

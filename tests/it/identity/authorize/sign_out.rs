@@ -109,10 +109,21 @@ async fn open_redirect_by_logout() {
         let page = browser.get(&end(&pairs)).await.expect(400);
         assert_eq!(shown_error(&page), "redirect_uri_mismatch", "{address}");
     }
-    let page = browser
-        .get(&end(&[("post_logout_redirect_uri", BYE)]))
-        .await;
-    assert_eq!(shown_error(&page.expect(400)), "redirect_uri_mismatch");
+    // Where nobody says whose it is, it leads nowhere.
+    let visitor = signed_in(&door, "alice").await;
+    let address = end(&[("post_logout_redirect_uri", BYE)]);
+    let page = visitor.get(&address).await.expect(200);
+    assert!(
+        !page
+            .header("content-security-policy")
+            .contains("app.example")
+    );
+    visitor
+        .post(&Form::of(&page).with("logout-yes", "true"))
+        .await
+        .expect(200);
+    assert!(!is_signed_in(&visitor).await);
+    visitor.get(&address).await.expect(200);
     let page = browser
         .get(&end(&[("id_token_hint", &hint[..hint.len() - 4])]))
         .await;
