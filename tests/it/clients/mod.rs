@@ -162,3 +162,9 @@ async fn authlib_does_every_grant_that_it_knows() {
 async fn chromium_shows_every_page() {
     Stage::set().await.run(node("browser.mjs")).await;
 }
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn the_official_suite_would_find_nothing() {
+    Stage::set().await.run(node("conformance.mjs")).await;
+}

@@ -3,6 +3,7 @@
 
 mod attacks;
 pub(super) mod browser;
+mod foreign;
 mod logouts;
 mod requests;
 mod sign_out;
