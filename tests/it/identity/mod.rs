@@ -1,5 +1,6 @@
 //! The embedded identity provider, reached through the proxy.
 
+mod attacks;
 mod authorize;
 mod client_auth;
 mod device;
