@@ -56,6 +56,35 @@ pub struct StoredCode {
     pub used: bool,
 }
 
+/// An authorization request that is kept for its client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptRequest {
+    /// Its parameters, by name.
+    pub parameters: Vec<(String, String)>,
+    /// Whether the client pushed it itself (RFC 9126), having authenticated.
+    pub pushed: bool,
+    /// Whether the parameters came in a request object (RFC 9101).
+    pub object: bool,
+}
+
+/// An authorization request as the store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRequest {
+    /// Hash of the random part of its address.
+    pub hash: TokenHash,
+    /// Path of the client's realm.
+    pub realm: String,
+    /// The client that it is of.
+    pub client_id: String,
+    /// From when on no browser may begin with it, in milliseconds since the
+    /// epoch.
+    pub begins_ms: i64,
+    /// When it is over, in milliseconds since the epoch.
+    pub ends_ms: i64,
+    /// What it says.
+    pub kept: KeptRequest,
+}
+
 /// How the exchange of an authorization code ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redemption {

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::model::authorization::{Redemption, StoredCode};
+use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{
@@ -470,6 +470,26 @@ pub trait Store: Send + Sync + 'static {
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
     ) -> Result<bool, StoreError>;
+
+    /// Keeps an authorization request, unless its client has `limit` others
+    /// that are not over; says whether it is kept. One that is kept already
+    /// lasts as long as the new one would.
+    async fn keep_request(
+        &self,
+        request: &StoredRequest,
+        limit: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// The authorization request of this hash.
+    async fn kept_request(&self, hash: TokenHash) -> Result<Option<StoredRequest>, StoreError>;
+
+    /// Lets an authorization request last until `ends_ms` at least.
+    async fn prolong_request(&self, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError>;
+
+    /// Removes an authorization request; says whether it was there. Of two who
+    /// take it at once, one is told yes.
+    async fn take_request(&self, hash: TokenHash) -> Result<bool, StoreError>;
 
     /// The scopes that a user let a client have.
     async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError>;

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::*;
 use crate::clock::random_uuid;
-use crate::model::authorization::{Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod};
+use crate::model::authorization::{
+    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, KeptRequest,
+};
 use crate::model::client::{ClientSecret, SignAlg};
 use crate::model::device::{DEVICE_KEPT_MS, DeviceRequest};
 use crate::model::grant::Grant;
@@ -881,4 +883,68 @@ async fn a_device_is_decided_once_and_gives_once() {
         .await
         .expect("swept");
     assert!(store.device(third.hash).await.expect("a lookup").is_none());
+}
+
+fn kept(name: &str, client_id: &str) -> StoredRequest {
+    StoredRequest {
+        hash: TokenHash::of(name),
+        realm: "/".to_owned(),
+        client_id: client_id.to_owned(),
+        begins_ms: 1000,
+        ends_ms: 1000,
+        kept: KeptRequest {
+            parameters: vec![("state".to_owned(), name.to_owned())],
+            pushed: true,
+            object: false,
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_kept_request_is_taken_once_even_by_two_at_once() {
+    let Fixture { store, .. } = &Fixture::new().await;
+    let request = kept("a", "app");
+    assert!(store.keep_request(&request, 1, 0).await.expect("a store"));
+    let read = store.kept_request(request.hash).await.expect("a store");
+    assert_eq!(read, Some(request.clone()));
+    store
+        .prolong_request(request.hash, 5000)
+        .await
+        .expect("prolonged");
+    store
+        .prolong_request(request.hash, 2000)
+        .await
+        .expect("no shorter");
+    let read = store.kept_request(request.hash).await.expect("a store");
+    assert_eq!(
+        read.map(|read| (read.begins_ms, read.ends_ms)),
+        Some((1000, 5000))
+    );
+    let (one, other) = tokio::join!(
+        store.take_request(request.hash),
+        store.take_request(request.hash)
+    );
+    assert!(one.expect("a store") ^ other.expect("a store"));
+    assert_eq!(
+        store.kept_request(request.hash).await.expect("a store"),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_flood_of_requests_fills_up_what_its_client_may_keep_and_no_more() {
+    let Fixture { store, .. } = &Fixture::new().await;
+    let keep = async |name: &str, client_id: &str, now_ms| {
+        let request = kept(name, client_id);
+        store
+            .keep_request(&request, 2, now_ms)
+            .await
+            .expect("a store")
+    };
+    assert!(keep("a", "app", 0).await && keep("b", "app", 0).await);
+    assert!(!keep("c", "app", 0).await);
+    assert!(keep("d", "other", 0).await);
+    // Those that are over no longer count.
+    assert!(keep("c", "app", 1000).await);
+    assert_eq!(store.sweep(1000, 10).await.expect("swept"), 4);
 }

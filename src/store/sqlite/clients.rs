@@ -159,6 +159,7 @@ pub(super) async fn remove(
         "DELETE FROM refresh_tokens WHERE realm = ? AND client_id = ?",
         "DELETE FROM codes WHERE realm = ? AND client_id = ?",
         "DELETE FROM devices WHERE realm = ? AND client_id = ?",
+        "DELETE FROM requests WHERE realm = ? AND client_id = ?",
         "DELETE FROM consents WHERE realm = ? AND client_id = ?",
         "DELETE FROM session_grants WHERE realm = ? AND client_id = ?",
         "DELETE FROM session_clients WHERE realm = ? AND client_id = ?",

@@ -17,6 +17,7 @@ mod logouts;
 mod open;
 mod realms;
 mod registrations;
+mod requests;
 mod sessions;
 mod sync;
 mod tokens;
@@ -32,7 +33,7 @@ use uuid::Uuid;
 use batch::{Batch, Done, Work};
 
 use super::{Declared, EntityWrite, Store, StoreError, UserPage};
-use crate::model::authorization::{Redemption, StoredCode};
+use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{
@@ -542,6 +543,27 @@ impl Store for SqliteStore {
         let given = devices::redeem(&mut tx, hash, refresh, access).await?;
         tx.commit().await.map_err(unavailable)?;
         Ok(given)
+    }
+
+    async fn keep_request(
+        &self,
+        request: &StoredRequest,
+        limit: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        requests::keep(&self.writer, request, limit, now_ms).await
+    }
+
+    async fn kept_request(&self, hash: TokenHash) -> Result<Option<StoredRequest>, StoreError> {
+        requests::by_hash(&self.readers, hash).await
+    }
+
+    async fn prolong_request(&self, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError> {
+        requests::prolong(&self.writer, hash, ends_ms).await
+    }
+
+    async fn take_request(&self, hash: TokenHash) -> Result<bool, StoreError> {
+        requests::take(&self.writer, hash).await
     }
 
     async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {

@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006_devices.sql"),
     include_str!("migrations/0007_logouts.sql"),
     include_str!("migrations/0008_registrations.sql"),
+    include_str!("migrations/0009_requests.sql"),
 ];
 
 /// Connections that only read.

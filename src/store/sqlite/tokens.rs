@@ -3,7 +3,9 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{codes, damaged, devices, parse_doc, registrations, unavailable, write_doc};
+use super::{
+    codes, damaged, devices, parse_doc, registrations, requests, unavailable, write_doc,
+};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };
@@ -296,6 +298,7 @@ pub(super) async fn sweep(
     gone += codes::sweep(&mut tx, now_ms, limit).await?;
     gone += devices::sweep(&mut tx, now_ms, limit).await?;
     gone += registrations::sweep_tokens(&mut tx, now_ms, limit).await?;
+    gone += requests::sweep(&mut tx, now_ms, limit).await?;
     tx.commit().await.map_err(unavailable)?;
     Ok(gone)
 }
