@@ -142,6 +142,11 @@ pub struct RealmSettings {
     pub device_verification_uri: Option<String>,
     /// Devices of a client that may wait for people at once.
     pub device_codes_per_client: u32,
+    /// Seconds in which a browser may begin with a pushed authorization request
+    /// (RFC 9126); at most 600.
+    pub pushed_request_lifetime: u32,
+    /// Whether all authorization requests must be pushed.
+    pub require_pushed_authorization_requests: bool,
     /// Whether a code challenge may be the verifier itself. Without need, leave
     /// it off: who reads the request can then exchange the code.
     pub plain_pkce: bool,
@@ -197,6 +202,8 @@ impl Default for RealmSettings {
             device_polling_interval: 5,
             device_verification_uri: None,
             device_codes_per_client: 10_000,
+            pushed_request_lifetime: 90,
+            require_pushed_authorization_requests: false,
             plain_pkce: false,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,

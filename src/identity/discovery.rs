@@ -25,6 +25,9 @@ pub(super) fn metadata(call: &Call) -> Response {
         "jwks_uri": format!("{issuer}/connect/jwk_uri"),
         "userinfo_endpoint": format!("{issuer}/userinfo"),
         "introspection_endpoint": format!("{issuer}/introspect"),
+        "pushed_authorization_request_endpoint": format!("{issuer}/par"),
+        "require_pushed_authorization_requests":
+            call.realm.settings.require_pushed_authorization_requests,
         "revocation_endpoint": format!("{issuer}/token/revoke"),
         "device_authorization_endpoint": format!("{issuer}/device/code"),
         "end_session_endpoint": format!("{issuer}/connect/endSession"),
@@ -57,12 +60,14 @@ pub(super) fn metadata(call: &Call) -> Response {
         "scopes_supported": ["openid", "profile", "email", "phone", "address", "offline_access"],
         "claims_supported": claims_supported(),
         "claims_parameter_supported": true,
-        "request_parameter_supported": false,
-        "request_uri_parameter_supported": false,
         "backchannel_logout_supported": true,
         "backchannel_logout_session_supported": true,
         "frontchannel_logout_supported": true,
         "frontchannel_logout_session_supported": true,
+        "request_parameter_supported": true,
+        "request_uri_parameter_supported": true,
+        "require_request_uri_registration": true,
+        "request_object_signing_alg_values_supported": all_algs(),
         "version": "3.0",
     });
     cached(respond::json(StatusCode::OK, &body))

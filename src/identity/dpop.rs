@@ -130,9 +130,21 @@ impl Seen {
 ///
 /// # Errors
 /// The responses of RFC 9449 §5 and §8, also where the client registered
-/// `dpop_bound_access_tokens` and proves none.
+/// `dpop_bound_access_tokens`, or a profile that means it, and proves none.
 pub(super) fn binding(call: &Call, client: &LiveClient) -> Result<Option<String>, OAuthError> {
-    let wanted = client.client.metadata.dpop_bound_access_tokens;
+    let proven = proven(call, client)?;
+    if client.must_prove_possession() && proven.is_none() {
+        let text = "A DPoP proof is required";
+        return Err(OAuthError::bad("invalid_dpop_proof", text));
+    }
+    Ok(proven)
+}
+
+/// The key that the request proves, whether one is demanded or not.
+///
+/// # Errors
+/// As [`binding`], for a proof that is none.
+pub(super) fn proven(call: &Call, client: &LiveClient) -> Result<Option<String>, OAuthError> {
     let proven = prove(call, None).map_err(|refusal| match refusal {
         Refusal::Invalid(text) => OAuthError::bad("invalid_dpop_proof", text),
         Refusal::Nonce => OAuthError {
@@ -144,11 +156,13 @@ pub(super) fn binding(call: &Call, client: &LiveClient) -> Result<Option<String>
         },
         Refusal::Full => Busy.into(),
     })?;
-    if wanted && proven.is_none() {
-        let text = "A DPoP proof is required";
-        return Err(OAuthError::bad("invalid_dpop_proof", text));
+    match proven {
+        Some((_, alg)) if !client.may_sign_by(alg) => {
+            let text = "The DPoP proof is signed with a weak algorithm";
+            Err(OAuthError::bad("invalid_dpop_proof", text))
+        }
+        proven => Ok(proven.map(|(key, _)| key)),
     }
-    Ok(proven)
 }
 
 /// Whether the request proves possession of the key that `token` is bound to.
@@ -168,7 +182,7 @@ pub(super) fn check(call: &Call, token: &str, bound_to: Option<&str>) -> Result<
     })?;
     match (proven, bound_to) {
         (None, _) => Err(challenge("invalid_dpop_proof", "A DPoP proof is required")),
-        (Some(proven), Some(bound_to)) if proven == bound_to => Ok(()),
+        (Some((proven, _)), Some(bound_to)) if proven == bound_to => Ok(()),
         _ => Err(not_bound()),
     }
 }
@@ -200,8 +214,8 @@ fn nonce_header(call: &Call) -> Vec<(HeaderName, HeaderValue)> {
     value.map(|value| (name, value)).into_iter().collect()
 }
 
-/// The thumbprint of the key that the request proves; `None`: no proof.
-fn prove(call: &Call, token: Option<&str>) -> Result<Option<String>, Refusal> {
+/// The thumbprint of the key that the request proves, and how; `None`: no proof.
+fn prove(call: &Call, token: Option<&str>) -> Result<Option<(String, SignAlg)>, Refusal> {
     let mut headers = call.headers().get_all("dpop").iter();
     let Some(header) = headers.next() else {
         return Ok(None);
@@ -237,7 +251,7 @@ fn prove(call: &Call, token: Option<&str>) -> Result<Option<String>, Refusal> {
     if !dpop.is_first(TokenHash::of(&format!("{}\n{id}", proof.thumbprint)), now)? {
         return Err(Refusal::Invalid("The DPoP proof was used before"));
     }
-    Ok(Some(proof.thumbprint))
+    Ok(Some((proof.thumbprint, proof.algorithm.as_sign_alg())))
 }
 
 /// Whether `htu` is the address of this request, spelt in any equal way

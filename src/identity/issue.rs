@@ -229,8 +229,7 @@ pub(super) async fn access_token(
         .unwrap_or(settings.access_token_format);
     let (access_token, stored) = match format {
         TokenFormat::Jwt => {
-            let alg = metadata.access_token_signed_response_alg;
-            let alg = alg.unwrap_or(settings.access_token_signed_response_alg);
+            let alg = issue.client.access_token_alg(issue.realm);
             (state.keys.signer(alg).await?.sign(&claims)?, None)
         }
         TokenFormat::Opaque => {
@@ -319,9 +318,7 @@ pub(super) async fn id_token(
     let iat = issue.now_ms.div_euclid(1000);
     let asked = &issue.asked;
     let metadata = &issue.client.client.metadata;
-    let alg = metadata
-        .id_token_signed_response_alg
-        .unwrap_or(issue.realm.settings.id_token_signed_response_alg);
+    let alg = issue.client.id_token_alg(issue.realm);
     let life = lifetime(
         metadata.id_token_lifetime,
         issue.realm.settings.id_token_lifetime,

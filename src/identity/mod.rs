@@ -33,6 +33,8 @@ mod maintain;
 mod manage;
 mod pages;
 mod password;
+mod profile;
+mod pushed;
 mod realm;
 mod records;
 mod refresh;
@@ -68,6 +70,7 @@ use http::{HeaderMap, Method};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use authorize::References;
 use bearer::Tokens;
 use client_auth::ClientKeys;
 use clients::Clients;
@@ -118,6 +121,7 @@ enum Endpoint {
     DeviceCode,
     DeviceUser,
     Authorize,
+    Pushed,
     SignIn,
     SignOut,
     Metadata,
@@ -143,6 +147,7 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "device/code", POST, Endpoint::DeviceCode),
     (Surface::OAuth2, "device/user", &[Method::GET, Method::POST], Endpoint::DeviceUser),
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
+    (Surface::OAuth2, "par", POST, Endpoint::Pushed),
     (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
     (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
@@ -170,6 +175,7 @@ struct State {
     keys: Keys,
     clients: Clients,
     client_keys: ClientKeys,
+    references: References,
     /// For every address that a client names.
     outbound: Arc<Guarded>,
     users: Users,
@@ -294,6 +300,7 @@ impl Identity {
             keys,
             clients: Clients::new(),
             client_keys: ClientKeys::new(Arc::clone(&outbound)),
+            references: References::new(),
             outbound,
             users: Users::new(),
             tokens: Tokens::new(),

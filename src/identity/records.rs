@@ -6,10 +6,11 @@ use url::{Host, Url};
 use uuid::Uuid;
 
 use super::config::DeclaredUser;
+use super::profile;
 use super::settings::GRACE_MAX;
 use crate::clock::random_uuid;
 use crate::jose::jwks::KeySet;
-use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, SignAlg};
+use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, RequestAlg, SignAlg};
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::secret::Secret;
 use crate::model::user::schema::{self, RecordError};
@@ -118,7 +119,9 @@ pub(super) fn check_record(metadata: &ClientMetadata) -> Result<(), RecordError>
     check_keys(metadata)?;
     check_scopes(metadata)?;
     check_uris(metadata)?;
-    check_tokens(metadata)
+    check_requests(metadata)?;
+    check_tokens(metadata)?;
+    profile::check(metadata)
 }
 
 fn check_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<(), RecordError> {
@@ -135,6 +138,9 @@ fn check_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<()
         Some(0 | 1025..) => wrong("must have from 1 to 1024 bytes"),
         Some(..32) if method == Some(AuthMethod::ClientSecretJwt) => {
             wrong("must have 32 bytes or more to sign with it")
+        }
+        None if metadata.request_secret_alg().is_some() => {
+            wrong("is required: request objects are to be signed with it")
         }
         _ => Ok(()),
     }
@@ -189,7 +195,7 @@ pub(super) fn key_set(
 }
 
 /// Whether keys may be fetched from there: nobody on the way can change them.
-fn is_safe_source(url: &Url) -> bool {
+pub(super) fn is_safe_source(url: &Url) -> bool {
     let local = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -292,6 +298,44 @@ fn check_logout_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
         }
     }
     Ok(())
+}
+
+/// Most addresses of request objects that a client can have.
+const REQUEST_URIS_MAX: usize = 100;
+
+fn check_requests(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    let wrong = |path: &str, message: &str| Err(RecordError::new(path, message));
+    let usable = |uri: &String| {
+        let address = uri.split('#').next().unwrap_or_default();
+        let visible = uri.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
+        visible
+            && uri.len() <= 512
+            && Url::parse(address).is_ok_and(|address| is_safe_source(&address))
+    };
+    let uris = &metadata.request_uris;
+    if uris.len() > REQUEST_URIS_MAX {
+        return wrong("request_uris", "must be at most 100");
+    }
+    if let Some(index) = uris.iter().position(|uri| !usable(uri)) {
+        let text = "must be an https URL of at most 512 characters, or http on this machine";
+        return wrong(&format!("request_uris[{index}]"), text);
+    }
+    let has_keys = metadata.jwks.is_some() || metadata.jwks_uri.is_some();
+    match metadata.request_object_signing_alg {
+        Some(RequestAlg::None) if metadata.require_signed_request_object => wrong(
+            "request_object_signing_alg",
+            "can't be none where require_signed_request_object is true",
+        ),
+        Some(RequestAlg::Signed(alg)) if !alg.is_shared() && !has_keys => wrong(
+            "request_object_signing_alg",
+            "needs jwks or jwks_uri to be verified with",
+        ),
+        None if metadata.require_signed_request_object && !has_keys => wrong(
+            "require_signed_request_object",
+            "needs jwks or jwks_uri, or another request_object_signing_alg",
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn check_response_types(metadata: &ClientMetadata) -> Result<(), RecordError> {

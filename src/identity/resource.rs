@@ -16,9 +16,17 @@ fn invalid_target(text: &str) -> OAuthError {
 /// The resources that the request names, all of them registered for the
 /// client; none: the token is for the client.
 pub(super) fn asked(form: &Form<'_>, client: &LiveClient) -> Result<Vec<String>, OAuthError> {
+    registered(form.all("resource"), client)
+}
+
+/// These resources, if all of them are registered for the client.
+pub(super) fn registered<'f>(
+    asked: impl Iterator<Item = &'f str>,
+    client: &LiveClient,
+) -> Result<Vec<String>, OAuthError> {
     let allowed = &client.client.metadata.resources;
     let mut all = Vec::new();
-    for resource in form.all("resource") {
+    for resource in asked {
         let absolute = Url::parse(resource).is_ok_and(|url| url.fragment().is_none());
         if !absolute {
             let text = "A resource is an absolute URI without fragment";

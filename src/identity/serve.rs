@@ -16,7 +16,7 @@ use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, device, discovery,
-    introspect, logout, revoke, scim, sessions, token, tokeninfo, userinfo,
+    introspect, logout, pushed, revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 
 /// Longest body, in bytes.
@@ -285,6 +285,7 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::DeviceCode => device::authorize(call).await,
         Endpoint::DeviceUser => Ok(device::page(call).await),
         Endpoint::Authorize => Ok(authorize::answer(call).await),
+        Endpoint::Pushed => pushed::post(call).await,
         Endpoint::SignOut => Ok(logout::answer(call).await),
         Endpoint::SignIn => Ok(authorize::sign_in(call).await),
         Endpoint::Metadata => Ok(discovery::metadata(call)),

@@ -24,6 +24,11 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         ("id_token_lifetime", settings.id_token_lifetime, most),
         ("code_lifetime", settings.code_lifetime, 600),
         (
+            "pushed_request_lifetime",
+            settings.pushed_request_lifetime,
+            600,
+        ),
+        (
             "refresh_token_lifetime",
             settings.refresh_token_lifetime,
             u32::MAX,

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
+use super::algorithm::Algorithm;
 use super::jwks::KeySet;
 use super::verify::Unverified;
 
@@ -25,6 +26,8 @@ pub struct Proof {
     pub claims: Map<String, Value>,
     /// The thumbprint of the key (RFC 7638): what tokens are bound to.
     pub thumbprint: String,
+    /// The algorithm that it is signed with.
+    pub algorithm: Algorithm,
 }
 
 /// Reads a proof.
@@ -61,6 +64,7 @@ pub fn read(text: &str) -> Result<Proof, NoProof> {
     Ok(Proof {
         claims: token.verify(&set).map_err(|_| NoProof)?,
         thumbprint: URL_SAFE_NO_PAD.encode(digest),
+        algorithm: token.algorithm(),
     })
 }
 

@@ -89,6 +89,22 @@ pub struct ClientMetadata {
     /// Whether its access tokens are always bound to a key (RFC 9449 §5.2).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dpop_bound_access_tokens: bool,
+    /// Whether its authorization requests must be pushed (RFC 9126 §6).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_pushed_authorization_requests: bool,
+    /// Whether it must send signed request objects (RFC 9101 §10.5).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_signed_request_object: bool,
+    /// How its request objects are signed; absent: with any algorithm that its
+    /// keys can be used with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_object_signing_alg: Option<RequestAlg>,
+    /// Where it may have request objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub request_uris: Vec<String>,
+    /// Own: the set of rules that it obeys as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Own: the resources that it may ask tokens for (RFC 8707); of those that
     /// are no URIs, by the parameter `audience` of a token exchange.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -165,6 +181,7 @@ impl ClientMetadata {
     pub fn needs_plain_secret(&self) -> bool {
         self.shared_algs().next().is_some()
             || self.token_endpoint_auth_method == Some(AuthMethod::ClientSecretJwt)
+            || self.request_secret_alg().is_some()
     }
 
     /// The algorithms by which tokens for it are signed with its secret.
@@ -184,12 +201,24 @@ impl ClientMetadata {
             self.id_token_signed_response_alg,
             self.userinfo_signed_response_alg,
         ];
-        algs.into_iter().flatten().filter(|alg| !alg.is_shared())
+        // The profile has an algorithm of its own where the realm's is too weak.
+        let profile = self.profile.map(|_| SignAlg::ES256);
+        let algs = algs.into_iter().flatten().chain(profile);
+        algs.filter(|alg| !alg.is_shared())
     }
 
     /// Whether there is anything to do with a secret of it.
     pub fn has_use_for_secret(&self) -> bool {
         self.authenticates_by_secret() || self.needs_plain_secret()
+    }
+
+    /// The algorithm by which it signs its request objects with its secret, if
+    /// it does.
+    pub fn request_secret_alg(&self) -> Option<SignAlg> {
+        match self.request_object_signing_alg {
+            Some(RequestAlg::Signed(alg)) if alg.is_shared() => Some(alg),
+            Some(RequestAlg::Signed(_) | RequestAlg::None) | None => None,
+        }
     }
 
     /// Whether its secret is what it authenticates with.
@@ -291,6 +320,46 @@ impl SignAlg {
     /// Whether its key is the client's secret.
     pub fn is_shared(self) -> bool {
         Self::SHARED.contains(&self)
+    }
+}
+
+/// A set of rules that a client obeys as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// The FAPI 2.0 Security Profile: pushed requests, `private_key_jwt`, PKCE,
+    /// tokens bound by DPoP.
+    Fapi2,
+}
+
+/// How a client signs its request objects (OpenID Connect Registration §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum RequestAlg {
+    /// Not at all: `none`.
+    None,
+    /// With this algorithm.
+    Signed(SignAlg),
+}
+
+impl TryFrom<String> for RequestAlg {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        match SignAlg::parse(&name) {
+            Some(alg) => Ok(Self::Signed(alg)),
+            None if name == "none" => Ok(Self::None),
+            None => Err(format!("unknown signature algorithm `{name}`")),
+        }
+    }
+}
+
+impl From<RequestAlg> for String {
+    fn from(alg: RequestAlg) -> Self {
+        match alg {
+            RequestAlg::None => "none".to_owned(),
+            RequestAlg::Signed(alg) => alg.as_str().to_owned(),
+        }
     }
 }
 

@@ -120,7 +120,7 @@ fn stored_code(
     grant: Grant,
 ) -> StoredCode {
     let named = request.named_uri.then(|| request.back.redirect_uri.clone());
-    let life_ms = i64::from(call.realm.settings.code_lifetime) * 1000;
+    let life_ms = i64::from(request.client.code_life(&call.realm)) * 1000;
     StoredCode {
         hash: TokenHash::of(code),
         authorization: Authorization {

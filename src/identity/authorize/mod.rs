@@ -2,15 +2,22 @@
 //! the two forms that may stand between a request and its answer.
 //!
 //! Nothing is kept of a request that is not granted yet: its parameters travel
-//! in the address of each page, and are checked anew each time.
+//! in the address of each page, and are checked anew each time. What a client
+//! pushed, and what is too long for an address, is kept; then the address of
+//! that travels.
 
 mod back;
 mod browser;
 mod claims;
 mod finish;
+mod kept;
+mod object;
 mod params;
+mod push;
 mod redirect_uri;
+mod reference;
 mod request;
+mod resolve;
 
 use axum::response::Response;
 use http::Method;
@@ -19,6 +26,8 @@ use back::{Refused, Told};
 pub(super) use back::{page, redirect};
 pub(super) use browser::{Browser, COOKIE};
 use params::{CARRIED_MAX, Params, SINCE};
+pub(super) use push::push;
+pub(super) use reference::References;
 use request::Request;
 pub(super) use request::is_unreserved;
 
@@ -34,8 +43,12 @@ use crate::model::user::User;
 pub(super) async fn answer(call: &Call) -> Response {
     let answered = async {
         let params = params(call)?;
-        let request = request::read(call, &params).await?;
-        authorize(call, &params, &request).await
+        let request = resolve::read(call, &params).await?;
+        let answered = authorize(call, &params, &request).await;
+        if let Err(Refused::Back(..)) = &answered {
+            kept::spend(call, &request).await?;
+        }
+        answered
     };
     answered
         .await
@@ -46,7 +59,7 @@ pub(super) async fn answer(call: &Call) -> Response {
 pub(super) async fn sign_in(call: &Call) -> Response {
     let answered = async {
         let params = params(call)?;
-        let request = request::read(call, &params).await?;
+        let request = resolve::read(call, &params).await?;
         if call.parts.method != Method::POST {
             return Ok(redirect(call, &here(call, "authorize", &request.query)));
         }
@@ -82,7 +95,7 @@ struct Visit<'a> {
 impl<'a> Visit<'a> {
     fn of(call: &Call, params: &Params, request: &'a Request) -> Self {
         let browser = Browser::of(call);
-        let shown_ms = browser.first_shown(&request.query, params.get(SINCE), call.now_ms);
+        let shown_ms = browser.first_shown(&request.query, params.own(SINCE), call.now_ms);
         Self {
             request,
             browser,
@@ -174,8 +187,8 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
         if request.prompt.none {
             return Err(tell("login_required", "The user has to sign in"));
         }
-        if request.query.len() > CARRIED_MAX {
-            return Err(tell("invalid_request", "The request is too long"));
+        if let Some(elsewhere) = before_a_page(call, request).await? {
+            return Ok(elsewhere);
         }
         let name = request.login_hint.as_ref().or(request.subject.as_ref());
         let name = name.map(String::as_str).unwrap_or_default();
@@ -204,24 +217,40 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
             if request.prompt.none {
                 return Err(tell("consent_required", "The user has to agree"));
             }
-            if request.query.len() > CARRIED_MAX {
-                return Err(tell("invalid_request", "The request is too long"));
+            if let Some(elsewhere) = before_a_page(call, request).await? {
+                return Ok(elsewhere);
             }
             return Ok(visit.show_consent(call, &session, &user, None));
         }
         None => {}
     }
+    kept::spend(call, request).await?;
     finish::finish(call, request, &session, &user).await
+}
+
+/// Makes sure that the request outlives the page that its user is to be shown;
+/// where it is too long to be carried, leads to where it is not.
+async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response>, Refused> {
+    if request.query.len() <= CARRIED_MAX {
+        kept::prolong(call, request).await?;
+        return Ok(None);
+    }
+    if request.object {
+        let query = kept::shorten(call, request).await?;
+        return Ok(Some(redirect(call, &here(call, "authorize", &query))));
+    }
+    let told = Told::new("invalid_request", "The request is too long");
+    Err(Refused::Back(Box::new(request.back.clone()), told))
 }
 
 /// What the consent form says: by its buttons, or in the imitated product's
 /// words. Both at once is a no.
 fn decision(params: &Params) -> Option<bool> {
-    if params.get("deny").is_some() {
+    if params.own("deny").is_some() {
         return Some(false);
     }
-    let approved = params.get("approve").is_some();
-    match params.get("decision") {
+    let approved = params.own("approve").is_some();
+    match params.own("decision") {
         Some("allow") => Some(true),
         Some(_) => Some(false),
         None => approved.then_some(true),
@@ -232,7 +261,7 @@ fn decision(params: &Params) -> Option<bool> {
 /// was shown in this session, or by somebody who knows the session's token, as
 /// scripts do.
 fn came_from_us(call: &Call, params: &Params, visit: &Visit<'_>, session: &StoredSession) -> bool {
-    let csrf = params.get("csrf");
+    let csrf = params.own("csrf");
     let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
     let purpose = visit.consent_purpose(session);
     call.parts.method == Method::POST && (knows || visit.browser.sent(call, &purpose, csrf))
@@ -257,7 +286,7 @@ async fn keep_consent(
     request: &Request,
     user: &User,
 ) -> Result<(), Refused> {
-    if params.get("save_consent").is_some() {
+    if params.own("save_consent").is_some() {
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
         store
@@ -269,21 +298,21 @@ async fn keep_consent(
 
 async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
     let visit = Visit::of(call, params, request);
-    let name = params.get("username").unwrap_or_default();
+    let name = params.own("username").unwrap_or_default();
     let again = |failed| Ok(visit.show_sign_in(call, name, Some(failed)));
     if !visit
         .browser
-        .sent(call, &visit.login_purpose(), params.get("csrf"))
+        .sent(call, &visit.login_purpose(), params.own("csrf"))
     {
         return again(Failed::Stale);
     }
-    let password = params.get("password").unwrap_or_default();
+    let password = params.own("password").unwrap_or_default();
     let token = match sign_in::sign_in(call, name, password).await? {
         SignIn::Forbidden => return Ok(forbidden_page()),
         SignIn::Again(failed) => return again(failed),
         SignIn::Done(token) => token,
     };
-    let since = params.get(SINCE).unwrap_or_default();
+    let since = params.own(SINCE).unwrap_or_default();
     let since: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
     let next = format!(
         "{}&{SINCE}={since}",

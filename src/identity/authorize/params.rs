@@ -39,12 +39,14 @@ pub(super) enum ParamsError {
     Password,
 }
 
-/// The parameters, each at most once.
-#[derive(Debug)]
+/// The parameters of a request, and apart from them what our own pages added:
+/// nothing that a client sends is taken for an answer of its user.
+#[derive(Clone, Debug)]
 pub(super) struct Params {
-    pairs: Vec<(String, String)>,
+    request: Vec<(String, String)>,
+    own: Vec<(String, String)>,
     /// The client's request, as an address carries it.
-    query: String,
+    carried: String,
 }
 
 impl Params {
@@ -66,31 +68,80 @@ impl Params {
             text.extend_from_slice(&call.body);
         }
         let form = Form::parse(&text)?;
-        let pairs: Vec<_> = form
-            .pairs()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (name, value) in &pairs {
-            if !OWN.contains(&name.as_str()) && !value.is_empty() {
-                query.append_pair(name, value);
-            }
-        }
+        let pairs = form.pairs().filter(|(_, value)| !value.is_empty());
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (own, request): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| is_own(name));
         Ok(Self {
-            query: query.finish(),
-            pairs,
+            carried: spelt(&request),
+            request,
+            own,
         })
     }
 
-    /// The parameter of this name, unless it is absent or empty.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let pair = self.pairs.iter().find(|(known, _)| known == name);
-        pair.map(|(_, value)| value.as_str())
-            .filter(|value| !value.is_empty())
+    /// Those that a client pushed: nobody answered them yet.
+    pub(super) fn pushed(request: Vec<(String, String)>) -> Self {
+        Self {
+            carried: String::new(),
+            request,
+            own: Vec::new(),
+        }
     }
 
-    /// The client's request without what is ours, in one canonical spelling.
-    pub(super) fn query(&self) -> &str {
-        &self.query
+    /// These, with another request in the place of the client's; it is carried
+    /// as before.
+    pub(super) fn with_request(&self, mut request: Vec<(String, String)>) -> Self {
+        request.retain(|(_, value)| !value.is_empty());
+        Self {
+            request,
+            own: self.own.clone(),
+            carried: self.carried.clone(),
+        }
     }
+
+    /// These, carried in another way.
+    pub(super) fn carried_as(self, carried: String) -> Self {
+        Self { carried, ..self }
+    }
+
+    /// The client's parameter of this name, unless it is absent or empty.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        value(&self.request, name)
+    }
+
+    /// Every value of a parameter that may be sent several times.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let pairs = self.request.iter().filter(move |(known, _)| known == name);
+        pairs.map(|(_, value)| value.as_str())
+    }
+
+    /// The client's parameters.
+    pub(super) fn request(&self) -> &[(String, String)] {
+        &self.request
+    }
+
+    /// The parameter of this name that our own pages added.
+    pub(super) fn own(&self, name: &str) -> Option<&str> {
+        value(&self.own, name)
+    }
+
+    /// The client's request as addresses of our pages carry it, in one
+    /// canonical spelling.
+    pub(super) fn carried(&self) -> &str {
+        &self.carried
+    }
+}
+
+fn is_own(name: &str) -> bool {
+    OWN.contains(&name)
+}
+
+fn value<'p>(pairs: &'p [(String, String)], name: &str) -> Option<&'p str> {
+    let pair = pairs.iter().find(|(known, _)| known == name);
+    pair.map(|(_, value)| value.as_str())
+}
+
+fn spelt(pairs: &[(String, String)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(pairs);
+    query.finish()
 }

@@ -7,13 +7,13 @@ use super::back::{Back, Mode, Refused, Told};
 use super::claims::Wanted;
 use super::params::Params;
 use super::redirect_uri::is_registered;
+use super::resolve::Resolved;
 use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
-use crate::identity::form::Form;
 use crate::identity::pages::Frame;
 use crate::identity::token::granted;
 use crate::identity::{Call, hint, resource};
-use crate::model::authorization::{Challenge, ChallengeMethod};
+use crate::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,12 +88,54 @@ pub(super) struct Request {
     pub(super) dpop_jkt: Option<String>,
     /// The request, as an address carries it.
     pub(super) query: String,
+    /// Its parameters, wherever they were.
+    pub(super) parameters: Vec<(String, String)>,
+    /// The record with them, if we keep them.
+    pub(super) kept: Option<StoredRequest>,
+    /// Whether they came in a request object.
+    pub(super) object: bool,
 }
 
-/// Reads and checks the request.
-pub(super) async fn read(call: &Call, params: &Params) -> Result<Request, Refused> {
-    let client = client(call, params).await?;
-    let (redirect_uri, named_uri) = redirect_uri(&client, params).map_err(Refused::Here)?;
+/// Checks the request.
+pub(super) async fn read(call: &Call, resolved: Resolved) -> Result<Request, Refused> {
+    let Resolved {
+        client,
+        params,
+        kept,
+        object,
+    } = resolved;
+    let (mut back, given, named_uri) = back(call, &client, &params).map_err(Refused::Here)?;
+    match checked(call, &params, &client, &mut back, given).await {
+        Ok(request) => Ok(Request {
+            named_uri,
+            kept,
+            object,
+            ..request
+        }),
+        Err(told) => Err(Refused::Back(Box::new(back), told)),
+    }
+}
+
+/// Tells the client, if these parameters say where it may be told.
+pub(super) fn refused(call: &Call, client: &LiveClient, params: &Params, told: Told) -> Refused {
+    match back(call, client, params) {
+        Ok((mut back, ..)) => {
+            // An unknown mode is not what is wrong here.
+            let _: Result<(), Told> = choose_mode(params, &mut back);
+            Refused::Back(Box::new(back), told)
+        }
+        Err(_) => Refused::Here(OAuthError::bad(told.error, told.description)),
+    }
+}
+
+/// Where the answer goes, what the client wants to be given, and whether the
+/// request named the redirect URI.
+fn back(
+    call: &Call,
+    client: &LiveClient,
+    params: &Params,
+) -> Result<(Back, Option<Given>, bool), OAuthError> {
+    let (redirect_uri, named_uri) = redirect_uri(client, params)?;
     let given = params.get("response_type").and_then(Given::parse);
     let mut back = Back {
         redirect_uri,
@@ -105,25 +147,7 @@ pub(super) async fn read(call: &Call, params: &Params) -> Result<Request, Refuse
         frame: Frame::of(call.headers(), params.get("ui_locales")),
     };
     back.frame = back.frame.clone().leading_to(&back.redirect_uri);
-    match checked(call, params, &client, &mut back, given).await {
-        Ok(mut request) => {
-            request.named_uri = named_uri;
-            Ok(request)
-        }
-        Err(told) => Err(Refused::Back(Box::new(back), told)),
-    }
-}
-
-async fn client(call: &Call, params: &Params) -> Result<Arc<LiveClient>, Refused> {
-    let here = |error, text: &str| Refused::Here(OAuthError::bad(error, text));
-    let id = params.get("client_id");
-    let id = id.ok_or_else(|| here("invalid_request", "Missing parameter, 'client_id'"))?;
-    let state = &call.state;
-    let known = match id.len() {
-        0..=255 => state.clients.find(&*state.store, &call.realm, id).await?,
-        _ => None,
-    };
-    known.ok_or_else(|| here("invalid_client", "Client authentication failed"))
+    Ok((back, given, named_uri))
 }
 
 /// The redirect URI, and whether the request named it.
@@ -216,7 +240,10 @@ async fn checked(
         wanted,
         resources: resources(params, client)?,
         dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
-        query: params.query().to_owned(),
+        query: params.carried().to_owned(),
+        parameters: params.request().to_vec(),
+        kept: None,
+        object: false,
     })
 }
 
@@ -226,16 +253,7 @@ fn response_type(
     back: &mut Back,
     given: Option<Given>,
 ) -> Result<Given, Told> {
-    let mode = params.get("response_mode");
-    let parsed = mode.map(Mode::parse);
-    if let Some(Some(mode)) = parsed
-        && !(mode == Mode::Query && back.mode == Mode::Fragment)
-    {
-        back.mode = mode;
-    } else if mode.is_some() {
-        let text = "The response_mode is unknown or unfit for the response_type";
-        return Err(Told::new("invalid_request", text));
-    }
+    choose_mode(params, back)?;
     if params.get("response_type").is_none() {
         let text = "Missing parameter, response_type";
         return Err(Told::new("invalid_request", text));
@@ -252,33 +270,38 @@ fn response_type(
         let text = "The client is not authorized to use this authorization grant type.";
         return Err(Told::new("unauthorized_client", text));
     }
-    if given.token && client.client.metadata.dpop_bound_access_tokens {
+    if given.token && client.must_prove_possession() {
         let text = "The access tokens of the client are bound to keys";
         return Err(Told::new("unauthorized_client", text));
     }
     Ok(given)
 }
 
-/// To ignore these would be to grant something else than was asked for.
+/// How the answer travels, if the request says.
+fn choose_mode(params: &Params, back: &mut Back) -> Result<(), Told> {
+    let Some(name) = params.get("response_mode") else {
+        return Ok(());
+    };
+    match Mode::parse(name) {
+        Some(mode) if !(mode == Mode::Query && back.mode == Mode::Fragment) => {
+            back.mode = mode;
+            Ok(())
+        }
+        _ => {
+            let text = "The response_mode is unknown or unfit for the response_type";
+            Err(Told::new("invalid_request", text))
+        }
+    }
+}
+
+/// To ignore it would be to grant something else than was asked for.
 fn not_supported(params: &Params) -> Result<(), Told> {
-    match (params.get("request"), params.get("request_uri")) {
-        (Some(_), Some(_)) => Err(Told::new(
-            "invalid_request",
-            "The parameters request and request_uri exclude each other",
-        )),
-        (Some(_), None) => Err(Told::new(
-            "request_not_supported",
-            "Request objects are not supported",
-        )),
-        (None, Some(_)) => Err(Told::new(
-            "request_uri_not_supported",
-            "Request objects are not supported",
-        )),
-        (None, None) if params.get("registration").is_some() => Err(Told::new(
+    match params.get("registration") {
+        Some(_) => Err(Told::new(
             "registration_not_supported",
             "The parameter registration is not supported",
         )),
-        (None, None) => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -310,10 +333,7 @@ fn resources(params: &Params, client: &LiveClient) -> Result<Vec<String>, Told> 
         "invalid_target",
         "The requested resource is invalid or unknown",
     );
-    match Form::parse(params.query().as_bytes()) {
-        Ok(form) => resource::asked(&form, client).map_err(|_| invalid),
-        Err(_) => Err(invalid),
-    }
+    resource::registered(params.all("resource"), client).map_err(|_| invalid)
 }
 
 /// The code challenge. Public clients must have one; a method that is not
@@ -327,8 +347,7 @@ fn challenge(
     let wrong = |text| Err(Told::new("invalid_request", text));
     let method = params.get("code_challenge_method");
     let Some(value) = params.get("code_challenge") else {
-        let metadata = &client.client.metadata;
-        let required = client.client.is_public() || metadata.require_pkce.unwrap_or(false);
+        let required = client.must_challenge();
         return match method {
             Some(_) => wrong("Missing parameter, code_challenge"),
             None if given.code && required => wrong("Missing parameter, code_challenge"),
@@ -337,7 +356,7 @@ fn challenge(
     };
     let method = match method {
         Some("S256") => ChallengeMethod::S256,
-        Some("plain") | None if call.realm.settings.plain_pkce => ChallengeMethod::Plain,
+        Some("plain") | None if client.may_challenge_plainly(&call.realm) => ChallengeMethod::Plain,
         _ => return wrong("The code_challenge_method must be S256"),
     };
     if !is_unreserved(value) {

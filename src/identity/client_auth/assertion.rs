@@ -3,7 +3,7 @@
 //! What can be checked without knowing the client is checked first, so that
 //! the answer tells nothing about who exists.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::FAILED;
 use crate::identity::clients::LiveClient;
@@ -102,7 +102,13 @@ impl<'a> Assertion<'a> {
         let allowed = metadata.token_endpoint_auth_signing_alg;
         if metadata.token_endpoint_auth_method != Some(self.method())
             || allowed.is_some_and(|alg| algorithm.as_sign_alg() != alg)
+            || !client.may_sign_by(algorithm.as_sign_alg())
         {
+            return Ok(false);
+        }
+        // One audience, the issuer: what was made for others, or for any of
+        // several, might be theirs to bring (FAPI 2.0 Security Profile §5.3.2.1).
+        if client.is_fapi2() && self.claims.get("aud") != Some(&json!(call.realm.issuer)) {
             return Ok(false);
         }
         if algorithm.is_symmetric() {

@@ -72,7 +72,8 @@ async fn subject(call: &Call, client: &LiveClient, text: &str) -> Result<Option<
     let keys = &call.state.client_keys;
     let own = issuer == client.id();
     let pinned = client.client.metadata.token_endpoint_auth_signing_alg;
-    if own && pinned.is_some_and(|alg| token.algorithm().as_sign_alg() != alg) {
+    let used = token.algorithm().as_sign_alg();
+    if own && (pinned.is_some_and(|alg| used != alg) || !client.may_sign_by(used)) {
         return Err(not_valid());
     }
     let verified = if own {

@@ -125,12 +125,6 @@ fn grace_ms(call: &Call, client: &LiveClient) -> i64 {
     i64::from(seconds) * 1000
 }
 
-fn rotates(call: &Call, client: &LiveClient) -> bool {
-    let own = client.client.metadata.refresh_token_rotation;
-    let wanted = own.unwrap_or(call.realm.settings.refresh_token_rotation);
-    wanted || client.client.is_public()
-}
-
 /// Spends the token; the one to use from now on, if that is another.
 async fn exchange(
     call: &Call,
@@ -140,7 +134,9 @@ async fn exchange(
     access: Option<&StoredAccess>,
 ) -> Result<Option<String>, OAuthError> {
     let salt = random_bytes::<32>();
-    let successor = rotates(call, client).then(|| presented.successor(&salt));
+    let successor = client
+        .rotates(&call.realm)
+        .then(|| presented.successor(&salt));
     let new = successor.as_deref().and_then(Presented::parse);
     let wanted = Exchange {
         family: old.family,

@@ -5,6 +5,7 @@ mod authenticate;
 mod device;
 mod discovery;
 mod passwords;
+mod pushed;
 mod refresh;
 mod sessions;
 mod tokeninfo;

@@ -3,9 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{
-    codes, damaged, devices, parse_doc, registrations, requests, unavailable, write_doc,
-};
+use super::{codes, damaged, devices, parse_doc, registrations, requests, unavailable, write_doc};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };

@@ -19,13 +19,13 @@ use crate::support::upstream::basic;
 use crate::support::{Answer, Door, Setup};
 
 /// A client's key.
-struct Key {
+pub(super) struct Key {
     private: EncodingKey,
     public: Jwk,
 }
 
 impl Key {
-    fn make() -> Self {
+    pub(super) fn make() -> Self {
         let rng = SystemRandom::new();
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &rng);
         let private = EncodingKey::from_ec_der(der.expect("a key pair").as_ref());
@@ -33,13 +33,13 @@ impl Key {
         Self { private, public }
     }
 
-    fn thumbprint(&self) -> String {
+    pub(super) fn thumbprint(&self) -> String {
         let thumbprint = self.public.thumbprint(ThumbprintHash::SHA256);
         thumbprint.expect("a thumbprint")
     }
 
     /// A proof for a request, with changes; null removes.
-    fn proof(&self, method: &str, url: &str, changes: Value) -> String {
+    pub(super) fn proof(&self, method: &str, url: &str, changes: Value) -> String {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let mut claims = json!({"htm": method, "htu": url, "jti": format!("proof-{serial}"),

@@ -3,8 +3,11 @@
 
 mod attacks;
 pub(super) mod browser;
+mod fapi;
 mod foreign;
 mod logouts;
+mod pushed;
+mod request_objects;
 mod requests;
 mod sign_out;
 
