@@ -165,6 +165,9 @@ pub struct RealmSettings {
     /// The scope that a token needs to query users. Absent: every token of a
     /// client on its own behalf may, and a user's token sees that user only.
     pub users_scope: Option<String>,
+    /// Origins whose scripts may read answers of the provider, besides those of
+    /// the clients; `*`: all. Cookies are never read for them.
+    pub cors_origins: Vec<String>,
     /// `successUrl` of `authenticate`.
     pub success_url: String,
     /// Addresses or networks from which `amadmin` may authenticate. Absent:
@@ -211,6 +214,7 @@ impl Default for RealmSettings {
             issue_refresh_token: true,
             default_scope: String::new(),
             users_scope: None,
+            cors_origins: Vec::new(),
             success_url: "/".to_owned(),
             admin_addresses: None,
         }

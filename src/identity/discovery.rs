@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::error::OAuthError;
 use super::issue::ACR;
-use super::{Call, device, respond, userinfo};
+use super::{Call, cors, device, respond, userinfo};
 use crate::model::client::SignAlg;
 
 /// How long caches may keep metadata and keys: much less than a new key is
@@ -128,5 +128,7 @@ fn cached(mut response: Response) -> Response {
     // Plain, as registered: some clients compare it exactly.
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
+    // Also for requests without an origin: caches give it to others.
+    cors::share_with_everybody(&mut response);
     response
 }

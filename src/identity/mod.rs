@@ -13,6 +13,7 @@ mod client_auth;
 mod clients;
 pub mod config;
 mod cookies;
+mod cors;
 mod device;
 mod discovery;
 mod dpop;
@@ -188,6 +189,7 @@ struct State {
     guesses: Lockout,
     polls: device::Polls,
     logouts: Logouts,
+    origins: cors::Origins,
     /// First part of every `auditTrackingId`.
     process: Uuid,
     issued: AtomicU64,
@@ -311,6 +313,7 @@ impl Identity {
             guesses: Lockout::new(),
             polls: device::Polls::new(),
             logouts: Logouts::new(),
+            origins: cors::Origins::new(),
             process: random_uuid(),
             issued: AtomicU64::new(1),
         });

@@ -6,6 +6,7 @@ use url::{Host, Url};
 use uuid::Uuid;
 
 use super::config::DeclaredUser;
+use super::cors::is_origin;
 use super::profile;
 use super::settings::GRACE_MAX;
 use crate::clock::random_uuid;
@@ -243,6 +244,11 @@ fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
             let text = "must be an absolute URI without fragment, in visible ASCII";
             return Err(RecordError::new(format!("{name}[{index}]"), text));
         }
+    }
+    let wrong = |one: &String| !is_origin(one);
+    if let Some(index) = metadata.allowed_origins.iter().position(wrong) {
+        let text = "must be an origin such as https://app.example";
+        return Err(RecordError::new(format!("allowed_origins[{index}]"), text));
     }
     // They become links and pictures of our own pages.
     let web = |uri: &str| Url::parse(uri).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));

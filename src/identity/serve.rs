@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH};
+use http::header::{ALLOW, CONTENT_LENGTH, ORIGIN};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
@@ -15,7 +15,7 @@ use super::error::{JsonError, OAuthError, ScimError, allow, wrong_method};
 use super::form::Form;
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, device, discovery,
+    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, cors, device, discovery,
     introspect, logout, pushed, revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 
@@ -42,12 +42,35 @@ pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -
     let head = request.method() == Method::HEAD;
     let uri = request.uri().clone();
     let path = below_base(&live.base_path, uri.path());
-    let response = on_realm(&state, &live, &path, request).await;
+    let wanted = wanted(&live, &path, &request);
+    let response = match &wanted {
+        None => on_realm(&state, &live, &path, request).await,
+        Some(wanted) => match wanted.preflight(&state).await {
+            Some(response) => response,
+            None => {
+                let mut response = on_realm(&state, &live, &path, request).await;
+                wanted.share(&state, &mut response).await;
+                response
+            }
+        },
+    };
     if head {
         without_body(response).await
     } else {
         response
     }
+}
+
+/// What pages of other origins are to be let read of the answer.
+fn wanted(live: &Live, path: &str, request: &Request) -> Option<cors::Wanted> {
+    let origin = request.headers().get(ORIGIN)?;
+    let (surface, rest) = surface(path)?;
+    if surface != Surface::OAuth2 {
+        return None;
+    }
+    let (realm, methods, endpoint) = endpoint(surface, rest)?;
+    let realm = || resolve(live, surface, realm, request).ok();
+    cors::Wanted::of(request, origin, (endpoint, methods), realm)
 }
 
 /// The path without that of the base URL. Metadata addresses that RFC 8414 §3

@@ -4,6 +4,7 @@ use ipnet::IpNet;
 use url::Url;
 
 use super::config::{RealmSettings, TrustedIssuer};
+use super::cors::is_origin;
 use super::records;
 use crate::jose::jwks::KeySet;
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
@@ -45,6 +46,11 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         return Err(RecordError::new("refresh_token_grace", text));
     }
     check_devices(settings)?;
+    let wrong = |one: &String| one != "*" && !is_origin(one);
+    if let Some(index) = settings.cors_origins.iter().position(wrong) {
+        let text = "must be an origin such as https://app.example, or *";
+        return Err(RecordError::new(format!("cors_origins[{index}]"), text));
+    }
     for (name, alg) in [
         (
             "access_token_signed_response_alg",

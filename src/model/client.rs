@@ -113,6 +113,10 @@ pub struct ClientMetadata {
     /// tokens for them, and exchange them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
+    /// Own: the origins of its pages whose scripts may read answers of the
+    /// provider, besides those of its redirect URIs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_origins: Vec<String>,
     /// Seconds after which its users have to sign in again, unless a request
     /// says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]

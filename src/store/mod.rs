@@ -127,6 +127,10 @@ pub trait Store: Send + Sync + 'static {
     /// through this very value: what is held of them is then stale.
     fn generation(&self) -> u64;
 
+    /// A number that grows with every client that registers itself through this
+    /// very value. [`Store::generation`] does not: nobody holds anything of it.
+    fn registrations(&self) -> u64;
+
     /// All realms, in ascending order of their paths.
     async fn realms(&self) -> Result<Vec<StoredRealm>, StoreError>;
 
@@ -269,6 +273,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes an initial access token; says whether it was there.
     async fn delete_initial_token(&self, realm: &str, id: &str) -> Result<bool, StoreError>;
+
+    /// The addresses at which clients of a realm live: where people may be sent
+    /// back to, and what is allowed besides (`allowed_origins`).
+    async fn client_addresses(&self, realm: &str) -> Result<Vec<String>, StoreError>;
 
     /// Adds a client.
     ///

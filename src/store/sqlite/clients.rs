@@ -121,6 +121,21 @@ pub(super) async fn update(
     tx.commit().await.map_err(unavailable)
 }
 
+pub(super) async fn addresses(
+    readers: &SqlitePool,
+    realm: &str,
+) -> Result<Vec<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT value FROM clients, json_each(doc, '$.redirect_uris') WHERE realm = ?1
+         UNION
+         SELECT value FROM clients, json_each(doc, '$.allowed_origins') WHERE realm = ?1",
+    )
+    .bind(realm)
+    .fetch_all(readers)
+    .await
+    .map_err(unavailable)
+}
+
 pub(super) async fn insert(
     tx: &mut Transaction<'static, Sqlite>,
     client: &Client,

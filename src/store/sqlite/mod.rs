@@ -58,6 +58,8 @@ pub struct SqliteStore {
     batch: Batch,
     /// Changes of users and clients.
     changes: AtomicU64,
+    /// Clients that registered themselves.
+    registered: AtomicU64,
 }
 
 impl SqliteStore {
@@ -124,6 +126,10 @@ impl Store for SqliteStore {
 
     fn generation(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
+    }
+
+    fn registrations(&self) -> u64 {
+        self.registered.load(Ordering::Acquire)
     }
 
     async fn realms(&self) -> Result<Vec<StoredRealm>, StoreError> {
@@ -229,6 +235,7 @@ impl Store for SqliteStore {
             tx.commit().await.map_err(unavailable)?;
         }
         // A client that nobody knew before is held by nobody: caches stay.
+        self.registered.fetch_add(1, Ordering::AcqRel);
         Ok(outcome)
     }
 
@@ -281,6 +288,10 @@ impl Store for SqliteStore {
         let gone = registrations::delete_token(&mut tx, realm, id).await?;
         tx.commit().await.map_err(unavailable)?;
         Ok(gone)
+    }
+
+    async fn client_addresses(&self, realm: &str) -> Result<Vec<String>, StoreError> {
+        clients::addresses(&self.readers, realm).await
     }
 
     async fn insert_client(&self, client: &Client) -> Result<(), StoreError> {

@@ -59,6 +59,7 @@ impl SqliteStore {
             writer,
             readers,
             changes: AtomicU64::new(0),
+            registered: AtomicU64::new(0),
         })
     }
 
@@ -88,6 +89,7 @@ impl SqliteStore {
             writer,
             readers,
             changes: AtomicU64::new(0),
+            registered: AtomicU64::new(0),
         })
     }
 }

@@ -3,6 +3,7 @@
 mod attacks;
 mod authorize;
 mod client_auth;
+mod cors;
 mod device;
 mod dpop;
 mod exchanges;
