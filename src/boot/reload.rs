@@ -191,6 +191,7 @@ fn digests(file: &Path, config: &Config) -> Result<Vec<(PathBuf, [u8; 32])>, con
     let mut files = vec![file.to_owned()];
     files.extend(entity_files(&config.entities)?);
     files.extend(tls::files(config).cloned());
+    files.extend(config.identity.iter().flat_map(|one| one.pages.files()));
     let digest = |file: PathBuf| {
         // One that can't be read is a state like others, and told elsewhere.
         let bytes = std::fs::read(&file).unwrap_or_default();
@@ -264,6 +265,12 @@ fn follow(
     wanted.insert(directory(file));
     if let Ok(config) = Config::load(file) {
         wanted.extend(tls::files(&config).map(|file| directory(file)));
+        wanted.extend(
+            config
+                .identity
+                .iter()
+                .flat_map(|one| one.pages.directories()),
+        );
         for path in &config.entities {
             let is_directory = path.is_dir();
             wanted.insert(if is_directory {

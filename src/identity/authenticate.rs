@@ -1,7 +1,10 @@
 //! `POST /json[/realms/…]/authenticate` (interface 4.4): a session for a user.
 
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPIRES, PRAGMA, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -176,7 +179,12 @@ pub(super) fn forbidden_page() -> Response {
     let mut response = Response::new(axum::body::Body::from(FORBIDDEN_PAGE));
     *response.status_mut() = StatusCode::FORBIDDEN;
     let html = HeaderValue::from_static("text/html; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, html);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, html);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    let nothing = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+    headers.insert(CONTENT_SECURITY_POLICY, nothing);
     response
 }
 

@@ -35,6 +35,8 @@ pub struct IdentityConfig {
     /// The file that this was read from; operators are told of it.
     #[serde(skip)]
     pub file: Option<PathBuf>,
+    /// What people see.
+    pub pages: PagesConfig,
 }
 
 impl Default for IdentityConfig {
@@ -48,6 +50,47 @@ impl Default for IdentityConfig {
             session: SessionConfig::default(),
             outbound: OutboundConfig::default(),
             file: None,
+            pages: PagesConfig::default(),
+        }
+    }
+}
+
+/// The pages for people.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PagesConfig {
+    /// A directory with a stylesheet, pictures and texts of one's own.
+    pub theme: Option<PathBuf>,
+    /// Seconds for which browsers come by TLS only, once they have seen a page;
+    /// 0: they are not told. Said only if `base_url` is https.
+    pub hsts_seconds: u32,
+    /// Whether pictures of clients (`logo_uri`) are loaded from where they are,
+    /// by https. Others are shown only if they are part of their address or on
+    /// the provider's own origin.
+    pub remote_logos: bool,
+}
+
+impl PagesConfig {
+    /// The files of the theme as they are now.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let theme = self.theme.as_deref();
+        theme.map(super::pages::theme_files).unwrap_or_default()
+    }
+
+    /// The directories of the theme.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let theme = self.theme.iter();
+        let all = theme.flat_map(|theme| [theme.clone(), theme.join("texts")]);
+        all.filter(|directory| directory.is_dir()).collect()
+    }
+}
+
+impl Default for PagesConfig {
+    fn default() -> Self {
+        Self {
+            theme: None,
+            hsts_seconds: 365 * 24 * 3600,
+            remote_logos: false,
         }
     }
 }

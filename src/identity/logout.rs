@@ -50,7 +50,7 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
         None => None,
     };
     let next = next(call, &form, hint.as_ref()).await?;
-    let frame = Frame::of(call.headers(), form.get("ui_locales"));
+    let frame = call.frame(form.get("ui_locales"));
     let found = sessions::of_browser(call).await?;
     let sid = found.as_ref().map(|(session, _)| session.sid.as_str());
     let mut ended = end_hinted(call, hint.as_ref(), sid).await?;

@@ -81,6 +81,7 @@ use error::Fault;
 use keys::Keys;
 use lockout::Lockout;
 use logouts::Logouts;
+use pages::Frame;
 use password::Hasher;
 use realm::{Live, Realm};
 use revoked::Revoked;
@@ -121,6 +122,7 @@ enum Endpoint {
     UserInfo,
     DeviceCode,
     DeviceUser,
+    Theme,
     Authorize,
     Pushed,
     SignIn,
@@ -147,6 +149,7 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),
     (Surface::OAuth2, "device/code", POST, Endpoint::DeviceCode),
     (Surface::OAuth2, "device/user", &[Method::GET, Method::POST], Endpoint::DeviceUser),
+    (Surface::OAuth2, "theme/{id}", GET, Endpoint::Theme),
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
     (Surface::OAuth2, "par", POST, Endpoint::Pushed),
     (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
@@ -263,6 +266,11 @@ struct Call {
 impl Call {
     fn headers(&self) -> &HeaderMap {
         &self.parts.headers
+    }
+
+    /// What pages for the sender of the request have in common.
+    fn frame(&self, ui_locales: Option<&str>) -> Frame {
+        Frame::of(&self.state.live().look, self.headers(), ui_locales)
     }
 }
 

@@ -11,6 +11,7 @@ use url::Url;
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
 use super::hosts::Hosts;
 use super::inherit::{InForce, OwnSettings};
+use super::pages::Look;
 use super::settings::Trusted;
 use super::{IdentityError, records};
 use crate::model::registration::StoredRealm;
@@ -28,6 +29,7 @@ pub(super) struct Live {
     pub(super) base_path: String,
     realms: HashMap<String, Arc<Realm>>,
     pub(super) hosts: Hosts,
+    pub(super) look: Arc<Look>,
     pub(super) config: IdentityConfig,
     /// The realms of the store, as they were read.
     pub(super) stored: Vec<StoredRealm>,
@@ -60,7 +62,9 @@ impl Live {
     /// Compiles `config`; says also what the store must hold.
     pub(super) fn compile(config: IdentityConfig) -> Result<(Self, Declared), IdentityError> {
         let base = base(&config.base_url)?;
+        let look = Look::compile(&config.pages, &base.url, &base.path)?;
         let mut live = Self {
+            look: Arc::new(look),
             base_url: base.url,
             base_path: base.path,
             realms: HashMap::new(),

@@ -7,12 +7,13 @@ use axum::body::Body;
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, ORIGIN};
+use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, ORIGIN};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::error::{JsonError, OAuthError, ScimError, allow, wrong_method};
+use super::error::{JsonError, OAuthError, ScimError, allow, printable, wrong_method};
 use super::form::Form;
+use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, cors, device, discovery,
@@ -122,10 +123,49 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
         .response();
     };
     let method = request.method().clone();
+    let frame = frame(live, surface, rest, &request);
     match call(state, live, surface, rest, request).await {
         Ok((endpoint, call)) => dispatch(endpoint, &call).await,
-        Err(lost) => lost_response(lost, surface, path, &method),
+        Err(lost) => match frame {
+            Some(frame) => lost_page(lost, &frame, &method),
+            None => lost_response(lost, surface, path, &method),
+        },
     }
+}
+
+/// What pages for the sender of a request to this path have in common, if a
+/// person sent it: a browser that shows what comes.
+fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option<Frame> {
+    let accept = request.headers().get(ACCEPT)?.to_str().ok()?;
+    if !accept.contains("text/html") {
+        return None;
+    }
+    let (_, _, endpoint) = endpoint(surface, rest)?;
+    let is_page = matches!(
+        endpoint,
+        Endpoint::Authorize | Endpoint::SignIn | Endpoint::SignOut | Endpoint::DeviceUser
+    );
+    if !is_page {
+        return None;
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let query = Form::parse(query.as_bytes()).unwrap_or_default();
+    let locales = query.get("ui_locales");
+    Some(Frame::of(&live.look, request.headers(), locales))
+}
+
+fn lost_page(lost: Lost, frame: &Frame, method: &Method) -> Response {
+    let allowed = match lost {
+        Lost::Method(methods) => allow(methods),
+        _ => None,
+    };
+    let error = lost_oauth(lost, method);
+    let text = printable(&error.description);
+    let mut response = pages::error(frame, error.status, error.error, &text);
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
 }
 
 fn lost_response(lost: Lost, surface: Surface, path: &str, method: &Method) -> Response {
@@ -306,6 +346,7 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Revoke => revoke::post(call).await,
         Endpoint::UserInfo => userinfo::answer(call).await,
         Endpoint::DeviceCode => device::authorize(call).await,
+        Endpoint::Theme => Ok(theme_file(call)),
         Endpoint::DeviceUser => Ok(device::page(call).await),
         Endpoint::Authorize => Ok(authorize::answer(call).await),
         Endpoint::Pushed => pushed::post(call).await,
@@ -323,6 +364,16 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         }
     };
     result.unwrap_or_else(OAuthError::response)
+}
+
+/// A file of the theme: by its exact name, out of memory.
+fn theme_file(call: &Call) -> Response {
+    let live = call.state.live();
+    let name = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
+    let query = call.parts.uri.query().unwrap_or_default();
+    let file = live.look.theme();
+    let file = file.and_then(|theme| theme.answer(name, query, call.headers()));
+    file.unwrap_or_else(|| lost_oauth(Lost::Path, &call.parts.method).response())
 }
 
 fn or_scim(result: Result<Response, ScimError>) -> Response {

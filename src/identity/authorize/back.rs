@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{LOCATION, REFERRER_POLICY};
+use http::header::{LOCATION, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderValue, Method, StatusCode};
 use url::form_urlencoded;
 
@@ -85,7 +85,7 @@ pub(in crate::identity) fn page(call: &Call, error: &OAuthError) -> Response {
     if accept.contains("application/json") && !accept.contains("text/html") {
         return error.to_response();
     }
-    let frame = Frame::of(call.headers(), None);
+    let frame = call.frame(None);
     let text = printable(&error.description);
     pages::error(&frame, error.status, error.error, &text)
 }
@@ -135,6 +135,9 @@ pub(in crate::identity) fn redirect(call: &Call, to: &str) -> Response {
     respond::never_stored(&mut response);
     let headers = response.headers_mut();
     headers.insert(LOCATION, to);
+    if let Some(transport) = &call.state.live().look.transport {
+        headers.insert(STRICT_TRANSPORT_SECURITY, transport.clone());
+    }
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }

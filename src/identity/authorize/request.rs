@@ -10,7 +10,6 @@ use super::redirect_uri::is_registered;
 use super::resolve::Resolved;
 use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
-use crate::identity::pages::Frame;
 use crate::identity::token::granted;
 use crate::identity::{Call, hint, resource};
 use crate::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
@@ -144,7 +143,7 @@ fn back(
             _ => Mode::Query,
         },
         state: params.get("state").map(str::to_owned),
-        frame: Frame::of(call.headers(), params.get("ui_locales")),
+        frame: call.frame(params.get("ui_locales")),
     };
     back.frame = back.frame.clone().leading_to(&back.redirect_uri);
     Ok((back, given, named_uri))

@@ -33,7 +33,7 @@ pub(in crate::identity) async fn answer(call: &Call) -> Response {
         let input = Input::read(call)?;
         let visit = Visit {
             call,
-            frame: Frame::of(call.headers(), input.get("ui_locales")),
+            frame: call.frame(input.get("ui_locales")),
             browser: Browser::of(call),
             input,
         };

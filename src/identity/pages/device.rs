@@ -11,8 +11,8 @@ use super::{Alert, Applicant, Failed, FormParts, Frame, link, show};
 #[template(path = "device_entry.html")]
 struct DeviceEntry<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
-    alert: Option<Alert>,
+    texts: &'a Texts,
+    alert: Option<Alert<'a>>,
     action: &'a str,
     user_code: &'a str,
 }
@@ -26,8 +26,8 @@ pub(in crate::identity) fn device_entry(
 ) -> Response {
     let page = DeviceEntry {
         frame,
-        texts: frame.texts,
-        alert: failed.map(|failed| failed.alert(frame.texts)),
+        texts: &frame.texts,
+        alert: failed.map(|failed| failed.alert(&frame.texts)),
         action,
         user_code: if user_code.len() <= 64 { user_code } else { "" },
     };
@@ -47,12 +47,12 @@ pub(in crate::identity) struct Device<'a> {
 #[template(path = "device.html")]
 struct DeviceQuestion<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
+    texts: &'a Texts,
     client: &'a str,
     logo: Option<&'a str>,
     policy: Option<&'a str>,
     terms: Option<&'a str>,
-    alert: Option<Alert>,
+    alert: Option<Alert<'a>>,
     scopes: Vec<&'a str>,
     action: &'a str,
     csrf: &'a str,
@@ -69,14 +69,15 @@ pub(in crate::identity) fn device_question(
     failed: Option<Failed>,
 ) -> Response {
     let Device { client, scopes, .. } = device;
+    let (frame, logo) = &frame.showing(client);
     let page = DeviceQuestion {
         frame,
-        texts: frame.texts,
+        texts: &frame.texts,
         client: client.name,
-        logo: client.shown_logo(),
+        logo: *logo,
         policy: link(client.policy),
         terms: link(client.terms),
-        alert: failed.map(|failed| failed.alert(frame.texts)),
+        alert: failed.map(|failed| failed.alert(&frame.texts)),
         scopes: scopes.iter().map(|name| frame.texts.scope(name)).collect(),
         action: &form.action,
         csrf: &form.csrf,
@@ -96,10 +97,10 @@ struct DeviceDone<'a> {
 
 /// The page that says what became of the device.
 pub(in crate::identity) fn device_done(frame: &Frame, approved: bool) -> Response {
-    let texts = frame.texts;
+    let texts = &frame.texts;
     let (title, hint) = match approved {
-        true => (texts.device_approved, texts.device_approved_hint),
-        false => (texts.device_denied, texts.device_denied_hint),
+        true => (&texts.device_approved, &texts.device_approved_hint),
+        false => (&texts.device_denied, &texts.device_denied_hint),
     };
     show(frame, StatusCode::OK, &DeviceDone { frame, title, hint })
 }

@@ -5,10 +5,12 @@
 //! hostile ones.
 
 mod device;
+mod look;
 mod signed_out;
 mod texts;
+mod theme;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use askama::Template;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -18,15 +20,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{
     ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
-    RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    RETRY_AFTER, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::respond;
 use crate::model::client::ClientMetadata;
 pub(super) use device::{Device, device_done, device_entry, device_question};
+pub(super) use look::Look;
 pub(super) use signed_out::{Farewell, signed_out};
 use texts::Texts;
+pub(super) use theme::files as theme_files;
 
 const STYLE: &str = include_str!("../../../templates/page.css");
 
@@ -44,29 +48,52 @@ fn source(content: &str) -> String {
 static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source(STYLE));
 static SCRIPT_SOURCE: LazyLock<String> = LazyLock::new(|| source(SCRIPT));
 
-/// What all pages have in common: the language, and where forms may lead.
+/// What pages have no use for.
+const PERMISSIONS: &str = "accelerometer=(), camera=(), display-capture=(), geolocation=(), \
+                           gyroscope=(), magnetometer=(), microphone=(), payment=(), usb=()";
+
+/// What all pages have in common: the look, the language, and where forms may
+/// lead.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
-    texts: &'static Texts,
+    look: Arc<Look>,
+    texts: Arc<Texts>,
     /// The origin that a form may lead to beside this one, once answered.
     leads_to: Option<String>,
     /// The script of the page, as the policy names it.
     script: Option<&'static str>,
     /// The origins of frames that the page holds.
     frames: Vec<String>,
+    /// The origin that the client's picture is shown from, if it is another.
+    logo_from: Option<String>,
 }
 
 impl Frame {
     /// For whoever sent these headers, and `ui_locales` if any.
-    pub(super) fn of(headers: &HeaderMap, ui_locales: Option<&str>) -> Self {
+    pub(super) fn of(look: &Arc<Look>, headers: &HeaderMap, ui_locales: Option<&str>) -> Self {
         let accept = headers.get(ACCEPT_LANGUAGE);
         let accept = accept.and_then(|value| value.to_str().ok());
         Self {
-            texts: texts::choose(ui_locales, accept),
+            look: Arc::clone(look),
+            texts: look.languages.choose(ui_locales, accept),
             leads_to: None,
             script: None,
             frames: Vec::new(),
+            logo_from: None,
         }
+    }
+
+    /// Lets the page show the picture of this client, if it may be shown; gives
+    /// its address.
+    fn showing<'a>(&self, client: &Applicant<'a>) -> (Self, Option<&'a str>) {
+        let mut frame = self.clone();
+        let Some(logo) = client.logo else {
+            return (frame, None);
+        };
+        let source = self.look.logo_source(logo);
+        let shown = source.is_some();
+        frame.logo_from = source.flatten();
+        (frame, shown.then_some(logo))
     }
 
     /// Lets the answer to a form of the page lead to this address.
@@ -84,12 +111,24 @@ impl Frame {
         self
     }
 
-    fn lang(&self) -> &'static str {
-        self.texts.lang
+    fn lang(&self) -> &str {
+        &self.texts.lang
+    }
+
+    fn dir(&self) -> &str {
+        &self.texts.dir
+    }
+
+    fn brand(&self) -> &str {
+        &self.texts.brand
     }
 
     fn style(&self) -> &'static str {
         STYLE
+    }
+
+    fn theme(&self) -> Option<&theme::Theme> {
+        self.look.theme()
     }
 
     fn script(&self) -> &'static str {
@@ -106,9 +145,15 @@ impl Frame {
             true => "'none'".to_owned(),
             false => self.frames.join(" "),
         };
+        let logo = self.logo_from.as_deref().unwrap_or_default();
+        let (style, font) = match self.theme() {
+            Some(_) => (" 'self'", "'self'"),
+            None => ("", "'none'"),
+        };
         format!(
-            "default-src 'none'; style-src {}; script-src {script}; img-src 'self' data:; \
-             frame-src {frames}; form-action {action}; base-uri 'none'; frame-ancestors 'none'",
+            "default-src 'none'; style-src {}{style}; script-src {script}; font-src {font}; \
+             img-src 'self' data: {logo}; frame-src {frames}; form-action {action}; \
+             base-uri 'none'; frame-ancestors 'none'",
             *STYLE_SOURCE
         )
     }
@@ -130,19 +175,19 @@ pub(super) enum Failed {
 }
 
 /// What is shown of it.
-struct Alert {
+struct Alert<'a> {
     code: &'static str,
-    text: &'static str,
+    text: &'a str,
 }
 
 impl Failed {
-    fn alert(self, texts: &Texts) -> Alert {
+    fn alert(self, texts: &Texts) -> Alert<'_> {
         let (code, text) = match self {
-            Self::Credentials => ("authentication_failed", texts.failed),
-            Self::Busy => ("temporarily_unavailable", texts.busy),
-            Self::Stale => ("bad_request", texts.stale),
-            Self::UserCode => ("invalid_user_code", texts.device_wrong),
-            Self::Guesses => ("slow_down", texts.device_guesses),
+            Self::Credentials => ("authentication_failed", texts.failed.as_str()),
+            Self::Busy => ("temporarily_unavailable", texts.busy.as_str()),
+            Self::Stale => ("bad_request", texts.stale.as_str()),
+            Self::UserCode => ("invalid_user_code", texts.device_wrong.as_str()),
+            Self::Guesses => ("slow_down", texts.device_guesses.as_str()),
         };
         Alert { code, text }
     }
@@ -160,8 +205,7 @@ impl Failed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Applicant<'a> {
     pub(super) name: &'a str,
-    /// Its picture; shown if it is part of the address itself, so that nothing
-    /// is fetched from elsewhere.
+    /// Its picture; one that is elsewhere is shown only where that is allowed.
     pub(super) logo: Option<&'a str>,
     pub(super) policy: Option<&'a str>,
     pub(super) terms: Option<&'a str>,
@@ -177,10 +221,6 @@ impl<'a> Applicant<'a> {
             policy: metadata.policy_uri.as_deref(),
             terms: metadata.tos_uri.as_deref(),
         }
-    }
-
-    fn shown_logo(&self) -> Option<&'a str> {
-        self.logo.filter(|logo| logo.starts_with("data:image/"))
     }
 }
 
@@ -202,10 +242,10 @@ pub(super) struct FormParts {
 #[template(path = "sign_in.html")]
 struct SignIn<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
+    texts: &'a Texts,
     client: &'a str,
     logo: Option<&'a str>,
-    alert: Option<Alert>,
+    alert: Option<Alert<'a>>,
     action: &'a str,
     csrf: &'a str,
     since: &'a str,
@@ -220,12 +260,13 @@ pub(super) fn sign_in(
     user_name: &str,
     failed: Option<Failed>,
 ) -> Response {
+    let (frame, logo) = &frame.showing(&client);
     let page = SignIn {
         frame,
-        texts: frame.texts,
+        texts: &frame.texts,
         client: client.name,
-        logo: client.shown_logo(),
-        alert: failed.map(|failed| failed.alert(frame.texts)),
+        logo: *logo,
+        alert: failed.map(|failed| failed.alert(&frame.texts)),
         action: &form.action,
         csrf: &form.csrf,
         since: &form.since,
@@ -244,12 +285,12 @@ pub(super) fn sign_in(
 #[template(path = "consent.html")]
 struct Consent<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
+    texts: &'a Texts,
     client: &'a str,
     logo: Option<&'a str>,
     policy: Option<&'a str>,
     terms: Option<&'a str>,
-    alert: Option<Alert>,
+    alert: Option<Alert<'a>>,
     scopes: Vec<&'a str>,
     action: &'a str,
     csrf: &'a str,
@@ -265,14 +306,15 @@ pub(super) fn consent(
     (user_name, scopes): (&str, &[String]),
     failed: Option<Failed>,
 ) -> Response {
+    let (frame, logo) = &frame.showing(&client);
     let page = Consent {
         frame,
-        texts: frame.texts,
+        texts: &frame.texts,
         client: client.name,
-        logo: client.shown_logo(),
+        logo: *logo,
         policy: link(client.policy),
         terms: link(client.terms),
-        alert: failed.map(|failed| failed.alert(frame.texts)),
+        alert: failed.map(|failed| failed.alert(&frame.texts)),
         scopes: scopes.iter().map(|name| frame.texts.scope(name)).collect(),
         action: &form.action,
         csrf: &form.csrf,
@@ -286,7 +328,7 @@ pub(super) fn consent(
 #[template(path = "error.html")]
 struct Error<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
+    texts: &'a Texts,
     code: &'a str,
     description: &'a str,
 }
@@ -295,7 +337,7 @@ struct Error<'a> {
 pub(super) fn error(frame: &Frame, status: StatusCode, code: &str, description: &str) -> Response {
     let page = Error {
         frame,
-        texts: frame.texts,
+        texts: &frame.texts,
         code,
         description,
     };
@@ -306,7 +348,7 @@ pub(super) fn error(frame: &Frame, status: StatusCode, code: &str, description: 
 #[template(path = "form_post.html")]
 struct FormPost<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
+    texts: &'a Texts,
     action: &'a str,
     fields: &'a [(&'static str, String)],
 }
@@ -322,7 +364,7 @@ pub(super) fn form_post(
     let frame = frame.leading_to(action);
     let page = FormPost {
         frame: &frame,
-        texts: frame.texts,
+        texts: &frame.texts,
         action,
         fields,
     };
@@ -333,7 +375,7 @@ pub(super) fn form_post(
 #[template(path = "sign_out.html")]
 struct SignOut<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
+    texts: &'a Texts,
     action: &'a str,
     fields: &'a [(&'static str, String)],
     csrf: &'a str,
@@ -350,7 +392,7 @@ pub(super) fn sign_out(
 ) -> Response {
     let page = SignOut {
         frame,
-        texts: frame.texts,
+        texts: &frame.texts,
         action,
         fields,
         csrf,
@@ -373,7 +415,14 @@ fn show(frame: &Frame, status: StatusCode, page: &impl Template) -> Response {
     let headers = response.headers_mut();
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     headers.insert(CONTENT_TYPE, html);
-    headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static(frame.lang()));
+    if let Ok(lang) = HeaderValue::from_str(frame.lang()) {
+        headers.insert(CONTENT_LANGUAGE, lang);
+    }
+    let permissions = HeaderValue::from_static(PERMISSIONS);
+    headers.insert(HeaderName::from_static("permissions-policy"), permissions);
+    if let Some(transport) = &frame.look.transport {
+        headers.insert(STRICT_TRANSPORT_SECURITY, transport.clone());
+    }
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -389,6 +438,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::identity::config::PagesConfig;
 
     const HOSTILE: &str = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'`&";
 
@@ -397,8 +447,13 @@ mod tests {
         String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8")
     }
 
+    fn frame() -> Frame {
+        let look = Look::compile(&PagesConfig::default(), "https://op.example", "");
+        Frame::of(&Arc::new(look.expect("a look")), &HeaderMap::new(), None)
+    }
+
     fn all_pages() -> Vec<Response> {
-        let frame = Frame::of(&HeaderMap::new(), None).leading_to(HOSTILE);
+        let frame = frame().leading_to(HOSTILE);
         let text = || HOSTILE.to_owned();
         let client = Applicant {
             name: HOSTILE,
@@ -461,12 +516,48 @@ mod tests {
             assert_eq!(header("cache-control"), "no-store");
             assert_eq!(header("referrer-policy"), "no-referrer");
             assert_eq!(header("x-content-type-options"), "nosniff");
+            assert_eq!(header("strict-transport-security"), "max-age=31536000");
+            assert!(header("permissions-policy").contains("camera=()"));
+        }
+    }
+
+    #[test]
+    fn pictures_of_clients_come_from_elsewhere_only_where_allowed() {
+        let config = PagesConfig {
+            remote_logos: true,
+            ..PagesConfig::default()
+        };
+        let look = Look::compile(&config, "https://op.example", "").expect("a look");
+        let allowed = Frame::of(&Arc::new(look), &HeaderMap::new(), None);
+        for (frame, logo, shown, source) in [
+            (frame(), "https://app.example/l.png", false, ""),
+            (frame(), "https://op.example/l.png", true, ""),
+            (frame(), "data:image/png;base64,AA", true, ""),
+            (
+                allowed.clone(),
+                "https://app.example/l.png",
+                true,
+                "https://app.example",
+            ),
+            (allowed.clone(), "http://app.example/l.png", false, ""),
+            (allowed, "https://x.example; script-src *", false, ""),
+        ] {
+            let client = Applicant {
+                name: "App",
+                logo: Some(logo),
+                policy: None,
+                terms: None,
+            };
+            let (frame, address) = frame.showing(&client);
+            assert_eq!(address.is_some(), shown, "{logo}");
+            let wanted = format!("img-src 'self' data: {source};");
+            assert!(frame.policy().contains(&wanted), "{}", frame.policy());
         }
     }
 
     #[test]
     fn forms_lead_to_the_client_and_its_scheme() {
-        let frame = Frame::of(&HeaderMap::new(), None);
+        let frame = frame();
         for (address, source) in [
             (
                 "http://127.0.0.1:9000/cb?x=1",

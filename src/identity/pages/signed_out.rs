@@ -33,7 +33,7 @@ pub(in crate::identity) struct Farewell {
 #[template(path = "signed_out.html")]
 struct SignedOut<'a> {
     frame: &'a Frame,
-    texts: &'static Texts,
+    texts: &'a Texts,
     frames: &'a [String],
     next: Option<&'a str>,
     wait: u32,
@@ -56,7 +56,7 @@ pub(in crate::identity) fn signed_out(frame: &Frame, farewell: &Farewell) -> Res
     }
     let page = SignedOut {
         frame: &frame,
-        texts: frame.texts,
+        texts: &frame.texts,
         frames: &farewell.frames,
         next: farewell.next.as_deref(),
         wait: WAIT,

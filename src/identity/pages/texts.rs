@@ -1,201 +1,212 @@
 //! What the pages say, in every language that they speak.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::yaml::{Document, DocumentError};
+
+/// Longest text that a theme may give, in bytes.
+const TEXT_MAX: usize = 2000;
+
 /// The texts of one language.
-#[derive(Debug)]
-pub(super) struct Texts {
-    pub(super) lang: &'static str,
-    pub(super) sign_in: &'static str,
-    pub(super) to_continue: &'static str,
-    pub(super) user_name: &'static str,
-    pub(super) password: &'static str,
-    pub(super) failed: &'static str,
-    pub(super) busy: &'static str,
-    pub(super) stale: &'static str,
-    pub(super) consent: &'static str,
-    pub(super) asks_for: &'static str,
-    pub(super) approve: &'static str,
-    pub(super) deny: &'static str,
-    pub(super) policy: &'static str,
-    pub(super) terms: &'static str,
-    pub(super) signed_in_as: &'static str,
-    pub(super) error: &'static str,
-    pub(super) error_hint: &'static str,
-    pub(super) going_on: &'static str,
-    pub(super) go_on: &'static str,
-    pub(super) sign_out: &'static str,
-    pub(super) sign_out_ask: &'static str,
-    pub(super) signed_out: &'static str,
-    pub(super) signed_out_hint: &'static str,
-    pub(super) device: &'static str,
-    pub(super) device_enter: &'static str,
-    pub(super) device_code: &'static str,
-    pub(super) device_wrong: &'static str,
-    pub(super) device_guesses: &'static str,
-    pub(super) device_ask: &'static str,
-    pub(super) device_asks_for: &'static str,
-    pub(super) device_shows: &'static str,
-    pub(super) device_warning: &'static str,
-    pub(super) device_approved: &'static str,
-    pub(super) device_approved_hint: &'static str,
-    pub(super) device_denied: &'static str,
-    pub(super) device_denied_hint: &'static str,
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::identity) struct Texts {
+    /// Its tag (BCP 47).
+    #[serde(skip)]
+    pub(super) lang: String,
+    /// How it is written: `ltr` or `rtl`.
+    pub(super) dir: String,
+    /// Who runs the provider; the alternative of the theme's logo.
+    pub(super) brand: String,
+    pub(super) sign_in: String,
+    pub(super) to_continue: String,
+    pub(super) user_name: String,
+    pub(super) password: String,
+    pub(super) failed: String,
+    pub(super) busy: String,
+    pub(super) stale: String,
+    pub(super) consent: String,
+    pub(super) asks_for: String,
+    pub(super) approve: String,
+    pub(super) deny: String,
+    pub(super) policy: String,
+    pub(super) terms: String,
+    pub(super) signed_in_as: String,
+    pub(super) error: String,
+    pub(super) error_hint: String,
+    pub(super) going_on: String,
+    pub(super) go_on: String,
+    pub(super) sign_out: String,
+    pub(super) sign_out_ask: String,
+    pub(super) signed_out: String,
+    pub(super) signed_out_hint: String,
+    pub(super) device: String,
+    pub(super) device_enter: String,
+    pub(super) device_code: String,
+    pub(super) device_wrong: String,
+    pub(super) device_guesses: String,
+    pub(super) device_ask: String,
+    pub(super) device_asks_for: String,
+    pub(super) device_shows: String,
+    pub(super) device_warning: String,
+    pub(super) device_approved: String,
+    pub(super) device_approved_hint: String,
+    pub(super) device_denied: String,
+    pub(super) device_denied_hint: String,
     /// What the known scopes mean; of others, the name is shown.
-    scopes: [(&'static str, &'static str); 6],
+    scopes: BTreeMap<String, String>,
 }
 
 impl Texts {
     /// What a scope means to its user.
-    pub(super) fn scope<'a>(&self, name: &'a str) -> &'a str {
-        let known = self.scopes.iter().find(|(known, _)| *known == name);
-        known.map_or(name, |(_, text)| text)
+    pub(super) fn scope<'a>(&'a self, name: &'a str) -> &'a str {
+        self.scopes.get(name).map_or(name, String::as_str)
     }
 }
 
-/// The languages; the first one is for whoever reads none of them.
-pub(super) static LANGUAGES: [Texts; 2] = [
-    Texts {
-        lang: "en",
-        sign_in: "Sign in",
-        to_continue: "to continue to",
-        user_name: "User name",
-        password: "Password",
-        failed: "The user name or the password is not right, or the account can't be used now.",
-        busy: "Many people are signing in just now. Please try again in a moment.",
-        stale: "This page had become too old, or your browser keeps no cookies. Please try again.",
-        consent: "Allow access?",
-        asks_for: "asks for:",
-        approve: "Allow",
-        deny: "Don't allow",
-        policy: "Privacy policy",
-        terms: "Terms of service",
-        signed_in_as: "Signed in as",
-        error: "Something went wrong",
-        error_hint: "The application that brought you here made a request that can't be answered. \
-                     Please go back and try again, or tell whoever runs the application.",
-        going_on: "One moment",
-        go_on: "Continue",
-        sign_out: "Sign out",
-        sign_out_ask: "Do you want to sign out?",
-        signed_out: "Signed out",
-        signed_out_hint: "You are signed out. You can close this window.",
-        device: "Connect a device",
-        device_enter: "Enter the code that your device shows.",
-        device_code: "Code",
-        device_wrong: "No device waits with this code. Please compare it with the one that your \
-                       device shows; if it is the same, ask the device for a new one.",
-        device_guesses: "There were too many wrong codes. Please try again in some minutes.",
-        device_ask: "Is this your device?",
-        device_asks_for: "runs on the device and asks for:",
-        device_shows: "Your device shows the code",
-        device_warning: "Allow it only if you have the device in front of you and the codes are \
-                         the same. If somebody sent you this code, don't allow it.",
-        device_approved: "Your device is connected",
-        device_approved_hint: "It goes on by itself in a moment. You can close this window.",
-        device_denied: "The device gets no access",
-        device_denied_hint: "It was told so. You can close this window.",
-        scopes: [
-            ("openid", "Know who you are"),
-            ("profile", "Your profile: name, language, time zone"),
-            ("email", "Your e-mail address"),
-            ("phone", "Your phone number"),
-            ("address", "Your postal address"),
-            ("offline_access", "Access while you are not signed in"),
-        ],
-    },
-    Texts {
-        lang: "de",
-        sign_in: "Anmelden",
-        to_continue: "und weiter zu",
-        user_name: "Benutzername",
-        password: "Passwort",
-        failed: "Benutzername oder Passwort stimmen nicht, oder das Konto ist zurzeit gesperrt.",
-        busy: "Gerade melden sich viele Menschen an. Bitte gleich noch einmal versuchen.",
-        stale: "Diese Seite war zu alt, oder Ihr Browser speichert keine Cookies. Bitte noch \
-                einmal versuchen.",
-        consent: "Zugriff erlauben?",
-        asks_for: "bittet um:",
-        approve: "Erlauben",
-        deny: "Nicht erlauben",
-        policy: "Datenschutzerklärung",
-        terms: "Nutzungsbedingungen",
-        signed_in_as: "Angemeldet als",
-        error: "Das hat nicht geklappt",
-        error_hint: "Die Anwendung, von der Sie kommen, hat eine Anfrage gestellt, die nicht \
-                     beantwortet werden kann. Bitte gehen Sie zurück und versuchen Sie es noch \
-                     einmal, oder wenden Sie sich an den Betreiber der Anwendung.",
-        going_on: "Einen Augenblick",
-        go_on: "Weiter",
-        sign_out: "Abmelden",
-        sign_out_ask: "Möchten Sie sich abmelden?",
-        signed_out: "Abgemeldet",
-        signed_out_hint: "Sie sind abgemeldet und können dieses Fenster schließen.",
-        device: "Gerät verbinden",
-        device_enter: "Geben Sie den Code ein, den Ihr Gerät anzeigt.",
-        device_code: "Code",
-        device_wrong: "Mit diesem Code wartet kein Gerät. Bitte vergleichen Sie ihn mit dem, den \
-                       Ihr Gerät anzeigt; ist es derselbe, lassen Sie sich dort einen neuen geben.",
-        device_guesses: "Das waren zu viele falsche Codes. Bitte in einigen Minuten noch einmal \
-                         versuchen.",
-        device_ask: "Ist das Ihr Gerät?",
-        device_asks_for: "läuft auf dem Gerät und bittet um:",
-        device_shows: "Ihr Gerät zeigt den Code",
-        device_warning: "Erlauben Sie es nur, wenn Sie das Gerät vor sich haben und die Codes \
-                         gleich sind. Hat Ihnen jemand diesen Code geschickt, lehnen Sie ab.",
-        device_approved: "Ihr Gerät ist verbunden",
-        device_approved_hint: "Dort geht es gleich von selbst weiter. Sie können dieses Fenster \
-                               schließen.",
-        device_denied: "Das Gerät erhält keinen Zugriff",
-        device_denied_hint: "Es weiß nun Bescheid. Sie können dieses Fenster schließen.",
-        scopes: [
-            ("openid", "Erfahren, wer Sie sind"),
-            ("profile", "Ihr Profil: Name, Sprache, Zeitzone"),
-            ("email", "Ihre E-Mail-Adresse"),
-            ("phone", "Ihre Telefonnummer"),
-            ("address", "Ihre Postanschrift"),
-            (
-                "offline_access",
-                "Zugriff, auch wenn Sie nicht angemeldet sind",
-            ),
-        ],
-    },
-];
+/// Our own texts, as they stand in the files.
+static OURS: LazyLock<Vec<(&'static str, Map<String, Value>)>> = LazyLock::new(|| {
+    [
+        ("en", include_str!("../../../templates/texts/en.yaml")),
+        ("de", include_str!("../../../templates/texts/de.yaml")),
+    ]
+    .into_iter()
+    .map(|(lang, text)| {
+        let document = Document::parse_unresolved(text, Path::new(lang));
+        let value = document.expect("our own texts are YAML").take_value();
+        let texts = value.as_object().cloned();
+        (lang, texts.expect("our own texts are a mapping"))
+    })
+    .collect()
+});
 
-/// The texts for whoever asked in these ways: `ui_locales` (OpenID Connect Core
-/// §3.1.2.1) counts for more than `Accept-Language` (RFC 9110 §12.5.4).
-pub(super) fn choose(ui_locales: Option<&str>, accept: Option<&str>) -> &'static Texts {
-    let named = |tag: &str| {
-        let primary = tag.split(['-', '_']).next().unwrap_or_default();
-        LANGUAGES
+/// The languages of the pages; the first one is for whoever reads none of them.
+#[derive(Clone, Debug)]
+pub(super) struct Languages(Vec<Arc<Texts>>);
+
+impl Languages {
+    /// Ours, and those of a theme: it may replace single texts, and what a new
+    /// language lacks is English.
+    ///
+    /// # Errors
+    /// The text that there is not, or that can't be.
+    pub(super) fn with(theme: &[(String, Document)]) -> Result<Self, DocumentError> {
+        let mut all: Vec<(String, Map<String, Value>)> = OURS
             .iter()
-            .find(|texts| texts.lang.eq_ignore_ascii_case(primary))
-    };
-    let by_request = ui_locales.unwrap_or_default().split(' ').find_map(named);
-    let by_browser = || {
-        let mut wishes: Vec<_> = accept
-            .unwrap_or_default()
-            .split(',')
-            .take(20)
-            .filter_map(|wish| {
-                let (tag, weight) = wish.split_once(';').unwrap_or((wish, "q=1"));
-                let weight: f32 = weight.trim().strip_prefix("q=")?.parse().ok()?;
-                Some((named(tag.trim())?, weight))
-            })
-            .filter(|(_, weight)| *weight > 0.0)
+            .map(|(lang, texts)| ((*lang).to_owned(), texts.clone()))
             .collect();
-        // Stable: of equal wishes the first one wins.
-        wishes.sort_by(|one, other| other.1.total_cmp(&one.1));
-        wishes.first().map(|(texts, _)| *texts)
+        for (lang, document) in theme {
+            let known = all.iter().position(|(known, _)| known == lang);
+            let mut texts = all[known.unwrap_or(0)].1.clone();
+            overlay(document, &mut texts)?;
+            match known {
+                Some(index) => all[index].1 = texts,
+                None => all.push((lang.clone(), texts)),
+            }
+        }
+        let read = |(lang, texts): (String, Map<String, Value>)| {
+            let texts = serde_json::from_value::<Texts>(Value::Object(texts));
+            let texts = texts.expect("every text was checked against ours");
+            Arc::new(Texts { lang, ..texts })
+        };
+        Ok(Self(all.into_iter().map(read).collect()))
+    }
+
+    /// The tags of the languages.
+    pub(super) fn tags(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|texts| texts.lang.as_str())
+    }
+
+    /// The texts for this tag: of that very language, or of the one that it is
+    /// a kind of.
+    fn named(&self, tag: &str) -> Option<&Arc<Texts>> {
+        let tag = tag.trim().replace('_', "-");
+        let primary = tag.split('-').next().unwrap_or_default();
+        let known = |name: &str| {
+            let mut all = self.0.iter();
+            all.find(|texts| texts.lang.eq_ignore_ascii_case(name))
+        };
+        known(&tag).or_else(|| known(primary))
+    }
+
+    /// The texts for whoever asked in these ways: `ui_locales` (OpenID Connect
+    /// Core §3.1.2.1) counts for more than `Accept-Language` (RFC 9110 §12.5.4).
+    pub(super) fn choose(&self, ui_locales: Option<&str>, accept: Option<&str>) -> Arc<Texts> {
+        let by_request = ui_locales.unwrap_or_default().split(' ').take(20);
+        let by_request = by_request.filter_map(|tag| self.named(tag)).next();
+        let by_browser = || {
+            let mut wishes: Vec<_> = accept
+                .unwrap_or_default()
+                .split(',')
+                .take(20)
+                .filter_map(|wish| {
+                    let (tag, weight) = wish.split_once(';').unwrap_or((wish, "q=1"));
+                    let weight: f32 = weight.trim().strip_prefix("q=")?.parse().ok()?;
+                    Some((self.named(tag)?, weight))
+                })
+                .filter(|(_, weight)| *weight > 0.0)
+                .collect();
+            // Stable: of equal wishes the first one wins.
+            wishes.sort_by(|one, other| other.1.total_cmp(&one.1));
+            wishes.first().map(|(texts, _)| *texts)
+        };
+        Arc::clone(by_request.or_else(by_browser).unwrap_or(&self.0[0]))
+    }
+}
+
+/// Puts the texts of a theme in the place of others.
+fn overlay(document: &Document, texts: &mut Map<String, Value>) -> Result<(), DocumentError> {
+    let wrong = |path: &[&str], message: &str| {
+        let path: Vec<_> = path.iter().map(|name| (*name).into()).collect();
+        Err(document.error(&path, message))
     };
-    by_request.or_else(by_browser).unwrap_or(&LANGUAGES[0])
+    let Some(given) = document.value().as_object() else {
+        return wrong(&[], "must be a mapping of texts");
+    };
+    let legal = |text: &Value| text.as_str().is_some_and(|text| text.len() <= TEXT_MAX);
+    for (name, text) in given {
+        match (texts.get_mut(name), text) {
+            (None, _) => return wrong(&[name], "is no text of the pages"),
+            (Some(Value::Object(known)), Value::Object(scopes)) => {
+                for (scope, text) in scopes {
+                    if !legal(text) {
+                        return wrong(&[name, scope], "must be a text of at most 2000 bytes");
+                    }
+                    known.insert(scope.clone(), text.clone());
+                }
+            }
+            (Some(Value::Object(_)), _) => return wrong(&[name], "must be a mapping"),
+            (Some(_), text) if !legal(text) => {
+                return wrong(&[name], "must be a text of at most 2000 bytes");
+            }
+            (Some(_), text) if name == "dir" && text != "ltr" && text != "rtl" => {
+                return wrong(&[name], "must be ltr or rtl");
+            }
+            (Some(known), text) => known.clone_from(text),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn theme(lang: &str, text: &str) -> Result<Languages, String> {
+        let document = Document::parse_unresolved(text, Path::new("t.yaml")).expect("YAML");
+        let languages = Languages::with(&[(lang.to_owned(), document)]);
+        languages.map_err(|error| error.to_string())
+    }
+
     #[test]
     fn the_language_is_the_wished_one_that_is_spoken() {
-        let lang = |ui, accept| choose(ui, accept).lang;
+        let languages = theme("pt-BR", "sign_in: Entrar").expect("languages");
+        let lang = |ui, accept| languages.choose(ui, accept).lang.clone();
         assert_eq!(lang(None, None), "en");
         assert_eq!(lang(None, Some("de-AT,en;q=0.5")), "de");
         assert_eq!(lang(None, Some("en;q=0.5, de;q=0.9")), "de");
@@ -203,5 +214,43 @@ mod tests {
         assert_eq!(lang(Some("fr-CA de"), Some("en")), "de");
         assert_eq!(lang(Some("tlh"), Some("de")), "de");
         assert_eq!(lang(None, Some(";;q=x,,de;q=nan,\u{7f}")), "en");
+        assert_eq!(lang(Some("pt_br"), None), "pt-BR");
+        assert_eq!(lang(Some("pt"), None), "en");
+    }
+
+    #[test]
+    fn a_theme_replaces_texts_and_adds_languages() {
+        let text = "sign_in: Log in\nscopes: {email: Mail, pay: Pay for you}\n";
+        let languages = theme("en", text).expect("languages");
+        let english = languages.choose(None, None);
+        assert_eq!(english.sign_in, "Log in");
+        assert_eq!(english.password, "Password");
+        assert_eq!(
+            (english.scope("pay"), english.scope("x")),
+            ("Pay for you", "x")
+        );
+        assert_eq!(english.scope("phone"), "Your phone number");
+        let french = theme("fr", "dir: ltr\nsign_in: Se connecter\n").expect("languages");
+        assert_eq!(french.choose(Some("fr"), None).sign_in, "Se connecter");
+        assert_eq!(french.choose(Some("fr"), None).password, "Password");
+        assert_eq!(french.tags().collect::<Vec<_>>(), ["en", "de", "fr"]);
+    }
+
+    #[test]
+    fn a_text_that_is_none_is_refused_with_its_line() {
+        for (text, told) in [
+            ("a: b", "t.yaml:1: a: is no text of the pages"),
+            ("sign_in: [x]", "t.yaml:1: sign_in: must be a text"),
+            ("scopes: x", "t.yaml:1: scopes: must be a mapping"),
+            (
+                "sign_in: x\nscopes: {a: {}}",
+                "t.yaml:2: scopes.a: must be a text",
+            ),
+            ("dir: up", "t.yaml:1: dir: must be ltr or rtl"),
+            ("- x", "t.yaml:1: must be a mapping"),
+        ] {
+            let error = theme("en", text).expect_err(text);
+            assert!(error.contains(told), "{error}");
+        }
     }
 }

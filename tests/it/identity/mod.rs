@@ -7,9 +7,11 @@ mod cors;
 mod device;
 mod dpop;
 mod exchanges;
+mod pages;
 mod people;
 mod realms;
 mod revocation_at_gateway;
+mod theme;
 mod token_endpoints;
 mod tokens;
 
