@@ -46,7 +46,8 @@ impl Sharing {
             | Endpoint::TokenInfo
             | Endpoint::Revoke
             | Endpoint::UserInfo
-            | Endpoint::DeviceCode => Self::Clients,
+            | Endpoint::DeviceCode
+            | Endpoint::Pushed => Self::Clients,
             // Pages, and what no script of a browser has business with.
             _ => Self::Nobody,
         }

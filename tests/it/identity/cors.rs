@@ -52,12 +52,13 @@ fn allowed(answer: &Answer) -> &str {
 }
 
 /// What scripts of clients call.
-const FOR_CLIENTS: [&str; 5] = [
+const FOR_CLIENTS: [&str; 6] = [
     "/oauth2/access_token",
     "/oauth2/token/revoke",
     "/oauth2/userinfo",
     "/oauth2/tokeninfo",
     "/oauth2/device/code",
+    "/oauth2/par",
 ];
 
 #[tokio::test]
