@@ -1,20 +1,27 @@
 """Authlib as a client of every grant that it knows."""
 
+import base64
+import hashlib
 import json
 import os
 import re
 import time
 import unittest
 from html import unescape
-from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import requests
 from authlib.common.security import generate_token
 from authlib.integrations.requests_client import AssertionSession, OAuth2Session
 from authlib.integrations.base_client.errors import OAuthError
 from authlib.oauth2.rfc7523 import ClientSecretJWT, PrivateKeyJWT
+from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
+from authlib.oauth2.rfc8628 import DEVICE_CODE_GRANT_TYPE
+from authlib.oidc.core import CodeIDToken, HybridIDToken, ImplicitIDToken
+from authlib.oidc.discovery import OpenIDProviderMetadata
+from authlib.oidc import rpinitiated
 from joserfc import jwt
-from joserfc.jwk import KeySet, import_key
+from joserfc.jwk import ECKey, KeySet, import_key
 
 BASE = os.environ["DOORWARD_BASE"]
 ISSUER = f"{BASE}/oauth2"
@@ -37,15 +44,27 @@ class Browser(requests.Session):
     """Keeps cookies, fills in forms, and stops where the client begins."""
 
     def authorize(self, url, user="demo", decide="approve"):
+        """Where the client is told what came of its request."""
+        for answer in self.pages(url, user, decide):
+            if answer.is_redirect:
+                return urljoin(answer.url, answer.headers["location"])
+        raise AssertionError("the provider leads nowhere")
+
+    def pages(self, url, user="demo", decide="approve"):
+        """Goes on to a page without a form, or to an address of others."""
         answer = self.get(url, allow_redirects=False, timeout=20)
         for _ in range(10):
             if answer.is_redirect:
                 target = urljoin(answer.url, answer.headers["location"])
                 if not target.startswith(BASE):
-                    return target
+                    yield answer
+                    return
                 answer = self.get(target, allow_redirects=False, timeout=20)
                 continue
             assert answer.status_code == 200, answer.text
+            if "<form" not in answer.text:
+                yield answer
+                return
             action = unescape(re.search(r'<form method="post" action="([^"]*)"', answer.text)[1])
             fields = {
                 unescape(name): unescape(value)
@@ -63,15 +82,26 @@ class Browser(requests.Session):
         raise AssertionError("the provider leads in circles")
 
 
-def verified(token, alg="RS256", **expected):
-    """The claims of a token that one of the published keys signed."""
+def signed(token, alg="RS256"):
+    """A token that one of the published keys signed."""
     keys = KeySet.import_key_set(requests.get(META["jwks_uri"], timeout=20).json())
-    claims = jwt.decode(token, keys, algorithms=[alg]).claims
+    return jwt.decode(token, keys, algorithms=[alg])
+
+
+def verified(token, alg="RS256", **expected):
+    """The claims of such a token, which must be these."""
+    claims = signed(token, alg).claims
     registry = jwt.JWTClaimsRegistry(
         **{name: {"essential": True, "value": value} for name, value in expected.items()}
     )
     registry.validate(claims)
     return claims
+
+
+def jwt_alg(token):
+    """By what a token says that it is signed; access tokens are for servers."""
+    header = token.split(".")[0]
+    return json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))["alg"]
 
 
 class Clients(unittest.TestCase):
@@ -220,6 +250,144 @@ class Clients(unittest.TestCase):
         answer = session.revoke_token(META["revocation_endpoint"], token=token["access_token"])
         self.assertEqual(answer.status_code, 200)
         self.assertEqual(told(), {"active": False})
+
+    def test_metadata_are_valid(self):
+        OpenIDProviderMetadata(META).validate(
+            metadata_classes=[rpinitiated.OpenIDProviderMetadata]
+        )
+        known = f"{BASE}/.well-known/oauth-authorization-server/oauth2"
+        other = requests.get(known, timeout=20).json()
+        AuthorizationServerMetadata(other).validate()
+        self.assertEqual(other, META)
+
+    def test_id_tokens_pass_the_checks_of_each_flow(self):
+        nonce = generate_token(20)
+        flows = [
+            ("code id_token", HybridIDToken),
+            ("code id_token token", HybridIDToken),
+            ("id_token", ImplicitIDToken),
+            ("id_token token", ImplicitIDToken),
+        ]
+        for response_type, kind in flows:
+            with self.subTest(response_type):
+                session = OAuth2Session("hybrid", "hybrid-secret", redirect_uri=CALLBACK, scope="openid")
+                url, _ = session.create_authorization_url(
+                    META["authorization_endpoint"], response_type=response_type, nonce=nonce
+                )
+                told = parse_qs(urlsplit(Browser().authorize(url)).fragment)
+                told = {name: value for name, [value] in told.items()}
+                token = signed(told["id_token"])
+                expected = {"nonce": nonce, "client_id": "hybrid"}
+                for name in ("code", "access_token"):
+                    if name in told:
+                        expected[name] = told[name]
+                options = {"iss": {"value": ISSUER}, "aud": {"value": "hybrid"}}
+                kind(token.claims, token.header, options, expected).validate(leeway=5)
+        session = self.session("poster", "poster-secret", "client_secret_post")
+        given, _ = self.sign_in(session, "openid", max_age="1000")
+        token = signed(given["id_token"])
+        expected = {"client_id": "poster", "max_age": 1000, "access_token": given["access_token"]}
+        CodeIDToken(token.claims, token.header, {}, expected).validate(leeway=5)
+
+    def test_a_device_is_let_in(self):
+        asked = requests.post(
+            META["device_authorization_endpoint"],
+            data={"client_id": "tv", "scope": "openid email"},
+            timeout=20,
+        ).json()
+        session = self.session("tv", None, "none")
+
+        def poll():
+            return session.fetch_token(
+                META["token_endpoint"],
+                grant_type=DEVICE_CODE_GRANT_TYPE,
+                device_code=asked["device_code"],
+            )
+
+        with self.assertRaises(OAuthError) as refused:
+            poll()
+        self.assertEqual(refused.exception.error, "authorization_pending")
+        list(Browser().pages(asked["verification_uri_complete"]))
+        time.sleep(asked["interval"] + 0.2)
+        verified(poll()["id_token"], iss=ISSUER, aud="tv", sub="demo")
+        info = session.get(META["userinfo_endpoint"], timeout=20).json()
+        self.assertEqual(info["email"], "demo@example.com")
+
+    def test_tokens_are_exchanged(self):
+        resource = "https://api.test/a"
+        first = self.session("caller", "caller-secret", "client_secret_basic").fetch_token(
+            META["token_endpoint"], username="demo", password="Ch4ng31t-demo",
+            scope="read", resource=resource,
+        )
+        second = self.session("api", "api-secret", "client_secret_basic").fetch_token(
+            META["token_endpoint"],
+            grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
+            subject_token=first["access_token"],
+            subject_token_type="urn:ietf:params:oauth:token-type:access_token",
+            resource="https://deep.test/",
+            scope="read",
+        )
+        claims = signed(second["access_token"], jwt_alg(second["access_token"])).claims
+        self.assertEqual((claims["sub"], claims["client_id"]), ("demo", "api"))
+
+    def test_proofs_of_another_library_bind_tokens(self):
+        key = ECKey.generate_key("P-256")
+
+        def proof(method, url, **more):
+            header = {"alg": "ES256", "typ": "dpop+jwt", "jwk": key.as_dict(private=False)}
+            claims = {"htm": method, "htu": url, "iat": int(time.time()), "jti": generate_token(20)}
+            return jwt.encode(header, claims | more, key)
+
+        session = self.session("bound", "bound-secret", "client_secret_basic")
+        token = session.fetch_token(
+            META["token_endpoint"], grant_type="client_credentials", scope="read",
+            headers={"DPoP": proof("POST", META["token_endpoint"]), "Accept": "application/json"},
+        )
+        self.assertEqual(token["token_type"], "DPoP")
+        claims = signed(token["access_token"], jwt_alg(token["access_token"])).claims
+        self.assertEqual(claims["cnf"]["jkt"], key.thumbprint())
+        url, verifier = META["userinfo_endpoint"], generate_token(48)
+        address, state = session.create_authorization_url(
+            META["authorization_endpoint"], redirect_uri=CALLBACK, scope="openid",
+            code_verifier=verifier, dpop_jkt=key.thumbprint(),
+        )
+        token = session.fetch_token(
+            META["token_endpoint"], authorization_response=Browser().authorize(address),
+            redirect_uri=CALLBACK, code_verifier=verifier, state=state,
+            headers={"DPoP": proof("POST", META["token_endpoint"]), "Accept": "application/json"},
+        )
+        digest = hashlib.sha256(token["access_token"].encode()).digest()
+        ath = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        answer = requests.get(
+            url, timeout=20,
+            headers={
+                "Authorization": f"DPoP {token['access_token']}",
+                "DPoP": proof("GET", url, ath=ath),
+            },
+        )
+        self.assertEqual(answer.json()["sub"], "demo")
+
+    def test_signing_out_at_the_providers(self):
+        session = self.session("hybrid", "hybrid-secret", "client_secret_basic")
+        browser = Browser()
+        verifier = generate_token(48)
+        url, state = session.create_authorization_url(
+            META["authorization_endpoint"], redirect_uri=CALLBACK, scope="openid",
+            code_verifier=verifier,
+        )
+        token = session.fetch_token(
+            META["token_endpoint"], authorization_response=browser.authorize(url),
+            redirect_uri=CALLBACK, code_verifier=verifier, state=state,
+        )
+        end = {
+            "id_token_hint": token["id_token"],
+            "post_logout_redirect_uri": "https://app.test/bye",
+            "state": "s",
+        }
+        gone = browser.authorize(f"{META['end_session_endpoint']}?{urlencode(end)}")
+        self.assertEqual(gone, "https://app.test/bye?state=s")
+        told = parse_qs(urlsplit(browser.authorize(f"{url}&prompt=none")).query)
+        self.assertEqual(told["error"], ["login_required"])
 
     def test_implicit_tokens_are_read_from_the_fragment(self):
         session = OAuth2Session("hybrid", redirect_uri=CALLBACK, scope="openid")

@@ -3,7 +3,7 @@ import './setting.mjs'
 import test from 'node:test'
 import assert from 'node:assert/strict'
 import * as oauth from 'oauth4webapi'
-import { Browser, callback, desk, issuer, privateKey, refusal, strict } from './setting.mjs'
+import { Browser, callback, claims, desk, grants, issuer, privateKey, refusal, statement, strict } from './setting.mjs'
 
 const discovered = new Map()
 
@@ -206,6 +206,81 @@ test('a refresh token of a public client is replaced, and dead after a replay', 
   const second = await refresh(first.refresh_token)
   await assert.rejects(refresh(first.refresh_token), refused('invalid_grant'))
   await assert.rejects(refresh(second.refresh_token), refused('invalid_grant'))
+})
+
+/** Any other grant, with the checks that all have in common. */
+async function granted(id, secret, grant, parameters) {
+  const [as, client] = [await discover(), { client_id: id }]
+  const auth = secret ? ClientSecretBasic(secret) : None()
+  const response = await oauth.genericTokenEndpointRequest(as, client, auth, grant, parameters)
+  return oauth.processGenericTokenEndpointResponse(as, client, response, {
+    recognizedTokenTypes: { n_a: () => {} },
+  })
+}
+
+test('the password grant', async () => {
+  const ask = (password) =>
+    granted('caller', 'caller-secret', 'password', { username: 'demo', password, scope: 'openid' })
+  const result = await ask('Ch4ng31t-demo')
+  assert.equal(oauth.getValidatedIdTokenClaims(result).sub, 'demo')
+  await assert.rejects(ask('wrong'), refused('invalid_grant'))
+})
+
+test('a statement of a trusted issuer as a grant', async () => {
+  const assertion = await statement()
+  const ask = () => granted('partner', 'partner-secret', grants.assertion, { assertion, scope: 'openid' })
+  const result = await ask()
+  assert.equal(claims(result.access_token).sub, 'demo')
+  await assert.rejects(ask(), refused('invalid_grant'), 'it is good once')
+})
+
+test('token exchange narrows, and gives what was asked for', async () => {
+  const resource = 'https://api.test/a'
+  const subject = await granted('caller', 'caller-secret', 'password', {
+    username: 'demo',
+    password: 'Ch4ng31t-demo',
+    scope: 'read write',
+    resource,
+  })
+  const type = 'urn:ietf:params:oauth:token-type:access_token'
+  const ask = (more) =>
+    granted('api', 'api-secret', grants.exchange, {
+      subject_token: subject.access_token,
+      subject_token_type: type,
+      resource: 'https://deep.test/',
+      scope: 'read',
+      ...more,
+    })
+  const result = await ask()
+  assert.equal(result.issued_token_type, type)
+  assert.deepEqual([claims(result.access_token).aud].flat(), ['https://deep.test/'])
+  await assert.rejects(ask({ subject_token: 'nothing' }), refused('invalid_request'))
+  await assert.rejects(ask({ resource: 'https://api.test/b' }), refused('invalid_target'))
+  await assert.rejects(ask({ scope: 'read admin' }), refused('invalid_scope'))
+})
+
+test('a device waits for its user', async () => {
+  const [as, client] = [await discover(), { client_id: 'tv' }]
+  const ask = async () => {
+    const response = await oauth.deviceAuthorizationRequest(as, client, None(), { scope: 'openid' })
+    return oauth.processDeviceAuthorizationResponse(as, client, response)
+  }
+  const poll = async ({ device_code }) => {
+    const response = await oauth.deviceCodeGrantRequest(as, client, None(), device_code)
+    return oauth.processDeviceCodeResponse(as, client, response)
+  }
+  const asked = await ask()
+  await assert.rejects(poll(asked), refused('authorization_pending'))
+  await assert.rejects(poll(asked), refused('slow_down'))
+  await new Browser().decide(asked.verification_uri_complete)
+  const again = await ask()
+  await new Browser().decide(again.verification_uri_complete)
+  const result = await poll(again)
+  assert.equal(oauth.getValidatedIdTokenClaims(result).sub, 'demo')
+  await assert.rejects(poll(again), refused('invalid_grant'))
+  const denied = await ask()
+  await new Browser().decide(denied.verification_uri_complete, { decide: 'deny' })
+  await assert.rejects(poll(denied), refused('access_denied'))
 })
 
 test('introspection and revocation answer in shape', async () => {

@@ -3,7 +3,7 @@ import './setting.mjs'
 import test from 'node:test'
 import assert from 'node:assert/strict'
 import * as oidc from 'openid-client'
-import { Browser, callback, claims, desk, issuer, privateKey, refusal, strict } from './setting.mjs'
+import { Browser, callback, claims, desk, grants, issuer, privateKey, refusal, statement, strict } from './setting.mjs'
 
 const { ClientSecretBasic, ClientSecretPost, ClientSecretJwt, PrivateKeyJwt, None } = oidc
 
@@ -209,23 +209,12 @@ test('a client that has the password grant may use it', async () => {
 })
 
 test('an assertion of a trusted issuer gives a token of its user', async () => {
-  const { SignJWT } = await import('jose')
-  const { key, kid } = await privateKey('ES256')
-  const assertion = await new SignJWT()
-    .setProtectedHeader({ alg: 'ES256', kid })
-    .setIssuer('https://trusted.example')
-    .setSubject('demo')
-    .setAudience(issuer)
-    .setIssuedAt()
-    .setExpirationTime('1m')
-    .setJti(crypto.randomUUID())
-    .sign(key)
+  const assertion = await statement()
   const config = await connect('partner', ClientSecretBasic('partner-secret'))
-  const grant = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
-  const tokens = await oidc.genericGrantRequest(config, grant, { assertion, scope: 'read' })
+  const tokens = await oidc.genericGrantRequest(config, grants.assertion, { assertion, scope: 'read' })
   assert.equal(claims(tokens.access_token).sub, 'demo')
   await assert.rejects(
-    oidc.genericGrantRequest(config, grant, { assertion: `${assertion}x`, scope: 'read' }),
+    oidc.genericGrantRequest(config, grants.assertion, { assertion: `${assertion}x`, scope: 'read' }),
     refused('invalid_grant'),
   )
 })
@@ -247,7 +236,7 @@ test('resources become audiences, and a token is exchanged by whom it is meant f
   const api = await connect('api', ClientSecretBasic('api-secret'))
   assert.equal((await oidc.tokenIntrospection(api, one.access_token)).sub, 'demo')
   const type = 'urn:ietf:params:oauth:token-type:access_token'
-  const exchanged = await oidc.genericGrantRequest(api, 'urn:ietf:params:oauth:grant-type:token-exchange', {
+  const exchanged = await oidc.genericGrantRequest(api, grants.exchange, {
     subject_token: one.access_token,
     subject_token_type: type,
     resource: 'https://deep.test/',
@@ -255,6 +244,39 @@ test('resources become audiences, and a token is exchanged by whom it is meant f
   })
   assert.equal(exchanged.issued_token_type, type)
   assert.equal(claims(exchanged.access_token).sub, 'demo')
+})
+
+test('a device is let in, or not, by a code', async () => {
+  for (const [id, authentication] of [['tv', None()], ['printer', ClientSecretBasic('printer-secret')]]) {
+    const config = await connect(id, authentication)
+    const asked = await oidc.initiateDeviceAuthorization(config, { scope: 'openid email' })
+    assert.ok(asked.verification_uri_complete.includes(encodeURIComponent(asked.user_code)))
+    const { device_code } = asked
+    const waiting = oidc.genericGrantRequest(config, grants.device, { device_code })
+    await assert.rejects(waiting, refused('authorization_pending'))
+    await new Browser().decide(asked.verification_uri_complete)
+    const tokens = await oidc.pollDeviceAuthorizationGrant(config, asked)
+    assert.equal(tokens.claims().sub, 'demo')
+    const info = await oidc.fetchUserInfo(config, tokens.access_token, 'demo')
+    assert.equal(info.email, 'demo@example.com')
+    assert.equal(tokens.refresh_token !== undefined, id === 'tv')
+    const denied = await oidc.initiateDeviceAuthorization(config, { scope: 'openid' })
+    await new Browser().decide(denied.verification_uri_complete, { decide: 'deny' })
+    await assert.rejects(oidc.pollDeviceAuthorizationGrant(config, denied), refused('access_denied'))
+  }
+})
+
+test('a device binds its tokens to its key', async () => {
+  const config = await connect('tv', None())
+  const dpop = oidc.getDPoPHandle(config, await oidc.randomDPoPKeyPair('ES256'))
+  const asked = await oidc.initiateDeviceAuthorization(config, { scope: 'openid' })
+  await new Browser().decide(asked.verification_uri_complete)
+  const tokens = await oidc.pollDeviceAuthorizationGrant(config, asked, undefined, { DPoP: dpop })
+  assert.equal(tokens.token_type, 'dpop')
+  const next = await oidc.refreshTokenGrant(config, tokens.refresh_token, undefined, { DPoP: dpop })
+  assert.equal(next.token_type, 'dpop')
+  const theirs = oidc.getDPoPHandle(config, await oidc.randomDPoPKeyPair('ES256'))
+  await assert.rejects(oidc.refreshTokenGrant(config, next.refresh_token, undefined, { DPoP: theirs }))
 })
 
 for (const server of [issuer, strict]) {
@@ -324,6 +346,27 @@ test('introspection and revocation, of opaque tokens too', async () => {
     await assert.rejects(oidc.fetchUserInfo(config, tokens.access_token, 'demo'))
     await oidc.tokenRevocation(config, 'unknown')
   }
+})
+
+test('introspection and revocation with every client authentication', async () => {
+  const ways = [
+    ['poster', ClientSecretPost('poster-secret')],
+    ['shared', ClientSecretJwt('0123456789abcdef0123456789abcdef')],
+    ['key-es', PrivateKeyJwt(await privateKey('ES256'))],
+  ]
+  for (const [id, authentication] of ways) {
+    const config = await connect(id, authentication)
+    const { access_token } = await oidc.clientCredentialsGrant(config, { scope: 'read' })
+    assert.equal((await oidc.tokenIntrospection(config, access_token)).active, true, id)
+    await oidc.tokenRevocation(config, access_token)
+    assert.equal((await oidc.tokenIntrospection(config, access_token)).active, false, id)
+  }
+  const native = await connect('native', None())
+  const { access_token } = await signIn(native, { redirect_uri: 'http://127.0.0.1:49152/cb' })
+  await oidc.tokenRevocation(native, access_token)
+  await assert.rejects(oidc.fetchUserInfo(native, access_token, 'demo'))
+  const told = await refusal(oidc.tokenIntrospection(native, access_token))
+  assert.deepEqual([told.status, told.error], [401, 'invalid_client'])
 })
 
 test('implicit and hybrid answers pass every check of the library', async () => {

@@ -86,6 +86,27 @@ export class Browser {
     assert.fail('the provider leads in circles')
   }
 
+  /** Lets a device in, or not, at the address that it shows: the last page. */
+  async decide(url, { user = 'demo', decide = 'approve' } = {}) {
+    let response = await this.fetch(url)
+    for (let steps = 0; steps < 10; steps += 1) {
+      if (response.status === 303) {
+        response = await this.fetch(new URL(response.headers.get('location'), base))
+        continue
+      }
+      assert.equal(response.status, 200, await response.clone().text())
+      const html = await response.text()
+      if (!html.includes('<form')) return html
+      const page = form(html)
+      const answer = html.includes('name="password"')
+        ? { username: user, password: `Ch4ng31t-${user}`, login: 'true' }
+        : { [decide]: 'true' }
+      for (const [name, value] of Object.entries(answer)) page.fields.set(name, value)
+      response = await this.fetch(new URL(page.action, base), { method: 'POST', body: page.fields })
+    }
+    assert.fail('the provider leads in circles')
+  }
+
   /** Opens an authorization request and follows it to the client. */
   async authorize(url, how) {
     return this.follow(await this.fetch(url), how)
@@ -94,6 +115,27 @@ export class Browser {
 
 /** The claims of a JWT, not verified. */
 export const claims = (jwt) => JSON.parse(Buffer.from(jwt.split('.')[1], 'base64url'))
+
+/** A statement of the trusted issuer that this is its user. */
+export async function statement(subject = 'demo') {
+  const { SignJWT } = await import('jose')
+  const { key, kid } = await privateKey('ES256')
+  return new SignJWT()
+    .setProtectedHeader({ alg: 'ES256', kid })
+    .setIssuer('https://trusted.example')
+    .setSubject(subject)
+    .setAudience(issuer)
+    .setIssuedAt()
+    .setExpirationTime('1m')
+    .setJti(crypto.randomUUID())
+    .sign(key)
+}
+
+export const grants = {
+  device: 'urn:ietf:params:oauth:grant-type:device_code',
+  assertion: 'urn:ietf:params:oauth:grant-type:jwt-bearer',
+  exchange: 'urn:ietf:params:oauth:grant-type:token-exchange',
+}
 
 /** What a refused request was told: the library's error, or, where a challenge
  *  hides it, that of the body. */

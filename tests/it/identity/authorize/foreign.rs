@@ -1,5 +1,7 @@
 //! The `openidconnect` crate as a client.
 
+mod grants;
+
 use openidconnect::core::{
     CoreAuthenticationFlow, CoreClient, CoreProviderMetadata, CoreResponseType, CoreUserInfoClaims,
 };
