@@ -70,16 +70,19 @@ pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
         None => format!("{}/device/user", call.realm.issuer),
     };
     let joint = if page.contains('?') { '&' } else { '?' };
-    let body = json!({
+    let mut body = json!({
         "device_code": device_code,
         "user_code": user_code,
-        "verification_uri": page,
-        // As it was called in drafts of the specification.
-        "verification_url": page,
+        "verification_uri": &page,
         "verification_uri_complete": format!("{page}{joint}user_code={user_code}"),
         "expires_in": settings.device_code_lifetime,
         "interval": settings.device_polling_interval,
     });
+    // What drafts of RFC 8628 called it is for clients that ask as was due
+    // then; some others take both names for one member, there twice.
+    if form.get("response_type").is_some() {
+        body["verification_url"] = page.into();
+    }
     let mut response = respond::json(StatusCode::OK, &body);
     respond::never_stored(&mut response);
     Ok(response)

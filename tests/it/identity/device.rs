@@ -96,7 +96,7 @@ async fn a_device_gets_tokens_once_its_user_agreed() {
     let given = answer.json();
     let page = door.proxy_url("/oauth2/device/user");
     assert_eq!(given["verification_uri"], *page);
-    assert_eq!(given["verification_url"], *page);
+    assert!(given["verification_url"].is_null());
     let code = text(&given, "user_code");
     let complete = format!("{page}?user_code={code}");
     assert_eq!(given["verification_uri_complete"], *complete);
@@ -179,6 +179,18 @@ async fn a_confidential_client_authenticates_for_codes_and_tokens() {
     let tokens = post(&door, "/oauth2/access_token", &fields).await;
     let tokens = tokens.expect(200).json();
     assert!(tokens["refresh_token"].is_null(), "{tokens}");
+}
+
+#[tokio::test]
+async fn who_asks_as_in_drafts_is_answered_in_their_words() {
+    let door = door().await;
+    let fields = [
+        ("client_id", "tv"),
+        ("scope", "openid"),
+        ("response_type", "token"),
+    ];
+    let given = ask(&door, &fields).await.expect(200).json();
+    assert_eq!(given["verification_url"], given["verification_uri"]);
 }
 
 #[tokio::test]
