@@ -60,7 +60,9 @@ async fn connect(door: &Door, id: &str, way: Option<AuthType>) -> Client {
     let revocation = at("token/revoke").replacen("http:", "https:", 1);
     CoreClient::from_provider_metadata(metadata(door).await, id, secret)
         .set_auth_type(way.unwrap_or(AuthType::RequestBody))
-        .set_introspection_url(openidconnect::IntrospectionUrl::new(at("introspect")).expect("a URL"))
+        .set_introspection_url(
+            openidconnect::IntrospectionUrl::new(at("introspect")).expect("a URL"),
+        )
         .set_revocation_url(openidconnect::RevocationUrl::new(revocation).expect("a URL"))
 }
 
@@ -76,6 +78,7 @@ async fn the_crate_authenticates_by_form_for_its_own_and_a_users_tokens() {
     let door = door().await;
     let client = connect(&door, "poster", Some(AuthType::RequestBody)).await;
     let own = client.exchange_client_credentials().expect("an endpoint");
+    let own = own.add_scope(Scope::new("email".to_owned()));
     own.request_async(&carry).await.expect("a token");
     let (name, password) = demo();
     let ask = client.exchange_password(&name, &password);
@@ -95,7 +98,9 @@ async fn the_crate_authenticates_by_form_for_its_own_and_a_users_tokens() {
 
     let wrong = ResourceOwnerPassword::new("wrong".to_owned());
     let ask = client.exchange_password(&name, &wrong);
-    match ask.expect("an endpoint").request_async(&carry).await {
+    let ask = ask.expect("an endpoint");
+    let ask = ask.add_scope(Scope::new("openid".to_owned()));
+    match ask.request_async(&carry).await {
         Err(RequestTokenError::ServerResponse(told)) => {
             assert_eq!(told.error().as_ref(), "invalid_grant");
         }
@@ -130,8 +135,8 @@ async fn the_crate_waits_for_a_device_to_be_let_in() {
     let door = door().await;
     let at = door.proxy_url("/oauth2/device/code");
     let client = connect(&door, "tv", None).await;
-    let client = client
-        .set_device_authorization_url(DeviceAuthorizationUrl::new(at).expect("a URL"));
+    let client =
+        client.set_device_authorization_url(DeviceAuthorizationUrl::new(at).expect("a URL"));
     let browser = signed_in(&door).await;
     for agreed in [true, false] {
         let ask = client.exchange_device_code();
@@ -143,7 +148,8 @@ async fn the_crate_waits_for_a_device_to_be_let_in() {
         // Waits while its user makes up their mind.
         let request = client.exchange_device_access_token(&asked);
         let request = request.expect("an endpoint");
-        let waits = request.request_async(&carry, tokio::time::sleep, Some(Duration::from_secs(60)));
+        let waits =
+            request.request_async(&carry, tokio::time::sleep, Some(Duration::from_secs(60)));
         let decides = async {
             let form = super::super::browser::Form::of(&page);
             let word = if agreed { "approve" } else { "deny" };
@@ -162,19 +168,18 @@ async fn the_crate_waits_for_a_device_to_be_let_in() {
 /// A browser in which the user is signed in.
 async fn signed_in(door: &Door) -> Browser<'_> {
     let browser = Browser::new(door);
-    let page = browser.get(&request_of_page(door, "login").await).await;
+    let page = browser.get(&request_of_page(door).await).await;
     browser.sign_in(&page.expect(200), "demo").await;
     browser
 }
 
 /// The address at which the client `page` asks for tokens.
-async fn request_of_page(door: &Door, prompt: &str) -> String {
+async fn request_of_page(door: &Door) -> String {
     let client = connect(door, "page", None).await;
     let client = client.set_redirect_uri(RedirectUrl::new(CALLBACK.to_owned()).expect("a URL"));
     let flow = AuthenticationFlow::<openidconnect::core::CoreResponseType>::Implicit(true);
     let (url, _, _) = client
         .authorize_url(flow, CsrfToken::new_random, || Nonce::new("n-1".to_owned()))
-        .add_extra_param("prompt", prompt)
         .url();
     url.into()
 }
@@ -185,7 +190,7 @@ const CALLBACK: &str = "https://page.example/cb";
 async fn the_crate_reads_implicit_answers() {
     let door = door().await;
     let browser = signed_in(&door).await;
-    let address = request_of_page(&door, "none").await;
+    let address = request_of_page(&door).await;
     let told = told(&browser.get(&address).await, CALLBACK);
     let client = connect(&door, "page", None).await;
     let token: openidconnect::core::CoreIdToken = told["id_token"].parse().expect("an ID token");
