@@ -1,7 +1,9 @@
 //! Clients as requests see them: compiled and cached.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest;
 use quick_cache::sync::Cache;
@@ -35,6 +37,8 @@ pub(super) struct LiveClient {
     shared: Vec<Signer>,
     /// The keys that are part of its record.
     keys: Option<KeySet>,
+    /// Whether its use is noted already; see [`Clients::take_used`].
+    used: AtomicBool,
 }
 
 impl LiveClient {
@@ -53,6 +57,7 @@ impl LiveClient {
             shared: metadata.shared_algs().filter_map(signer).collect(),
             keys,
             declared,
+            used: AtomicBool::new(false),
             client,
         }
     }
@@ -101,12 +106,17 @@ impl LiveClient {
         if let Some(declared) = &self.declared {
             return declared.matches(candidate);
         }
-        match &self.client.secret {
-            ClientSecret::None => false,
-            ClientSecret::Plain(secret) => secret.matches(candidate),
-            ClientSecret::Digest { salt, digest } => {
-                digest_of(salt, candidate).as_ref().ct_eq(digest).into()
-            }
+        is_secret(&self.client.secret, candidate)
+    }
+}
+
+/// Whether this is the secret of which `kept` is kept, in constant time.
+pub(super) fn is_secret(kept: &ClientSecret, candidate: &str) -> bool {
+    match kept {
+        ClientSecret::None => false,
+        ClientSecret::Plain(secret) => secret.matches(candidate),
+        ClientSecret::Digest { salt, digest } => {
+            digest_of(salt, candidate).as_ref().ct_eq(digest).into()
         }
     }
 }
@@ -161,6 +171,9 @@ pub(super) struct Clients {
     /// Grows with every change that the store does not count: older entries are
     /// not believed.
     generation: AtomicU64,
+    /// Registered clients that were used since this was emptied: no more than
+    /// there are.
+    used: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Clients {
@@ -168,6 +181,7 @@ impl Clients {
         Self {
             cache: Cache::new(CACHED),
             generation: AtomicU64::new(0),
+            used: Mutex::default(),
         }
     }
 
@@ -194,10 +208,40 @@ impl Clients {
             .cache
             .get(&key)
             .filter(|cached| cached.generation == generation && Arc::ptr_eq(&cached.realm, realm));
-        match cached {
-            Some(cached) => Ok(Some(cached.client)),
-            None => self.read(store, realm, client_id).await,
+        let found = match cached {
+            Some(cached) => Some(cached.client),
+            None => self.read(store, realm, client_id).await?,
+        };
+        if let Some(client) = &found {
+            self.note(client);
         }
+        Ok(found)
+    }
+
+    /// Notes that a client is used, where somebody asks for that: of clients
+    /// that registered themselves the unused ones are removed some day.
+    fn note(&self, client: &LiveClient) {
+        let registered = client.client.owner == Owner::Client;
+        if registered && !client.used.load(Ordering::Relaxed) {
+            client.used.store(true, Ordering::Relaxed);
+            let key = (client.client.realm.clone(), client.id().to_owned());
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            used.insert(key);
+        }
+    }
+
+    /// The registered clients (realm and identifier) that were used since the
+    /// last call.
+    pub(super) fn take_used(&self) -> Vec<(String, String)> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = std::mem::take(&mut *used);
+        drop(used);
+        for key in &taken {
+            if let Some(cached) = self.cache.get(key) {
+                cached.client.used.store(false, Ordering::Relaxed);
+            }
+        }
+        taken.into_iter().collect()
     }
 
     /// The client of this identifier as the store has it now.

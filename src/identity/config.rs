@@ -216,6 +216,54 @@ pub struct RealmSettings {
     /// Addresses or networks from which `amadmin` may authenticate. Absent:
     /// from everywhere.
     pub admin_addresses: Option<Vec<String>>,
+    /// Clients that register themselves.
+    pub registration: RegistrationSettings,
+}
+
+/// What clients that register themselves (RFC 7591) may be.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RegistrationSettings {
+    /// Who may register clients.
+    pub mode: RegistrationMode,
+    /// The grants that they may use.
+    pub grant_types: Vec<String>,
+    /// The scopes that they may have, separated by blanks.
+    pub scope: String,
+    /// How many of them there may be.
+    pub max_clients: u32,
+    /// How many strangers may register within a minute from one address (IPv6:
+    /// network) where anybody may; 0: any number.
+    pub rate_per_minute: u32,
+    /// Seconds after which one is removed that was not used; 0: never.
+    pub unused_lifetime: u32,
+}
+
+impl Default for RegistrationSettings {
+    fn default() -> Self {
+        let grants = ["authorization_code", "implicit", "refresh_token"];
+        Self {
+            mode: RegistrationMode::Disabled,
+            grant_types: grants.map(str::to_owned).to_vec(),
+            scope: "openid profile email address phone offline_access".to_owned(),
+            max_clients: 1000,
+            rate_per_minute: 60,
+            unused_lifetime: 30 * 24 * 3600,
+        }
+    }
+}
+
+/// Who may register clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegistrationMode {
+    /// Nobody: there is no such endpoint.
+    #[default]
+    Disabled,
+    /// Who has an initial access token.
+    Token,
+    /// Anybody.
+    Open,
 }
 
 /// An issuer of assertions (RFC 7523 §3): its subjects are user names.
@@ -260,6 +308,7 @@ impl Default for RealmSettings {
             cors_origins: Vec::new(),
             success_url: "/".to_owned(),
             admin_addresses: None,
+            registration: RegistrationSettings::default(),
         }
     }
 }

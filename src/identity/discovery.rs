@@ -5,6 +5,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::config::RegistrationMode;
 use super::error::OAuthError;
 use super::issue::ACR;
 use super::{Call, cors, device, respond, userinfo};
@@ -18,7 +19,7 @@ const CACHED: HeaderValue = HeaderValue::from_static("public, max-age=900");
 /// §2). Links are made from the configured base URL, never from the request.
 pub(super) fn metadata(call: &Call) -> Response {
     let issuer = &call.realm.issuer;
-    let body = json!({
+    let mut body = json!({
         "issuer": issuer,
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/access_token"),
@@ -36,12 +37,7 @@ pub(super) fn metadata(call: &Call) -> Response {
             "code id_token", "code token", "code id_token token",
         ],
         "response_modes_supported": ["query", "fragment", "form_post"],
-        "grant_types_supported": [
-            "authorization_code", "implicit", "client_credentials", "password", "refresh_token",
-            device::GRANT,
-            "urn:ietf:params:oauth:grant-type:jwt-bearer",
-            "urn:ietf:params:oauth:grant-type:token-exchange",
-        ],
+        "grant_types_supported": GRANT_TYPES,
         "code_challenge_methods_supported": challenge_methods(call),
         "prompt_values_supported": ["none", "login", "consent", "select_account"],
         "acr_values_supported": [ACR],
@@ -70,8 +66,23 @@ pub(super) fn metadata(call: &Call) -> Response {
         "request_object_signing_alg_values_supported": all_algs(),
         "version": "3.0",
     });
+    if call.realm.settings.registration.mode != RegistrationMode::Disabled {
+        body["registration_endpoint"] = format!("{issuer}/connect/register").into();
+    }
     cached(respond::json(StatusCode::OK, &body))
 }
+
+/// The grants of the token endpoint, and those that need none.
+pub(super) const GRANT_TYPES: [&str; 8] = [
+    "authorization_code",
+    "implicit",
+    "client_credentials",
+    "password",
+    "refresh_token",
+    device::GRANT,
+    "urn:ietf:params:oauth:grant-type:jwt-bearer",
+    "urn:ietf:params:oauth:grant-type:token-exchange",
+];
 
 /// How code challenges may be made.
 fn challenge_methods(call: &Call) -> &'static [&'static str] {

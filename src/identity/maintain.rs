@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::State;
+use super::config::RegistrationMode;
 use super::error::Fault;
 use super::login::settle;
-use crate::model::client::SignAlg;
+use crate::model::client::{ClientMetadata, SignAlg};
 
 /// How often another process's changes are looked for.
 const POLL: Duration = Duration::from_millis(200);
@@ -51,6 +52,17 @@ pub(super) fn make_keys(state: &Arc<State>) {
     });
 }
 
+/// As [`make_keys`], for a client that was made or changed just now.
+pub(super) fn make_keys_for(state: &Arc<State>, client: &ClientMetadata) {
+    state.keys.want(client.own_algs());
+    let state = Arc::clone(state);
+    tokio::spawn(async move {
+        if let Err(error) = state.keys.make_wanted().await {
+            tracing::error!(%error, "a key is missing; the next request tries again");
+        }
+    });
+}
+
 /// Looks at the declared passwords one by one, ahead of their first use.
 pub(super) fn hash_declared(state: &Arc<State>) {
     let state = Arc::clone(state);
@@ -81,6 +93,7 @@ async fn run(weak: Weak<State>) {
             if tick.is_multiple_of(ROUND) {
                 rotate_keys(&state).await;
                 end_lapsed(&state).await;
+                sweep_clients(&state, SWEPT).await;
                 state.revoked.prune(state.clock.now_ms());
                 more_to_sweep = true;
             }
@@ -128,6 +141,38 @@ async fn end_lapsed(state: &State) {
     if let Err(error) = state.end_lapsed(state.clock.now_ms()).await {
         tracing::warn!(%error, "lapsed sessions stay for now");
     }
+}
+
+/// Notes which registered clients were used, and removes those that were not
+/// for as long as their realm says. The other rounds take what is left.
+pub(super) async fn sweep_clients(state: &State, limit: u32) {
+    let now_ms = state.clock.now_ms();
+    if let Err(error) = try_sweep_clients(state, now_ms, limit).await {
+        tracing::warn!(%error, "unused clients stay for now");
+    }
+}
+
+async fn try_sweep_clients(state: &State, now_ms: i64, limit: u32) -> Result<(), Fault> {
+    let used = state.clients.take_used();
+    if !used.is_empty() {
+        state.store.touch_clients(&used, now_ms).await?;
+    }
+    let live = state.live.load_full();
+    for realm in live.realms() {
+        let settings = &realm.settings.registration;
+        let life_ms = i64::from(settings.unused_lifetime) * 1000;
+        if settings.mode == RegistrationMode::Disabled || life_ms == 0 {
+            continue;
+        }
+        let before_ms = now_ms - life_ms;
+        let store = &state.store;
+        let gone = store.sweep_unused_clients(&realm.path, before_ms, limit);
+        let gone = gone.await?;
+        if gone > 0 {
+            tracing::info!(realm = realm.path, gone, "unused clients were removed");
+        }
+    }
+    Ok(())
 }
 
 async fn rotate_keys(state: &State) {

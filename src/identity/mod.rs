@@ -39,6 +39,7 @@ mod pushed;
 mod realm;
 mod records;
 mod refresh;
+mod register;
 pub mod registry;
 mod resource;
 mod respond;
@@ -127,6 +128,7 @@ enum Endpoint {
     Pushed,
     SignIn,
     SignOut,
+    Register,
     Metadata,
     Keys,
     Authenticate,
@@ -138,6 +140,7 @@ enum Endpoint {
 
 const GET: &[Method] = &[Method::GET];
 const POST: &[Method] = &[Method::POST];
+const REGISTER: &[Method] = &[Method::GET, Method::POST, Method::PUT, Method::DELETE];
 
 /// Every endpoint: surface, the rest of the path after the realm, methods.
 #[rustfmt::skip]
@@ -154,6 +157,7 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "par", POST, Endpoint::Pushed),
     (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
     (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
+    (Surface::OAuth2, "connect/register", REGISTER, Endpoint::Register),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
@@ -191,6 +195,7 @@ struct State {
     /// Wrong codes of devices.
     guesses: Lockout,
     polls: device::Polls,
+    registrations: register::Rate,
     logouts: Logouts,
     origins: cors::Origins,
     /// First part of every `auditTrackingId`.
@@ -320,6 +325,7 @@ impl Identity {
             lockout: Lockout::new(),
             guesses: Lockout::new(),
             polls: device::Polls::new(),
+            registrations: register::Rate::new(),
             logouts: Logouts::new(),
             origins: cors::Origins::new(),
             process: random_uuid(),

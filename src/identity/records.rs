@@ -189,6 +189,11 @@ pub(super) fn key_set(
     let Some(jwks) = jwks else {
         return Ok(None);
     };
+    let keys = jwks.get("keys").and_then(Value::as_array);
+    let secret = |key: &Value| key.get("d").or(key.get("k")).is_some();
+    if keys.is_some_and(|keys| keys.iter().any(secret)) {
+        return wrong("jwks", "must hold public keys only");
+    }
     match KeySet::parse(jwks.to_string().as_bytes()) {
         Ok(keys) if !keys.is_empty() => Ok(Some(keys)),
         _ => wrong("jwks", "holds no public key that can be used"),
@@ -263,6 +268,20 @@ fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
             return Err(RecordError::new(
                 name,
                 "must begin with http:// or https://",
+            ));
+        }
+    }
+    for (name, uri) in [
+        ("initiate_login_uri", &metadata.initiate_login_uri),
+        ("sector_identifier_uri", &metadata.sector_identifier_uri),
+    ] {
+        let secure = |uri: &str| {
+            Url::parse(uri).is_ok_and(|url| url.scheme() == "https" && url.fragment().is_none())
+        };
+        if uri.as_deref().is_some_and(|uri| !secure(uri)) {
+            return Err(RecordError::new(
+                name,
+                "must be an https URL without fragment",
             ));
         }
     }

@@ -17,7 +17,7 @@ use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, cors, device, discovery,
-    introspect, logout, pushed, revoke, scim, sessions, token, tokeninfo, userinfo,
+    introspect, logout, pushed, register, revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 
 /// Longest body, in bytes.
@@ -351,6 +351,7 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Authorize => Ok(authorize::answer(call).await),
         Endpoint::Pushed => pushed::post(call).await,
         Endpoint::SignOut => Ok(logout::answer(call).await),
+        Endpoint::Register => register::answer(call).await,
         Endpoint::SignIn => Ok(authorize::sign_in(call).await),
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,

@@ -3,9 +3,9 @@
 use ipnet::IpNet;
 use url::Url;
 
-use super::config::{RealmSettings, TrustedIssuer};
+use super::config::{RealmSettings, RegistrationSettings, TrustedIssuer};
 use super::cors::is_origin;
-use super::records;
+use super::{discovery, records};
 use crate::jose::jwks::KeySet;
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::user::schema::RecordError;
@@ -46,6 +46,7 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
         return Err(RecordError::new("refresh_token_grace", text));
     }
     check_devices(settings)?;
+    check_registration(&settings.registration)?;
     let wrong = |one: &String| one != "*" && !is_origin(one);
     if let Some(index) = settings.cors_origins.iter().position(wrong) {
         let text = "must be an origin such as https://app.example, or *";
@@ -65,6 +66,25 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
             let text = "must be signed with a key of the provider: no HS256, HS384 or HS512";
             return Err(RecordError::new(name, text));
         }
+    }
+    Ok(())
+}
+
+/// Most clients that may register themselves in a realm.
+const REGISTERED_MAX: u32 = 1_000_000;
+
+fn check_registration(settings: &RegistrationSettings) -> Result<(), RecordError> {
+    let wrong = |name: &str, text: &str| Err(RecordError::new(name, text).below("registration"));
+    if !(1..=REGISTERED_MAX).contains(&settings.max_clients) {
+        return wrong("max_clients", "must be from 1 to 1000000");
+    }
+    let unused = settings.unused_lifetime;
+    if unused != 0 && unused < 3600 {
+        return wrong("unused_lifetime", "must be 3600 seconds or more, or 0");
+    }
+    let known = |grant: &String| discovery::GRANT_TYPES.contains(&grant.as_str());
+    if let Some(index) = settings.grant_types.iter().position(|grant| !known(grant)) {
+        return wrong(&format!("grant_types[{index}]"), "is no grant type");
     }
     Ok(())
 }

@@ -34,6 +34,23 @@ pub struct ClientMetadata {
     /// Where a logout may send people to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_logout_redirect_uris: Vec<String>,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application_type: Option<ApplicationType>,
+    /// Where the redirect URIs of all clients are listed that belong together
+    /// with it (OpenID Connect Registration §5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector_identifier_uri: Option<String>,
+    /// Where others send people who are to sign in there (OpenID Connect Core
+    /// §4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initiate_login_uri: Option<String>,
+    /// Whether its ID tokens must say when their user signed in: they all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_auth_time: Option<bool>,
+    /// The authentication contexts that it wishes for; there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub default_acr_values: Vec<String>,
     /// Where it is told that a session of its has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backchannel_logout_uri: Option<String>,
@@ -161,6 +178,17 @@ pub struct ClientMetadata {
 
 fn authorization_code_only() -> Vec<String> {
     vec!["authorization_code".to_owned()]
+}
+
+/// Where a client runs (OpenID Connect Registration §2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApplicationType {
+    /// On a server, or in browsers.
+    #[default]
+    Web,
+    /// On its user's device.
+    Native,
 }
 
 /// How a client authenticates at the token endpoint.

@@ -7,6 +7,7 @@ mod discovery;
 mod passwords;
 mod pushed;
 mod refresh;
+mod registration;
 mod sessions;
 mod tokeninfo;
 mod users;

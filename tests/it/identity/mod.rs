@@ -10,6 +10,7 @@ mod exchanges;
 mod pages;
 mod people;
 mod realms;
+mod registration;
 mod revocation_at_gateway;
 mod theme;
 mod token_endpoints;
