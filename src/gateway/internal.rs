@@ -14,7 +14,7 @@ use super::answer;
 use super::context::Ctx;
 use super::handler::unwind;
 use super::outgoing::finish_head;
-use crate::http::bridge::{self, BodyError, Bounds, ClientInfo};
+use crate::http::bridge::{self, BodyError, Bounds, ClientInfo, SecretPath};
 use crate::http::reply::Reply;
 
 /// Lets `router` answer the request `head` and writes the answer.
@@ -42,6 +42,11 @@ pub(super) async fn respond(
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
     finish_head(&mut head, ctx, now)?;
+    if head.extensions.get::<SecretPath>().is_some() {
+        let path = ctx.path(session.req_header());
+        let front = path.rsplit_once('/').map_or("", |(front, _)| front);
+        ctx.path = Some(format!("{front}/*").into());
+    }
     if ctx.journey.is_some()
         && let Some(other) = Box::pin(unwind::unwind(session, ctx, &mut head)).await?
     {

@@ -26,6 +26,11 @@ pub struct ClientInfo {
     pub secure: bool,
 }
 
+/// An extension of an answer: the last part of the path that was called is a
+/// secret, and in no log.
+#[derive(Debug, Clone, Copy)]
+pub struct SecretPath;
+
 /// Bounds on a request to a `Router`.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {

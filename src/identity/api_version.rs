@@ -3,6 +3,7 @@
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
+use super::config::{ApiConfig, DefaultVersion};
 use super::error::JsonError;
 
 /// A version as requested or offered.
@@ -17,9 +18,8 @@ pub(super) struct Version {
 pub(super) struct Chosen {
     pub(super) protocol: Version,
     pub(super) resource: Version,
-    /// Whether the request named a resource version; if not, the newest one
-    /// answers, with a warning.
-    pub(super) named: bool,
+    /// Whether the client is told that it should have named one.
+    pub(super) warns: bool,
 }
 
 /// Why no version answers.
@@ -31,6 +31,8 @@ pub(super) enum VersionError {
     Major(u32),
     #[error("Unsupported minor version: {}.{}", .0.major, .0.minor)]
     Minor(Version),
+    #[error("No requested version specified and behavior set to NONE.")]
+    None,
     #[error("Accept-API-Version: Requested version \"{}.{}\" does not match any routes.", .0.major, .0.minor)]
     Resource(Version),
 }
@@ -51,21 +53,23 @@ impl Chosen {
             }
         };
         set("content-api-version", &versions);
-        if !self.named {
+        if self.warns {
             let text = "Accept-API-Version should be included in the request.";
             set("warning", &format!("100 {agent} \"{text}\""));
         }
     }
 }
 
-impl VersionError {
-    /// The response.
-    pub(super) fn response(self) -> Response {
-        let status = match self {
-            Self::Resource(_) => StatusCode::NOT_FOUND,
-            Self::Format(_) | Self::Major(_) | Self::Minor(_) => StatusCode::BAD_REQUEST,
+impl From<VersionError> for JsonError {
+    fn from(error: VersionError) -> Self {
+        let status = match error {
+            VersionError::Resource(_) => StatusCode::NOT_FOUND,
+            VersionError::Format(_)
+            | VersionError::Major(_)
+            | VersionError::Minor(_)
+            | VersionError::None => StatusCode::BAD_REQUEST,
         };
-        JsonError::new(status, self.to_string()).response()
+        Self::new(status, error.to_string())
     }
 }
 
@@ -78,18 +82,22 @@ pub(super) const fn version(major: u32, minor: u32) -> Version {
 }
 
 /// The versions for a request to an endpoint that offers `offered`: the newest
-/// minor of each major, oldest major first.
+/// minor of each major, oldest major first. `api` says what answers those who
+/// name none.
 ///
 /// # Errors
 /// When the header is malformed, or no version fits it.
-pub(super) fn choose(headers: &HeaderMap, offered: &[Version]) -> Result<Chosen, VersionError> {
-    let header = headers.get("accept-api-version");
-    let text = match header.map(|value| value.to_str()) {
-        None => "",
-        Some(Ok(text)) => text,
-        Some(Err(_)) => return Err(VersionError::Format(String::new())),
-    };
-    let (protocol, resource) = parse(text).ok_or_else(|| VersionError::Format(text.to_owned()))?;
+pub(super) fn choose(
+    headers: &HeaderMap,
+    offered: &[Version],
+    api: &ApiConfig,
+) -> Result<Chosen, VersionError> {
+    let fields = headers.get_all("accept-api-version").iter();
+    let fields: Result<Vec<_>, _> = fields.map(|value| value.to_str()).collect();
+    // Several fields are one list (RFC 9110 §5.3).
+    let text = fields.map_err(|_| VersionError::Format(String::new()))?;
+    let text = text.join(",");
+    let (protocol, resource) = parse(&text).ok_or_else(|| VersionError::Format(text.clone()))?;
     let protocol = match protocol {
         None => PROTOCOLS[0],
         Some(asked) => {
@@ -101,7 +109,11 @@ pub(super) fn choose(headers: &HeaderMap, offered: &[Version]) -> Result<Chosen,
             *known
         }
     };
-    let newest = offered.last().copied().unwrap_or(version(1, 0));
+    let default = || match api.default_version {
+        DefaultVersion::Latest => Ok(offered.last().copied().unwrap_or(version(1, 0))),
+        DefaultVersion::Oldest => Ok(offered.first().copied().unwrap_or(version(1, 0))),
+        DefaultVersion::None => Err(VersionError::None),
+    };
     let fits = |asked: Version| {
         let fitting = |known: &&Version| known.major == asked.major && known.minor >= asked.minor;
         offered
@@ -112,8 +124,8 @@ pub(super) fn choose(headers: &HeaderMap, offered: &[Version]) -> Result<Chosen,
     };
     Ok(Chosen {
         protocol,
-        resource: resource.map_or(Ok(newest), fits)?,
-        named: resource.is_some(),
+        resource: resource.map_or_else(default, fits)?,
+        warns: resource.is_none() && api.warnings,
     })
 }
 
@@ -158,7 +170,43 @@ mod tests {
     fn ask(text: &'static str) -> Result<Chosen, VersionError> {
         let mut headers = HeaderMap::new();
         headers.insert("accept-api-version", http::HeaderValue::from_static(text));
-        choose(&headers, OFFERED)
+        choose(&headers, OFFERED, &ApiConfig::default())
+    }
+
+    #[test]
+    fn who_names_no_version_gets_the_configured_one() {
+        let chosen = |default_version, warnings| {
+            let api = ApiConfig {
+                default_version,
+                warnings,
+            };
+            let chosen = choose(&HeaderMap::new(), OFFERED, &api);
+            chosen.map(|chosen| (chosen.resource, chosen.warns))
+        };
+        assert_eq!(
+            chosen(DefaultVersion::Latest, true),
+            Ok((version(2, 1), true))
+        );
+        assert_eq!(
+            chosen(DefaultVersion::Oldest, false),
+            Ok((version(1, 2), false))
+        );
+        assert_eq!(chosen(DefaultVersion::None, true), Err(VersionError::None));
+    }
+
+    #[test]
+    fn versions_of_several_fields_are_one_list() {
+        let ask = |second: &'static str| {
+            let mut headers = HeaderMap::new();
+            for text in ["resource=2.0", second] {
+                let text = http::HeaderValue::from_static(text);
+                headers.append("accept-api-version", text);
+            }
+            choose(&headers, OFFERED, &ApiConfig::default())
+        };
+        assert!(ask("protocol=1.0").is_ok());
+        let twice = "resource=2.0,resource=1.0".to_owned();
+        assert_eq!(ask("resource=1.0"), Err(VersionError::Format(twice)));
     }
 
     #[test]
@@ -184,10 +232,6 @@ mod tests {
                 .expect_err("no such version")
                 .to_string(),
             "Accept-API-Version: Requested version \"999.0\" does not match any routes."
-        );
-        assert_eq!(
-            choose(&HeaderMap::new(), OFFERED).map(|chosen| chosen.named),
-            Ok(false)
         );
     }
 

@@ -1,23 +1,26 @@
 //! `POST /json[/realms/…]/authenticate` (interface 4.4): a session for a user.
 
+mod asked;
+mod callback;
+
 use axum::response::Response;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPIRES, PRAGMA, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use super::api_version::{self, Version, version};
-use super::callback::{self, Credentials};
-use super::error::JsonError;
-use super::form::Form;
+use super::api_version::{Version, version};
+use super::error::{Fault, JsonError};
 use super::login::{LoginError, is_confined, login};
-use super::{Call, cookies, respond, sessions};
+use super::sessions::{self, Upgrade};
+use super::{Call, cookies, respond, rest};
 use crate::http::encoded_word;
 use crate::http::reply::FORBIDDEN_PAGE;
-use crate::model::user::User;
+use crate::model::user::{User, fold};
+use asked::Asked;
+use callback::Credentials;
 
 /// Versions of the endpoint. 1.x differs in the shape of errors.
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1)];
@@ -42,55 +45,80 @@ struct Success<'a> {
 
 /// Answers an authentication request.
 pub(super) async fn post(call: &Call) -> Response {
-    let chosen = match api_version::choose(call.headers(), VERSIONS) {
+    let chosen = match rest::version(call, VERSIONS) {
         Ok(chosen) => chosen,
-        Err(error) => return error.response(),
+        Err(refused) => {
+            let mut refused = refused.response();
+            never_cached(refused.headers_mut());
+            return refused;
+        }
     };
     let mut response = match answer(call).await {
         Ok(response) => response,
         Err(error) if chosen.resource.major == 1 => error.response_of_version_1(),
         Err(error) => error.response(),
     };
-    let headers = response.headers_mut();
+    never_cached(response.headers_mut());
+    chosen.stamp(&mut response, "chf");
+    response
+}
+
+fn never_cached(headers: &mut HeaderMap) {
     headers.insert(
         CACHE_CONTROL,
         HeaderValue::from_static("no-cache, no-store, must-revalidate"),
     );
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
     headers.insert(EXPIRES, HeaderValue::from_static("0"));
-    chosen.stamp(&mut response, "chf");
-    response
 }
 
 async fn answer(call: &Call) -> Result<Response, JsonError> {
-    let bad = |text: &str| JsonError::new(StatusCode::BAD_REQUEST, text);
-    let query = call.parts.uri.query().unwrap_or_default();
-    let query = Form::parse(query.as_bytes()).map_err(|error| bad(&error.to_string()))?;
-    check_index(&query)?;
-    let given = match body(call)? {
-        Some(body) => callback::submitted(call, &body)?,
+    let mut asked = Asked::of(call)?;
+    let mut given = match rest::body(call)? {
+        Some(body) => callback::submitted(call, &body, &mut asked)?,
         None => from_headers(call)?,
     };
     if given.names().any(|name| is_confined(call, name)) {
         return Ok(forbidden_page());
     }
-    let (Some(name), Some(password)) = (&given.name, &given.password) else {
-        return callback::ask(call, &given).await;
-    };
-    let user = login(&call.state, &call.realm, name, password, call.now_ms)
-        .await
-        .map_err(refused)?;
-    let success_url = goto(query.get("goto"), &call.realm.settings.success_url);
-    if query.get("noSession") == Some("true") {
-        let body = Success {
-            token_id: None,
-            message: Some("Authentication Successful"),
-            success_url,
-            realm: &call.realm.path,
-        };
-        return Ok(respond::json(StatusCode::OK, &body));
+    if given.is_empty()
+        && !asked.force
+        && let Some(response) = signed_in(call, &asked).await?
+    {
+        return Ok(response);
     }
-    begin_session(call, &user, success_url).await
+    let mut other = false;
+    if let Some(user) = &asked.user {
+        other = given
+            .name
+            .as_ref()
+            .is_some_and(|name| fold(name) != fold(user));
+        given.name.get_or_insert_with(|| user.clone());
+        if is_confined(call, user) {
+            return Ok(forbidden_page());
+        }
+    }
+    let (Some(name), Some(password)) = (&given.name, &given.password) else {
+        return callback::ask(call, &given, &asked).await;
+    };
+    let outcome = match other {
+        true => Err(refused(LoginError::Failed)),
+        false => {
+            let user = login(&call.state, &call.realm, name, password, call.now_ms).await;
+            user.map_err(refused)
+        }
+    };
+    let outcome = match outcome {
+        Ok(user) => begin_session(call, &user, &asked).await,
+        Err(error) => Err(error),
+    };
+    outcome.map_err(|error| JsonError {
+        // The client is to blame, or the user, and not we.
+        failure_url: (error.status == StatusCode::UNAUTHORIZED)
+            .then(|| asked.failure_url(call))
+            .flatten(),
+        ..error
+    })
 }
 
 fn refused(error: LoginError) -> JsonError {
@@ -103,45 +131,31 @@ fn refused(error: LoginError) -> JsonError {
     JsonError::new(StatusCode::UNAUTHORIZED, message)
 }
 
-/// Only the built-in chain exists, under its usual names.
-fn check_index(query: &Form<'_>) -> Result<(), JsonError> {
-    let fail = |status, text: &str| Err(JsonError::new(status, text));
-    let value = query.get("authIndexValue");
-    match query.get("authIndexType") {
-        None => Ok(()),
-        Some("service") if matches!(value, Some("ldapService" | "Login")) => Ok(()),
-        Some("module") if value == Some("DataStore") => Ok(()),
-        Some("module") => fail(StatusCode::NOT_FOUND, "Authentication Module Not Found."),
-        Some("service" | "user" | "role" | "level" | "resource" | "composite") => {
-            fail(StatusCode::BAD_REQUEST, "No Configuration found")
-        }
-        Some(_) => fail(StatusCode::BAD_REQUEST, "Unknown Authentication Index Type"),
-    }
+/// The answer to a caller who has a good session and asks for nothing else.
+async fn signed_in(call: &Call, asked: &Asked) -> Result<Option<Response>, Fault> {
+    let wanted = |user: &User| {
+        let named = asked.user.as_ref();
+        named.is_none_or(|name| fold(name) == fold(&user.user_name))
+    };
+    let found = sessions::of_caller(call, asked.upgrade.as_deref()).await?;
+    let Some((token, _)) = found.filter(|(_, user)| wanted(user)) else {
+        return Ok(None);
+    };
+    // A page's script must not read what its browser keeps from it.
+    let from_page = call.headers().contains_key("sec-fetch-site");
+    let hidden = from_page && asked.upgrade.is_none() && !sessions::is_in_header(call);
+    let shown = Some(&*token).filter(|_| !asked.no_session && !hidden);
+    Ok(Some(success(call, asked, shown)))
 }
 
-/// The body, if it is an object with members.
-fn body(call: &Call) -> Result<Option<Map<String, Value>>, JsonError> {
-    if call.body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(None);
-    }
-    let kind = call
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    let kind = kind
-        .and_then(|kind| kind.split(';').next())
-        .unwrap_or_default();
-    if !kind.trim().eq_ignore_ascii_case("application/json") {
-        let text = "Unsupported Media Type";
-        return Err(JsonError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
-    }
-    match serde_json::from_slice(&call.body) {
-        Ok(Value::Object(body)) => Ok(Some(body).filter(|body| !body.is_empty())),
-        _ => Err(JsonError::new(
-            StatusCode::BAD_REQUEST,
-            "The body is no JSON object",
-        )),
-    }
+fn success(call: &Call, asked: &Asked, token: Option<&str>) -> Response {
+    let body = Success {
+        token_id: token,
+        message: asked.no_session.then_some("Authentication Successful"),
+        success_url: asked.success_url(call),
+        realm: &call.realm.path,
+    };
+    respond::json(StatusCode::OK, &body)
 }
 
 /// The credentials in the headers. All user names that were sent are kept: the
@@ -188,30 +202,21 @@ pub(super) fn forbidden_page() -> Response {
     response
 }
 
-/// Where the client goes next: a path of this origin, never another origin.
-fn goto<'a>(asked: Option<&'a str>, default: &'a str) -> &'a str {
-    let local = |path: &&str| {
-        path.starts_with('/')
-            && !path.starts_with("//")
-            && path.len() <= 2000
-            && path
-                .bytes()
-                .all(|byte| matches!(byte, 0x21..=0x7e) && byte != b'\\')
+async fn begin_session(call: &Call, user: &User, asked: &Asked) -> Result<Response, JsonError> {
+    if asked.no_session {
+        return Ok(success(call, asked, None));
+    }
+    let begun = sessions::begin_upgrade(call, user, asked.upgrade.as_deref());
+    let token = match begun.await? {
+        Upgrade::Done(token) => token,
+        Upgrade::OtherUser => {
+            let text = "The session is another user's";
+            return Err(JsonError::new(StatusCode::UNAUTHORIZED, text));
+        }
     };
-    asked.filter(local).unwrap_or(default)
-}
-
-async fn begin_session(call: &Call, user: &User, success_url: &str) -> Result<Response, JsonError> {
-    let token = sessions::begin(call, user).await?;
-    let body = Success {
-        token_id: Some(&token),
-        message: None,
-        success_url,
-        realm: &call.realm.path,
-    };
-    let mut response = respond::json(StatusCode::OK, &body);
+    let mut response = success(call, asked, Some(&token));
     sessions::hand_over(call, &mut response, &token);
     let live = call.state.live();
-    cookies::set(&mut response, &live, "amlbcookie", "01");
+    cookies::set(&mut response, &live, sessions::BALANCER, "01");
     Ok(response)
 }

@@ -30,6 +30,8 @@ pub struct IdentityConfig {
     pub keys: KeysConfig,
     /// Sessions of `authenticate`.
     pub session: SessionConfig,
+    /// Versions of the endpoints below `/json`.
+    pub api: ApiConfig,
     /// Requests to addresses that others choose.
     pub outbound: OutboundConfig,
     /// The file that this was read from; operators are told of it.
@@ -48,6 +50,7 @@ impl Default for IdentityConfig {
             hashing: HashingConfig::default(),
             keys: KeysConfig::default(),
             session: SessionConfig::default(),
+            api: ApiConfig::default(),
             outbound: OutboundConfig::default(),
             file: None,
             pages: PagesConfig::default(),
@@ -213,6 +216,12 @@ pub struct RealmSettings {
     pub cors_origins: Vec<String>,
     /// `successUrl` of `authenticate`.
     pub success_url: String,
+    /// Where `goto` and `gotoOnFail` may lead besides paths of the provider:
+    /// `https://app.example/*`. `*` is anything but `?`, `-*-` one level.
+    pub goto_urls: Vec<String>,
+    /// Under which names clients may ask for the way to sign in
+    /// (`authIndexType=service`).
+    pub login_services: Vec<String>,
     /// Addresses or networks from which `amadmin` may authenticate. Absent:
     /// from everywhere.
     pub admin_addresses: Option<Vec<String>>,
@@ -307,6 +316,8 @@ impl Default for RealmSettings {
             users_scope: None,
             cors_origins: Vec::new(),
             success_url: "/".to_owned(),
+            goto_urls: Vec::new(),
+            login_services: vec!["ldapService".to_owned(), "Login".to_owned()],
             admin_addresses: None,
             registration: RegistrationSettings::default(),
         }
@@ -398,6 +409,37 @@ impl Default for KeysConfig {
             previous_master_keys: Vec::new(),
         }
     }
+}
+
+/// Which version of the endpoints below `/json` answers those who name none.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApiConfig {
+    /// The version.
+    pub default_version: DefaultVersion,
+    /// Whether they are told (header `Warning`) that they should name one.
+    pub warnings: bool,
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self {
+            default_version: DefaultVersion::Latest,
+            warnings: true,
+        }
+    }
+}
+
+/// The version for requests without `Accept-API-Version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DefaultVersion {
+    /// The newest.
+    Latest,
+    /// The oldest.
+    Oldest,
+    /// None: such requests are refused.
+    None,
 }
 
 /// Sessions of `authenticate`.

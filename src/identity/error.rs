@@ -234,6 +234,8 @@ pub(super) struct JsonError {
     pub(super) status: StatusCode,
     pub(super) message: String,
     pub(super) retry: bool,
+    /// Where the client may send the user who could not sign in.
+    pub(super) failure_url: Option<String>,
 }
 
 impl JsonError {
@@ -242,22 +244,29 @@ impl JsonError {
             status,
             message: message.into(),
             retry: false,
+            failure_url: None,
         }
     }
 
     /// The response: `code`, `reason` and `message`.
     pub(super) fn response(self) -> Response {
-        let body = json!({
+        let mut body = json!({
             "code": self.status.as_u16(),
             "reason": self.status.canonical_reason().unwrap_or_default(),
             "message": self.message,
         });
+        if let Some(url) = &self.failure_url {
+            body["detail"] = json!({"failureUrl": url});
+        }
         self.with(&body)
     }
 
     /// The response of `authenticate` in its versions 1.x.
     pub(super) fn response_of_version_1(self) -> Response {
-        let body = json!({"errorMessage": self.message});
+        let mut body = json!({"errorMessage": self.message});
+        if let Some(url) = &self.failure_url {
+            body["failureUrl"] = url.as_str().into();
+        }
         self.with(&body)
     }
 
@@ -282,6 +291,7 @@ impl<F: Into<Fault>> From<F> for JsonError {
             status: fault.status(),
             message: message.to_owned(),
             retry: matches!(fault, Fault::Busy(_)),
+            failure_url: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::config::RealmSettings;
+use super::goto::Destinations;
 use super::settings::{self, Trusted};
 use crate::model::user::schema::RecordError;
 
@@ -42,6 +43,7 @@ pub(super) struct InForce {
     pub(super) settings: Arc<RealmSettings>,
     pub(super) admin_networks: Option<Arc<[IpNet]>>,
     pub(super) trusted: Arc<[Trusted]>,
+    pub(super) destinations: Arc<Destinations>,
 }
 
 impl InForce {
@@ -64,6 +66,7 @@ impl InForce {
         Ok(Self {
             admin_networks: settings::networks(&settings)?.map(Arc::from),
             trusted: settings::trusted(&settings)?.into(),
+            destinations: Arc::new(Destinations::parse(&settings.goto_urls)?),
             settings: Arc::new(settings),
             written: Arc::new(written),
         })

@@ -12,6 +12,12 @@ use crate::model::user::{User, fold};
 /// The user whom an address rule may confine (interface 5.5).
 const ADMIN: &str = "amadmin";
 
+/// Whether this is the administrator, who may name sessions of others: the
+/// user of that name in the top-level realm.
+pub(super) fn is_admin(user: &User) -> bool {
+    user.realm == "/" && fold(&user.user_name) == ADMIN
+}
+
 /// Whether this name is the administrator's and the request comes from an
 /// address that the administrator may not use.
 pub(super) fn is_confined(call: &Call, name: &str) -> bool {

@@ -8,7 +8,6 @@ mod api_version;
 mod authenticate;
 mod authorize;
 mod bearer;
-mod callback;
 mod client_auth;
 mod clients;
 pub mod config;
@@ -19,6 +18,7 @@ mod discovery;
 mod dpop;
 mod error;
 mod form;
+mod goto;
 mod grant;
 mod hint;
 mod hosts;
@@ -34,6 +34,7 @@ mod maintain;
 mod manage;
 mod pages;
 mod password;
+mod people;
 mod profile;
 mod pushed;
 mod realm;
@@ -43,6 +44,7 @@ mod register;
 pub mod registry;
 mod resource;
 mod respond;
+mod rest;
 mod revoke;
 mod revoked;
 mod scim;
@@ -133,7 +135,9 @@ enum Endpoint {
     Keys,
     Authenticate,
     Sessions,
+    Session,
     ServerInfo,
+    People,
     Users,
     User,
 }
@@ -162,7 +166,9 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
     (Surface::Json, "sessions", POST, Endpoint::Sessions),
-    (Surface::Json, "serverinfo/*", GET, Endpoint::ServerInfo),
+    (Surface::Json, "users", POST, Endpoint::People),
+    (Surface::Json, "sessions/{id}", POST, Endpoint::Session),
+    (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
     (Surface::V1, "users", GET, Endpoint::Users),
     (Surface::V1, "users/{id}", GET, Endpoint::User),
 ];
@@ -266,9 +272,17 @@ struct Call {
     parts: http::request::Parts,
     body: Bytes,
     now_ms: i64,
+    /// The path with the realm in it, where the query named the realm.
+    named_path: Option<String>,
 }
 
 impl Call {
+    /// The last part of the path, as sent.
+    fn last_segment(&self) -> &str {
+        let path = self.parts.uri.path();
+        path.rsplit('/').next().unwrap_or_default()
+    }
+
     fn headers(&self) -> &HeaderMap {
         &self.parts.headers
     }

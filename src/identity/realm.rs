@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
+use super::goto::Destinations;
 use super::hosts::Hosts;
 use super::inherit::{InForce, OwnSettings};
 use super::pages::Look;
@@ -286,6 +287,11 @@ impl Realm {
             .trusted
             .iter()
             .find(|one| one.issuer == issuer)
+    }
+
+    /// Where users may be sent after signing in, besides here.
+    pub(super) fn destinations(&self) -> &Destinations {
+        &self.in_force.destinations
     }
 
     /// Where the administrator may sign in from, if that is restricted.

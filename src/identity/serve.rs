@@ -8,7 +8,7 @@ use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, ORIGIN};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::error::{JsonError, OAuthError, ScimError, allow, printable, wrong_method};
@@ -17,8 +17,10 @@ use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, cors, device, discovery,
-    introspect, logout, pushed, register, revoke, scim, sessions, token, tokeninfo, userinfo,
+    introspect, logout, people, pushed, register, revoke, scim, sessions, token, tokeninfo,
+    userinfo,
 };
+use crate::http::bridge::SecretPath;
 
 /// Longest body, in bytes.
 const BODY_MAX: usize = 64 * 1024;
@@ -97,9 +99,12 @@ pub(super) fn url(call: &Call) -> String {
     format!("{}{path}", live.base_url)
 }
 
-/// The path that was called, as a client knows it.
+/// The path of what was called, as a client knows it: with the realm in it.
 pub(super) fn path(call: &Call) -> String {
     let live = call.state.live();
+    if let Some(path) = &call.named_path {
+        return format!("{}{path}", live.base_path);
+    }
     let path = below_base(&live.base_path, call.parts.uri.path());
     format!("{}{path}", live.base_path)
 }
@@ -123,14 +128,19 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
         .response();
     };
     let method = request.method().clone();
+    let secret = matches!(endpoint(surface, rest), Some((_, _, Endpoint::Session)));
     let frame = frame(live, surface, rest, &request);
-    match call(state, live, surface, rest, request).await {
+    let mut response = match call(state, live, surface, rest, request).await {
         Ok((endpoint, call)) => dispatch(endpoint, &call).await,
         Err(lost) => match frame {
             Some(frame) => lost_page(lost, &frame, &method),
             None => lost_response(lost, surface, path, &method),
         },
+    };
+    if secret {
+        response.extensions_mut().insert(SecretPath);
     }
+    response
 }
 
 /// What pages for the sender of a request to this path have in common, if a
@@ -212,12 +222,19 @@ async fn call(
         return Err(Lost::Method(methods));
     }
     let (parts, body) = request.into_parts();
+    let by_query = realm_of_query(surface, &parts.uri);
+    let named_path = by_query.map(|_| {
+        let endpoint = rest[realm_part.len()..].trim_start_matches('/');
+        let root = realm.issuer.strip_prefix(&live.base_url);
+        format!("{}/{endpoint}", root.unwrap_or("/oauth2"))
+    });
     let call = Call {
         state: Arc::clone(state),
         realm,
         parts,
         body: read(body).await?,
         now_ms: state.clock.now_ms(),
+        named_path,
     };
     Ok((endpoint, call))
 }
@@ -231,11 +248,13 @@ fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], En
             if *of != surface {
                 return None;
             }
-            if let Some(before) = suffix.strip_suffix("{id}") {
-                let id = rest.strip_prefix(before)?;
-                let one = !id.is_empty() && !id.contains('/');
-                return one.then_some(("", *methods, *endpoint));
-            }
+            let (rest, suffix) = match suffix.strip_suffix("/{id}") {
+                Some(before) => (
+                    rest.rsplit_once('/').filter(|(_, id)| !id.is_empty())?.0,
+                    before,
+                ),
+                None => (rest, *suffix),
+            };
             let realm = rest.strip_suffix(suffix)?;
             let realm = match realm.strip_suffix('/') {
                 Some(realm) if !realm.is_empty() => realm,
@@ -246,20 +265,14 @@ fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], En
         })
 }
 
-/// The realm: named by the path, on `/json` by the query, or else by the host.
+/// The realm: named by the query, or by the path, or else by the host.
 fn resolve(
     live: &Live,
     surface: Surface,
     part: &str,
     request: &Request,
 ) -> Result<Arc<Realm>, Lost> {
-    let query = request.uri().query().unwrap_or_default();
-    let by_query = match surface {
-        Surface::Json => Form::parse(query.as_bytes()).ok(),
-        Surface::OAuth2 | Surface::V1 => None,
-    };
-    if let Some(name) = by_query.as_ref().and_then(|form| form.get("realm")) {
-        let path = format!("/{}", name.trim_matches('/'));
+    if let Some(path) = realm_of_query(surface, request.uri()) {
         return live.realm(&path).cloned().ok_or(Lost::Realm(path));
     }
     if part.is_empty()
@@ -270,6 +283,21 @@ fn resolve(
     }
     let path = realm_of_path(part).ok_or_else(|| Lost::Realm(format!("/{part}")))?;
     live.realm(&path).cloned().ok_or(Lost::Realm(path))
+}
+
+/// The realm that the query names, if it does: that counts for more than path
+/// and host.
+fn realm_of_query(surface: Surface, uri: &Uri) -> Option<String> {
+    let query = uri.query().filter(|query| query.contains("realm="))?;
+    if surface == Surface::V1 {
+        return None;
+    }
+    let form = Form::parse(query.as_bytes()).ok()?;
+    let name = form.get("realm")?;
+    Some(match name.trim_matches('/') {
+        "root" => "/".to_owned(),
+        name => format!("/{name}"),
+    })
 }
 
 async fn read(body: Body) -> Result<Bytes, Lost> {
@@ -356,13 +384,12 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,
         Endpoint::Authenticate => Ok(authenticate::post(call).await),
-        Endpoint::Sessions => Ok(sessions::post(call).await),
-        Endpoint::ServerInfo => Ok(sessions::server_info(call)),
+        Endpoint::Sessions => Ok(sessions::post(call, None).await),
+        Endpoint::Session => Ok(sessions::post(call, Some(call.last_segment())).await),
+        Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
+        Endpoint::People => Ok(people::post(call).await),
         Endpoint::Users => Ok(or_scim(scim::users::list(call).await)),
-        Endpoint::User => {
-            let id = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
-            Ok(or_scim(scim::users::one(call, id).await))
-        }
+        Endpoint::User => Ok(or_scim(scim::users::one(call, call.last_segment()).await)),
     };
     result.unwrap_or_else(OAuthError::response)
 }

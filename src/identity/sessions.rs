@@ -20,31 +20,112 @@ use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use crate::model::user::{Owner, User};
 use crate::store::StoreError;
 
-pub(super) use actions::post;
+pub(super) use actions::{id_from_session, post};
 pub(super) use server_info::server_info;
 
 /// A use within this part of the idle time, and at most a minute, of the last
 /// noted one is not noted: a busy session must not write to the disk each time.
 const NOTED: i64 = 30;
 
-/// The caller's session token: header or cookie of the session's name.
+/// A cookie beside the session's that some clients send back.
+pub(super) const BALANCER: &str = "amlbcookie";
+
+/// The caller's session token: header or cookie of the session's name. A cookie
+/// does not count where a page of another site may have sent it along.
 fn token_of_caller(call: &Call) -> Option<String> {
-    let plain = call.state.live().config.session.cookie_name.clone();
+    if let Some(token) = token_in_header(call) {
+        return Some(token);
+    }
+    let site = call.headers().get("sec-fetch-site");
+    let foreign = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+    // A form can't send these.
+    let by_script = ["accept-api-version", "x-requested-with"];
+    if foreign
+        && !by_script
+            .iter()
+            .any(|name| call.headers().contains_key(*name))
+    {
+        return None;
+    }
+    let live = call.state.live();
+    let plain = &live.config.session.cookie_name;
     let token = token_of_browser(call);
-    token.or_else(|| cookies::value(call.headers(), &plain).map(str::to_owned))
+    token.or_else(|| cookies::value(call.headers(), plain).map(str::to_owned))
+}
+
+/// The token that a script or a program sends in a header, named as the cookie
+/// is anywhere.
+fn token_in_header(call: &Call) -> Option<String> {
+    let live = call.state.live();
+    let plain = &live.config.session.cookie_name;
+    let names = [plain.clone(), cookies::name(&live, plain)];
+    let mut values = names.iter().filter_map(|name| call.headers().get(name));
+    let token = values.find_map(|value| value.to_str().ok().filter(|token| !token.is_empty()));
+    token.map(str::to_owned)
+}
+
+/// Whether the caller says its token itself, and not its browser for it.
+pub(super) fn is_in_header(call: &Call) -> bool {
+    token_in_header(call).is_some()
 }
 
 /// The session token as a browser sends it, or a script in a header: with TLS,
 /// only the cookie that no other host can have set.
 pub(super) fn token_of_browser(call: &Call) -> Option<String> {
+    if let Some(token) = token_in_header(call) {
+        return Some(token);
+    }
     let live = call.state.live();
-    let plain = &live.config.session.cookie_name;
-    let header = call.headers().get(plain);
-    let token = match header.and_then(|value| value.to_str().ok()) {
-        Some(token) => Some(token),
-        None => cookies::value(call.headers(), &cookies::name(&live, plain)),
-    };
+    let name = cookies::name(&live, &live.config.session.cookie_name);
+    let token = cookies::value(call.headers(), &name);
     token.filter(|token| !token.is_empty()).map(str::to_owned)
+}
+
+/// The token of the caller's session in the realm of the call, if that is good;
+/// `named` counts for more than header and cookie. With its user.
+pub(super) async fn of_caller(
+    call: &Call,
+    named: Option<&str>,
+) -> Result<Option<(String, User)>, Fault> {
+    let token = named.map(str::to_owned).or_else(|| token_of_caller(call));
+    let Some(token) = token else {
+        return Ok(None);
+    };
+    let found = find(call, &token).await?;
+    let found = found.filter(|(session, _)| session.realm == call.realm.path);
+    let Some((session, user)) = found else {
+        return Ok(None);
+    };
+    note_use(call, &session).await?;
+    Ok(Some((token, user)))
+}
+
+/// What came of signing in with a session that is to be taken over.
+#[derive(Debug)]
+pub(super) enum Upgrade {
+    /// The user has a session; this is its token.
+    Done(String),
+    /// The session is of somebody else, and stays as it is.
+    OtherUser,
+}
+
+/// Begins a session like [`begin`]: in the place of that of the token `named`,
+/// if it is alive, and of the browser's otherwise.
+pub(super) async fn begin_upgrade(
+    call: &Call,
+    user: &User,
+    named: Option<&str>,
+) -> Result<Upgrade, Fault> {
+    let old = match named {
+        Some(token) => find(call, token).await?,
+        None => None,
+    };
+    let token = match (named, old) {
+        (_, Some((_, other))) if other.id != user.id => return Ok(Upgrade::OtherUser),
+        (Some(named), Some(_)) => begin_after(call, user, Some(named)).await?,
+        _ => begin(call, user).await?,
+    };
+    Ok(Upgrade::Done(token))
 }
 
 /// The session of the caller's browser in the realm of the call, and its user.
@@ -64,9 +145,13 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
 /// token. The session that the browser had ends: whoever knew its token has
 /// nothing. If it was the same user's and is alive, the new one keeps its name.
 pub(super) async fn begin(call: &Call, user: &User) -> Result<String, Fault> {
+    begin_after(call, user, token_of_browser(call).as_deref()).await
+}
+
+async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<String, Fault> {
     let (state, now_ms) = (&call.state, call.now_ms);
     let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
-    let old = token_of_browser(call).map(|token| TokenHash::of(&token));
+    let old = old.map(TokenHash::of);
     let known = match old {
         Some(old) => state.store.session(old).await?,
         None => None,
@@ -194,17 +279,17 @@ pub(super) fn hand_over(call: &Call, response: &mut Response, token: &str) {
 }
 
 /// Takes the token of its session from the browser, unless it is good: the
-/// cookie may be that of a session of another realm.
-pub(super) async fn take_back(call: &Call, response: &mut Response) -> Result<(), Fault> {
+/// cookie may be that of a session of another realm. Says whether it did.
+pub(super) async fn take_back(call: &Call, response: &mut Response) -> Result<bool, Fault> {
     if let Some(token) = token_of_browser(call)
         && find(call, &token).await?.is_some()
     {
-        return Ok(());
+        return Ok(false);
     }
     let live = call.state.live();
     let name = cookies::name(&live, &live.config.session.cookie_name);
     cookies::clear(response, &live, &name);
-    Ok(())
+    Ok(true)
 }
 
 /// The session of this token and its user, if both are good now.

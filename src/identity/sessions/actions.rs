@@ -1,112 +1,285 @@
-//! `/json[/realms/…]/sessions`: looking at a session and ending it.
+//! `/json[/realms/…]/sessions`: looking at sessions, using and ending them.
+//!
+//! Who holds a token may know all about its session. With one session others of
+//! the same user can be named, and by the administrator anybody's.
 
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{find, note_use, take_back, token_of_caller};
-use crate::identity::api_version::{self, Version, version};
-use crate::identity::error::JsonError;
+use super::{BALANCER, find, note_use, take_back, token_of_caller};
+use crate::identity::api_version::{Version, version};
+use crate::identity::error::{Fault, JsonError};
 use crate::identity::form::Form;
-use crate::identity::{Call, respond};
+use crate::identity::login::is_admin;
+use crate::identity::rest::{denied, forbidden};
+use crate::identity::{Call, cookies, respond, rest};
+use crate::model::grant::StoredSession;
 use crate::model::session::Ending;
+use crate::model::user::User;
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1)];
 
-/// Answers an action on a session.
-pub(in crate::identity) async fn post(call: &Call) -> Response {
-    let chosen = match api_version::choose(call.headers(), VERSIONS) {
-        Ok(chosen) => chosen,
-        Err(error) => return error.response(),
-    };
-    let answer = act(call).await;
-    let mut response = answer.unwrap_or_else(JsonError::response);
-    respond::never_stored(&mut response);
-    chosen.stamp(&mut response, "CREST");
-    response
-}
+/// The one property of sessions.
+const CONTEXT: &str = "AMCtxId";
 
-async fn act(call: &Call) -> Result<Response, JsonError> {
-    let bad = |text: String| JsonError::new(StatusCode::BAD_REQUEST, text);
-    let query = call.parts.uri.query().unwrap_or_default();
-    let query = Form::parse(query.as_bytes()).map_err(|error| bad(error.to_string()))?;
-    let named = token_of_body(call).or_else(|| query.get("tokenId").map(str::to_owned));
-    let own = token_of_caller(call);
-    match query.get("_action") {
-        Some("validate") => {
-            let token = named.or(own).ok_or_else(denied)?;
-            validate(call, &token).await
-        }
-        Some("logout") => logout(call, &own.ok_or_else(denied)?, named.as_deref()).await,
-        Some("getSessionInfo") => {
-            let own = own.ok_or_else(denied)?;
-            info(call, &named.unwrap_or(own)).await
-        }
-        Some(other) => Err(bad(format!("Unsupported action: {other}"))),
-        None => Err(bad("Missing parameter: _action".to_owned())),
+/// A session and its user.
+type Found = (StoredSession, User);
+
+/// Answers an action on a session; the path may name its token.
+pub(in crate::identity) async fn post(call: &Call, named: Option<&str>) -> Response {
+    match rest::version(call, VERSIONS) {
+        Ok(chosen) => rest::finish(chosen, act(call, named, chosen.resource).await),
+        Err(refused) => refused.response(),
     }
 }
 
-fn denied() -> JsonError {
-    JsonError::new(StatusCode::UNAUTHORIZED, "Access Denied")
+/// What a request is about.
+struct Asked<'a> {
+    call: &'a Call,
+    query: &'a Form<'a>,
+    body: &'a Map<String, Value>,
+    /// The caller's own token.
+    own: Option<String>,
+    /// The token that path, body or query names.
+    named: Option<String>,
+    version: Version,
 }
 
-fn token_of_body(call: &Call) -> Option<String> {
-    let body: Value = serde_json::from_slice(&call.body).ok()?;
-    body["tokenId"].as_str().map(str::to_owned)
-}
-
-fn not_valid() -> Response {
-    respond::json(StatusCode::OK, &json!({"valid": false}))
-}
-
-async fn validate(call: &Call, token: &str) -> Result<Response, JsonError> {
-    let Some((session, user)) = find(call, token).await? else {
-        return Ok(not_valid());
+async fn act(call: &Call, path: Option<&str>, version: Version) -> Result<Response, JsonError> {
+    let query = rest::query(call)?;
+    let body = rest::body(call)?.unwrap_or_default();
+    let named = path.or_else(|| body.get("tokenId")?.as_str());
+    let asked = Asked {
+        call,
+        query: &query,
+        body: &body,
+        own: token_of_caller(call),
+        named: named.or_else(|| query.get("tokenId")).map(str::to_owned),
+        version,
     };
+    let answer = match rest::action(&query)? {
+        "logout" => return asked.logout().await,
+        "validate" => asked.validate().await,
+        "isActive" => asked.is_active().await,
+        "getSessionInfo" => asked.info().await,
+        "refresh" => asked.refresh().await,
+        "getTimeLeft" => asked.times(&["maxtime"]).await,
+        "getIdle" => asked.times(&["idletime"]).await,
+        "getMaxIdle" => asked.times(&["maxidletime"]).await,
+        "getMaxSessionTime" => asked.times(&["maxsessiontime"]).await,
+        "getPropertyNames" => {
+            asked.subject().await?;
+            Ok(json!({"properties": [CONTEXT]}))
+        }
+        "getProperty" | "getSessionProperties" => asked.properties().await,
+        // None of them is for callers to change.
+        "setProperty" | "deleteProperty" | "updateSessionProperties" => {
+            asked.subject().await?;
+            Err(forbidden())
+        }
+        other => Err(rest::no_such_action(other)),
+    };
+    answer.map(|body| respond::json(StatusCode::OK, &body))
+}
+
+impl Asked<'_> {
+    async fn find(&self, token: &str) -> Result<Option<Found>, Fault> {
+        find(self.call, token).await
+    }
+
+    /// The caller's own session, which must be good.
+    async fn caller(&self) -> Result<Found, JsonError> {
+        let own = self.own.as_ref().ok_or_else(denied)?;
+        self.find(own).await?.ok_or_else(denied)
+    }
+
+    /// The session that an action is on: the named one, if the caller may name
+    /// it, or the caller's. `None`: there is none of that name.
+    async fn named(&self) -> Result<Option<Found>, JsonError> {
+        let caller = self.caller().await?;
+        let Some(named) = &self.named else {
+            return Ok(Some(caller));
+        };
+        let found = self.find(named).await?;
+        match &found {
+            Some((_, user)) if user.id != caller.1.id && !is_admin(&caller.1) => Err(forbidden()),
+            _ => Ok(found),
+        }
+    }
+
+    /// As [`Asked::named`], where there must be one.
+    async fn subject(&self) -> Result<Found, JsonError> {
+        self.named().await?.ok_or_else(denied)
+    }
+
+    async fn validate(&self) -> Result<Value, JsonError> {
+        let token = self.named.as_ref().or(self.own.as_ref());
+        let Some((session, user)) = self.find(token.ok_or_else(denied)?).await? else {
+            return Ok(json!({"valid": false}));
+        };
+        if self.query.get("refresh") != Some("false") {
+            note_use(self.call, &session).await?;
+        }
+        let mut body = json!({"valid": true, "uid": user.user_name, "realm": session.realm});
+        if self.version.major > 1 {
+            body["sessionUid"] = session.sid.into();
+        }
+        Ok(body)
+    }
+
+    async fn is_active(&self) -> Result<Value, JsonError> {
+        let found = self.named().await?;
+        if let Some((session, _)) = &found
+            && self.query.get("refresh") == Some("true")
+        {
+            self.use_now(session).await?;
+        }
+        Ok(json!({"active": found.is_some()}))
+    }
+
+    async fn info(&self) -> Result<Value, JsonError> {
+        let own = self.own.as_ref().ok_or_else(denied)?;
+        let found = match self.find(own).await? {
+            Some(_) => self.named().await?,
+            None => None,
+        };
+        let Some((session, user)) = found else {
+            return Ok(json!({"valid": false}));
+        };
+        let instant = |ms: i64| {
+            let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
+            time.to_rfc3339_opts(SecondsFormat::Secs, true)
+        };
+        let idle_ms = self.call.state.idle_ms();
+        let mut body = json!({
+            "username": user.user_name,
+            "universalId": universal_id(&user),
+            "realm": session.realm,
+            "latestAccessTime": instant(session.used_ms),
+            "maxIdleExpirationTime": instant(session.used_ms + idle_ms),
+            "maxSessionExpirationTime": instant(session.ends_ms),
+        });
+        if self.version.major > 2 {
+            body["properties"] = json!({CONTEXT: session.sid});
+        }
+        Ok(body)
+    }
+
+    async fn refresh(&self) -> Result<Value, JsonError> {
+        let (mut session, user) = self.subject().await?;
+        self.use_now(&session).await?;
+        session.used_ms = self.call.now_ms;
+        let mut body = self.told(
+            &session,
+            &["idletime", "maxidletime", "maxsessiontime", "maxtime"],
+        );
+        body["uid"] = user.user_name.into();
+        body["realm"] = session.realm.into();
+        Ok(body)
+    }
+
+    async fn use_now(&self, session: &StoredSession) -> Result<(), Fault> {
+        let Call { state, now_ms, .. } = self.call;
+        Ok(state.store.touch_session(session.hash, *now_ms).await?)
+    }
+
+    async fn times(&self, names: &[&str]) -> Result<Value, JsonError> {
+        let (session, _) = self.subject().await?;
+        Ok(self.told(&session, names))
+    }
+
+    /// Times of a session, by name: `maxtime` and `idletime` in seconds, the
+    /// others in minutes.
+    fn told(&self, session: &StoredSession, names: &[&str]) -> Value {
+        let now_ms = self.call.now_ms;
+        let time = |name: &str| match name {
+            "maxtime" => (session.ends_ms - now_ms).max(0) / 1000,
+            "idletime" => (now_ms - session.used_ms).max(0) / 1000,
+            "maxidletime" => self.call.state.idle_ms() / 60_000,
+            _ => (session.ends_ms - session.created_ms) / 60_000,
+        };
+        let times = names
+            .iter()
+            .map(|name| ((*name).to_owned(), json!(time(name))));
+        Value::Object(times.collect())
+    }
+
+    /// The properties that the body names, or all of them.
+    async fn properties(&self) -> Result<Value, JsonError> {
+        let (session, _) = self.subject().await?;
+        let wanted = self.body.get("properties").and_then(Value::as_array);
+        let named = wanted.is_none_or(|names| names.iter().any(|name| name == CONTEXT));
+        Ok(match named {
+            true => json!({CONTEXT: session.sid}),
+            false => json!({}),
+        })
+    }
+
+    async fn logout(&self) -> Result<Response, JsonError> {
+        let text = match self.named().await? {
+            None => "Token has expired",
+            Some((session, _)) => {
+                let which = Ending::Token(session.hash);
+                let state = &self.call.state;
+                state.end_sessions(&which, self.call.now_ms).await?;
+                "Successfully logged out"
+            }
+        };
+        let mut response = respond::json(StatusCode::OK, &json!({"result": text}));
+        if take_back(self.call, &mut response).await? {
+            cookies::clear(&mut response, &self.call.state.live(), BALANCER);
+        }
+        Ok(response)
+    }
+}
+
+/// The name of a user among those of all realms, as a distinguished name.
+fn universal_id(user: &User) -> String {
+    let escaped = |text: &str| {
+        let special = |c: char| matches!(c, ',' | '+' | '"' | '\\' | '<' | '>' | ';' | '=');
+        let escape = |c: char| special(c).then_some('\\').into_iter().chain([c]);
+        text.chars().flat_map(escape).collect::<String>()
+    };
+    let realms = user.realm.rsplit('/').filter(|name| !name.is_empty());
+    let realms: String = realms.map(|name| format!(",o={}", escaped(name))).collect();
+    format!(
+        "id={},ou=user{realms},ou=services",
+        escaped(&user.user_name)
+    )
+}
+
+/// Who the user of the caller's session is.
+pub(in crate::identity) async fn id_from_session(call: &Call) -> Result<Value, JsonError> {
+    let own = token_of_caller(call).ok_or_else(denied)?;
+    let (session, user) = find(call, &own).await?.ok_or_else(denied)?;
     note_use(call, &session).await?;
-    let body = json!({"valid": true, "uid": user.user_name, "realm": session.realm});
-    Ok(respond::json(StatusCode::OK, &body))
-}
-
-async fn info(call: &Call, token: &str) -> Result<Response, JsonError> {
-    let Some((session, user)) = find(call, token).await? else {
-        return Ok(not_valid());
-    };
-    let instant = |ms: i64| {
-        let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
-        time.to_rfc3339_opts(SecondsFormat::Secs, true)
-    };
-    let idle_ms = call.state.idle_ms();
-    let body = json!({
-        "username": user.user_name,
-        "universalId": format!("id={},ou=user", user.user_name),
+    Ok(json!({
+        "id": user.user_name,
         "realm": session.realm,
-        "latestAccessTime": instant(session.used_ms),
-        "maxIdleExpirationTime": instant(session.used_ms + idle_ms),
-        "maxSessionExpirationTime": instant(session.ends_ms),
-        "properties": {},
-    });
-    Ok(respond::json(StatusCode::OK, &body))
+        "dn": universal_id(&user),
+        "successURL": call.realm.settings.success_url,
+        "fullLoginURL": null,
+    }))
 }
 
-/// Who holds a session may end it, and no other one than its own user's.
-async fn logout(call: &Call, own: &str, named: Option<&str>) -> Result<Response, JsonError> {
-    let (session, _) = find(call, own).await?.ok_or_else(denied)?;
-    let token = named.unwrap_or(own);
-    let mut text = "Successfully logged out";
-    match find(call, token).await? {
-        None => text = "Token has expired",
-        Some((other, _)) if other.user_id != session.user_id => {
-            return Err(JsonError::new(StatusCode::FORBIDDEN, "Forbidden"));
-        }
-        Some((other, _)) => {
-            let which = Ending::Token(other.hash);
-            call.state.end_sessions(&which, call.now_ms).await?;
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_pose_as_a_realm() {
+        let id = |realm: &str, name: &str| {
+            let mut record = Map::new();
+            record.insert("userName".to_owned(), name.into());
+            universal_id(&crate::identity::new_user(realm, &record).expect("a user"))
+        };
+        assert_eq!(id("/", "demo"), "id=demo,ou=user,ou=services");
+        assert_eq!(id("/a/b", "x"), "id=x,ou=user,o=b,o=a,ou=services");
+        assert_eq!(
+            id("/", "x,ou=user,o=a"),
+            "id=x\\,ou\\=user\\,o\\=a,ou=user,ou=services"
+        );
     }
-    let mut response = respond::json(StatusCode::OK, &json!({"result": text}));
-    take_back(call, &mut response).await?;
-    Ok(response)
 }

@@ -2,12 +2,14 @@
 
 mod access_token;
 mod authenticate;
+mod authenticate_options;
 mod device;
 mod discovery;
 mod passwords;
 mod pushed;
 mod refresh;
 mod registration;
+mod session_actions;
 mod sessions;
 mod tokeninfo;
 mod users;

@@ -32,10 +32,12 @@ async fn a_session_is_valid_until_logout() {
     let provider = Provider::new().await;
     let token = session(&provider, "demo").await;
     let valid = act(&provider, "validate", &token).await;
+    let body = valid.json();
     assert_eq!(
-        valid.json(),
-        json!({"valid": true, "uid": "demo", "realm": "/"})
+        (&body["valid"], &body["uid"], &body["realm"]),
+        (&json!(true), &json!("demo"), &json!("/"))
     );
+    assert_eq!(body["sessionUid"].as_str().map(str::len), Some(36));
     let by_cookie = provider
         .send(request(
             "POST",
@@ -114,9 +116,48 @@ async fn nobody_ends_the_session_of_another_user() {
 #[tokio::test]
 async fn the_server_says_which_cookie_it_uses() {
     let provider = Provider::new().await;
-    let info = provider.get("/json/serverinfo/*").await.json();
-    assert_eq!(info["cookieName"], "iPlanetDirectoryPro");
-    assert_eq!(info["FQDN"], "localhost");
+    for path in [
+        "/json/serverinfo/*",
+        "/json/realms/root/realms/alpha/serverinfo/%2A",
+        "/json/serverinfo/*?realm=alpha",
+    ] {
+        let answer = provider.get(path).await;
+        let info = answer.json();
+        assert_eq!(info["cookieName"], "iPlanetDirectoryPro", "{path}");
+        assert_eq!(info["FQDN"], "localhost");
+        assert_eq!(info["secureCookie"], false);
+        assert_eq!(info["domains"], json!([]));
+        assert_eq!(info["zeroPageLogin"]["enabled"], false);
+        let realm = if path.contains("alpha") {
+            "/alpha"
+        } else {
+            "/"
+        };
+        assert_eq!(info["realm"], realm, "{path}");
+        let version = answer.header("content-api-version");
+        assert_eq!(version, "protocol=1.0,resource=1.1");
+    }
+    let cookies = provider.get("/json/serverinfo/cookieDomains").await;
+    assert_eq!(cookies.json()["domains"], json!([]));
+    assert_eq!(provider.get("/json/serverinfo/other").await.status, 404);
+    assert_eq!(provider.get("/json/serverinfo/").await.status, 404);
+    let post = request("POST", "/json/serverinfo/*", &[], "");
+    assert_eq!(provider.send(post).await.status, 405);
+}
+
+#[tokio::test]
+async fn strangers_are_not_told_the_version() {
+    let provider = Provider::new().await;
+    let path = "/json/serverinfo/version";
+    let refused = provider.get(path).await;
+    assert_eq!(
+        refused.json(),
+        json!({"code": 401, "reason": "Unauthorized", "message": "Access Denied"})
+    );
+    let token = session(&provider, "demo").await;
+    let headers = [("iplanetdirectorypro", token.as_str())];
+    let told = provider.send(request("GET", path, &headers, "")).await;
+    assert_eq!(told.json()["version"], env!("CARGO_PKG_VERSION"));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod cors;
 mod device;
 mod dpop;
 mod exchanges;
+mod json;
 mod pages;
 mod people;
 mod realms;

@@ -8,8 +8,9 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::error::{Fault, JsonError};
-use super::{Call, respond};
+use super::super::error::{Fault, JsonError};
+use super::super::{Call, respond};
+use super::Asked;
 use crate::clock::random_uuid;
 use crate::jose::verify::Unverified;
 use crate::model::client::SignAlg;
@@ -27,6 +28,11 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
+    /// Whether there is nothing to sign in with.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names().next().is_none() && self.password.is_none()
+    }
+
     /// Every user name that was sent.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         [&self.name, &self.other_name]
@@ -37,9 +43,13 @@ impl Credentials {
 }
 
 /// Asks for what is missing in `given`.
-pub(super) async fn ask(call: &Call, given: &Credentials) -> Result<Response, JsonError> {
+pub(super) async fn ask(
+    call: &Call,
+    given: &Credentials,
+    asked: &Asked,
+) -> Result<Response, JsonError> {
     let now = call.now_ms.div_euclid(1000);
-    let claims = json!({
+    let mut claims = json!({
         "tokenName": "authId",
         "jti": random_uuid(),
         "iss": call.realm.issuer,
@@ -48,6 +58,7 @@ pub(super) async fn ask(call: &Call, given: &Credentials) -> Result<Response, Js
         "iat": now,
         "exp": now + LIFE,
     });
+    asked.remember(&mut claims);
     let signer = call.state.keys.signer(SignAlg::ES256).await?;
     let auth_id = signer.sign(&claims).map_err(Fault::Key)?;
     let mut callbacks = Vec::new();
@@ -60,7 +71,7 @@ pub(super) async fn ask(call: &Call, given: &Credentials) -> Result<Response, Js
         "template": "",
         "stage": "DataStore1",
         "header": "Sign in",
-        "infoText": ["", ""],
+        "infoText": vec![""; callbacks.len()],
         "callbacks": callbacks,
     });
     Ok(respond::json(StatusCode::OK, &body))
@@ -74,8 +85,13 @@ fn callback(kind: &str, prompt: &str, input: &str) -> Value {
     })
 }
 
-/// The credentials in a posted callback object.
-pub(super) fn submitted(call: &Call, body: &Map<String, Value>) -> Result<Credentials, JsonError> {
+/// The credentials in a posted callback object; what the request that began it
+/// asked for is added to `asked`.
+pub(super) fn submitted(
+    call: &Call,
+    body: &Map<String, Value>,
+    asked: &mut Asked,
+) -> Result<Credentials, JsonError> {
     let auth_id = body.get("authId").and_then(Value::as_str);
     let claims = auth_id.and_then(|auth_id| {
         let keys = call.state.keys.current();
@@ -107,6 +123,7 @@ pub(super) fn submitted(call: &Call, body: &Map<String, Value>) -> Result<Creden
             "Session has timed out",
         ));
     }
+    asked.recall(&claims);
     let known = claims
         .get("name")
         .and_then(Value::as_str)
