@@ -1,10 +1,11 @@
-//! `doorward users`, `clients` and `keys`: administering the store.
+//! `doorward users`, `clients`, `sessions` and `keys`: administering the store.
 //!
 //! They work on the store itself, beside a running process or without one; a
 //! running process notices within a second.
 
 mod clients;
 mod keys;
+mod sessions;
 mod users;
 
 use std::io::{BufRead, IsTerminal, Write};
@@ -49,6 +50,16 @@ pub struct Keys {
     action: keys::Action,
 }
 
+/// `doorward sessions …`
+#[derive(Debug, Args)]
+#[command(after_help = sessions::EXAMPLES)]
+pub struct Sessions {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    action: sessions::Action,
+}
+
 /// The commands of this module.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -56,6 +67,8 @@ pub enum Command {
     Users(Users),
     /// Administers OAuth clients in the store
     Clients(Clients),
+    /// Lists and ends sessions of users
+    Sessions(Sessions),
     /// Lists and rotates signing keys
     Keys(Keys),
 }
@@ -93,6 +106,8 @@ struct Desk<'a> {
     clock: Clock,
     /// The cost of password hashes.
     hashing: HashingConfig,
+    /// The file's section.
+    identity: IdentityConfig,
     /// What private keys are sealed with.
     vault: Vault,
     input: &'a mut dyn BufRead,
@@ -126,6 +141,7 @@ pub fn run(command: Command) -> ExitCode {
     let target = match &command {
         Command::Users(users) => &users.target,
         Command::Clients(clients) => &clients.target,
+        Command::Sessions(sessions) => &sessions.target,
         Command::Keys(keys) => &keys.target,
     };
     let (url, section) = match (&target.store, Config::load(&target.config)) {
@@ -144,7 +160,8 @@ pub fn run(command: Command) -> ExitCode {
             json,
             clock: Clock::system(),
             vault: section.keys.vault()?,
-            hashing: section.hashing,
+            hashing: section.hashing.clone(),
+            identity: section,
             input: &mut std::io::stdin().lock(),
             out: &mut std::io::stdout().lock(),
         };
@@ -171,6 +188,7 @@ async fn act(command: Command, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     match command {
         Command::Users(users) => users::act(users.action, desk).await,
         Command::Clients(clients) => clients::act(clients.action, desk).await,
+        Command::Sessions(sessions) => sessions::act(sessions.action, desk).await,
         Command::Keys(keys) => keys::act(keys.action, desk).await,
     }
 }
@@ -280,6 +298,7 @@ mod tests {
             json,
             clock: Clock::manual(1_000_000),
             hashing: HashingConfig::default(),
+            identity: IdentityConfig::default(),
             vault: Vault::default(),
             input: &mut input.as_bytes(),
             out: &mut out,

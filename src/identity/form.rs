@@ -12,7 +12,7 @@ const MAX_PARAMETERS: usize = 100;
 
 /// What may stand in the body of a request and nowhere else: addresses end up
 /// in logs and histories.
-const NEVER_IN_A_QUERY: [&str; 10] = [
+const NEVER_IN_A_QUERY: [&str; 11] = [
     "client_secret",
     "client_assertion",
     "password",
@@ -20,6 +20,7 @@ const NEVER_IN_A_QUERY: [&str; 10] = [
     "refresh_token",
     "code",
     "device_code",
+    "id_token",
     "assertion",
     "subject_token",
     "actor_token",

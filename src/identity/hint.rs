@@ -1,7 +1,7 @@
 //! ID tokens of ours that come back as hints (OpenID Connect Core §3.1.2.1,
 //! RP-Initiated Logout §2).
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Call;
 use crate::jose::verify::Unverified;
@@ -17,6 +17,18 @@ pub(super) struct Hint {
 
 /// Reads an ID token that this realm issued; also one that has expired.
 pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
+    let claims = claims(call, token).await?;
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    Some(Hint {
+        subject: text("sub")?.to_owned(),
+        client_id: text("aud")?.to_owned(),
+        sid: text("sid").map(str::to_owned),
+    })
+}
+
+/// The claims of an ID token that this realm issued; also of one that has
+/// expired.
+pub(super) async fn claims(call: &Call, token: &str) -> Option<Map<String, Value>> {
     let unverified = Unverified::parse(token).ok()?;
     let claims = match unverified.algorithm().is_symmetric() {
         false => unverified
@@ -42,9 +54,5 @@ pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
     if text("tokenName") != Some("id_token") || text("iss") != Some(&call.realm.issuer) {
         return None;
     }
-    Some(Hint {
-        subject: text("sub")?.to_owned(),
-        client_id: text("aud")?.to_owned(),
-        sid: text("sid").map(str::to_owned),
-    })
+    Some(claims)
 }

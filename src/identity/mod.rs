@@ -22,6 +22,7 @@ mod goto;
 mod grant;
 mod hint;
 mod hosts;
+mod id_token_info;
 mod inherit;
 mod introspect;
 mod issue;
@@ -100,6 +101,7 @@ use crate::telemetry::Metrics;
 pub use clients::stored_secret;
 pub use error::IdentityError;
 pub use keys::{AHEAD_MS, state_of};
+pub use manage::session_record;
 pub use password::hash_blocking;
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
@@ -120,6 +122,7 @@ enum Surface {
 enum Endpoint {
     AccessToken,
     TokenInfo,
+    IdTokenInfo,
     Introspect,
     Revoke,
     UserInfo,
@@ -151,6 +154,7 @@ const REGISTER: &[Method] = &[Method::GET, Method::POST, Method::PUT, Method::DE
 const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "access_token", POST, Endpoint::AccessToken),
     (Surface::OAuth2, "tokeninfo", GET, Endpoint::TokenInfo),
+    (Surface::OAuth2, "idtokeninfo", POST, Endpoint::IdTokenInfo),
     (Surface::OAuth2, "introspect", POST, Endpoint::Introspect),
     (Surface::OAuth2, "token/revoke", POST, Endpoint::Revoke),
     (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),

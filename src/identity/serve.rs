@@ -17,8 +17,8 @@ use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, cors, device, discovery,
-    introspect, logout, people, pushed, register, revoke, scim, sessions, token, tokeninfo,
-    userinfo,
+    id_token_info, introspect, logout, people, pushed, register, revoke, scim, sessions, token,
+    tokeninfo, userinfo,
 };
 use crate::http::bridge::SecretPath;
 
@@ -370,6 +370,7 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
     let result = match endpoint {
         Endpoint::AccessToken => token::post(call).await,
         Endpoint::TokenInfo => tokeninfo::get(call).await,
+        Endpoint::IdTokenInfo => id_token_info::post(call).await,
         Endpoint::Introspect => introspect::post(call).await,
         Endpoint::Revoke => revoke::post(call).await,
         Endpoint::UserInfo => userinfo::answer(call).await,

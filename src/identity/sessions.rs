@@ -185,18 +185,13 @@ async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<Stri
 
 impl State {
     /// How long a session lasts without use.
-    fn idle_ms(&self) -> i64 {
+    pub(super) fn idle_ms(&self) -> i64 {
         i64::from(self.live().config.session.idle_minutes) * 60_000
-    }
-
-    /// When the session ends if it is not used any more.
-    pub(super) fn session_ends_ms(&self, session: &StoredSession) -> i64 {
-        session.ends_ms.min(session.used_ms + self.idle_ms())
     }
 
     /// Whether the time of a session is not over.
     pub(super) fn is_alive(&self, session: &StoredSession, now_ms: i64) -> bool {
-        now_ms < self.session_ends_ms(session)
+        now_ms < session.ends_at(self.idle_ms())
     }
 
     /// Ends these sessions with what was to live only as long; when it returns,

@@ -197,6 +197,14 @@ pub struct StoredSession {
     pub auth_ms: i64,
 }
 
+impl StoredSession {
+    /// When the session ends if it is not used any more, where one without use
+    /// for `idle_ms` does; in milliseconds since the epoch.
+    pub fn ends_at(&self, idle_ms: i64) -> i64 {
+        self.ends_ms.min(self.used_ms.saturating_add(idle_ms))
+    }
+}
+
 /// The longest life of an access or ID token, in milliseconds: 30 days. Keys
 /// and revocations are kept that long after their last use.
 pub const MAX_TOKEN_LIFE_MS: i64 = 30 * 24 * 3600 * 1000;

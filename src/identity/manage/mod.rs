@@ -25,6 +25,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
 
+pub use sessions::session_record;
+
 use super::State;
 use super::form::{self, Form};
 use super::realm::Realm;

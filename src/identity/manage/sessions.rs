@@ -86,8 +86,13 @@ async fn asked(call: &Call) -> Result<Option<SessionQuery>, ManageError> {
     Ok(Some(wanted))
 }
 
-/// A session as it is shown: never with its token.
 fn record(call: &Call, found: &SessionRecord) -> Value {
+    session_record(found, call.state.idle_ms())
+}
+
+/// A session as it is shown, where one that is not used for `idle_ms` ends:
+/// never with its token.
+pub fn session_record(found: &SessionRecord, idle_ms: i64) -> Value {
     let session = &found.session;
     let seconds = |ms: i64| ms.div_euclid(1000);
     json!({
@@ -99,6 +104,6 @@ fn record(call: &Call, found: &SessionRecord) -> Value {
         "created_at": seconds(session.created_ms),
         "authenticated_at": seconds(session.auth_ms),
         "used_at": seconds(session.used_ms),
-        "expires_at": seconds(call.state.session_ends_ms(session)),
+        "expires_at": seconds(session.ends_at(idle_ms)),
     })
 }

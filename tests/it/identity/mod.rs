@@ -13,6 +13,7 @@ mod people;
 mod realms;
 mod registration;
 mod revocation_at_gateway;
+mod session_commands;
 mod theme;
 mod token_endpoints;
 mod tokens;
