@@ -159,7 +159,11 @@ fn claimed<'a>(call: &Call, form: &'a Form<'_>) -> Result<Claimed<'a>, OAuthErro
         (id, proof)
     };
     if named.is_some_and(|other| other != id) {
-        return Err(two_ways());
+        // An assertion about another client is one that is not valid (RFC 7521 §4.2).
+        return Err(match proof {
+            Proof::Assertion(_) => failed(),
+            _ => two_ways(),
+        });
     }
     Ok(Claimed { id, proof })
 }

@@ -147,7 +147,7 @@ async fn two_ways_to_authenticate_at_once_are_refused() {
     assert_error(answer, 400, "invalid_request", "");
     let other = [("client_id", "remote")];
     let answer = bring_to(&door, "/oauth2/access_token", &good(), &other).await;
-    assert_error(answer, 400, "invalid_request", "");
+    assert_error(answer, 401, "invalid_client", "");
     let same = [("client_id", "signed")];
     bring_to(&door, "/oauth2/access_token", &good(), &same)
         .await
