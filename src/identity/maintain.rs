@@ -19,6 +19,10 @@ const ROUND: u32 = 300;
 /// Records swept of each kind at once: writers must not wait long.
 const SWEPT: u32 = 5_000;
 
+/// How clients that register themselves have their tokens signed, as a rule: they
+/// read the published keys before they say so.
+const USUAL_ALGS: [SignAlg; 3] = [SignAlg::PS256, SignAlg::ES256, SignAlg::EdDSA];
+
 /// Starts the task; it ends when the provider does.
 pub(super) fn start(state: &Arc<State>) {
     let weak = Arc::downgrade(state);
@@ -37,6 +41,9 @@ pub(super) fn make_keys(state: &Arc<State>) {
     for realm in live.realms() {
         algs.insert(realm.settings.access_token_signed_response_alg);
         algs.insert(realm.settings.id_token_signed_response_alg);
+        if realm.settings.registration.mode != RegistrationMode::Disabled {
+            algs.extend(USUAL_ALGS);
+        }
     }
     for client in live.config.realms.values().flat_map(|realm| &realm.clients) {
         algs.extend(client.own_algs());
