@@ -1,83 +1,13 @@
 // A real browser before every page.
 import { base, callback, desk, issuer } from './setting.mjs'
+import { accessible, close, launch, person, shot, signIn, site, told } from './chromium.mjs'
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync } from 'node:fs'
-import { createServer } from 'node:https'
-import { createRequire } from 'node:module'
-import { chromium } from 'playwright-core'
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-const SHOTS = process.env.DOORWARD_SCREENSHOTS
 const CHALLENGE = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
 
-/** The client's site: what it shows, and what was posted to it. */
-const client = { pages: new Map(), posted: [] }
-
-let browser, site
-
-before(async () => {
-  mkdirSync(SHOTS, { recursive: true })
-  const [cert, key] = ['cert.pem', 'key.pem'].map((name) => readFileSync(`${process.env.DOORWARD_DIR}/${name}`))
-  site = createServer({ cert, key }, async (request, response) => {
-    if (request.method === 'POST') {
-      client.posted.push((await request.setEncoding('utf8').toArray()).join(''))
-    }
-    const { pathname } = new URL(request.url, 'https://app.test')
-    const page = client.pages.get(pathname) ?? '<!DOCTYPE html><title>client</title><link rel=icon href=data:,>here'
-    response.setHeader('content-type', pathname.endsWith('.js') ? 'text/javascript' : 'text/html')
-    response.end(page)
-  })
-  await new Promise((listening) => site.listen(0, '127.0.0.1', listening))
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: [
-      // Root may not use the sandbox.
-      '--no-sandbox',
-      `--host-resolver-rules=MAP app.test:443 127.0.0.1:${site.address().port}`,
-      // The client's site speaks to this machine as it would to any other.
-      '--disable-features=LocalNetworkAccessChecks,HttpsUpgrades',
-    ],
-  })
-})
-
-after(async () => {
-  await browser.close()
-  site.closeAllConnections()
-  site.close()
-})
-
-/** A person's browser, which also notes what no page may do. */
-async function person(options = {}) {
-  const context = await browser.newContext({ ignoreHTTPSErrors: true, locale: 'en-GB', ...options })
-  const seen = { foreign: [], violations: [] }
-  client.posted.length = 0
-  await context.exposeBinding('violated', (_, what) => seen.violations.push(what))
-  await context.addInitScript(() =>
-    document.addEventListener('securitypolicyviolation', (event) =>
-      window.violated(`${event.violatedDirective} ${event.blockedURI}`),
-    ),
-  )
-  context.on('request', (request) => {
-    const { origin } = new URL(request.url())
-    if (origin !== base && origin !== 'https://app.test') seen.foreign.push(request.url())
-  })
-  context.on('console', (message) => {
-    if (/content security policy/i.test(message.text())) seen.violations.push(message.text())
-  })
-  const page = await context.newPage()
-  page.setDefaultTimeout(20_000)
-  return {
-    context,
-    page,
-    seen,
-    async leave() {
-      await context.close()
-      assert.deepEqual(seen.foreign, [], 'requests to others')
-      assert.deepEqual(seen.violations, [], 'what the policy forbade')
-    },
-  }
-}
+before(launch)
+after(close)
 
 /** The address of an authorization request. */
 function request(client_id, parameters = {}) {
@@ -96,32 +26,8 @@ function request(client_id, parameters = {}) {
   return url.href
 }
 
-async function signIn(page, user = 'demo', password = `Ch4ng31t-${user}`) {
-  await page.fill('input[name=username]', user)
-  await page.fill('input[name=password]', password)
-  await page.click('button[name=login]')
-}
-
-/** What the client was told, once the browser is there. */
-async function told(page) {
-  await page.waitForURL((url) => url.origin === 'https://app.test')
-  const url = new URL(page.url())
-  return Object.fromEntries(new URLSearchParams(url.search || url.hash.slice(1)))
-}
-
-const shot = (page, name) => page.screenshot({ path: `${SHOTS}/${name}.png`, fullPage: true })
-
-/** A page that everybody can use: by the rules of WCAG 2.2, level AA. */
-async function accessible(page) {
-  await page.evaluate(AXE)
-  const found = await page.evaluate(() =>
-    window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice'] }),
-  )
-  const broken = found.violations.map(
-    ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
-  )
-  assert.deepEqual(broken, [], page.url())
-}
+/** What was posted to the client. */
+const posted = () => site.requests.filter(({ method }) => method === 'POST').map(({ body }) => body)
 
 const width = (page) =>
   page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
@@ -199,7 +105,7 @@ test('without scripts everything works', async () => {
   await shot(page, 'form-post')
   await page.click('#continue')
   await told(page)
-  assert.match(client.posted[0], /code=/)
+  assert.match(posted()[0], /code=/)
   await page.goto(`${issuer}/connect/endSession`)
   await page.click('button[name=logout-yes]')
   await page.goto(request(desk.id))
@@ -212,9 +118,9 @@ test('with scripts an answer by form_post sends itself', async () => {
   await page.goto(request('hybrid', { response_mode: 'form_post', response_type: 'code id_token' }))
   await signIn(page)
   await page.waitForURL(callback)
-  const posted = new URLSearchParams(client.posted[0])
-  assert.equal(posted.get('state'), 'a state')
-  assert.ok(posted.get('code') && posted.get('id_token'))
+  const answer = new URLSearchParams(posted()[0])
+  assert.equal(answer.get('state'), 'a state')
+  assert.ok(answer.get('code') && answer.get('id_token'))
   assert.equal(page.url(), callback)
   await leave()
 })
@@ -275,7 +181,7 @@ test('errors that no client may be told are shown', async () => {
   }
   await accessible(page)
   await shot(page, 'error')
-  assert.deepEqual(client.posted, [])
+  assert.deepEqual(posted(), [])
   await leave()
 })
 
@@ -394,7 +300,7 @@ test('on a phone nothing is cut off', async () => {
 test('no other site shows a page in a frame', async () => {
   const { context, page } = await person()
   const address = request(desk.id).replaceAll('&', '&amp;')
-  client.pages.set('/frame', `<!DOCTYPE html><iframe src="${address}"></iframe>`)
+  site.pages.set('/frame', `<!DOCTYPE html><iframe src="${address}"></iframe>`)
   await page.goto('https://app.test/frame')
   await page.waitForTimeout(300)
   const [, frame] = page.frames()

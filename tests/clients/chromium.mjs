@@ -1,0 +1,100 @@
+// A real browser, and what no page of the provider may do in it.
+import { base } from './setting.mjs'
+import { Site } from './site.mjs'
+import assert from 'node:assert/strict'
+import { mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { chromium } from 'playwright-core'
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const SHOTS = process.env.DOORWARD_SCREENSHOTS
+
+/** The site of the client, which the browser knows as `app.test`. */
+export let site
+let browser
+
+/** Starts both. */
+export async function launch() {
+  mkdirSync(SHOTS, { recursive: true })
+  site = await Site.open()
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: [
+      // Root may not use the sandbox.
+      '--no-sandbox',
+      `--host-resolver-rules=MAP app.test:443 127.0.0.1:${site.port}`,
+      // The client's site speaks to this machine as it would to any other.
+      '--disable-features=LocalNetworkAccessChecks,HttpsUpgrades',
+    ],
+  })
+}
+
+/** Ends both. */
+export async function close() {
+  await browser?.close()
+  await site?.close()
+}
+
+/** A person's browser, which also notes what no page may do. */
+export async function person(options = {}) {
+  const context = await browser.newContext({ ignoreHTTPSErrors: true, locale: 'en-GB', ...options })
+  const seen = { foreign: [], violations: [], errors: [] }
+  site.requests.length = 0
+  await context.exposeBinding('violated', (_, what) => seen.violations.push(what))
+  await context.addInitScript(() =>
+    document.addEventListener('securitypolicyviolation', (event) =>
+      window.violated(`${event.violatedDirective} ${event.blockedURI}`),
+    ),
+  )
+  context.on('request', (request) => {
+    const { origin } = new URL(request.url())
+    if (origin !== base && origin !== 'https://app.test') seen.foreign.push(request.url())
+  })
+  context.on('console', (message) => {
+    if (/content security policy/i.test(message.text())) seen.violations.push(message.text())
+    // A page that answers 400 is what was asked for.
+    else if (message.type() === 'error' && !/Failed to load resource.* 40[0-9]/.test(message.text())) {
+      seen.errors.push(`${message.location().url}: ${message.text()}`)
+    }
+  })
+  context.on('weberror', (error) => seen.errors.push(String(error.error())))
+  const page = await context.newPage()
+  page.setDefaultTimeout(20_000)
+  return {
+    context,
+    page,
+    seen,
+    async leave() {
+      await context.close()
+      assert.deepEqual(seen, { foreign: [], violations: [], errors: [] })
+    },
+  }
+}
+
+export async function signIn(page, user = 'demo', password = `Ch4ng31t-${user}`) {
+  await page.fill('input[name=username]', user)
+  await page.fill('input[name=password]', password)
+  await page.click('button[name=login]')
+}
+
+/** What the client was told, once the browser is there. */
+export async function told(page) {
+  await page.waitForURL((url) => url.origin === 'https://app.test')
+  const url = new URL(page.url())
+  return Object.fromEntries(new URLSearchParams(url.search || url.hash.slice(1)))
+}
+
+/** Keeps a picture of the page. */
+export const shot = (page, name) => page.screenshot({ path: `${SHOTS}/${name}.png`, fullPage: true })
+
+/** A page that everybody can use: by the rules of WCAG 2.2, level AA. */
+export async function accessible(page) {
+  await page.evaluate(AXE)
+  const found = await page.evaluate(() =>
+    window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice'] }),
+  )
+  const broken = found.violations.map(
+    ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
+  )
+  assert.deepEqual(broken, [], page.url())
+}
