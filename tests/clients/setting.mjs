@@ -62,8 +62,8 @@ export class Browser {
   }
 
   /** Goes on from here until the client is reached: its address, or the form
-   *  that is posted to it. */
-  async follow(response, { user = 'demo', password = `Ch4ng31t-${user}`, decide = 'approve' } = {}) {
+   *  that is posted to it; or until a page has this text: that page. */
+  async follow(response, { user = 'demo', password = `Ch4ng31t-${user}`, decide = 'approve', until } = {}) {
     for (let steps = 0; steps < 10; steps += 1) {
       if ([301, 302, 303].includes(response.status)) {
         const next = new URL(response.headers.get('location'), base)
@@ -73,6 +73,7 @@ export class Browser {
       }
       assert.equal(response.status, 200, await response.clone().text())
       const page = form(await response.text())
+      if (until && page.html.includes(until)) return page.html
       if (page.html.includes('id="continue"')) return page
       if (page.html.includes('name="password"')) {
         page.fields.set('username', user)

@@ -21,6 +21,8 @@ use crate::support::{DEADLINE, Door, Setup};
 struct Stage {
     door: Door,
     base: String,
+    /// Where a script may be a client's site.
+    site: Port,
     _tls: Port,
 }
 
@@ -28,10 +30,13 @@ impl Stage {
     /// Starts the program with the realms and clients of `identity.yaml`.
     async fn set() -> Self {
         let keys = Keys::make();
-        let tls = Port::reserve();
+        let (tls, site) = (Port::reserve(), Port::reserve());
         let base = format!("https://{}", tls.authority());
         let section = keys.fill(include_str!("identity.yaml"));
-        let section = section.replace("@BASE@", &base).replace('\n', "\n  ");
+        let section = section
+            .replace("@BASE@", &base)
+            .replace("@SITE@", &format!("https://{}", site.authority()))
+            .replace('\n', "\n  ");
         let proxy = format!(
             "{{listen: [\"@PROXY@\"], tls: {{listen: [\"{}\"], certificate: \"@DIR@/cert.pem\", \
              key: \"@DIR@/key.pem\"}}}}",
@@ -51,6 +56,7 @@ impl Stage {
         Self {
             door,
             base,
+            site,
             _tls: tls,
         }
     }
@@ -59,6 +65,7 @@ impl Stage {
     async fn run(&self, mut command: Command) {
         command
             .env("DOORWARD_BASE", &self.base)
+            .env("DOORWARD_SITE", self.site.number().to_string())
             .env("DOORWARD_ADMIN", self.door.admin_url(""))
             .env("DOORWARD_KEYS", self.door.path("keys.json"))
             .env("DOORWARD_DIR", self.door.dir())
@@ -161,6 +168,39 @@ async fn authlib_does_every_grant_that_it_knows() {
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn chromium_shows_every_page() {
     Stage::set().await.run(node("browser.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn both_libraries_push_and_sign_their_requests() {
+    Stage::set().await.run(node("requests.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn clients_register_themselves_by_both_libraries() {
+    Stage::set().await.run(node("registration.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn a_client_in_a_page_of_chromium_signs_its_user_in() {
+    Stage::set().await.run(node("single-page.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn the_official_suite_would_find_nothing_in_fapi() {
+    Stage::set().await.run(node("conformance-fapi.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn the_official_suite_would_find_nothing_in_registration_and_logouts() {
+    Stage::set()
+        .await
+        .run(node("conformance-dynamic.mjs"))
+        .await;
 }
 
 #[tokio::test]
