@@ -50,6 +50,9 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
         None => None,
     };
     let next = next(call, &form, hint.as_ref()).await?;
+    if call.parts.method == Method::POST && sessions::token_of_browser(call).is_none() {
+        return Ok(redirect(call, &as_link(call, &form)));
+    }
     let frame = call.frame(form.get("ui_locales"));
     let found = sessions::of_browser(call).await?;
     let sid = found.as_ref().map(|(session, _)| session.sid.as_str());
@@ -85,6 +88,21 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
     };
     sessions::take_back(call, &mut response).await?;
     Ok(response)
+}
+
+/// The request as a link. Browsers leave the session's cookie out of forms that
+/// other sites post, and bring it when they are led here: until then nobody
+/// knows whether there is a session, and what a stranger posts must not take
+/// the cookie away.
+fn as_link(call: &Call, form: &Form<'_>) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    let names = CARRIED.into_iter().chain(["id_token_hint", "logout_hint"]);
+    query.extend_pairs(names.filter_map(|name| Some((name, form.get(name)?))));
+    let (path, query) = (serve::path(call), query.finish());
+    match query.is_empty() {
+        true => path,
+        false => format!("{path}?{query}"),
+    }
 }
 
 /// Ends the session that the ID token was given in, where that is not the one

@@ -136,6 +136,73 @@ async fn open_redirect_by_logout() {
     assert!(is_signed_in(&browser).await);
 }
 
+#[tokio::test]
+async fn logout_csrf_by_a_form_that_is_posted_without_the_cookie() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    let attacker = Browser::new(&door);
+    let theirs = tokens(&door, &attacker).await;
+    let hint = theirs["id_token"].as_str().expect("an ID token");
+    // Browsers leave the cookie out of what other sites post.
+    let posted = [
+        &[("logout-yes", "true"), ("csrf", "x")][..],
+        &[("id_token_hint", hint), ("ui_locales", "de")],
+    ];
+    for fields in posted {
+        let request = client().post(door.proxy_url(END)).form(fields);
+        let request = request.header("sec-fetch-site", "cross-site");
+        let answer = send(request).await.expect(303);
+        assert!(answer.headers.get("set-cookie").is_none(), "{answer:?}");
+        let page = browser.get(answer.header("location")).await.expect(200);
+        assert!(page.body.contains("id=\"logout-yes\""), "asked first");
+        assert_eq!(
+            page.body.contains("lang=\"de\""),
+            fields.len() == 2 && fields[1].1 == "de"
+        );
+        assert!(is_signed_in(&browser).await);
+    }
+    assert!(is_good(&door, &theirs).await, "nor was anything ended");
+}
+
+#[tokio::test]
+async fn a_client_may_post_to_sign_its_user_out() {
+    let door = door().await;
+    let browser = Browser::new(&door);
+    let tokens = tokens(&door, &browser).await;
+    let hint = tokens["id_token"].as_str().expect("an ID token");
+    let fields = [
+        ("id_token_hint", hint),
+        ("client_id", "web"),
+        ("logout_hint", "demo"),
+        ("post_logout_redirect_uri", BYE),
+        ("state", "a&b"),
+    ];
+    let posted = client().post(door.proxy_url(END)).form(&fields);
+    let answer = send(posted).await.expect(303);
+    let answer = browser.get(answer.header("location")).await;
+    assert_eq!(told(&answer, BYE)["state"], "a&b");
+    assert!(!is_signed_in(&browser).await);
+    assert!(!is_good(&door, &tokens).await);
+    // What is wrong is said at once.
+    for (name, value, code) in [
+        ("client_id", "trusted", "bad_request"),
+        ("id_token_hint", "junk", "bad_request"),
+        (
+            "post_logout_redirect_uri",
+            "https://evil.example/",
+            "redirect_uri_mismatch",
+        ),
+    ] {
+        let changed: Vec<_> = fields
+            .iter()
+            .map(|(known, old)| (*known, if *known == name { value } else { *old }))
+            .collect();
+        let posted = client().post(door.proxy_url(END)).form(&changed);
+        let page = send(posted).await.expect(400);
+        assert_eq!(shown_error(&page), code, "{name}");
+    }
+}
+
 async fn refreshed(door: &Door, tokens: &serde_json::Value) -> Answer {
     let refresh = tokens["refresh_token"].as_str().expect("a refresh token");
     let fields = [
