@@ -184,6 +184,12 @@ async fn clients_register_themselves_by_both_libraries() {
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn chromium_shows_the_pages_for_devices_and_frames() {
+    Stage::set().await.run(node("browser-devices.mjs")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn a_client_in_a_page_of_chromium_signs_its_user_in() {
     Stage::set().await.run(node("single-page.mjs")).await;
 }
