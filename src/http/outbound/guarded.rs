@@ -25,7 +25,9 @@ use url::Url;
 use super::allow::Allow;
 use super::{Answer, OutboundError, chain, form_body, read_answer, unreachable};
 
-/// Requests under way at once, of all that somebody else asked for.
+/// Requests under way at once to addresses that the operator chose, and as many
+/// to those of strangers: theirs may never answer, and must not keep the others
+/// waiting.
 const AT_ONCE: usize = 64;
 
 /// Who chose an address.
@@ -35,6 +37,15 @@ pub enum ChosenBy {
     Operator,
     /// Anybody: a client that registered itself, a request.
     Stranger,
+}
+
+impl ChosenBy {
+    fn index(self) -> usize {
+        match self {
+            Self::Operator => 0,
+            Self::Stranger => 1,
+        }
+    }
 }
 
 /// The bounds of one request.
@@ -93,7 +104,8 @@ impl Authorities {
 /// followed, no proxy is taken from the environment, connections are not kept.
 pub struct Guarded {
     policy: ArcSwap<Policy>,
-    turns: Semaphore,
+    /// By [`ChosenBy::index`].
+    turns: [Semaphore; 2],
 }
 
 /// What is allowed, and the clients that obey it.
@@ -118,7 +130,7 @@ impl Guarded {
     pub fn new(allow: Allow, authorities: Authorities) -> Self {
         Self {
             policy: ArcSwap::from_pointee(Policy::new(allow, authorities)),
-            turns: Semaphore::new(AT_ONCE),
+            turns: [Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE)],
         }
     }
 
@@ -202,7 +214,7 @@ impl Guarded {
             .or_insert(HeaderValue::from_static("application/json"));
         let exchange = async {
             // Never closed.
-            let _turn = self.turns.acquire().await;
+            let _turn = self.turns[by.index()].acquire().await;
             let client = policy.client(by, url.scheme() == "http")?;
             let request = client.request(method, url.clone()).headers(headers);
             let response = request.body(body).send().await;
@@ -224,7 +236,7 @@ impl Policy {
     }
 
     fn client(&self, by: ChosenBy, plain: bool) -> Result<&reqwest::Client, OutboundError> {
-        let index = usize::from(by == ChosenBy::Stranger) * 2 + usize::from(plain);
+        let index = by.index() * 2 + usize::from(plain);
         self.clients[index]
             .get_or_init(|| self.build(by, plain))
             .as_ref()

@@ -121,6 +121,24 @@ async fn endless_and_silent_answers_are_given_up() {
     assert!(matches!(outcome, Err(OutboundError::Timeout(_))));
 }
 
+#[tokio::test]
+async fn strangers_that_never_answer_leave_turns_for_the_operator() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = url(&format!("http://{}/", listener.local_addr().unwrap()));
+    let guarded = Arc::new(allowing(&["127.0.0.1"]));
+    let mut strangers = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let (guarded, silent) = (Arc::clone(&guarded), silent.clone());
+        strangers.spawn(async move { fetch(&guarded, &silent, ChosenBy::Stranger).await });
+    }
+    let mut held = Vec::new();
+    while held.len() < 64 {
+        held.push(listener.accept().await.unwrap());
+    }
+    let (url, _) = server(http("200 OK", b"{}")).await;
+    assert!(fetch(&guarded, &url, ChosenBy::Operator).await.is_ok());
+}
+
 #[test]
 fn a_file_without_certificates_is_no_list_of_authorities() {
     let directory = tempfile::tempdir().unwrap();
