@@ -209,6 +209,7 @@ async fn begin_session(call: &Call, user: &User, asked: &Asked) -> Result<Respon
     let begun = sessions::begin_upgrade(call, user, asked.upgrade.as_deref());
     let token = match begun.await? {
         Upgrade::Done(token) => token,
+        Upgrade::Outdated => return Err(refused(LoginError::Failed)),
         Upgrade::OtherUser => {
             let text = "The session is another user's";
             return Err(JsonError::new(StatusCode::UNAUTHORIZED, text));

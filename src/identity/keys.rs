@@ -32,6 +32,9 @@ pub(super) struct Keys {
     wanted: Mutex<BTreeSet<SignAlg>>,
     /// Held while a key is made: the others wait for that one.
     making: AsyncMutex<()>,
+    /// Held from a reading to its installation: what was read earlier must not
+    /// take the place of what was read later.
+    reading: AsyncMutex<()>,
 }
 
 /// What was read from the store last.
@@ -59,6 +62,7 @@ impl Keys {
             current: ArcSwap::default(),
             wanted: Mutex::default(),
             making: AsyncMutex::new(()),
+            reading: AsyncMutex::new(()),
         };
         keys.seal_all().await?;
         keys.reload().await?;
@@ -81,6 +85,7 @@ impl Keys {
 
     /// Reads the keys again.
     pub(super) async fn reload(&self) -> Result<(), Fault> {
+        let _reading = self.reading.lock().await;
         let stored = self.store.signing_keys().await?;
         let previous = self.current.load();
         let ring = KeyRing::parse(&stored, &self.vault, &previous.ring)?;
@@ -135,7 +140,8 @@ impl Keys {
     async fn add(&self, alg: SignAlg, active_from_ms: i64) -> Result<(), Fault> {
         let key = self.made(alg, active_from_ms).await?;
         let others_expire_ms = active_from_ms.saturating_add(MAX_TOKEN_LIFE_MS);
-        if self.store.add_signing_key(&key, others_expire_ms).await? {
+        let added = self.store.add_signing_key(&key, others_expire_ms, false);
+        if added.await? {
             tracing::info!(
                 kid = key.kid,
                 alg = alg.as_str(),
@@ -147,7 +153,9 @@ impl Keys {
     }
 
     /// Makes a successor by command: published at once, signing after
-    /// [`AHEAD_MS`] or `now`; with `drop_old` the older keys are withdrawn. `None`: there is one already that will sign as late.
+    /// [`AHEAD_MS`], or `now` in the place of all that were to come; with
+    /// `drop_old` the older keys are withdrawn. `None`: there is one already that
+    /// will sign as late.
     pub(super) async fn rotate(
         &self,
         alg: SignAlg,
@@ -163,8 +171,18 @@ impl Keys {
         } else {
             from_ms.saturating_add(MAX_TOKEN_LIFE_MS)
         };
-        let added = self.store.add_signing_key(&key, others_expire_ms).await?;
+        let added = self.store.add_signing_key(&key, others_expire_ms, now);
+        let added = added.await?;
         self.reload().await?;
+        if added {
+            tracing::warn!(
+                kid = key.kid,
+                alg = alg.as_str(),
+                active_from_ms = from_ms,
+                drop_old,
+                "signing key rotated by command"
+            );
+        }
         Ok(added.then_some(key))
     }
 
@@ -208,7 +226,7 @@ pub fn state_of(key: &StoredKey, all: &[StoredKey], now_ms: i64) -> &'static str
             && other.active_from_ms <= now_ms
     };
     let ended = key.expires_ms.is_some_and(|end| end <= now_ms);
-    if key.active_from_ms > now_ms {
+    if key.active_from_ms > now_ms && !ended {
         "next"
     } else if ended || all.iter().any(follows) {
         "old"
@@ -253,6 +271,54 @@ mod tests {
         let changed = open(&[&two, &one]).await.expect("keys");
         assert_eq!(kid(&changed).await, kid(&plain).await);
         assert!(open(&[&two]).await.is_ok());
+    }
+
+    async fn opened(directory: &tempfile::TempDir, clock: &Clock) -> Keys {
+        let url = format!("sqlite:{}", directory.path().join("db").display());
+        let store = store::open(&url).await.expect("a store");
+        let keys = Keys::open(store, clock.clone(), Vault::default()).await;
+        keys.expect("keys")
+    }
+
+    #[tokio::test]
+    async fn a_leaked_successor_does_not_stand_in_the_way_of_another() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let clock = Clock::manual(1_000_000);
+        let keys = opened(&directory, &clock).await;
+        let published = || {
+            let jwks = keys.current().ring.jwks(clock.now_ms());
+            jwks["keys"].as_array().cloned().unwrap_or_default()
+        };
+        clock.advance(1000);
+        let ahead = keys.rotate(SignAlg::ES256, false, false).await;
+        assert!(ahead.expect("rotated").is_some());
+        assert_eq!(published().len(), 2);
+        clock.advance(1000);
+        let new = keys.rotate(SignAlg::ES256, true, true).await;
+        let new = new.expect("rotated").expect("a key");
+        assert_eq!(published().len(), 1, "nothing of what leaked is believed");
+        assert_eq!(published()[0]["kid"], new.kid.as_str());
+        clock.advance(2 * AHEAD_MS);
+        let signer = keys.signer(SignAlg::ES256).await.expect("a key");
+        assert_eq!(signer.kid(), Some(new.kid.as_str()));
+    }
+
+    #[tokio::test]
+    async fn what_was_read_earlier_is_not_installed_later() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let clock = Clock::manual(1_000_000);
+        let keys = opened(&directory, &clock).await;
+        let reading = keys.reading.lock().await;
+        let change = async {
+            let key = keys::generate(SignAlg::ES384, 1, 1).expect("a key");
+            let added = keys.store.add_signing_key(&key, 0, false).await;
+            assert!(added.expect("an answer"));
+            drop(reading);
+        };
+        let (read, ()) = tokio::join!(keys.reload(), change);
+        read.expect("read");
+        let ring = &keys.current().ring;
+        assert!(ring.signer(SignAlg::ES384, clock.now_ms()).is_some());
     }
 
     #[tokio::test]

@@ -98,6 +98,27 @@ pub(super) async fn login(
     Ok(user)
 }
 
+/// Whether what let `user` sign in at `realm` still does. To be asked once what
+/// the sign-in gave is stored: a change of the password ends what it finds, and
+/// would not find what is stored a moment later.
+pub(super) async fn still_stands(state: &State, realm: &Realm, user: &User) -> Result<bool, Fault> {
+    let key = fold(&user.user_name);
+    let live = state.live.load_full();
+    let now = live
+        .realm(&realm.path)
+        .and_then(|realm| realm.password(&key));
+    let declared = match (realm.password(&key), now) {
+        (None, None) => true,
+        (Some(then), Some(now)) => match (&then.secret, &now.secret) {
+            (Some(then), Some(now)) => then.matches(now.expose()),
+            (then, now) => then.is_none() && now.is_none(),
+        },
+        _ => false,
+    };
+    let found = state.store.user(&realm.path, user.id).await?;
+    Ok(declared && found.is_some_and(|found| found.active && found.version == user.version))
+}
+
 /// Hashes the right password again where its hash has another cost than new
 /// ones. It can wait for the next time.
 async fn bring_to_cost(

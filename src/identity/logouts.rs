@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use url::Url;
 
 use super::State;
@@ -25,8 +25,9 @@ use crate::http::outbound::{Bounds, OutboundError};
 use crate::model::session::Logout;
 use crate::telemetry::{Counter, Metrics};
 
-/// Clients that are told at once.
-const AT_ONCE: usize = 64;
+/// Clients that are told at once: fewer than there are turns for requests, or
+/// those that never answer would keep fetches of keys waiting.
+const AT_ONCE: usize = 32;
 
 /// A client that so many tellings are under way of gets no more.
 const OF_ONE_CLIENT: usize = 8;
@@ -122,8 +123,10 @@ pub(super) fn start(state: &Arc<State>) {
 /// What of the work is under way.
 #[derive(Default)]
 struct UnderWay {
-    tasks: JoinSet<(String, String)>,
-    /// How many of each client, by realm and identifier.
+    tasks: JoinSet<()>,
+    /// The client of each task, by realm and identifier.
+    clients_of: HashMap<task::Id, (String, String)>,
+    /// How many of each client.
     clients: HashMap<(String, String), usize>,
 }
 
@@ -142,10 +145,22 @@ impl UnderWay {
         let key = (logout.realm.clone(), logout.client_id.clone());
         *self.clients.entry(key.clone()).or_default() += 1;
         let state = Arc::clone(state);
-        self.tasks.spawn(async move {
-            deliver(&state, &logout).await;
-            key
-        });
+        let task = self
+            .tasks
+            .spawn(async move { deliver(&state, &logout).await });
+        self.clients_of.insert(task.id(), key);
+    }
+
+    /// Waits until a task has ended, well or not; `None`: there is none.
+    async fn next_ended(&mut self) -> Option<()> {
+        let id = match self.tasks.join_next_with_id().await? {
+            Ok((id, ())) => id,
+            Err(broken) => broken.id(),
+        };
+        if let Some(key) = self.clients_of.remove(&id) {
+            self.ended(&key);
+        }
+        Some(())
     }
 
     fn ended(&mut self, key: &(String, String)) {
@@ -166,11 +181,7 @@ async fn run(weak: Weak<State>, due: Arc<Notify>) {
         drop(state);
         tokio::select! {
             () = due.notified() => {}
-            Some(done) = under_way.tasks.join_next() => {
-                if let Ok(key) = done {
-                    under_way.ended(&key);
-                }
-            }
+            Some(()) = under_way.next_ended() => {}
             () = sleep(pause) => {}
         }
     }
@@ -333,5 +344,17 @@ mod tests {
             under_way.ended(&key);
         }
         assert!(under_way.clients.is_empty(), "nothing is left of it");
+    }
+
+    #[tokio::test]
+    async fn a_task_that_breaks_off_leaves_its_client_free() {
+        let mut under_way = UnderWay::default();
+        let key = ("/".to_owned(), "app".to_owned());
+        let task = under_way.tasks.spawn(std::future::pending());
+        under_way.clients_of.insert(task.id(), key.clone());
+        under_way.clients.insert(key, 1);
+        task.abort();
+        assert_eq!(under_way.next_ended().await, Some(()));
+        assert!(under_way.clients.is_empty() && under_way.clients_of.is_empty());
     }
 }

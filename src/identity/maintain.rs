@@ -120,15 +120,22 @@ async fn run(weak: Weak<State>) {
     }
 }
 
-/// Notices what another process (the command line) changed.
+/// Notices what another process (the command line) changed. Only what was taken
+/// in counts as seen: what could not be read is read again.
 async fn poll(state: &State, seen: &mut Option<i64>) -> Result<(), Fault> {
     let version = state.store.data_version().await?;
-    if seen.replace(version).is_some_and(|seen| seen != version) {
+    // The first time, too: something may have changed since the provider opened.
+    if *seen != Some(version) {
         state.forget();
         state.read_realms().await?;
         state.read_revocations().await?;
         state.logouts.wake();
-        state.keys.reload().await?;
+        match state.keys.reload().await {
+            // It would not become usable by being read again.
+            Err(Fault::Key(error)) => tracing::error!(%error, "keys of the store are not used"),
+            outcome => outcome?,
+        }
+        *seen = Some(version);
     }
     Ok(())
 }
@@ -194,8 +201,39 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
+    use crate::identity::revoked::Marks;
     use crate::identity::testing::{Provider, START_MS};
     use crate::model::grant::{StoredAccess, TokenHash};
+
+    #[tokio::test]
+    async fn what_could_not_be_read_is_read_again() {
+        let provider = Provider::new().await;
+        let state = &provider.identity.state;
+        let mut seen = None;
+        poll(state, &mut seen).await.expect("read");
+        let first = seen;
+        let database = provider.database().await;
+        let damage = "INSERT INTO realms (path, owner, settings) VALUES ('/x', 'store', '?')";
+        sqlx::query(damage).execute(&database).await.expect("done");
+        let other = provider.other_process().await;
+        other.revoke_grant("g", i64::MAX).await.expect("revoked");
+        poll(state, &mut seen).await.expect_err("a damaged realm");
+        assert_eq!(seen, first, "what was not taken in counts as seen");
+        let mend = "DELETE FROM realms WHERE path = '/x'";
+        sqlx::query(mend).execute(&database).await.expect("done");
+        poll(state, &mut seen).await.expect("read");
+        assert!(state.revoked.has(&Marks::of("g", "")));
+    }
+
+    #[tokio::test]
+    async fn what_changed_before_the_first_look_is_seen() {
+        let provider = Provider::new().await;
+        let other = provider.other_process().await;
+        other.revoke_grant("g", i64::MAX).await.expect("revoked");
+        let state = &provider.identity.state;
+        poll(state, &mut None).await.expect("read");
+        assert!(state.revoked.has(&Marks::of("g", "")));
+    }
 
     #[tokio::test]
     async fn sweeping_goes_on_until_nothing_is_left() {

@@ -262,6 +262,15 @@ impl State {
         Ok(())
     }
 
+    /// Learns that these grants were revoked in the store.
+    fn have_revoked(&self, grants: &[String], now_ms: i64) {
+        let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+        for grant in grants {
+            self.revoked
+                .add(&Revocation::Grant(grant.clone()), until_ms);
+        }
+    }
+
     /// A new `auditTrackingId`.
     fn audit_id(&self) -> String {
         let number = self.issued.fetch_add(1, Ordering::Relaxed);

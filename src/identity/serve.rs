@@ -99,6 +99,17 @@ pub(super) fn url(call: &Call) -> String {
     format!("{}{path}", live.base_url)
 }
 
+/// As [`url`], if its path names the realm of the call: on the host of a realm,
+/// the address of the top-level one would mean another.
+pub(super) fn url_of_realm(call: &Call) -> Option<String> {
+    let live = call.state.live();
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    let (surface, rest) = surface(&path)?;
+    let (part, ..) = endpoint(surface, rest)?;
+    let named = realm_of_path(part)? == call.realm.path;
+    named.then(|| format!("{}{path}", live.base_url))
+}
+
 /// The path of what was called, as a client knows it: with the realm in it.
 pub(super) fn path(call: &Call) -> String {
     let live = call.state.live();

@@ -12,10 +12,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::error::Fault;
-use super::login::settle;
+use super::login::{settle, still_stands};
 use super::{Call, State, cookies};
 use crate::clock::{random_bytes, random_uuid};
-use crate::model::grant::{Grant, MAX_TOKEN_LIFE_MS, Revocation, StoredSession, TokenHash};
+use crate::model::grant::{Grant, StoredSession, TokenHash};
 use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use crate::model::user::{Owner, User};
 use crate::store::StoreError;
@@ -107,6 +107,8 @@ pub(super) enum Upgrade {
     Done(String),
     /// The session is of somebody else, and stays as it is.
     OtherUser,
+    /// The password is another one by now.
+    Outdated,
 }
 
 /// Begins a session like [`begin`]: in the place of that of the token `named`,
@@ -125,7 +127,7 @@ pub(super) async fn begin_upgrade(
         (Some(named), Some(_)) => begin_after(call, user, Some(named)).await?,
         _ => begin(call, user).await?,
     };
-    Ok(Upgrade::Done(token))
+    Ok(token.map_or(Upgrade::Outdated, Upgrade::Done))
 }
 
 /// The session of the caller's browser in the realm of the call, and its user.
@@ -144,11 +146,12 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
 /// Begins a session for `user`, who has just shown the password; gives its
 /// token. The session that the browser had ends: whoever knew its token has
 /// nothing. If it was the same user's and is alive, the new one keeps its name.
-pub(super) async fn begin(call: &Call, user: &User) -> Result<String, Fault> {
+/// `None`: the password is another one by now.
+pub(super) async fn begin(call: &Call, user: &User) -> Result<Option<String>, Fault> {
     begin_after(call, user, token_of_browser(call).as_deref()).await
 }
 
-async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<String, Fault> {
+async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<Option<String>, Fault> {
     let (state, now_ms) = (&call.state, call.now_ms);
     let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
     let old = old.map(TokenHash::of);
@@ -180,7 +183,12 @@ async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<Stri
         }
     };
     state.have_ended(&ended, now_ms);
-    Ok(token)
+    if !still_stands(state, &call.realm, user).await? {
+        let which = Ending::Token(session.hash);
+        state.end_sessions(&which, now_ms).await?;
+        return Ok(None);
+    }
+    Ok(Some(token))
 }
 
 impl State {
@@ -224,12 +232,8 @@ impl State {
 
     /// Learns what ended with these sessions.
     fn have_ended(&self, ended: &[EndedSession], now_ms: i64) {
-        let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         for session in ended {
-            for grant in &session.grants {
-                self.revoked
-                    .add(&Revocation::Grant(grant.clone()), until_ms);
-            }
+            self.have_revoked(&session.grants, now_ms);
         }
         if ended.iter().any(|session| session.told > 0) {
             self.logouts.wake();

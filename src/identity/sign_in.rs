@@ -22,7 +22,10 @@ pub(super) async fn sign_in(call: &Call, name: &str, password: &str) -> Result<S
         return Ok(SignIn::Forbidden);
     }
     match login(&call.state, &call.realm, name, password, call.now_ms).await {
-        Ok(user) => Ok(SignIn::Done(sessions::begin(call, &user).await?)),
+        Ok(user) => Ok(match sessions::begin(call, &user).await? {
+            Some(token) => SignIn::Done(token),
+            None => SignIn::Again(Failed::Credentials),
+        }),
         // One answer for all of them: nobody learns who exists.
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
             Ok(SignIn::Again(Failed::Credentials))

@@ -147,6 +147,24 @@ impl Provider {
         store::open(&url(&self.directory)).await.expect("a store")
     }
 
+    /// A connection to the very database, to damage it.
+    pub(super) async fn database(&self) -> sqlx::SqlitePool {
+        let url = url(&self.directory);
+        sqlx::SqlitePool::connect(&url).await.expect("a database")
+    }
+
+    /// A request to the administration, with a JSON body if there is one.
+    pub(super) async fn manage(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let body = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let json = [("content-type", "application/json")];
+        let request = request(method, path, &json, &body);
+        let response = self.identity.admin_router().oneshot(request).await;
+        Answer::read(response.expect("the router always answers")).await
+    }
+
     pub(super) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.identity.router().oneshot(request).await;
         Answer::read(response.expect("the router always answers")).await

@@ -140,12 +140,17 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Taken`] when there is one of this path.
     async fn insert_realm(&self, realm: &StoredRealm) -> Result<(), StoreError>;
 
-    /// Replaces the settings of a realm made in the store.
+    /// Replaces the settings of a realm made in the store, if they are still
+    /// `seen`; `None`: whatever they are.
     ///
     /// # Errors
     /// [`StoreError::FileOwned`] for a realm that the file declares;
-    /// [`StoreError::Conflict`] when it is gone.
-    async fn update_realm(&self, realm: &StoredRealm) -> Result<(), StoreError>;
+    /// [`StoreError::Conflict`] when they are others, or it is gone.
+    async fn update_realm(
+        &self,
+        realm: &StoredRealm,
+        seen: Option<&Map<String, Value>>,
+    ) -> Result<(), StoreError>;
 
     /// Removes a realm in which nothing is left.
     ///
@@ -284,22 +289,30 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Taken`] when the identifier is another client's.
     async fn insert_client(&self, client: &Client) -> Result<(), StoreError>;
 
-    /// Removes a client with its refresh tokens; says whether it was there.
+    /// Removes a client and revokes what was granted to it, also where others
+    /// got tokens for its tokens. Names the grants that it revoked; `None`: there
+    /// is no such client.
     ///
     /// # Errors
     /// [`StoreError::FileOwned`] for a client that the file declares.
-    async fn delete_client(&self, realm: &str, client_id: &str) -> Result<bool, StoreError>;
+    async fn delete_client(
+        &self,
+        realm: &str,
+        client_id: &str,
+    ) -> Result<Option<Vec<String>>, StoreError>;
 
     /// All signing keys.
     async fn signing_keys(&self) -> Result<Vec<StoredKey>, StoreError>;
 
     /// Adds a signing key, unless there is one of its algorithm that becomes
-    /// active at its time or later; the older ones of its algorithm leave the
-    /// published set at `others_expire_ms`. Says whether it was added.
+    /// active at its time or later; with `displaces`, those leave the published
+    /// set instead. The older ones of its algorithm leave it at
+    /// `others_expire_ms`. Says whether it was added.
     async fn add_signing_key(
         &self,
         key: &StoredKey,
         others_expire_ms: i64,
+        displaces: bool,
     ) -> Result<bool, StoreError>;
 
     /// Puts the private key `new` in the place of `old`, if that is what the

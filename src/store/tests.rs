@@ -1,5 +1,6 @@
 //! The contract of [`Store`], run against every implementation.
 
+mod changes;
 mod sessions;
 
 use std::os::unix::fs::PermissionsExt;
@@ -655,7 +656,7 @@ async fn two_processes_that_rotate_at_once_agree_on_one_key() {
     let add = async |key: StoredKey, others| {
         fixture
             .store
-            .add_signing_key(&key, others)
+            .add_signing_key(&key, others, false)
             .await
             .expect("an answer")
     };
@@ -767,7 +768,8 @@ async fn consent_grows_and_goes_with_the_client() {
     }
     let known = store.consent(demo.id, "app").await.expect("a lookup");
     assert_eq!(known, words("email openid profile"));
-    assert!(store.delete_client("/", "app").await.expect("deleted"));
+    let gone = store.delete_client("/", "app").await.expect("deleted");
+    assert!(gone.is_some());
     let known = store.consent(demo.id, "app").await.expect("a lookup");
     assert!(known.is_empty());
 }

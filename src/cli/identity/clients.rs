@@ -97,7 +97,8 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             desk.print(&record, &format!("{record:#}"))
         }
         Action::Delete { client_id } => {
-            if !desk.store.delete_client(&desk.realm, &client_id).await? {
+            let gone = desk.store.delete_client(&desk.realm, &client_id).await?;
+            if gone.is_none() {
                 return Err(missing(&client_id, desk));
             }
             let line = format!("client {client_id} deleted");

@@ -84,7 +84,8 @@ async fn rotate(
     } else {
         from_ms + MAX_TOKEN_LIFE_MS
     };
-    let added = desk.store.add_signing_key(&key, others_expire_ms).await?;
+    let added = desk.store.add_signing_key(&key, others_expire_ms, now);
+    let added = added.await?;
     anyhow::ensure!(
         added,
         "there is a successor for {} already; see `doorward keys list`",

@@ -144,9 +144,10 @@ impl<'a> Assertion<'a> {
 pub(in crate::identity) fn is_for_us(call: &Call, audience: Option<&Value>) -> bool {
     let issuer = &call.realm.issuer;
     let token_endpoint = format!("{issuer}/access_token");
-    let called = serve::url(call);
-    let ours =
-        |audience: &str| audience == issuer || audience == token_endpoint || audience == called;
+    let called = serve::url_of_realm(call);
+    let ours = |audience: &str| {
+        audience == issuer || audience == token_endpoint || called.as_deref() == Some(audience)
+    };
     match audience {
         Some(Value::String(one)) => ours(one),
         Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).any(ours),

@@ -5,7 +5,7 @@ use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
-use crate::identity::login::{LoginError, is_confined, login};
+use crate::identity::login::{LoginError, is_confined, login, still_stands};
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
 use crate::model::grant::Grant;
@@ -58,6 +58,7 @@ pub(in crate::identity) async fn issue(
             ..Confined::default()
         },
     };
+    let grant_id = grant.id.clone();
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
     let mut refresh = None;
     if realm.settings.issue_refresh_token {
@@ -70,6 +71,10 @@ pub(in crate::identity) async fn issue(
         store
             .record_tokens(refresh.as_ref(), access.as_ref())
             .await?;
+        if !still_stands(&call.state, realm, &user).await? {
+            call.state.revoke_grant(&grant_id, now_ms).await?;
+            return Err(OAuthError::invalid_grant());
+        }
     }
     Ok(response)
 }

@@ -123,8 +123,11 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let gone = call.state.store.delete_client(&realm.path, call.param(0));
     match gone.await {
-        Ok(true) => Ok(respond::empty(StatusCode::NO_CONTENT)),
-        Ok(false) => Err(ManageError::NotFound),
+        Ok(Some(grants)) => {
+            call.state.have_revoked(&grants, call.now_ms);
+            Ok(respond::empty(StatusCode::NO_CONTENT))
+        }
+        Ok(None) => Err(ManageError::NotFound),
         Err(StoreError::FileOwned(id)) => Err(call.file_owned(format!("client {id}"))),
         Err(error) => Err(error.into()),
     }

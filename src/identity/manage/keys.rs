@@ -54,14 +54,17 @@ pub(super) async fn rotate(call: Call) -> Result<Response, ManageError> {
         Some(alg) => vec![alg],
         None => SignAlg::OWN.into_iter().filter(has_key).collect(),
     };
-    let mut made = Vec::new();
+    let (mut made, mut ready) = (Vec::new(), Vec::new());
     for alg in algs {
         let key = call.state.keys.rotate(alg, wish.now, wish.drop_old).await?;
-        let key = key.ok_or_else(|| {
-            let alg = alg.as_str();
-            ManageError::Conflict(format!("there is a successor for {alg} already"))
-        })?;
-        made.push(key);
+        match key {
+            Some(key) => made.push(key),
+            None => ready.push(alg.as_str()),
+        }
+    }
+    if made.is_empty() && !ready.is_empty() {
+        let text = format!("there is a successor for {} already", ready.join(", "));
+        return Err(ManageError::Conflict(text));
     }
     let all = call.state.store.signing_keys().await?;
     let now_ms = call.state.clock.now_ms();

@@ -15,6 +15,9 @@ use crate::model::registration::{RealmRemoval, StoredRealm};
 use crate::model::user::schema::RecordError;
 use crate::store::StoreError;
 
+/// How often a change is tried again whose realm was changed meanwhile.
+const TRIES: usize = 5;
+
 /// `GET /identity/realms`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let page = Page::of(&call)?;
@@ -58,7 +61,7 @@ pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
     };
     match own(&call, &realm.path) {
         None => made(&call, realm).await,
-        Some(_) => changed(&call, realm).await,
+        Some(_) => changed(&call, realm, None).await,
     }
 }
 
@@ -66,20 +69,28 @@ pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
 /// so that the realm above decides.
 pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
     let path = path(&call);
-    let mut own = own(&call, &path).ok_or_else(|| ManageError::Realm(path.clone()))?;
-    for (name, value) in settings(call.object()?)?.unwrap_or_default() {
-        if value.is_null() {
-            own.remove(&name);
-        } else {
-            own.insert(name, value);
+    let change = settings(call.object()?)?.unwrap_or_default();
+    for _ in 0..TRIES {
+        let seen = own(&call, &path).ok_or_else(|| ManageError::Realm(path.clone()))?;
+        let mut settings = seen.clone();
+        for (name, value) in &change {
+            if value.is_null() {
+                settings.remove(name);
+            } else {
+                settings.insert(name.clone(), value.clone());
+            }
+        }
+        let realm = StoredRealm {
+            path: path.clone(),
+            declared: false,
+            settings,
+        };
+        match changed(&call, realm, Some(&seen)).await {
+            Err(ManageError::Changed) => call.state.read_realms().await?,
+            outcome => return outcome,
         }
     }
-    let realm = StoredRealm {
-        path,
-        declared: false,
-        settings: own,
-    };
-    changed(&call, realm).await
+    Err(ManageError::Changed)
 }
 
 /// `DELETE /identity/realms/{path}`, when nothing is left in it.
@@ -117,11 +128,15 @@ async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> 
     shown(call, &realm.path, StatusCode::CREATED)
 }
 
-async fn changed(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> {
+async fn changed(
+    call: &Call,
+    realm: StoredRealm,
+    seen: Option<&Map<String, Value>>,
+) -> Result<Response, ManageError> {
     refuse_declared(call, &realm.path)?;
     let live = call.state.live.load_full();
     live.would_be(&realm.path, realm.settings.clone())?;
-    match call.state.store.update_realm(&realm).await {
+    match call.state.store.update_realm(&realm, seen).await {
         Err(StoreError::FileOwned(path)) => {
             return Err(call.file_owned(format!("realm {path}")));
         }

@@ -148,7 +148,9 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
 async fn remove(call: &Call) -> Result<Response, OAuthError> {
     let (client, _) = caller(call).await?;
     let id = &client.metadata.client_id;
-    call.state.store.delete_client(&client.realm, id).await?;
+    let gone = call.state.store.delete_client(&client.realm, id).await?;
+    call.state
+        .have_revoked(&gone.unwrap_or_default(), call.now_ms);
     tracing::info!(
         client_id = id,
         realm = client.realm,

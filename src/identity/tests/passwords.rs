@@ -1,10 +1,16 @@
 //! What happens when a password becomes another one.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::identity::config::HashingConfig;
+use crate::identity::login::login;
 use crate::identity::testing::{Answer, PASSWORD_GRANT, Provider, config, request};
+use crate::identity::{Call, sessions};
 use crate::model::secret::Secret;
+use crate::model::session::SessionQuery;
 
 async fn sign_in(provider: &Provider, name: &str, password: &str) -> Answer {
     let headers = [
@@ -124,4 +130,46 @@ async fn a_hash_of_another_cost_is_made_anew_at_the_next_login() {
     assert_eq!(sign_in("correct horse").await.status, 200);
     let grant = PASSWORD_GRANT.replace("demo", "carol") + "&scope=openid";
     assert_eq!(provider.token(&grant).await.status, 200);
+}
+
+/// A call of nobody's to the top-level realm.
+fn call(provider: &Provider) -> Call {
+    let state = Arc::clone(&provider.identity.state);
+    let realm = state.live().realm("/").cloned().expect("the realm");
+    let (parts, _) = request("POST", "/json/authenticate", &[], "").into_parts();
+    Call {
+        now_ms: state.clock.now_ms(),
+        state,
+        realm,
+        parts,
+        body: Bytes::new(),
+        named_path: None,
+    }
+}
+
+#[tokio::test]
+async fn a_sign_in_that_races_with_another_password_leaves_nothing_behind() {
+    for how in ["password", "deactivated"] {
+        let provider = Provider::new().await;
+        let call = call(&provider);
+        let checked = login(&call.state, &call.realm, "demo", "correct horse", 1).await;
+        let mut demo = checked.expect("the right password");
+        match how {
+            "password" => {
+                let other = with_password(json!("battery staple"));
+                provider.reload(other).await;
+            }
+            _ => {
+                (demo.version, demo.active) = (demo.version + 1, false);
+                let updated = provider.store.update_user(&demo).await;
+                updated.expect("updated");
+                demo.version -= 1;
+            }
+        }
+        let begun = sessions::begin(&call, &demo).await.expect("an answer");
+        assert_eq!(begun, None, "{how}");
+        let all = SessionQuery::default();
+        let left = provider.store.sessions(&all, None, 9).await;
+        assert!(left.expect("a page").sessions.is_empty(), "{how}");
+    }
 }

@@ -3,9 +3,9 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{damaged, parse_doc, taken, unavailable, write_doc};
+use super::{damaged, parse_doc, taken, tokens, unavailable, write_doc};
 use crate::model::client::{Client, ClientSecret};
-use crate::model::grant::TokenHash;
+use crate::model::grant::{MAX_TOKEN_LIFE_MS, TokenHash};
 use crate::model::registration::ClientQuery;
 use crate::model::secret::Secret;
 use crate::model::user::Owner;
@@ -164,12 +164,14 @@ pub(super) async fn insert(
     .map(drop)
 }
 
-/// Removes the client and all that hangs on it, whoever owns it.
+/// Removes the client and all that hangs on it, whoever owns it; the grants that
+/// were revoked, and whether there was one.
 pub(super) async fn remove(
     tx: &mut Transaction<'static, Sqlite>,
     realm: &str,
     client_id: &str,
-) -> Result<bool, StoreError> {
+) -> Result<(bool, Vec<String>), StoreError> {
+    let grants = revoke_grants(tx, realm, client_id).await?;
     for statement in [
         "DELETE FROM refresh_tokens WHERE realm = ? AND client_id = ?",
         "DELETE FROM codes WHERE realm = ? AND client_id = ?",
@@ -193,7 +195,37 @@ pub(super) async fn remove(
         .execute(&mut **tx)
         .await
         .map_err(unavailable)?;
-    Ok(gone.rows_affected() > 0)
+    Ok((gone.rows_affected() > 0, grants))
+}
+
+/// Others may have exchanged the client's tokens for their own: those are of the
+/// same grants.
+async fn revoke_grants(
+    tx: &mut Transaction<'static, Sqlite>,
+    realm: &str,
+    client_id: &str,
+) -> Result<Vec<String>, StoreError> {
+    let grants: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT grant_id, max(until_ms) FROM (
+           SELECT grant_id, doc ->> '$.ends_ms' + ?3 AS until_ms FROM refresh_tokens
+            WHERE realm = ?1 AND client_id = ?2
+            UNION ALL
+           SELECT grant_id, expires_ms FROM session_grants
+            WHERE realm = ?1 AND client_id = ?2)
+          GROUP BY grant_id",
+    )
+    .bind(realm)
+    .bind(client_id)
+    .bind(MAX_TOKEN_LIFE_MS)
+    .fetch_all(&mut **tx)
+    .await
+    .map_err(unavailable)?;
+    let mut revoked = Vec::with_capacity(grants.len());
+    for (grant_id, until_ms) in grants {
+        tokens::revoke(tx, &grant_id, until_ms).await?;
+        revoked.push(grant_id);
+    }
+    Ok(revoked)
 }
 
 async fn refuse_file_owned(
@@ -218,9 +250,9 @@ pub(super) async fn delete(
     mut tx: Transaction<'static, Sqlite>,
     realm: &str,
     client_id: &str,
-) -> Result<bool, StoreError> {
+) -> Result<Option<Vec<String>>, StoreError> {
     refuse_file_owned(&mut tx, realm, client_id).await?;
-    let gone = remove(&mut tx, realm, client_id).await?;
+    let (gone, grants) = remove(&mut tx, realm, client_id).await?;
     tx.commit().await.map_err(unavailable)?;
-    Ok(gone)
+    Ok(gone.then_some(grants))
 }

@@ -30,12 +30,17 @@ pub(super) async fn all(readers: &SqlitePool) -> Result<Vec<StoredKey>, StoreErr
 }
 
 /// The check for a newer key makes two processes that rotate at once agree on
-/// one successor.
+/// one successor. With `displaces` those to come are withdrawn instead: they
+/// never signed.
 pub(super) async fn add(
     mut tx: Transaction<'static, Sqlite>,
     key: &StoredKey,
     others_expire_ms: i64,
+    displaces: bool,
 ) -> Result<bool, StoreError> {
+    if displaces {
+        withdraw_later(&mut tx, key).await?;
+    }
     let newer: i64 = sqlx::query_scalar(
         "SELECT count(*) FROM signing_keys
          WHERE alg = ? AND active_from_ms >= ? AND (expires_ms IS NULL OR expires_ms > ?)",
@@ -74,6 +79,24 @@ pub(super) async fn add(
     .map_err(unavailable)?;
     tx.commit().await.map_err(unavailable)?;
     Ok(true)
+}
+
+async fn withdraw_later(
+    tx: &mut Transaction<'static, Sqlite>,
+    key: &StoredKey,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE signing_keys SET expires_ms = ?
+         WHERE alg = ? AND active_from_ms >= ? AND (expires_ms IS NULL OR expires_ms > ?)",
+    )
+    .bind(key.created_ms)
+    .bind(key.alg.as_str())
+    .bind(key.active_from_ms)
+    .bind(key.created_ms)
+    .execute(&mut **tx)
+    .await
+    .map_err(unavailable)
+    .map(drop)
 }
 
 pub(super) async fn replace(

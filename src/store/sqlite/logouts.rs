@@ -67,7 +67,7 @@ pub(super) async fn take(
         .push_bind(PAUSE_MAX_MS)
         .push(", ")
         .push_bind(PAUSE_MS)
-        .push(" << min(tries, 10)) WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER ")
+        .push(" << min(tries, 10)) WHERE id IN (SELECT id FROM (SELECT id, tries, next_ms, row_number() OVER ")
         .push("(PARTITION BY realm, client_id ORDER BY next_ms, id) AS place FROM logouts ")
         .push("WHERE next_ms <= ")
         .push_bind(now_ms);
@@ -82,7 +82,9 @@ pub(super) async fn take(
     update
         .push(") WHERE place <= ")
         .push_bind(OF_ONE_CLIENT)
-        .push(" LIMIT ")
+        // Every client's first one before any second one, and the new ones before
+        // those that nobody answered.
+        .push(" ORDER BY place, tries, next_ms LIMIT ")
         .push_bind(limit)
         .push(") RETURNING *");
     let rows = update

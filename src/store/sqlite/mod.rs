@@ -142,9 +142,13 @@ impl Store for SqliteStore {
         tx.commit().await.map_err(unavailable)
     }
 
-    async fn update_realm(&self, realm: &StoredRealm) -> Result<(), StoreError> {
+    async fn update_realm(
+        &self,
+        realm: &StoredRealm,
+        seen: Option<&Map<String, Value>>,
+    ) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
-        realms::update(&mut tx, realm).await?;
+        realms::update(&mut tx, realm, seen).await?;
         tx.commit().await.map_err(unavailable)
     }
 
@@ -300,7 +304,11 @@ impl Store for SqliteStore {
         self.changed(tx.commit().await.map_err(unavailable))
     }
 
-    async fn delete_client(&self, realm: &str, client_id: &str) -> Result<bool, StoreError> {
+    async fn delete_client(
+        &self,
+        realm: &str,
+        client_id: &str,
+    ) -> Result<Option<Vec<String>>, StoreError> {
         self.changed(clients::delete(self.begin().await?, realm, client_id).await)
     }
 
@@ -312,8 +320,9 @@ impl Store for SqliteStore {
         &self,
         key: &StoredKey,
         others_expire_ms: i64,
+        displaces: bool,
     ) -> Result<bool, StoreError> {
-        keys::add(self.begin().await?, key, others_expire_ms).await
+        keys::add(self.begin().await?, key, others_expire_ms, displaces).await
     }
 
     async fn replace_private_key(

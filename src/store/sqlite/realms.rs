@@ -1,5 +1,6 @@
 //! Realms.
 
+use serde_json::{Map, Value};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{parse_doc, taken, unavailable, write_doc};
@@ -34,8 +35,17 @@ pub(super) async fn insert(tx: &mut Tx, realm: &StoredRealm) -> Result<(), Store
         .map(drop)
 }
 
-pub(super) async fn update(tx: &mut Tx, realm: &StoredRealm) -> Result<(), StoreError> {
+pub(super) async fn update(
+    tx: &mut Tx,
+    realm: &StoredRealm,
+    seen: Option<&Map<String, Value>>,
+) -> Result<(), StoreError> {
     refuse_declared(tx, &realm.path).await?;
+    if let Some(seen) = seen
+        && own(tx, &realm.path).await?.as_ref() != Some(seen)
+    {
+        return Err(StoreError::Conflict(realm.path.clone()));
+    }
     let done = sqlx::query("UPDATE realms SET settings = ? WHERE path = ?")
         .bind(write_doc(&realm.settings)?)
         .bind(&realm.path)
@@ -46,6 +56,16 @@ pub(super) async fn update(tx: &mut Tx, realm: &StoredRealm) -> Result<(), Store
         0 => Err(StoreError::Conflict(realm.path.clone())),
         _ => Ok(()),
     }
+}
+
+/// What a realm sets itself.
+async fn own(tx: &mut Tx, path: &str) -> Result<Option<Map<String, Value>>, StoreError> {
+    let settings: Option<String> = sqlx::query_scalar("SELECT settings FROM realms WHERE path = ?")
+        .bind(path)
+        .fetch_optional(&mut **tx)
+        .await
+        .map_err(unavailable)?;
+    settings.as_deref().map(parse_doc).transpose()
 }
 
 async fn refuse_declared(tx: &mut Tx, path: &str) -> Result<(), StoreError> {

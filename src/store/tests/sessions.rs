@@ -276,6 +276,28 @@ async fn a_client_that_never_answers_leaves_room_for_others() {
 }
 
 #[tokio::test]
+async fn clients_that_never_answer_crowd_nobody_out_by_their_names() {
+    let (fixture, demo) = with_user().await;
+    let store = &fixture.store;
+    for (number, id) in ["a", "b", "c", "z"].into_iter().enumerate() {
+        add_client(store, id).await;
+        for round in 0..3 {
+            let sid = format!("{id}{round}");
+            let held = session(&sid, &demo, i64::try_from(number).expect("small"));
+            store.insert_session(&held, 100).await.expect("inserted");
+            let mut given = grant(&sid, &sid, &demo, "openid");
+            given.client_id = id.to_owned();
+            assert!(store.begin_grant(&given, 1).await.expect("begun"));
+            store.end_sessions(&named(&sid), 100).await.expect("ended");
+        }
+    }
+    let (owed, _) = store.take_logouts(&[], 100, 4).await.expect("taken");
+    let mut of: Vec<_> = owed.iter().map(|one| one.client_id.as_str()).collect();
+    of.sort_unstable();
+    assert_eq!(of, ["a", "b", "c", "z"]);
+}
+
+#[tokio::test]
 async fn sessions_are_found_by_user_and_client_page_by_page() {
     let (fixture, demo) = with_user().await;
     let store = &fixture.store;

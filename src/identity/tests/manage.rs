@@ -1,0 +1,92 @@
+//! What its operator does to the provider, and what that is safe from.
+
+use serde_json::{Value, json};
+
+use crate::identity::revoked::Marks;
+use crate::identity::testing::Provider;
+
+#[tokio::test]
+async fn of_two_patches_of_a_realm_at_once_both_count() {
+    let provider = Provider::new().await;
+    let made = provider
+        .manage("POST", "/realms", &json!({"path": "/a"}))
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let patch = async |settings: Value| {
+        let body = json!({"settings": settings});
+        let answer = provider.manage("PATCH", "/realms/a", &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    };
+    tokio::join!(
+        patch(json!({"code_lifetime": 30})),
+        patch(json!({"default_scope": "b"})),
+    );
+    let realm = provider.manage("GET", "/realms/a", &Value::Null).await;
+    let own = &realm.json()["settings"];
+    assert_eq!(own, &json!({"code_lifetime": 30, "default_scope": "b"}));
+}
+
+#[tokio::test]
+async fn keys_are_rotated_in_an_emergency_whatever_was_planned() {
+    let provider = Provider::new().await;
+    let rotate = async |wish: Value| provider.manage("POST", "/keys/rotate", &wish).await;
+    assert_eq!(rotate(json!({"alg": "ES256"})).await.status, 201);
+    let refused = rotate(json!({"alg": "ES256"})).await;
+    assert_eq!(
+        refused.status, 409,
+        "one as late is there: {}",
+        refused.text
+    );
+    // The others are not kept from theirs.
+    let others = rotate(Value::Null).await;
+    assert!(
+        matches!(others.status.as_u16(), 201 | 409),
+        "{}",
+        others.text
+    );
+    provider.clock.advance(10);
+    let emergency = json!({"alg": "ES256", "now": true, "drop_old": true});
+    let made = rotate(emergency).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    assert_eq!(made.json()["data"][0]["state"], "active");
+    let keys = provider.manage("GET", "/keys", &Value::Null).await.json();
+    let keys = keys["data"].as_array().expect("keys").iter();
+    let active = keys.filter(|key| key["alg"] == "ES256" && key["state"] != "old");
+    assert_eq!(active.count(), 1);
+}
+
+#[tokio::test]
+async fn grants_die_with_their_client_where_others_exchanged_them() {
+    let provider = Provider::new().await;
+    let client = json!({"client_id": "shop", "client_secret": "shop-secret", "scope": "openid",
+        "grant_types": ["password", "refresh_token"]});
+    let made = provider.manage("POST", "/clients", &client).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let body = "grant_type=password&client_id=shop&client_secret=shop-secret&username=demo\
+        &password=correct+horse&scope=openid";
+    let tokens = provider.token(body).await.json();
+    let token = tokens["access_token"].as_str().expect("a token");
+    let grant = provider.claims(token)["authGrantId"].clone();
+    let marks = Marks::of(grant.as_str().expect("a grant"), "");
+    let state = &provider.identity.state;
+    assert!(!state.revoked.has(&marks));
+    let gone = provider
+        .manage("DELETE", "/clients/shop", &Value::Null)
+        .await;
+    assert_eq!(gone.status, 204, "{}", gone.text);
+    assert!(state.revoked.has(&marks));
+}
+
+#[tokio::test]
+async fn keys_are_published_while_the_store_is_ill() {
+    let provider = Provider::new().await;
+    let state = &provider.identity.state;
+    let database = provider.database().await;
+    let damage = "DROP TABLE signing_keys";
+    sqlx::query(damage).execute(&database).await.expect("done");
+    state.keys.want([crate::model::client::SignAlg::ES512]);
+    let answer = provider.get("/oauth2/connect/jwk_uri").await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_ne!(answer.json()["keys"], json!([]));
+    assert!(answer.header("cache-control").contains("no-store"));
+}
