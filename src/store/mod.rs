@@ -324,6 +324,18 @@ pub trait Store: Send + Sync + 'static {
         new: &Secret,
     ) -> Result<(), StoreError>;
 
+    /// The secret of this name: `made`, if there was none.
+    async fn secret(&self, name: &str, made: &Secret) -> Result<Secret, StoreError>;
+
+    /// Puts the secret `new` in the place of `old`, if that is what the store
+    /// has of this name.
+    async fn replace_secret(
+        &self,
+        name: &str,
+        old: &Secret,
+        new: &Secret,
+    ) -> Result<(), StoreError>;
+
     /// Keeps what was issued: a refresh token, an opaque access token, or both.
     async fn record_tokens(
         &self,
@@ -492,14 +504,14 @@ pub trait Store: Send + Sync + 'static {
         access: Option<&StoredAccess>,
     ) -> Result<bool, StoreError>;
 
-    /// Keeps an authorization request, unless its client has `limit` others
-    /// that are not over; says whether it is kept. One that is kept already
-    /// lasts as long as the new one would.
+    /// Keeps an authorization request, unless more than `most_bytes` would be
+    /// kept for its client then, also of those that are over and were not swept
+    /// yet; says whether it is kept. One that is kept already lasts as long as
+    /// the new one would.
     async fn keep_request(
         &self,
         request: &StoredRequest,
-        limit: u32,
-        now_ms: i64,
+        most_bytes: u32,
     ) -> Result<bool, StoreError>;
 
     /// The authorization request of this hash.

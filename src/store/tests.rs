@@ -906,7 +906,7 @@ fn kept(name: &str, client_id: &str) -> StoredRequest {
 async fn a_kept_request_is_taken_once_even_by_two_at_once() {
     let Fixture { store, .. } = &Fixture::new().await;
     let request = kept("a", "app");
-    assert!(store.keep_request(&request, 1, 0).await.expect("a store"));
+    assert!(store.keep_request(&request, 1000).await.expect("a store"));
     let read = store.kept_request(request.hash).await.expect("a store");
     assert_eq!(read, Some(request.clone()));
     store
@@ -936,17 +936,18 @@ async fn a_kept_request_is_taken_once_even_by_two_at_once() {
 #[tokio::test]
 async fn a_flood_of_requests_fills_up_what_its_client_may_keep_and_no_more() {
     let Fixture { store, .. } = &Fixture::new().await;
-    let keep = async |name: &str, client_id: &str, now_ms| {
+    let size = serde_json::to_string(&kept("a", "app").kept).expect("JSON");
+    let most = u32::try_from(2 * size.len()).expect("small");
+    let keep = async |name: &str, client_id: &str| {
         let request = kept(name, client_id);
-        store
-            .keep_request(&request, 2, now_ms)
-            .await
-            .expect("a store")
+        let kept = store.keep_request(&request, most).await;
+        kept.expect("a store")
     };
-    assert!(keep("a", "app", 0).await && keep("b", "app", 0).await);
-    assert!(!keep("c", "app", 0).await);
-    assert!(keep("d", "other", 0).await);
-    // Those that are over no longer count.
-    assert!(keep("c", "app", 1000).await);
-    assert_eq!(store.sweep(1000, 10).await.expect("swept"), 4);
+    assert!(keep("a", "app").await && keep("b", "app").await);
+    assert!(!keep("c", "app").await);
+    assert!(keep("d", "other").await);
+    assert!(store.take_request(TokenHash::of("a")).await.expect("taken"));
+    assert!(keep("c", "app").await && !keep("a", "app").await);
+    assert_eq!(store.sweep(1000, 10).await.expect("swept"), 3);
+    assert!(keep("a", "app").await);
 }

@@ -24,9 +24,13 @@ use crate::model::grant::TokenHash;
 /// What the addresses of kept requests begin with (RFC 9126 §2.2).
 const PREFIX: &str = "urn:ietf:params:oauth:request_uri:";
 
-/// Most requests kept for a client at once. Public clients don't prove who they
-/// are, so that anybody can fill this up, for that client.
-const LIMIT: u32 = 10_000;
+/// Most that is kept for a client at once, in bytes: of ordinary requests some
+/// hundred thousand.
+const MOST_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Most that is kept for a client that has not proven who it is: anybody can
+/// fill this up, for that client.
+const UNPROVEN_MOST_BYTES: u32 = 8 * 1024 * 1024;
 
 /// Longest request that is kept, in bytes.
 const KEPT_MAX: usize = 32 * 1024;
@@ -66,7 +70,8 @@ pub(super) async fn resolve(
     let browser = Browser::of(call);
     let shown_ms = browser.first_shown(&carried, outer.own(SINCE), call.now_ms);
     let came_ms = shown_ms.unwrap_or(call.now_ms);
-    if came_ms >= kept.begins_ms || call.now_ms >= kept.ends_ms {
+    let late = kept.kept.pushed && came_ms >= kept.begins_ms;
+    if late || call.now_ms >= kept.ends_ms {
         return Err(gone());
     }
     let params = outer.with_request(kept.kept.parameters.clone());
@@ -108,17 +113,17 @@ pub(super) async fn push(
     Ok((format!("{PREFIX}{handle}"), life_s))
 }
 
-/// Keeps a request whose object is too long for addresses; gives what is
-/// carried in its place. The same object is kept once, however often it comes.
+/// Keeps a request that is too long for addresses; gives what is carried in its
+/// place. The same request is kept once, however often it comes.
 pub(super) async fn shorten(call: &Call, request: &Request) -> Result<String, Refused> {
     let client = &request.client;
-    let parts = ["request object", &call.realm.path, client.id()];
+    let parts = ["long request", &call.realm.path, client.id()];
     let whole = format!("{}\n{}", parts.join("\n"), request.query);
     let handle = URL_SAFE_NO_PAD.encode(TokenHash::of(&whole).0);
     let kept = KeptRequest {
         parameters: request.parameters.clone(),
         pushed: false,
-        object: true,
+        object: request.object,
     };
     let times = (call.now_ms + FOLLOW_MS, call.now_ms + FOLLOW_MS);
     let done = keep(call, client, &handle, kept, times).await;
@@ -148,8 +153,11 @@ async fn keep(
         ends_ms,
         kept,
     };
-    let store = &call.state.store;
-    if store.keep_request(&stored, LIMIT, call.now_ms).await? {
+    let most = match stored.kept.pushed && !client.client.is_public() {
+        true => MOST_BYTES,
+        false => UNPROVEN_MOST_BYTES,
+    };
+    if call.state.store.keep_request(&stored, most).await? {
         return Ok(());
     }
     tracing::warn!(client_id = client.id(), "too many pushed requests");

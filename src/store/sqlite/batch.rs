@@ -7,7 +7,8 @@
 use sqlx::{Sqlite, SqlitePool, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{tokens, unavailable};
+use super::{requests, tokens, unavailable};
+use crate::model::authorization::StoredRequest;
 use crate::model::grant::{Exchange, Rotation, StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
 
@@ -36,6 +37,15 @@ pub(super) enum Work {
         grant_id: String,
         until_ms: i64,
     },
+    KeepRequest {
+        request: Box<StoredRequest>,
+        most_bytes: u32,
+    },
+    ProlongRequest {
+        hash: TokenHash,
+        ends_ms: i64,
+    },
+    TakeRequest(TokenHash),
 }
 
 /// What came of it.
@@ -44,6 +54,8 @@ pub(super) enum Done {
     Written,
     Exchanged(Rotation),
     Remembered(bool),
+    /// Whether a request was kept, or was there to be taken.
+    Request(bool),
 }
 
 struct Job {
@@ -172,6 +184,18 @@ async fn apply(tx: &mut Transaction<'static, Sqlite>, work: &Work) -> Result<Don
         } => tokens::revoke_access(tx, *hash, token_id, *until_ms).await?,
         Work::RevokeGrant { grant_id, until_ms } => {
             tokens::revoke(tx, grant_id, *until_ms).await?;
+        }
+        Work::KeepRequest {
+            request,
+            most_bytes,
+        } => {
+            let kept = requests::keep(tx, request, *most_bytes).await?;
+            return Ok(Done::Request(kept));
+        }
+        Work::ProlongRequest { hash, ends_ms } => requests::prolong(tx, *hash, *ends_ms).await?,
+        Work::TakeRequest(hash) => {
+            let taken = requests::take(tx, *hash).await?;
+            return Ok(Done::Request(taken));
         }
     }
     Ok(Done::Written)

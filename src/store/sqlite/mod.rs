@@ -18,6 +18,7 @@ mod open;
 mod realms;
 mod registrations;
 mod requests;
+mod secrets;
 mod sessions;
 mod sync;
 mod tokens;
@@ -334,6 +335,19 @@ impl Store for SqliteStore {
         keys::replace(&self.writer, kid, old, new).await
     }
 
+    async fn secret(&self, name: &str, made: &Secret) -> Result<Secret, StoreError> {
+        secrets::kept(&self.writer, name, made).await
+    }
+
+    async fn replace_secret(
+        &self,
+        name: &str,
+        old: &Secret,
+        new: &Secret,
+    ) -> Result<(), StoreError> {
+        secrets::replace(&self.writer, name, old, new).await
+    }
+
     async fn record_tokens(
         &self,
         refresh: Option<&StoredRefresh>,
@@ -355,7 +369,7 @@ impl Store for SqliteStore {
         let work = Work::Exchange(exchange, access.cloned());
         match self.batch.write(work).await? {
             Done::Exchanged(outcome) => Ok(outcome),
-            Done::Written | Done::Remembered(_) => Err(damaged("another write was answered")),
+            _ => Err(damaged("another write was answered")),
         }
     }
 
@@ -402,7 +416,7 @@ impl Store for SqliteStore {
         };
         match self.batch.write(work).await? {
             Done::Remembered(new) => Ok(new),
-            Done::Written | Done::Exchanged(_) => Err(damaged("another write was answered")),
+            _ => Err(damaged("another write was answered")),
         }
     }
 
@@ -568,10 +582,15 @@ impl Store for SqliteStore {
     async fn keep_request(
         &self,
         request: &StoredRequest,
-        limit: u32,
-        now_ms: i64,
+        most_bytes: u32,
     ) -> Result<bool, StoreError> {
-        requests::keep(&self.writer, request, limit, now_ms).await
+        let request = Box::new(request.clone());
+        let work = Work::KeepRequest {
+            request,
+            most_bytes,
+        };
+        let done = self.batch.write(work).await?;
+        Ok(matches!(done, Done::Request(true)))
     }
 
     async fn kept_request(&self, hash: TokenHash) -> Result<Option<StoredRequest>, StoreError> {
@@ -579,11 +598,13 @@ impl Store for SqliteStore {
     }
 
     async fn prolong_request(&self, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError> {
-        requests::prolong(&self.writer, hash, ends_ms).await
+        let work = Work::ProlongRequest { hash, ends_ms };
+        self.batch.write(work).await.map(drop)
     }
 
     async fn take_request(&self, hash: TokenHash) -> Result<bool, StoreError> {
-        requests::take(&self.writer, hash).await
+        let done = self.batch.write(Work::TakeRequest(hash)).await?;
+        Ok(matches!(done, Done::Request(true)))
     }
 
     async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {

@@ -25,6 +25,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007_logouts.sql"),
     include_str!("migrations/0008_registrations.sql"),
     include_str!("migrations/0009_requests.sql"),
+    include_str!("migrations/0010_secrets.sql"),
+    include_str!("migrations/0011_request_bytes.sql"),
 ];
 
 /// Connections that only read.

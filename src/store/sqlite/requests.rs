@@ -9,16 +9,15 @@ use crate::store::StoreError;
 
 /// One statement, so that no two at once exceed the limit together.
 pub(super) async fn keep(
-    writer: &SqlitePool,
+    tx: &mut Transaction<'static, Sqlite>,
     request: &StoredRequest,
-    limit: u32,
-    now_ms: i64,
+    most_bytes: u32,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "INSERT INTO requests (hash, realm, client_id, begins_ms, ends_ms, doc)
-         SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE ?7 > (SELECT count(*) FROM
-           (SELECT 1 FROM requests
-             WHERE realm = ?2 AND client_id = ?3 AND ends_ms > ?8 LIMIT ?7))
+         SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE NOT EXISTS
+           (SELECT 1 FROM request_bytes
+             WHERE realm = ?2 AND client_id = ?3 AND bytes + length(?6) > ?7)
          ON CONFLICT (hash) DO UPDATE SET
            begins_ms = max(begins_ms, excluded.begins_ms),
            ends_ms = max(ends_ms, excluded.ends_ms)",
@@ -29,9 +28,8 @@ pub(super) async fn keep(
     .bind(request.begins_ms)
     .bind(request.ends_ms)
     .bind(write_doc(&request.kept)?)
-    .bind(limit)
-    .bind(now_ms)
-    .execute(writer)
+    .bind(most_bytes)
+    .execute(&mut **tx)
     .await
     .map_err(unavailable)?;
     Ok(done.rows_affected() == 1)
@@ -62,24 +60,27 @@ pub(super) async fn by_hash(
 }
 
 pub(super) async fn prolong(
-    writer: &SqlitePool,
+    tx: &mut Transaction<'static, Sqlite>,
     hash: TokenHash,
     ends_ms: i64,
 ) -> Result<(), StoreError> {
     sqlx::query("UPDATE requests SET ends_ms = max(ends_ms, ?) WHERE hash = ?")
         .bind(ends_ms)
         .bind(hash.0.as_slice())
-        .execute(writer)
+        .execute(&mut **tx)
         .await
         .map_err(unavailable)
         .map(drop)
 }
 
 /// Of two who take it at once, one finds it.
-pub(super) async fn take(writer: &SqlitePool, hash: TokenHash) -> Result<bool, StoreError> {
+pub(super) async fn take(
+    tx: &mut Transaction<'static, Sqlite>,
+    hash: TokenHash,
+) -> Result<bool, StoreError> {
     let done = sqlx::query("DELETE FROM requests WHERE hash = ?")
         .bind(hash.0.as_slice())
-        .execute(writer)
+        .execute(&mut **tx)
         .await
         .map_err(unavailable)?;
     Ok(done.rows_affected() == 1)
