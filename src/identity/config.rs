@@ -193,6 +193,9 @@ pub struct RealmSettings {
     pub pushed_request_lifetime: u32,
     /// Whether all authorization requests must be pushed.
     pub require_pushed_authorization_requests: bool,
+    /// Whether clients that registered no other algorithm may send request
+    /// objects that nobody signed (`none`).
+    pub unsigned_request_objects: bool,
     /// Whether a code challenge may be the verifier itself. Without need, leave
     /// it off: who reads the request can then exchange the code.
     pub plain_pkce: bool,
@@ -307,6 +310,7 @@ impl Default for RealmSettings {
             device_codes_per_client: 10_000,
             pushed_request_lifetime: 90,
             require_pushed_authorization_requests: false,
+            unsigned_request_objects: false,
             plain_pkce: false,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,

@@ -44,7 +44,7 @@ pub(super) fn metadata(call: &Call) -> Response {
         "ui_locales_supported": call.state.live().look.languages(),
         "authorization_response_iss_parameter_supported": true,
         "dpop_signing_alg_values_supported": SignAlg::OWN,
-        "subject_types_supported": ["public"],
+        "subject_types_supported": ["public", "pairwise"],
         "id_token_signing_alg_values_supported": all_algs(),
         "userinfo_signing_alg_values_supported": all_algs(),
         "token_endpoint_auth_methods_supported": &AUTH_METHODS,
@@ -63,7 +63,7 @@ pub(super) fn metadata(call: &Call) -> Response {
         "request_parameter_supported": true,
         "request_uri_parameter_supported": true,
         "require_request_uri_registration": true,
-        "request_object_signing_alg_values_supported": all_algs(),
+        "request_object_signing_alg_values_supported": request_algs(call),
         "version": "3.0",
     });
     if call.realm.settings.registration.mode != RegistrationMode::Disabled {
@@ -124,6 +124,13 @@ fn claims_supported() -> Vec<&'static str> {
 /// Every signature algorithm; `none` is not one.
 fn all_algs() -> Vec<SignAlg> {
     SignAlg::OWN.into_iter().chain(SignAlg::SHARED).collect()
+}
+
+/// How request objects may be signed.
+fn request_algs(call: &Call) -> Vec<&'static str> {
+    let unsigned = call.realm.settings.unsigned_request_objects;
+    let algs = all_algs().into_iter().map(SignAlg::as_str);
+    algs.chain(unsigned.then_some("none")).collect()
 }
 
 /// The published keys (RFC 7517 §5). Those that clients wait for are among them,

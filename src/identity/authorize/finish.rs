@@ -42,10 +42,11 @@ pub(super) async fn finish(
     let told = request
         .wanted
         .for_id_token(user, alone.then_some(request.scopes.as_slice()));
+    let subject = request.client.subject(user);
     let issue = Issue {
         realm: &call.realm,
         client: &request.client,
-        subject: &user.user_name,
+        subject: &subject,
         user: Some(user.id),
         scopes: &grant.scopes,
         grant_type: &grant.grant_type,

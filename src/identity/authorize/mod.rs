@@ -235,12 +235,8 @@ async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response
         kept::prolong(call, request).await?;
         return Ok(None);
     }
-    if request.object {
-        let query = kept::shorten(call, request).await?;
-        return Ok(Some(redirect(call, &here(call, "authorize", &query))));
-    }
-    let told = Told::new("invalid_request", "The request is too long");
-    Err(Refused::Back(Box::new(request.back.clone()), told))
+    let query = kept::shorten(call, request).await?;
+    Ok(Some(redirect(call, &here(call, "authorize", &query))))
 }
 
 /// What the consent form says: by its buttons, or in the imitated product's

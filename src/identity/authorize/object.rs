@@ -44,14 +44,17 @@ pub(super) async fn open(
 ) -> Result<Opened, Told> {
     let metadata = &client.client.metadata;
     let registered = metadata.request_object_signing_alg;
-    let (claims, signed) = match registered {
-        Some(RequestAlg::None) if !client.needs_signed_requests() => match unsigned_claims(text) {
-            Ok(claims) => (claims, false),
-            // To sign is always better.
-            Err(_) => (verified(call, client, None, text).await?, true),
-        },
-        Some(RequestAlg::None) | None => (verified(call, client, None, text).await?, true),
-        Some(alg @ RequestAlg::Signed(_)) => (verified(call, client, Some(alg), text).await?, true),
+    let signs = client.needs_signed_requests()
+        || client.is_fapi2()
+        || matches!(registered, Some(RequestAlg::Signed(_)));
+    let unsigned = unsigned_claims(text).ok().filter(|_| !signs);
+    let (claims, signed) = match unsigned {
+        Some(claims) if call.realm.settings.unsigned_request_objects => (claims, false),
+        Some(_) => {
+            let text = "Request objects must be signed";
+            return Err(Told::new("request_not_supported", text));
+        }
+        None => (verified(call, client, registered, text).await?, true),
     };
     check_claims(call, client, &claims, signed)?;
     check_times_of(client, &claims, at_ms.div_euclid(1000))?;
@@ -75,7 +78,7 @@ async fn verified(
     let wrong = || invalid("The signature of the request object is not valid");
     match registered {
         Some(RequestAlg::Signed(alg)) if alg != used => return Err(wrong()),
-        None if used.is_shared() => return Err(wrong()),
+        Some(RequestAlg::None) | None if used.is_shared() => return Err(wrong()),
         _ => {}
     }
     if !client.may_sign_by(used) {

@@ -7,9 +7,9 @@ use url::form_urlencoded;
 use crate::identity::Call;
 use crate::identity::form::{Form, FormError};
 
-/// Longest request that can be carried on through sign-in, in bytes: it becomes
-/// part of an address.
-pub(super) const CARRIED_MAX: usize = 8 * 1024;
+/// Longest request that is carried on through sign-in, in bytes: it becomes part
+/// of addresses, which whoever is on the way must take.
+pub(super) const CARRIED_MAX: usize = 4 * 1024;
 
 /// Parameters of ours, which are not part of the client's request.
 const OWN: [&str; 9] = [

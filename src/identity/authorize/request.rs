@@ -211,16 +211,7 @@ async fn checked(
     let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
     let max_age =
         max_age.map_err(|_| Told::new("invalid_request", "Malformed parameter, max_age"))?;
-    let hinted = match params.get("id_token_hint") {
-        Some(token) => {
-            let hint = hint::read(call, token).await;
-            let hint = hint.ok_or_else(|| {
-                Told::new("invalid_request", "The id_token_hint is not one of ours")
-            })?;
-            Some(hint.subject)
-        }
-        None => None,
-    };
+    let subject = subject(call, params, client, &wanted).await?;
     Ok(Request {
         client: Arc::clone(client),
         back: back.clone(),
@@ -235,7 +226,7 @@ async fn checked(
             .or(client.client.metadata.default_max_age)
             .map(i64::from),
         login_hint: params.get("login_hint").map(str::to_owned),
-        subject: hinted.or_else(|| wanted.subject().map(str::to_owned)),
+        subject,
         wanted,
         resources: resources(params, client)?,
         dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
@@ -244,6 +235,29 @@ async fn checked(
         kept: None,
         object: false,
     })
+}
+
+/// The name of the user that the client will have no other than.
+async fn subject(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    wanted: &Wanted,
+) -> Result<Option<String>, Told> {
+    if let Some(token) = params.get("id_token_hint") {
+        let wrong = || Told::new("invalid_request", "The id_token_hint is not one of ours");
+        let hint = hint::read(call, token).await.ok_or_else(wrong)?;
+        return Ok(Some(hint.subject));
+    }
+    let Some(subject) = wanted.subject() else {
+        return Ok(None);
+    };
+    let name = call.state.name_called(&call.realm, client, subject).await;
+    let failed = |error| {
+        tracing::error!(%error, "the user that a client asks for can't be looked up");
+        Told::new("server_error", "The request can't be answered now")
+    };
+    name.map(Some).map_err(failed)
 }
 
 fn response_type(

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, shown_error};
@@ -35,8 +37,9 @@ async fn door(keys: &Issuer, source: &str) -> Door {
   base_url: http://@PROXY@
   realms:
     /:
+      settings: {{unsigned_request_objects: true}}
       users: [{{userName: demo, password: Ch4ng31t-demo}}]
-      clients:{}{}{}{}{}",
+      clients:{}{}{}{}{}{}",
         client(
             "app",
             &format!("{jwks}          request_uris: [\"{source}/request.jwt\"]\n")
@@ -46,6 +49,10 @@ async fn door(keys: &Issuer, source: &str) -> Door {
             &format!("{jwks}          require_signed_request_object: true\n")
         ),
         client("lax", "          request_object_signing_alg: none\n"),
+        client(
+            "signing",
+            &format!("{jwks}          request_object_signing_alg: ES256\n")
+        ),
         client("hmac", "          request_object_signing_alg: HS256\n"),
         client(
             "pinned",
@@ -140,7 +147,7 @@ async fn what_the_client_signed_wins_over_what_stands_beside_it() {
     assert_eq!(metadata["require_request_uri_registration"], true);
     let algs = metadata["request_object_signing_alg_values_supported"].as_array();
     let algs = algs.expect("a list");
-    assert!(algs.contains(&json!("RS256")) && !algs.contains(&json!("none")));
+    assert!(algs.contains(&json!("RS256")) && algs.contains(&json!("none")));
 }
 
 #[tokio::test]
@@ -169,7 +176,9 @@ async fn malformed_and_forged_request_objects_are_refused() {
         // Tampered with, signed by somebody else, not signed.
         format!("{}.{tampered}.{}", parts[0], parts[2]),
         stranger.sign(&all),
-        forge(&json!({"alg": "none"}), &all, b""),
+        forge(&json!({"alg": "None"}), &all, b""),
+        forge(&json!({"alg": "none"}), &all, &[7; 64]),
+        forge(&json!({"alg": "none", "crit": ["b64"]}), &all, b""),
         forge(
             &json!({"alg": "ES256", "jwk": stranger.public_key()}),
             &all,
@@ -254,7 +263,12 @@ async fn unsigned_and_hmac_objects_count_where_they_are_registered() {
         &browser.get(&path("lax", &none("lax"), &[])).await,
         "inside",
     );
-    for id in ["strict", "hmac", "pinned"] {
+    // Who registered nothing may choose.
+    assert_code(
+        &browser.get(&path("app", &none("app"), &[])).await,
+        "inside",
+    );
+    for id in ["strict", "hmac", "pinned", "signing"] {
         let page = browser.get(&path(id, &none(id), &[])).await.expect(400);
         assert_eq!(shown_error(&page), "invalid_request_object", "{id}");
     }
@@ -272,6 +286,52 @@ async fn unsigned_and_hmac_objects_count_where_they_are_registered() {
         .await
         .expect(400);
     assert_eq!(shown_error(&page), "invalid_request_object");
+}
+
+#[tokio::test]
+async fn unsigned_objects_are_not_supported_unless_the_realm_says_so() {
+    let section = super::IDENTITY.replace(
+        "        - client_id: native\n",
+        "        - client_id: native\n          request_object_signing_alg: none\n",
+    );
+    let door = Setup::new().identity(&section).start().await;
+    let browser = Browser::new(&door);
+    let metadata = "/oauth2/.well-known/openid-configuration";
+    let metadata = door.get("a.test", metadata).await.json();
+    let algs = metadata["request_object_signing_alg_values_supported"].as_array();
+    assert!(!algs.expect("a list").contains(&json!("none")));
+    for (id, callback) in [
+        ("native", "http://127.0.0.1/cb"),
+        ("trusted", "https://trusted.example/cb"),
+    ] {
+        let inside = json!({"client_id": id, "redirect_uri": callback, "state": "inside"});
+        let object = forge(&json!({"alg": "none"}), &inside, b"");
+        let beside = [("redirect_uri", callback), ("state", "outside")];
+        let answer = browser.get(&path(id, &object, &beside)).await;
+        let answer = told(&answer, callback);
+        assert_eq!(answer["error"], "request_not_supported", "{id}");
+        assert_eq!(answer["state"], "outside");
+    }
+}
+
+#[tokio::test]
+async fn a_request_object_with_a_member_twice_is_refused() {
+    let keys = Issuer::start().await;
+    let door = door(&keys, &keys.url()).await;
+    let browser = signed_in(&door).await;
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let inside = format!(
+        r#"{{"client_id":"lax","client_id":"lax","redirect_uri":"{CALLBACK}","redirect_uri":"{CALLBACK}"}}"#
+    );
+    for object in [
+        format!("{}.{}.", part(r#"{"alg":"none"}"#), part(&inside)),
+        format!("{}.{}.", part(r#"{"alg":"none","alg":"none"}"#), part("{}")),
+        format!("{}.{}.", part(r#"{"alg":"none"}"#), part("[]")),
+        format!("{}.{}=.", part(r#"{"alg":"none"}"#), part("{}")),
+    ] {
+        let page = browser.get(&path("lax", &object, &[])).await.expect(400);
+        assert_eq!(shown_error(&page), "invalid_request_object", "{object}");
+    }
 }
 
 #[tokio::test]

@@ -519,3 +519,27 @@ async fn discovery_names_what_works() {
         json!(["query", "fragment", "form_post"])
     );
 }
+
+#[tokio::test]
+async fn a_request_too_long_for_addresses_is_kept_while_its_user_signs_in() {
+    let door = door().await;
+    let state = "é".repeat(3000);
+    let request = with(trusted(), "state", &state);
+    let browser = Browser::new(&door);
+    let answer = browser.get(&path(&request)).await.expect(302);
+    let short = answer.header("location").to_owned();
+    assert!(short.len() < 300, "{short}");
+    let page = browser.get(&short).await.expect(200);
+    // Looked at again, in another tab, and signed in there.
+    browser.get(&short).await.expect(200);
+    let answer = browser.sign_in(&page, "demo").await.expect(302);
+    let answer = told(&answer, "https://trusted.example/cb");
+    assert!(answer.contains_key("code"));
+    assert_eq!(answer["state"], state);
+    // Who is signed in is led nowhere else.
+    let answer = browser.get(&path(&request)).await.expect(302);
+    assert_eq!(told(&answer, "https://trusted.example/cb")["state"], state);
+    // Nor is it a way to push.
+    let again = browser.get(&short).await.expect(302);
+    assert!(told(&again, "https://trusted.example/cb").contains_key("code"));
+}
