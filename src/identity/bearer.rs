@@ -290,7 +290,7 @@ pub(super) async fn holder(
     let user = match issued.claims.contains_key("auth_level") {
         false => None,
         true => {
-            let user = state.users.by_name(store, &realm.path, issued.text("sub"));
+            let user = state.user_called(realm, &client, issued.text("sub"));
             match user.await?.filter(|user| user.active) {
                 Some(user) => Some(user),
                 None => return Ok(None),

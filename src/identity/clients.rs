@@ -10,6 +10,7 @@ use quick_cache::sync::Cache;
 use subtle::ConstantTimeEq;
 
 use super::device;
+use super::pairwise::{Salt, Sector};
 use super::realm::Realm;
 use crate::clock::random_bytes;
 use crate::http::outbound::ChosenBy;
@@ -39,10 +40,12 @@ pub(super) struct LiveClient {
     keys: Option<KeySet>,
     /// Whether its use is noted already; see [`Clients::take_used`].
     used: AtomicBool,
+    /// Where its users have names of their own.
+    pub(super) sector: Option<Sector>,
 }
 
 impl LiveClient {
-    fn new(client: Client, realm: &Realm) -> Self {
+    fn new(client: Client, realm: &Realm, salt: &Salt) -> Self {
         let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect();
         let metadata = &client.metadata;
         let default = metadata.default_scope.as_deref();
@@ -56,6 +59,7 @@ impl LiveClient {
             default_scopes: words(default.unwrap_or(&realm.settings.default_scope)),
             shared: metadata.shared_algs().filter_map(signer).collect(),
             keys,
+            sector: salt.sector(realm, metadata),
             declared,
             used: AtomicBool::new(false),
             client,
@@ -174,11 +178,13 @@ pub(super) struct Clients {
     /// Registered clients that were used since this was emptied: no more than
     /// there are.
     used: Mutex<BTreeSet<(String, String)>>,
+    salt: Salt,
 }
 
 impl Clients {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(salt: Salt) -> Self {
         Self {
+            salt,
             cache: Cache::new(CACHED),
             generation: AtomicU64::new(0),
             used: Mutex::default(),
@@ -257,7 +263,7 @@ impl Clients {
         let Some(client) = store.client(&realm.path, client_id).await? else {
             return Ok(None);
         };
-        let client = Arc::new(LiveClient::new(client, realm));
+        let client = Arc::new(LiveClient::new(client, realm, &self.salt));
         let cached = Cached {
             generation,
             realm: Arc::clone(realm),

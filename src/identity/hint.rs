@@ -9,6 +9,7 @@ use crate::jose::verify::Unverified;
 /// What an ID token says of whom it was given for.
 #[derive(Debug)]
 pub(super) struct Hint {
+    /// The name of its user, whatever the client calls them.
     pub(super) subject: String,
     pub(super) client_id: String,
     /// The session that it was given in.
@@ -19,9 +20,18 @@ pub(super) struct Hint {
 pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
     let claims = claims(call, token).await?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    let (state, client_id) = (&call.state, text("aud")?);
+    let client = state.clients.find(&*state.store, &call.realm, client_id);
+    let subject = match client.await.ok()? {
+        Some(client) => {
+            let name = state.name_called(&call.realm, &client, text("sub")?);
+            name.await.ok()?
+        }
+        None => text("sub")?.to_owned(),
+    };
     Some(Hint {
-        subject: text("sub")?.to_owned(),
-        client_id: text("aud")?.to_owned(),
+        subject,
+        client_id: client_id.to_owned(),
         sid: text("sid").map(str::to_owned),
     })
 }

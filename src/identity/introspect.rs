@@ -126,16 +126,17 @@ async fn refresh(call: &Call, caller: &LiveClient, token: &str) -> Result<Option
         return Ok(None);
     };
     let exp = expires_ms.min(grant.ends_ms).div_euclid(1000);
+    let subject = caller.subject(&user);
     let body = json!({
         "active": true,
         "scope": grant.scopes.join(" "),
         "realm": grant.realm,
         "client_id": grant.client_id,
-        "user_id": user.user_name,
-        "username": user.user_name,
+        "user_id": subject,
+        "username": subject,
         "token_type": "refresh_token",
         "exp": exp,
-        "sub": user.user_name,
+        "sub": subject,
         "iss": call.realm.issuer,
         "auth_level": 0,
         "authGrantId": grant.id,

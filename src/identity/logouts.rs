@@ -294,9 +294,10 @@ async fn token(
     logout: &Logout,
 ) -> Result<String, Fault> {
     let iat = state.clock.now_ms().div_euclid(1000);
+    let subject = client.subject_of(logout.user_id, &logout.user_name);
     let claims = Claims {
         iss: &realm.issuer,
-        sub: &logout.user_name,
+        sub: &subject,
         aud: client.id(),
         iat,
         exp: iat + LIFE,
@@ -304,8 +305,7 @@ async fn token(
         sid: &logout.sid,
         events: Map::from_iter([(EVENT.to_owned(), json!({}))]),
     };
-    let alg = client.client.metadata.id_token_signed_response_alg;
-    let alg = alg.unwrap_or(realm.settings.id_token_signed_response_alg);
+    let alg = client.id_token_alg(realm);
     match client.shared_signer(alg) {
         Some(signer) => Ok(signer.sign_as(TYP, &claims)?),
         None => Ok(state.keys.signer(alg).await?.sign_as(TYP, &claims)?),

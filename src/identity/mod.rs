@@ -34,6 +34,7 @@ mod logouts;
 mod maintain;
 mod manage;
 mod pages;
+mod pairwise;
 mod password;
 mod people;
 mod profile;
@@ -86,6 +87,7 @@ use keys::Keys;
 use lockout::Lockout;
 use logouts::Logouts;
 use pages::Frame;
+use pairwise::Salt;
 use password::Hasher;
 use realm::{Live, Realm};
 use revoked::Revoked;
@@ -328,19 +330,16 @@ impl Identity {
         let vault = vault(&live.config)?;
         let (allow, authorities) = outbound(&live.config)?;
         let outbound = Arc::new(Guarded::new(allow, authorities));
+        let salt = Salt::open(&*store, &vault).await.map_err(not_opened)?;
         let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
-        let keys = keys.map_err(|fault| match fault {
-            Fault::Store(error) => IdentityError::Store(error),
-            Fault::Key(error) => IdentityError::Key(error),
-            Fault::Busy(_) => IdentityError::Key(crate::jose::keys::KeyError::Generation),
-        })?;
+        let keys = keys.map_err(not_opened)?;
         let state = Arc::new(State {
             store,
             clock,
             live: ArcSwap::from_pointee(live),
             changing: Mutex::new(()),
             keys,
-            clients: Clients::new(),
+            clients: Clients::new(salt),
             client_keys: ClientKeys::new(Arc::clone(&outbound)),
             references: References::new(),
             outbound,
@@ -435,6 +434,14 @@ impl Identity {
     pub fn admin_router(&self) -> Router {
         let state = Arc::clone(&self.state);
         Router::new().fallback(move |request| manage::serve(Arc::clone(&state), request))
+    }
+}
+
+fn not_opened(fault: Fault) -> IdentityError {
+    match fault {
+        Fault::Store(error) => IdentityError::Store(error),
+        Fault::Key(error) => IdentityError::Key(error),
+        Fault::Busy(_) => IdentityError::Key(crate::jose::keys::KeyError::Generation),
     }
 }
 

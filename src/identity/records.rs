@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::config::DeclaredUser;
 use super::cors::is_origin;
-use super::profile;
 use super::settings::GRACE_MAX;
+use super::{pairwise, profile};
 use crate::clock::random_uuid;
 use crate::jose::jwks::KeySet;
 use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, RequestAlg, SignAlg};
@@ -121,6 +121,7 @@ pub(super) fn check_record(metadata: &ClientMetadata) -> Result<(), RecordError>
     check_scopes(metadata)?;
     check_uris(metadata)?;
     check_requests(metadata)?;
+    pairwise::check(metadata)?;
     check_tokens(metadata)?;
     profile::check(metadata)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::Cache;
+use uuid::Uuid;
 
 use crate::model::user::{User, fold};
 use crate::store::{Store, StoreError};
@@ -18,6 +19,7 @@ const CACHED: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Users {
     cache: Cache<(String, String), (u64, Arc<User>)>,
+    ids: Cache<Uuid, (u64, Arc<User>)>,
     /// Grows with every change that the store does not count.
     generation: AtomicU64,
 }
@@ -26,6 +28,7 @@ impl Users {
     pub(super) fn new() -> Self {
         Self {
             cache: Cache::new(CACHED),
+            ids: Cache::new(CACHED),
             generation: AtomicU64::new(0),
         }
     }
@@ -58,6 +61,28 @@ impl Users {
         let user = store.user_by_name(realm, name).await?.map(Arc::new);
         if let Some(user) = &user {
             self.cache.insert(key, (generation, Arc::clone(user)));
+        }
+        Ok(user)
+    }
+
+    /// The user of this identifier.
+    pub(super) async fn by_id(
+        &self,
+        store: &dyn Store,
+        realm: &str,
+        id: Uuid,
+    ) -> Result<Option<Arc<User>>, StoreError> {
+        // As above.
+        let generation = self.generation.load(Ordering::Acquire) + store.generation();
+        if let Some((of, user)) = self.ids.get(&id)
+            && of == generation
+            && user.realm == realm
+        {
+            return Ok(Some(user));
+        }
+        let user = store.user(realm, id).await?.map(Arc::new);
+        if let Some(user) = &user {
+            self.ids.insert(id, (generation, Arc::clone(user)));
         }
         Ok(user)
     }

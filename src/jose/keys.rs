@@ -29,6 +29,9 @@ pub enum KeyError {
     /// The bytes are no key of this algorithm.
     #[error("the stored key is no usable {} key", .0.as_str())]
     Unusable(SignAlg),
+    /// The bytes of what has this name are not what they were.
+    #[error("the stored secret of {0} can't be used")]
+    Secret(&'static str),
     /// It is encrypted with a master key that is not given.
     #[error("a stored key is encrypted with another master key (identity.keys.master_key)")]
     Sealed,

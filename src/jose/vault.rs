@@ -57,8 +57,19 @@ impl Vault {
     /// [`KeyError::Sealed`] when no master key of ours opens it;
     /// [`KeyError::Unusable`] when it is damaged.
     pub fn open(&self, stored: &StoredKey) -> Result<Vec<u8>, KeyError> {
-        let damaged = KeyError::Unusable(stored.alg);
-        let text = stored.pkcs8.expose();
+        self.opened(&aad(stored), &stored.pkcs8, KeyError::Unusable(stored.alg))
+    }
+
+    /// What is in `stored`, a text in base64 of this name.
+    ///
+    /// # Errors
+    /// As [`Vault::open`]; [`KeyError::Secret`] when it is damaged.
+    pub fn open_text(&self, name: &'static str, stored: &Secret) -> Result<Vec<u8>, KeyError> {
+        self.opened(&aad_of(name), stored, KeyError::Secret(name))
+    }
+
+    fn opened(&self, aad: &str, stored: &Secret, damaged: KeyError) -> Result<Vec<u8>, KeyError> {
+        let text = stored.expose();
         let Some(sealed) = text.strip_prefix(SEALED) else {
             return STANDARD.decode(text).map_err(|_| damaged);
         };
@@ -68,7 +79,7 @@ impl Vault {
         let mut bytes = STANDARD.decode(sealed).map_err(|_| damaged)?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN).ok_or(damaged)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| damaged)?;
-        let opened = master.key.open_in_place(nonce, aad(stored), sealed);
+        let opened = master.key.open_in_place(nonce, Aad::from(aad), sealed);
         opened.map(|der| der.to_vec()).map_err(|_| damaged)
     }
 
@@ -77,17 +88,39 @@ impl Vault {
     /// # Errors
     /// As [`Vault::open`].
     pub fn seal(&self, stored: &StoredKey) -> Result<Option<Secret>, KeyError> {
+        let damaged = KeyError::Unusable(stored.alg);
+        self.sealed(&aad(stored), &stored.pkcs8, damaged)
+    }
+
+    /// As [`Vault::seal`], for a text in base64 of this name.
+    ///
+    /// # Errors
+    /// As [`Vault::open_text`].
+    pub fn seal_text(
+        &self,
+        name: &'static str,
+        stored: &Secret,
+    ) -> Result<Option<Secret>, KeyError> {
+        self.sealed(&aad_of(name), stored, KeyError::Secret(name))
+    }
+
+    fn sealed(
+        &self,
+        aad: &str,
+        stored: &Secret,
+        damaged: KeyError,
+    ) -> Result<Option<Secret>, KeyError> {
         let Some(master) = self.keys.first() else {
             return Ok(None);
         };
         let begins = format!("{SEALED}{}:", master.id);
-        if stored.pkcs8.expose().starts_with(&begins) {
+        if stored.expose().starts_with(&begins) {
             return Ok(None);
         }
-        let mut bytes = self.open(stored)?;
+        let mut bytes = self.opened(aad, stored, damaged)?;
         let nonce = master
             .key
-            .seal_in_place_append_tag(aad(stored), &mut bytes)
+            .seal_in_place_append_tag(Aad::from(aad), &mut bytes)
             .map_err(|_| KeyError::Generation)?;
         let mut sealed = nonce.as_ref().to_vec();
         sealed.append(&mut bytes);
@@ -96,8 +129,13 @@ impl Vault {
     }
 }
 
-fn aad(stored: &StoredKey) -> Aad<String> {
-    Aad::from(format!("{}\n{}", stored.alg.as_str(), stored.kid))
+fn aad(stored: &StoredKey) -> String {
+    format!("{}\n{}", stored.alg.as_str(), stored.kid)
+}
+
+/// No algorithm has this name.
+fn aad_of(name: &str) -> String {
+    format!("secret\n{name}")
 }
 
 impl MasterKey {

@@ -119,6 +119,9 @@ pub struct ClientMetadata {
     /// Where it may have request objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub request_uris: Vec<String>,
+    /// Whether others know its users by the same `sub`; absent: they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_type: Option<SubjectType>,
     /// Own: the set of rules that it obeys as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -353,6 +356,16 @@ impl SignAlg {
     pub fn is_shared(self) -> bool {
         Self::SHARED.contains(&self)
     }
+}
+
+/// Who knows users by the same `sub` (OpenID Connect Core §8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubjectType {
+    /// Every client.
+    Public,
+    /// The clients of one sector.
+    Pairwise,
 }
 
 /// A set of rules that a client obeys as a whole.

@@ -118,10 +118,11 @@ async fn give(
     // A scope that was taken from the client meanwhile is not given.
     grant.scopes.retain(|scope| client.scopes.contains(scope));
     let (realm, now_ms) = (&call.realm, call.now_ms);
+    let subject = client.subject(user);
     let issue = Issue {
         realm,
         client,
-        subject: &user.user_name,
+        subject: &subject,
         user: Some(user.id),
         scopes: &grant.scopes,
         grant_type: GRANT,

@@ -40,10 +40,11 @@ pub(in crate::identity) async fn issue(
     let audience = resource::asked(form, &client)?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let user = subject(call, &client, assertion).await?;
+    let subject = user.as_ref().map(|user| client.subject(user));
     let issue = Issue {
         realm: &call.realm,
         client: &client,
-        subject: user.as_ref().map_or(client.id(), |user| &user.user_name),
+        subject: subject.as_deref().unwrap_or(client.id()),
         user: user.as_ref().map(|user| user.id),
         scopes: &scopes,
         grant_type: GRANT,

@@ -41,10 +41,11 @@ pub(in crate::identity) async fn issue(
         // Other clients prove who they are; their keys may change.
         bound_to: bound_to.clone().filter(|_| client.client.is_public()),
     };
+    let subject = client.subject(&user);
     let issue = Issue {
         realm,
         client: &client,
-        subject: &user.user_name,
+        subject: &subject,
         user: Some(user.id),
         scopes: &grant.scopes,
         grant_type: GRANT,

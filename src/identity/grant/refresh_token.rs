@@ -46,10 +46,11 @@ pub(in crate::identity) async fn issue(
     let user = user.filter(|user| user.active).ok_or_else(not_valid)?;
     // Should that end the grant, the exchange below finds it gone.
     settle(&call.state, realm, &user).await?;
+    let subject = client.subject(&user);
     let issue = Issue {
         realm,
         client: &client,
-        subject: &user.user_name,
+        subject: &subject,
         user: Some(user.id),
         scopes: &scopes,
         grant_type: &old.grant.grant_type,

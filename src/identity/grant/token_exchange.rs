@@ -50,12 +50,12 @@ pub(in crate::identity) async fn issue(
     let mut all: Vec<String> = subject.issued.scopes().map(str::to_owned).collect();
     all.retain(|scope| client.scopes.contains(scope));
     let scopes = granted(form.get("scope"), &all, &all)?;
-    let name = subject.issued.claims.get("sub").and_then(Value::as_str);
+    let name = name_for(&client, &subject);
     let auth_time = subject.issued.claims.get("auth_time");
     let issue = Issue {
         realm: &call.realm,
         client: &client,
-        subject: name.unwrap_or_default(),
+        subject: &name,
         user: subject.user.as_ref().map(|user| user.id),
         scopes: &scopes,
         grant_type: GRANT,
@@ -112,7 +112,7 @@ async fn subject(
             "The actor token was not issued to or for this client",
         ));
     }
-    let act = acting(&subject, actor.as_ref())?;
+    let act = acting(client, &subject, actor.as_ref())?;
     Ok((subject, act))
 }
 
@@ -149,8 +149,24 @@ fn is_meant_for(token: &GoodToken, client: &LiveClient) -> bool {
     token.issued.bound_to().is_none() && token.issued.concerns(client)
 }
 
+/// What the client calls whoever a token stands for: another one may have other
+/// names for its users.
+fn name_for(client: &LiveClient, token: &GoodToken) -> String {
+    match &token.user {
+        Some(user) => client.subject(user).into_owned(),
+        None => {
+            let name = token.issued.claims.get("sub").and_then(Value::as_str);
+            name.unwrap_or_default().to_owned()
+        }
+    }
+}
+
 /// Who acts: the actor, before those that have acted so far (RFC 8693 §4.1).
-fn acting(subject: &GoodToken, actor: Option<&GoodToken>) -> Result<Option<Value>, OAuthError> {
+fn acting(
+    client: &LiveClient,
+    subject: &GoodToken,
+    actor: Option<&GoodToken>,
+) -> Result<Option<Value>, OAuthError> {
     let before = subject.issued.claims.get("act");
     let may_act = subject.issued.claims.get("may_act");
     let Some(actor) = actor else {
@@ -163,7 +179,7 @@ fn acting(subject: &GoodToken, actor: Option<&GoodToken>) -> Result<Option<Value
     if may_act.is_some_and(|may| may.get("sub") != Some(&name)) {
         return Err(invalid("The actor may not act for the subject"));
     }
-    let mut act = json!({ "sub": name });
+    let mut act = json!({ "sub": name_for(client, actor) });
     let mut depth = 1;
     let mut link = before;
     while let Some(one) = link {

@@ -46,6 +46,7 @@ const REGISTRABLE: &[&str] = &[
     "sector_identifier_uri",
     "software_id",
     "software_version",
+    "subject_type",
     "token_endpoint_auth_method",
     "token_endpoint_auth_signing_alg",
     "tos_uri",
@@ -172,10 +173,6 @@ fn refuse_not_offered(members: &Map<String, Value>) -> Result<(), Refused> {
     let asked = |name: &&&str| members.get(**name).is_some_and(|value| *value != false);
     if let Some(name) = NOT_OFFERED.iter().find(asked) {
         return Err(Refused::member(name, "is not offered"));
-    }
-    let subject = members.get("subject_type");
-    if !is_registrable("subject_type") && subject.is_some_and(|kind| kind != "public") {
-        return Err(Refused::member("subject_type", "must be public"));
     }
     Ok(())
 }
