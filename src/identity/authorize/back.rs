@@ -7,6 +7,7 @@ use http::{HeaderValue, Method, StatusCode};
 use url::form_urlencoded;
 
 use crate::identity::error::{OAuthError, printable};
+use crate::identity::form::Form;
 use crate::identity::pages::{self, Frame};
 use crate::identity::{Call, respond};
 
@@ -85,7 +86,9 @@ pub(in crate::identity) fn page(call: &Call, error: &OAuthError) -> Response {
     if accept.contains("application/json") && !accept.contains("text/html") {
         return error.to_response();
     }
-    let frame = call.frame(None);
+    let query = call.parts.uri.query().unwrap_or_default();
+    let query = Form::parse(query.as_bytes()).unwrap_or_default();
+    let frame = call.frame(query.get("ui_locales"));
     let text = printable(&error.description);
     pages::error(&frame, error.status, error.error, &text)
 }

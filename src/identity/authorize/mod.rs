@@ -25,6 +25,7 @@ use http::Method;
 use back::{Refused, Told};
 pub(super) use back::{page, redirect};
 pub(super) use browser::{Browser, COOKIE};
+pub(super) use params::SWITCH;
 use params::{CARRIED_MAX, Params, SINCE};
 pub(super) use push::push;
 pub(super) use reference::References;
@@ -182,7 +183,9 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
         // Browsers keep our cookies to themselves when another site posts.
         return Ok(redirect(call, &here(call, "authorize", &request.query)));
     }
-    let signed_in = found.filter(|(session, user)| !visit.needs_sign_in(call, session, user));
+    let switches = call.parts.method == Method::POST && params.own(SWITCH).is_some();
+    let signed_in =
+        found.filter(|(session, user)| !switches && !visit.needs_sign_in(call, session, user));
     let Some((session, user)) = signed_in else {
         if request.prompt.none {
             return Err(tell("login_required", "The user has to sign in"));

@@ -12,8 +12,9 @@ use crate::identity::form::{Form, FormError};
 pub(super) const CARRIED_MAX: usize = 4 * 1024;
 
 /// Parameters of ours, which are not part of the client's request.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     SINCE,
+    SWITCH,
     "csrf",
     "approve",
     "deny",
@@ -26,6 +27,9 @@ const OWN: [&str; 9] = [
 
 /// When this browser was first shown the request.
 pub(super) const SINCE: &str = "doorward_since";
+
+/// The user wants to be somebody else.
+pub(in crate::identity) const SWITCH: &str = "doorward_switch";
 
 /// Why the parameters can't be read.
 #[derive(Debug, thiserror::Error)]

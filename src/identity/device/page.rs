@@ -133,11 +133,12 @@ impl Visit<'_> {
         if posted && self.input.body.get("password").is_some() {
             return self.sign_in(&waiting, &code).await;
         }
-        if posted && decided.is_none() {
+        let switches = posted && self.input.body.get(authorize::SWITCH).is_some();
+        if posted && decided.is_none() && !switches {
             // Entering a code changes nothing, so any page may lead here.
             return Ok(redirect(self.call, &self.address(Some(&code))));
         }
-        let Some((session, user)) = &session else {
+        let Some((session, user)) = session.as_ref().filter(|_| !switches) else {
             return Ok(self.show_sign_in(&waiting, &code, None));
         };
         match decided {

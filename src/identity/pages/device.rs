@@ -4,8 +4,9 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
+use super::frame::show;
 use super::texts::Texts;
-use super::{Alert, Applicant, Failed, FormParts, Frame, link, show};
+use super::{Alert, Applicant, Failed, FormParts, Frame, link};
 
 #[derive(Template)]
 #[template(path = "device_entry.html")]
@@ -50,6 +51,7 @@ struct DeviceQuestion<'a> {
     texts: &'a Texts,
     client: &'a str,
     logo: Option<&'a str>,
+    initial: String,
     policy: Option<&'a str>,
     terms: Option<&'a str>,
     alert: Option<Alert<'a>>,
@@ -75,6 +77,7 @@ pub(in crate::identity) fn device_question(
         texts: &frame.texts,
         client: client.name,
         logo: *logo,
+        initial: client.initial(),
         policy: link(client.policy),
         terms: link(client.terms),
         alert: failed.map(|failed| failed.alert(&frame.texts)),
@@ -91,6 +94,7 @@ pub(in crate::identity) fn device_question(
 #[template(path = "device_done.html")]
 struct DeviceDone<'a> {
     frame: &'a Frame,
+    approved: bool,
     title: &'a str,
     hint: &'a str,
 }
@@ -102,5 +106,11 @@ pub(in crate::identity) fn device_done(frame: &Frame, approved: bool) -> Respons
         true => (&texts.device_approved, &texts.device_approved_hint),
         false => (&texts.device_denied, &texts.device_denied_hint),
     };
-    show(frame, StatusCode::OK, &DeviceDone { frame, title, hint })
+    let page = DeviceDone {
+        frame,
+        approved,
+        title,
+        hint,
+    };
+    show(frame, StatusCode::OK, &page)
 }

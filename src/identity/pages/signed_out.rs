@@ -7,8 +7,9 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
+use super::Frame;
+use super::frame::{show, source};
 use super::texts::Texts;
-use super::{Frame, show, source};
 
 /// Goes on as soon as the frames are there; without scripts, the browser goes
 /// on after [`WAIT`].

@@ -37,6 +37,8 @@ pub(in crate::identity) struct Texts {
     pub(super) policy: String,
     pub(super) terms: String,
     pub(super) signed_in_as: String,
+    pub(super) other_account: String,
+    pub(super) goes_to: String,
     pub(super) error: String,
     pub(super) error_hint: String,
     pub(super) going_on: String,

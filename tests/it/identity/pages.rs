@@ -3,7 +3,7 @@
 
 use reqwest::Method;
 
-use super::authorize::browser::shown_error;
+use super::authorize::browser::{Browser, Form, shown_error};
 use crate::support::http::{client, send};
 use crate::support::{Answer, Door, Setup};
 
@@ -106,4 +106,117 @@ async fn pages_of_a_provider_behind_tls_ask_for_tls_always() {
     let door = Setup::new().identity(&off).start().await;
     let page = visit(&door, Method::GET, "/oauth2/device/user", BROWSER).await;
     assert_eq!(page.header("strict-transport-security"), "");
+}
+
+const IDENTITY: &str = r#"
+  base_url: http://@PROXY@
+  realms:
+    /:
+      users:
+        - {userName: demo, password: Ch4ng31t-demo}
+        - {userName: alice, password: Ch4ng31t-alice}
+      clients:
+        - client_id: shop
+          client_name: "<b>Émile's shop"
+          token_endpoint_auth_method: none
+          grant_types: [authorization_code, "urn:ietf:params:oauth:grant-type:device_code"]
+          redirect_uris: ["https://shop.example/cb"]
+          policy_uri: https://shop.example/privacy
+          scope: openid
+          require_pkce: false
+"#;
+
+const REQUEST: &str = "client_id=shop&redirect_uri=https://shop.example/cb&response_type=code\
+                       &scope=openid&state=s&code_challenge_method=S256\
+                       &code_challenge=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+#[tokio::test]
+async fn whoever_is_signed_in_may_go_on_as_somebody_else() {
+    let door = Setup::new().identity(IDENTITY).start().await;
+    let browser = Browser::new(&door);
+    let page = browser.get(&format!("/oauth2/authorize?{REQUEST}")).await;
+    let question = browser.sign_in(&page.expect(200), "demo").await.expect(200);
+    assert!(question.body.contains("<strong>demo</strong>"));
+    let switch = Form::of(&question).with("doorward_switch", "true");
+    let page = browser.post(&switch).await.expect(200);
+    assert!(page.body.contains("name=\"password\""), "{}", page.body);
+    let question = browser.sign_in(&page, "alice").await.expect(200);
+    assert!(question.body.contains("<strong>alice</strong>"));
+    let answer = browser.approve(&question).await.expect(303);
+    let location = answer.header("location");
+    assert!(location.starts_with("https://shop.example/cb?code="));
+
+    // At the page for devices too.
+    let fields = [("client_id", "shop"), ("scope", "openid")];
+    let codes = client().post(door.proxy_url("/oauth2/device/code"));
+    let codes = send(codes.form(&fields)).await.expect(200).json();
+    let code = codes["user_code"].as_str().expect("a code");
+    let page = format!("/oauth2/device/user?user_code={code}");
+    let question = browser.get(&page).await.expect(200);
+    assert!(question.body.contains("<strong>alice</strong>"));
+    let switch = Form::of(&question).with("doorward_switch", "true");
+    let page = browser.post(&switch).await.expect(200);
+    let question = browser.sign_in(&page, "demo").await.expect(200);
+    assert!(question.body.contains("<strong>demo</strong>"));
+    assert!(question.body.contains("Is this your device?"));
+}
+
+#[tokio::test]
+async fn no_link_and_no_silent_request_makes_anybody_somebody_else() {
+    let door = Setup::new().identity(IDENTITY).start().await;
+    let browser = Browser::new(&door);
+    let address = format!("/oauth2/authorize?{REQUEST}");
+    let page = browser.get(&address).await.expect(200);
+    browser.sign_in(&page, "demo").await.expect(200);
+    let link = format!("{address}&doorward_switch=true");
+    let page = browser.get(&link).await.expect(200);
+    assert!(page.body.contains("<strong>demo</strong>"));
+    let silent = Form {
+        action: format!("{address}&prompt=none"),
+        fields: vec![("doorward_switch".to_owned(), "true".to_owned())],
+    };
+    let answer = browser.post(&silent).await.expect(303);
+    assert!(answer.header("location").contains("error=login_required"));
+}
+
+#[tokio::test]
+async fn the_question_says_who_asks_and_where_it_leads() {
+    let door = Setup::new().identity(IDENTITY).start().await;
+    let browser = Browser::new(&door);
+    let link = format!("/oauth2/authorize?{REQUEST}&ui_locales=de");
+    let page = browser.get(&link).await.expect(200);
+    for shown in [
+        "&#60;b&#62;Émile&#39;s shop",
+        "https://shop.example/privacy",
+        "<label for=\"username\">",
+        "autocomplete=\"current-password\"",
+    ] {
+        assert!(page.body.contains(shown), "{shown}: {}", page.body);
+    }
+    let question = browser.sign_in(&page, "demo").await.expect(200);
+    for shown in [
+        "Danach geht es weiter zu <strong>shop.example</strong>",
+        "https://shop.example/privacy",
+        "aria-hidden=\"true\">B</span>",
+    ] {
+        assert!(question.body.contains(shown), "{shown}: {}", question.body);
+    }
+}
+
+#[tokio::test]
+async fn an_error_has_the_focus_and_speaks_the_language_that_was_asked_for() {
+    let door = Setup::new().start().await;
+    let path = "/oauth2/authorize?client_id=nobody&ui_locales=de";
+    let page = visit(&door, Method::GET, path, BROWSER).await.expect(400);
+    assert_eq!(shown_error(&page), "invalid_client");
+    assert!(page.body.contains("<html lang=\"de\""));
+    assert!(
+        page.body
+            .contains("role=\"alert\" tabindex=\"-1\" autofocus>")
+    );
+    // What is wrong with a form is told at its fields.
+    let page = client().post(door.proxy_url("/oauth2/device/user"));
+    let page = send(page.form(&[("user_code", "BBBBBBBB")])).await;
+    let page = page.expect(400);
+    assert!(page.body.contains("aria-describedby=\"hint alert\""));
 }

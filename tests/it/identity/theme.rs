@@ -185,5 +185,6 @@ async fn without_a_theme_there_is_nothing_to_ask_for() {
     let url = door.proxy_url("/oauth2/theme/theme.css");
     send(client().get(url)).await.expect(404);
     let page = page(&door, "").await;
-    assert!(!page.body.contains("<link"), "{}", page.body);
+    assert!(!page.body.contains("/theme/"), "{}", page.body);
+    assert!(!page.body.contains("stylesheet"), "{}", page.body);
 }

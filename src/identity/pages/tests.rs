@@ -1,0 +1,138 @@
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http_body_util::BodyExt;
+
+use super::frame::SCRIPT;
+use super::*;
+use crate::identity::config::PagesConfig;
+
+const HOSTILE: &str = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'`&";
+
+async fn html(response: Response) -> String {
+    let body = response.into_body().collect().await.expect("a body");
+    String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8")
+}
+
+fn frame() -> Frame {
+    let look = Look::compile(&PagesConfig::default(), "https://op.example", "");
+    Frame::of(&Arc::new(look.expect("a look")), &HeaderMap::new(), None)
+}
+
+fn all_pages() -> Vec<Response> {
+    let frame = frame().leading_to(HOSTILE);
+    let text = || HOSTILE.to_owned();
+    let client = Applicant {
+        name: HOSTILE,
+        logo: Some("data:image/png;base64,\"><script>alert(1)</script>"),
+        policy: Some("https://x/\"><script>alert(1)</script>"),
+        terms: Some("javascript:alert(1)"),
+    };
+    let form = FormParts {
+        action: text(),
+        csrf: text(),
+        since: text(),
+    };
+    let fields = [("state", text())];
+    let scopes = [text()];
+    let failed = Some(Failed::Stale);
+    let device = Device {
+        client,
+        user_name: HOSTILE,
+        user_code: HOSTILE,
+        scopes: &scopes,
+    };
+    vec![
+        sign_in(&frame, client, &form, HOSTILE, failed),
+        consent(&frame, client, &form, (HOSTILE, &scopes), failed),
+        error(&frame, StatusCode::BAD_REQUEST, HOSTILE, HOSTILE),
+        form_post(frame.clone(), HOSTILE, &fields),
+        sign_out(&frame, HOSTILE, &fields, HOSTILE, HOSTILE),
+        signed_out(
+            &frame,
+            &Farewell {
+                frames: vec![text()],
+                next: Some(text()),
+            },
+        ),
+        device_entry(&frame, HOSTILE, HOSTILE, Some(Failed::UserCode)),
+        device_question(&frame, &device, &form, failed),
+        device_done(&frame, true),
+    ]
+}
+
+#[tokio::test]
+async fn html_injection_is_shown_as_text_on_every_page() {
+    for page in all_pages() {
+        let text = html(page).await.replace(SCRIPT, "");
+        for tag in ["<script>alert", "<img src=x", "javascript:"] {
+            assert!(!text.contains(tag), "{tag}: {text}");
+        }
+    }
+}
+
+#[test]
+fn no_page_can_be_framed_cached_or_told_to_others() {
+    for page in all_pages() {
+        let header = |name| page.headers()[name].to_str().expect("text").to_owned();
+        let policy = header("content-security-policy");
+        assert!(policy.contains("default-src 'none'"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(header("x-frame-options"), "DENY");
+        assert_eq!(header("cache-control"), "no-store");
+        assert_eq!(header("referrer-policy"), "no-referrer");
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("strict-transport-security"), "max-age=31536000");
+        assert!(header("permissions-policy").contains("camera=()"));
+    }
+}
+
+#[test]
+fn pictures_of_clients_come_from_elsewhere_only_where_allowed() {
+    let config = PagesConfig {
+        remote_logos: true,
+        ..PagesConfig::default()
+    };
+    let look = Look::compile(&config, "https://op.example", "").expect("a look");
+    let allowed = Frame::of(&Arc::new(look), &HeaderMap::new(), None);
+    for (frame, logo, shown, source) in [
+        (frame(), "https://app.example/l.png", false, ""),
+        (frame(), "https://op.example/l.png", true, ""),
+        (frame(), "data:image/png;base64,AA", true, ""),
+        (
+            allowed.clone(),
+            "https://app.example/l.png",
+            true,
+            "https://app.example",
+        ),
+        (allowed.clone(), "http://app.example/l.png", false, ""),
+        (allowed, "https://x.example; script-src *", false, ""),
+    ] {
+        let client = Applicant {
+            name: "App",
+            logo: Some(logo),
+            policy: None,
+            terms: None,
+        };
+        let (frame, address) = frame.showing(&client);
+        assert_eq!(address.is_some(), shown, "{logo}");
+        let wanted = format!("img-src 'self' data: {source};");
+        assert!(frame.policy().contains(&wanted), "{}", frame.policy());
+    }
+}
+
+#[test]
+fn forms_lead_to_the_client_and_its_scheme() {
+    let frame = frame();
+    for (address, source) in [
+        (
+            "http://127.0.0.1:9000/cb?x=1",
+            "https: http://127.0.0.1:9000;",
+        ),
+        ("com.example.app:/cb", "https: com.example.app:;"),
+    ] {
+        let policy = frame.clone().leading_to(address).policy();
+        assert!(policy.contains(source), "{policy}");
+    }
+}
