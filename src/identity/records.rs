@@ -258,14 +258,19 @@ fn check_uris(metadata: &ClientMetadata) -> Result<(), RecordError> {
     }
     // They become links and pictures of our own pages.
     let web = |uri: &str| Url::parse(uri).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-    for (name, uri) in [
+    let links = [
         ("client_uri", &metadata.client_uri),
         ("policy_uri", &metadata.policy_uri),
         ("tos_uri", &metadata.tos_uri),
         ("logo_uri", &metadata.logo_uri),
-    ] {
-        let picture = |uri: &str| name == "logo_uri" && uri.starts_with("data:image/");
-        if uri.as_deref().is_some_and(|uri| !web(uri) && !picture(uri)) {
+    ];
+    let links = links.map(|(name, uri)| Some((name, uri.as_ref()?)));
+    let localized = metadata.localized.iter();
+    let localized = localized.map(|(name, uri)| (name.as_str(), uri));
+    let localized = localized.filter(|(name, _)| !name.starts_with("client_name"));
+    for (name, uri) in links.into_iter().flatten().chain(localized) {
+        let picture = name.starts_with("logo_uri") && uri.starts_with("data:image/");
+        if !web(uri) && !picture {
             return Err(RecordError::new(
                 name,
                 "must begin with http:// or https://",

@@ -1,5 +1,9 @@
 //! OAuth clients.
 
+mod tagged;
+
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,9 +11,14 @@ use super::grant::TokenHash;
 use super::secret::Secret;
 use super::user::Owner;
 
+pub use tagged::{is_tagged, member_names};
+
 /// A client's metadata: names of RFC 7591 §2, then Doorward's own.
+///
+/// What it is called and its links may be there in several languages, as
+/// members like `client_name#de` (RFC 7591 §2.2).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct ClientMetadata {
     /// Its identifier, unique in the realm.
     pub client_id: String,
@@ -177,6 +186,9 @@ pub struct ClientMetadata {
     /// Own: seconds an ID token lives; 0 or absent: the realm's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id_token_lifetime: Option<u32>,
+    /// Members in other languages, by their whole name: `client_name#de`.
+    #[serde(skip)]
+    pub localized: BTreeMap<String, String>,
 }
 
 fn authorization_code_only() -> Vec<String> {

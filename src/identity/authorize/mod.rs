@@ -168,7 +168,7 @@ impl<'a> Visit<'a> {
 }
 
 fn applicant(request: &Request) -> Applicant<'_> {
-    Applicant::of(&request.client.client.metadata)
+    Applicant::of(&request.client.client.metadata, &request.back.frame)
 }
 
 async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {

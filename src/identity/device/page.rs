@@ -295,7 +295,7 @@ impl Visit<'_> {
     fn show_sign_in(&self, waiting: &Waiting, code: &str, failed: Option<Failed>) -> Response {
         let form = self.form(code, &["device login", code]);
         let name = self.input.body.get("username").unwrap_or_default();
-        let applicant = Applicant::of(&waiting.client.client.metadata);
+        let applicant = Applicant::of(&waiting.client.client.metadata, &self.frame);
         let mut response = pages::sign_in(&self.frame, applicant, &form, name, failed);
         self.browser.remember(self.call, &mut response);
         response
@@ -310,7 +310,7 @@ impl Visit<'_> {
     ) -> Response {
         let form = self.form(code, &["device", &session.sid, code]);
         let shown = pages::Device {
-            client: Applicant::of(&waiting.client.client.metadata),
+            client: Applicant::of(&waiting.client.client.metadata, &self.frame),
             user_name: &user.user_name,
             user_code: &format!("{}-{}", &code[..4], &code[4..]),
             scopes: &waiting.device.request.scopes,

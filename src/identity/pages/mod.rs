@@ -78,14 +78,14 @@ pub(super) struct Applicant<'a> {
 }
 
 impl<'a> Applicant<'a> {
-    /// The client of this metadata.
-    pub(super) fn of(metadata: &'a ClientMetadata) -> Self {
-        let name = metadata.client_name.as_deref();
+    /// The client of this metadata, as the page's language has it.
+    pub(super) fn of(metadata: &'a ClientMetadata, frame: &Frame) -> Self {
+        let own = |name| metadata.in_language(name, frame.lang());
         Self {
-            name: name.unwrap_or(&metadata.client_id),
-            logo: metadata.logo_uri.as_deref(),
-            policy: metadata.policy_uri.as_deref(),
-            terms: metadata.tos_uri.as_deref(),
+            name: own("client_name").unwrap_or(&metadata.client_id),
+            logo: own("logo_uri"),
+            policy: own("policy_uri"),
+            terms: own("tos_uri"),
         }
     }
 }

@@ -164,6 +164,8 @@ async fn what_a_client_says_of_itself_is_echoed() {
         "response_types": ["code", "code id_token", "id_token"],
         "grant_types": ["authorization_code", "implicit", "refresh_token"],
         "client_name": "Example",
+        "client_name#de": "Beispiel",
+        "tos_uri#pt-BR": "https://app.example/tos-br",
         "contacts": ["ops@app.example"],
         "logo_uri": "https://app.example/logo.png",
         "client_uri": "https://app.example/",
