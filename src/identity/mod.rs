@@ -13,6 +13,7 @@ mod clients;
 pub mod config;
 mod cookies;
 mod cors;
+mod describe;
 mod device;
 mod discovery;
 mod dpop;

@@ -232,6 +232,18 @@ pub fn initial_token(
     Ok((token, text))
 }
 
+/// An initial access token as it is shown to operators: not itself.
+pub fn token_record(token: &InitialToken) -> Value {
+    json!({
+        "id": token.id,
+        "realm": token.realm,
+        "note": token.note,
+        "uses_left": token.uses_left,
+        "created_at": token.created_ms.div_euclid(1000),
+        "expires_at": token.expires_ms.map(|end| end.div_euclid(1000)),
+    })
+}
+
 /// What is kept of the secret given, or of one that is made if the client needs
 /// one; and that one.
 fn first_secret(

@@ -140,3 +140,270 @@ async fn secrets_on_the_command_line_are_not_needed_and_wrong_names_are_told() {
     assert!(!realm.status.success());
     assert!(String::from_utf8_lossy(&realm.stderr).contains("nowhere"));
 }
+
+/// What it said on standard error, having failed.
+#[track_caller]
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_str(&printed(output)).expect("JSON")
+}
+
+/// The status of a token request of the client `robot`.
+async fn robot(door: &Door, secret: &str) -> u16 {
+    let fields = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "robot"),
+        ("client_secret", secret),
+        ("scope", "read"),
+    ];
+    door.token_request(&fields).await.status
+}
+
+#[tokio::test]
+async fn a_client_is_changed_member_by_member_while_it_runs() {
+    let door = Setup::new().start().await;
+    let add = "clients add robot --scope read --name Robot --json";
+    let add: Vec<_> = add.split(' ').collect();
+    let made = json(&run(&door, &add, ""));
+    let secret = made["client_secret"].as_str().expect("a secret");
+    assert_eq!(robot(&door, secret).await, 200);
+
+    let update = [
+        "clients",
+        "update",
+        "robot",
+        "--set",
+        "access_token_lifetime=60",
+        "--set",
+        "client_name#de=Roboter",
+        "--metadata",
+        "-",
+        "--unset",
+        "client_name",
+        "--json",
+    ];
+    let changed = json(&run(
+        &door,
+        &update,
+        r#"{"contacts": ["ops@robot.example"]}"#,
+    ));
+    assert_eq!(changed["access_token_lifetime"], 60);
+    assert_eq!(changed["client_name#de"], "Roboter");
+    assert_eq!(changed["contacts"][0], "ops@robot.example");
+    assert!(changed.get("client_name").is_none());
+    assert!(changed.get("client_secret").is_none(), "it stays");
+    assert_eq!(robot(&door, secret).await, 200);
+
+    let other = ["clients", "secret", "robot", "--json"];
+    let other = json(&run(&door, &other, ""));
+    let other = other["client_secret"]
+        .as_str()
+        .expect("a secret")
+        .to_owned();
+    crate::support::eventually("the other secret", || async {
+        let old = robot(&door, secret).await == 401;
+        (old && robot(&door, &other).await == 200).then_some(())
+    })
+    .await;
+    let shown = printed(&run(&door, &["clients", "show", "robot"], ""));
+    assert!(
+        !shown.contains(&other) && shown.contains("Roboter"),
+        "{shown}"
+    );
+    let listed = json(&run(
+        &door,
+        &["clients", "list", "--search", "ROB", "--json"],
+        "",
+    ));
+    assert_eq!(listed.as_array().map(Vec::len), Some(1));
+    let listed = printed(&run(&door, &["clients", "list", "--owner", "file"], ""));
+    assert!(
+        listed.contains("orders\t") && !listed.contains("robot\t"),
+        "{listed}"
+    );
+    printed(&run(&door, &["clients", "delete", "robot"], ""));
+    let error = refused(&run(&door, &["clients", "show", "robot"], ""));
+    assert!(
+        error.contains("there is no client robot in realm /"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_client_is_said_by_name() {
+    let door = Setup::new().start().await;
+    printed(&run(&door, &["clients", "add", "robot"], ""));
+    for (arguments, wanted) in [
+        (
+            &["--set", "surprise=1"][..],
+            "surprise: unknown field; a client has: client_id, ",
+        ),
+        (
+            &["--set", "scope=5"],
+            "scope: invalid type: integer `5`, expected a string",
+        ),
+        (
+            &["--set", "jwks_uri=http://a.example/"],
+            "jwks_uri: must be an https URL",
+        ),
+        (&["--set", "scope"], "--set scope: write it as NAME=VALUE"),
+        (&["--set", "client_id=other"], "client_id: can't be changed"),
+        (
+            &["--set", "client_secret=x"],
+            "a secret comes by --secret-stdin or --secret",
+        ),
+        (&["--metadata", "{"], "this is no JSON object"),
+        (&["--metadata", "@missing.json"], "missing.json"),
+        (&[], "nothing to change"),
+    ] {
+        let arguments = [&["clients", "update", "robot"], arguments].concat();
+        let error = refused(&run(&door, &arguments, ""));
+        assert!(error.contains(wanted), "{arguments:?}: {error}");
+    }
+    for (arguments, wanted) in [
+        (
+            "clients update orders --set scope=a",
+            "is declared in the configuration file",
+        ),
+        (
+            "clients secret orders",
+            "is declared in the configuration file",
+        ),
+        (
+            "clients delete orders",
+            "is declared in the configuration file",
+        ),
+        (
+            "clients add robot",
+            "there is a client robot in realm / already",
+        ),
+        (
+            "clients update nobody --set scope=a",
+            "there is no client nobody",
+        ),
+        (
+            "clients list --realm /nowhere",
+            "the store has no realm /nowhere; it has /",
+        ),
+        ("tokens delete nothing", "there is no token nothing"),
+        ("keys show nothing", "there is no key nothing"),
+        ("realms show /nowhere", "there is no realm /nowhere"),
+        (
+            "realms update / --set code_lifetime=5",
+            "is declared in the configuration file",
+        ),
+    ] {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        let error = refused(&run(&door, &arguments, ""));
+        assert!(error.contains(wanted), "{arguments:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn realms_and_their_tokens_are_administered_while_it_runs() {
+    let door = Setup::new().start().await;
+    let add = [
+        "realms",
+        "add",
+        "/staff",
+        "--set",
+        "registration.mode=token",
+        "--json",
+    ];
+    let made = json(&run(&door, &add, ""));
+    assert_eq!(made["path"], "/staff");
+    assert_eq!(made["effective_settings"]["registration"]["mode"], "token");
+    assert_eq!(
+        made["issuer"],
+        door.proxy_url("/oauth2/realms/root/realms/staff")
+    );
+    let path = "/oauth2/staff/.well-known/openid-configuration";
+    crate::support::eventually("the realm", || async {
+        let metadata = door.get("a.test", path).await;
+        let named = metadata.body.contains("registration_endpoint");
+        named.then_some(())
+    })
+    .await;
+
+    let token = [
+        "tokens", "add", "--uses", "2", "--note", "n", "--realm", "/staff", "--json",
+    ];
+    let token = json(&run(&door, &token, ""));
+    let text = token["initial_access_token"].as_str().expect("a token");
+    let listed = printed(&run(&door, &["tokens", "list", "--realm", "/staff"], ""));
+    assert!(
+        listed.contains("\t2\t") && !listed.contains(text),
+        "{listed}"
+    );
+    let register = crate::support::http::client()
+        .post(door.proxy_url("/oauth2/staff/connect/register"))
+        .bearer_auth(text)
+        .json(&serde_json::json!({"redirect_uris": ["https://a.example/cb"]}));
+    crate::support::http::send(register).await.expect(201);
+    let listed = json(&run(
+        &door,
+        &["clients", "list", "--realm", "staff", "--json"],
+        "",
+    ));
+    assert_eq!(listed[0]["owner"], "client");
+    let id = listed[0]["client_id"].as_str().expect("text");
+    let not_yet = refused(&run(&door, &["realms", "delete", "/staff"], ""));
+    assert!(not_yet.contains("is not empty"), "{not_yet}");
+    printed(&run(
+        &door,
+        &["clients", "delete", id, "--realm", "/staff"],
+        "",
+    ));
+    let id = token["id"].as_str().expect("text");
+    printed(&run(
+        &door,
+        &["tokens", "delete", id, "--realm", "/staff"],
+        "",
+    ));
+
+    let set = ["realms", "update", "/staff", "--set", "code_lifetime=5000"];
+    let error = refused(&run(&door, &set, ""));
+    assert!(
+        error.contains("/staff.settings.code_lifetime: must be from 1 to 600"),
+        "{error}"
+    );
+    let set = ["realms", "update", "/staff", "--set", "cod_lifetime=5"];
+    let error = refused(&run(&door, &set, ""));
+    assert!(
+        error.contains("cod_lifetime") && error.contains("code_lifetime"),
+        "{error}"
+    );
+    let unset = [
+        "realms",
+        "update",
+        "/staff",
+        "--unset",
+        "registration",
+        "--json",
+    ];
+    let changed = json(&run(&door, &unset, ""));
+    assert_eq!(
+        changed["effective_settings"]["registration"]["mode"],
+        "disabled"
+    );
+    let listed = printed(&run(&door, &["realms", "list"], ""));
+    assert!(
+        listed.contains("/\tfile\t") && listed.contains("/staff\tstore\t"),
+        "{listed}"
+    );
+    printed(&run(&door, &["realms", "delete", "/staff"], ""));
+}
+
+#[tokio::test]
+async fn the_help_of_each_command_has_examples() {
+    let door = Setup::new().lay_out();
+    for command in ["clients", "realms", "tokens", "keys"] {
+        let help = door.run(&[command, "--help"]);
+        let text = printed(&help);
+        assert!(text.contains("Examples:") && text.contains(&format!("doorward {command} ")));
+    }
+}

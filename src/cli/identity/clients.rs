@@ -1,31 +1,69 @@
 //! `doorward clients …`
 
-use anyhow::Context;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
+use super::members::Members;
 use super::{Desk, SecretArgs};
-use crate::clock::random_bytes;
-use crate::identity;
-use crate::model::client::{AuthMethod, Client, ClientMetadata, SignAlg, TokenFormat};
+use crate::identity::registry::{self, Made};
+use crate::model::client::{Client, SignAlg, member_names};
+use crate::model::registration::ClientQuery;
 use crate::model::secret::Secret;
 use crate::model::user::Owner;
+use crate::model::user::schema::RecordError;
+use crate::store::StoreError;
+
+/// What `doorward clients --help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  doorward clients add robot --scope 'read write'
+  doorward clients add shop --grant authorization_code --grant refresh_token \\
+      --redirect-uri https://shop.example/callback --scope 'openid profile'
+  doorward clients add app --public --grant authorization_code --redirect-uri com.example.app:/cb
+  doorward clients update shop --set access_token_lifetime=600 --set 'client_name#de=Laden'
+  doorward clients update shop --metadata @shop.json
+  doorward clients secret shop
+  doorward clients list --owner client --json
+
+All metadata are described in docs/identity.md; their names are the same here, over REST on
+the admin listener and in the configuration file.";
+
+/// Clients read at once.
+const PAGE: u32 = 500;
+
+/// How often a change is tried again whose record was changed meanwhile.
+const TRIES: usize = 5;
 
 /// What to do with clients.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
     /// Adds a client; without a secret of yours, one is made and shown once
+    #[command(visible_alias = "create")]
     Add(Box<Add>),
     /// Lists clients
-    List,
+    List {
+        /// Only those of this owner
+        #[arg(long)]
+        owner: Option<OwnerName>,
+        /// Only those in whose identifier or name this occurs
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
+    },
     /// Shows a client
     Show {
         /// Its identifier
         client_id: String,
     },
-    /// Deletes a client with its refresh tokens
+    /// Changes a client: what is named, and nothing else
+    Update(Box<Update>),
+    /// Gives a client another secret, which is shown once unless it is yours; the old one is dead
+    Secret {
+        /// Its identifier
+        client_id: String,
+        #[command(flatten)]
+        secret: SecretArgs,
+    },
+    /// Deletes a client with all that it was granted
     Delete {
         /// Its identifier
         client_id: String,
@@ -37,19 +75,33 @@ pub(super) enum Action {
 pub(super) struct Add {
     /// Its identifier
     client_id: String,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    secret: SecretArgs,
+}
+
+/// A change of a client.
+#[derive(Debug, clap::Args)]
+pub(super) struct Update {
+    /// Its identifier
+    client_id: String,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What a client is to be.
+#[derive(Debug, clap::Args)]
+struct Settings {
     /// What it is called
     #[arg(long)]
     name: Option<String>,
-    /// A grant it may use
-    #[arg(
-        long = "grant",
-        value_name = "GRANT",
-        default_value = "client_credentials"
-    )]
+    /// A grant it may use; a new client may use client_credentials unless one is named
+    #[arg(long = "grant", value_name = "GRANT")]
     grants: Vec<String>,
     /// The scopes it may ask for, separated by blanks
-    #[arg(long, default_value = "")]
-    scope: String,
+    #[arg(long)]
+    scope: Option<String>,
     /// What it is granted when it asks for no scope
     #[arg(long)]
     default_scope: Option<String>,
@@ -57,11 +109,8 @@ pub(super) struct Add {
     #[arg(long = "redirect-uri", value_name = "URI")]
     redirect_uris: Vec<String>,
     /// A client that can keep no secret
-    #[arg(long, conflicts_with_all = ["stdin", "text"])]
+    #[arg(long)]
     public: bool,
-    /// Any further metadata, as a JSON object with the names of RFC 7591
-    #[arg(long, value_name = "JSON")]
-    metadata: Option<String>,
     /// The form of its access tokens
     #[arg(long)]
     token_format: Option<Format>,
@@ -69,13 +118,33 @@ pub(super) struct Add {
     #[arg(long, value_name = "ALG", value_parser = alg)]
     id_token_alg: Option<SignAlg>,
     #[command(flatten)]
-    secret: SecretArgs,
+    members: Members,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     Jwt,
     Opaque,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum OwnerName {
+    /// Made by an operator, here or over REST
+    Store,
+    /// Declared in the configuration file
+    File,
+    /// Registered itself
+    Client,
+}
+
+impl From<OwnerName> for Owner {
+    fn from(name: OwnerName) -> Self {
+        match name {
+            OwnerName::Store => Self::Store,
+            OwnerName::File => Self::File,
+            OwnerName::Client => Self::Client,
+        }
+    }
 }
 
 /// The algorithm of this name.
@@ -89,12 +158,29 @@ pub(super) fn alg(name: &str) -> Result<SignAlg, String> {
 pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     match action {
         Action::Add(client) => add(*client, desk).await,
-        Action::List => list(desk).await,
+        Action::List { owner, search } => list(owner, search, desk).await,
         Action::Show { client_id } => {
             let client = desk.store.client(&desk.realm, &client_id).await?;
             let client = client.ok_or_else(|| missing(&client_id, desk))?;
-            let record = serde_json::to_value(&client.metadata)?;
+            let record = Value::Object(registry::record(&client));
             desk.print(&record, &format!("{record:#}"))
+        }
+        Action::Update(update) => {
+            let mut change = Map::new();
+            update.settings.write_over(&mut change, desk)?;
+            anyhow::ensure!(
+                !change.is_empty(),
+                "nothing to change; see `doorward clients update --help`"
+            );
+            let now_ms = desk.clock.now_ms();
+            let patch = |old: &Client| registry::patch(old, change.clone(), now_ms);
+            changed(&update.client_id, "changed", patch, desk).await
+        }
+        Action::Secret { client_id, secret } => {
+            let given = given(&secret, desk)?;
+            let now_ms = desk.clock.now_ms();
+            let rotate = |old: &Client| registry::rotate(old, given.clone(), now_ms);
+            changed(&client_id, "has another secret", rotate, desk).await
         }
         Action::Delete { client_id } => {
             let gone = desk.store.delete_client(&desk.realm, &client_id).await?;
@@ -111,98 +197,162 @@ fn missing(client_id: &str, desk: &Desk<'_>) -> anyhow::Error {
     anyhow::anyhow!("there is no client {client_id} in realm {}", desk.realm)
 }
 
-async fn add(client: Add, desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let metadata = metadata(&client)?;
-    let given = client.secret.stdin || client.secret.text.is_some();
-    let (secret, made) = if !given && !metadata.authenticates_by_secret() {
-        (None, None)
-    } else if given {
-        (client.secret.read("secret", desk.input)?, None)
-    } else {
-        let made = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
-        (Some(Secret::new(made.clone())), Some(made))
-    };
-    identity::check_metadata(&metadata, secret.as_ref())?;
-    let now_ms = desk.clock.now_ms();
-    let stored = Client {
-        realm: desk.realm.clone(),
-        secret: identity::stored_secret(&metadata, secret.as_ref()),
-        owner: Owner::Store,
-        registration: None,
-        created_ms: now_ms,
-        updated_ms: now_ms,
-        metadata,
-    };
-    desk.store.insert_client(&stored).await?;
-    let mut record = serde_json::to_value(&stored.metadata)?;
-    let mut line = format!(
-        "client {} added to realm {}",
-        stored.metadata.client_id, desk.realm
-    );
-    if let Some(made) = made {
-        line.push_str(&format!("\nclient_secret: {made}"));
-        record["client_secret"] = Value::String(made);
+/// The secret on the command line or standard input, if one is there.
+fn given(secret: &SecretArgs, desk: &mut Desk<'_>) -> anyhow::Result<Option<Secret>> {
+    if secret.stdin || secret.text.is_some() {
+        return secret.read("secret", desk.input);
     }
-    desk.print(&record, &line)
+    Ok(None)
 }
 
-/// What the options say; members of `--metadata` count for more.
-fn metadata(client: &Add) -> anyhow::Result<ClientMetadata> {
-    let mut members = json!({
-        "client_id": client.client_id,
-        "client_name": client.name,
-        "grant_types": client.grants,
-        "scope": client.scope,
-        "default_scope": client.default_scope,
-        "redirect_uris": client.redirect_uris,
-    });
-    if let Some(more) = &client.metadata {
-        let more: Map<String, Value> =
-            serde_json::from_str(more).context("--metadata is no JSON object")?;
-        anyhow::ensure!(
-            !more.contains_key("client_secret"),
-            "a secret comes by --secret-stdin or --secret"
-        );
-        for (name, value) in more {
-            members[name] = value;
+async fn add(client: Add, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let mut members = Map::new();
+    members.insert("client_id".to_owned(), client.client_id.clone().into());
+    members.insert("grant_types".to_owned(), json!(["client_credentials"]));
+    client.settings.write_over(&mut members, desk)?;
+    if let Some(secret) = given(&client.secret, desk)? {
+        members.insert("client_secret".to_owned(), secret.expose().into());
+    }
+    let made = registry::create(&desk.realm, members, desk.clock.now_ms());
+    let made = made.map_err(explained)?;
+    match desk.store.insert_client(&made.client).await {
+        Err(StoreError::Taken(id)) => {
+            anyhow::bail!("there is a client {id} in realm {} already", desk.realm)
+        }
+        outcome => outcome?,
+    }
+    let id = &made.client.metadata.client_id;
+    let line = format!("client {id} added to realm {}", desk.realm);
+    show(&made, line, desk)
+}
+
+/// Replaces a client by what `made` makes of it.
+async fn changed(
+    client_id: &str,
+    what: &str,
+    made: impl Fn(&Client) -> Result<Made, RecordError>,
+    desk: &mut Desk<'_>,
+) -> anyhow::Result<()> {
+    for _ in 0..TRIES {
+        let old = desk.store.client(&desk.realm, client_id).await?;
+        let old = old.ok_or_else(|| missing(client_id, desk))?;
+        if old.owner == Owner::File {
+            return Err(StoreError::FileOwned(format!("client {client_id}")).into());
+        }
+        let made = made(&old).map_err(explained)?;
+        match desk.store.update_client(&made.client, old.updated_ms).await {
+            Err(StoreError::Conflict(_)) => {}
+            outcome => {
+                outcome?;
+                return show(&made, format!("client {client_id} {what}"), desk);
+            }
         }
     }
-    let mut metadata: ClientMetadata = serde_json::from_value(members)?;
-    if client.public {
-        metadata.token_endpoint_auth_method = Some(AuthMethod::None);
-    }
-    if let Some(alg) = client.id_token_alg {
-        metadata.id_token_signed_response_alg = Some(alg);
-    }
-    if let Some(format) = client.token_format {
-        metadata.access_token_format = Some(match format {
-            Format::Jwt => TokenFormat::Jwt,
-            Format::Opaque => TokenFormat::Opaque,
-        });
-    }
-    Ok(metadata)
+    anyhow::bail!("the client was changed by others at the same time; try again")
 }
 
-async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
-    let clients = desk.store.clients(&desk.realm).await?;
-    if desk.json {
-        let records = clients
-            .iter()
-            .map(|client| serde_json::to_value(&client.metadata));
-        let records = records.collect::<Result<Vec<_>, _>>()?;
-        writeln!(desk.out, "{:#}", Value::from(records))?;
-        return Ok(());
+/// Prints the record, with the secret that was made for it.
+fn show(made: &Made, mut line: String, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let mut record = registry::record(&made.client);
+    if let Some(secret) = &made.secret {
+        line.push_str(&format!("\nclient_secret: {}", secret.expose()));
+        record.insert("client_secret".to_owned(), secret.expose().into());
     }
-    for client in clients {
-        let metadata = &client.metadata;
-        writeln!(
-            desk.out,
-            "{}\t{}\t{}\t{}",
-            metadata.client_id,
-            metadata.grant_types.join(" "),
-            metadata.scope,
-            client.owner.as_str()
-        )?;
+    desk.print(&Value::Object(record), &line)
+}
+
+/// The error, and what there is where a name is unknown.
+fn explained(error: RecordError) -> anyhow::Error {
+    if error.message == "unknown field" {
+        let known = member_names().join(", ");
+        return anyhow::anyhow!("{error}; a client has: {known}");
+    }
+    error.into()
+}
+
+impl Settings {
+    /// Writes what the options say over `members`; what `--metadata`, `--set`
+    /// and `--unset` say counts for more.
+    fn write_over(
+        &self,
+        members: &mut Map<String, Value>,
+        desk: &mut Desk<'_>,
+    ) -> anyhow::Result<()> {
+        let format = self.token_format.map(|format| match format {
+            Format::Jwt => "jwt",
+            Format::Opaque => "opaque",
+        });
+        let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));
+        for (name, value) in [
+            ("client_name", self.name.as_deref().map(Value::from)),
+            ("grant_types", list(&self.grants)),
+            ("scope", self.scope.as_deref().map(Value::from)),
+            (
+                "default_scope",
+                self.default_scope.as_deref().map(Value::from),
+            ),
+            ("redirect_uris", list(&self.redirect_uris)),
+            (
+                "token_endpoint_auth_method",
+                self.public.then(|| Value::from("none")),
+            ),
+            ("access_token_format", format.map(Value::from)),
+            (
+                "id_token_signed_response_alg",
+                self.id_token_alg.map(|alg| alg.as_str().into()),
+            ),
+        ] {
+            if let Some(value) = value {
+                members.insert(name.to_owned(), value);
+            }
+        }
+        self.members.write_over(members, desk.input)?;
+        anyhow::ensure!(
+            !members.contains_key("client_secret"),
+            "a secret comes by --secret-stdin or --secret"
+        );
+        Ok(())
+    }
+}
+
+async fn list(
+    owner: Option<OwnerName>,
+    search: Option<String>,
+    desk: &mut Desk<'_>,
+) -> anyhow::Result<()> {
+    let mut query = ClientQuery {
+        after: None,
+        owner: owner.map(Owner::from),
+        text: search,
+        limit: PAGE,
+    };
+    let mut records = Vec::new();
+    loop {
+        let page = desk.store.find_clients(&desk.realm, &query).await?;
+        let last = page.last().map(|client| client.metadata.client_id.clone());
+        let full = page.len() >= PAGE as usize;
+        for client in page {
+            if desk.json {
+                records.push(Value::Object(registry::record(&client)));
+                continue;
+            }
+            let metadata = &client.metadata;
+            writeln!(
+                desk.out,
+                "{}\t{}\t{}\t{}",
+                metadata.client_id,
+                metadata.grant_types.join(" "),
+                metadata.scope,
+                client.owner.as_str()
+            )?;
+        }
+        if !full || last.is_none() {
+            break;
+        }
+        query.after = last;
+    }
+    if desk.json {
+        writeln!(desk.out, "{:#}", Value::from(records))?;
     }
     Ok(())
 }

@@ -1,21 +1,33 @@
 //! `doorward keys …`
 
-use chrono::{DateTime, SecondsFormat};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::Desk;
 use super::clients::alg;
+use super::{Desk, instant};
 use crate::identity::{AHEAD_MS, state_of};
 use crate::jose::keys;
 use crate::model::client::SignAlg;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
+
+/// What `doorward keys --help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  doorward keys list
+  doorward keys rotate                          # every algorithm, signing in an hour
+  doorward keys rotate --alg ES256 --now
+  doorward keys rotate --now --drop-old         # after a key was stolen";
 
 /// What to do with signing keys.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
     /// Lists signing keys
     List,
+    /// Shows a signing key: its public facts
+    Show {
+        /// Its `kid`
+        kid: String,
+    },
     /// Makes a successor: published at once, signing in an hour
     Rotate {
         /// The algorithm, such as RS256, PS256, ES256 or EdDSA; by default each that has a key
@@ -33,6 +45,16 @@ pub(super) enum Action {
 pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     match action {
         Action::List => list(desk).await,
+        Action::Show { kid } => {
+            let keys = desk.store.signing_keys().await?;
+            let key = keys.iter().find(|key| key.kid == kid);
+            let Some(key) = key else {
+                anyhow::bail!("there is no key {kid}; see `doorward keys list`");
+            };
+            let now_ms = desk.clock.now_ms();
+            let record = record(key, now_ms, state_of(key, &keys, now_ms));
+            desk.print(&record, &format!("{record:#}"))
+        }
         Action::Rotate { alg, now, drop_old } => {
             let known = desk.store.signing_keys().await?;
             can_open(&known, desk)?;
@@ -98,11 +120,6 @@ async fn rotate(
         instant(from_ms)
     );
     desk.print(&record(&key, now_ms, "next"), &line)
-}
-
-fn instant(ms: i64) -> String {
-    let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
-    time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 fn record(key: &StoredKey, now_ms: i64, state: &str) -> Value {

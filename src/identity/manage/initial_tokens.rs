@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::error::ManageError;
 use super::page::Page;
-use crate::identity::registry::{TokenWish, initial_token};
+use crate::identity::registry::{TokenWish, initial_token, token_record};
 use crate::identity::respond;
 use crate::model::registration::InitialToken;
 
@@ -18,7 +18,7 @@ pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
     let realm = call.realm()?;
     let tokens = call.state.store.initial_tokens(&realm.path).await?;
     let tokens = page.cut(tokens, |token| &token.id);
-    let shown = |token: InitialToken| (token.id.clone(), record(&token));
+    let shown = |token: InitialToken| (token.id.clone(), token_record(&token));
     let tokens = tokens.into_iter().map(shown).collect();
     page.answer(&call, "/initial-tokens", tokens)
 }
@@ -30,7 +30,7 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
     let wish = wish.map_err(|error| ManageError::Json(error.to_string()))?;
     let (token, text) = initial_token(&realm.path, wish, call.now_ms)?;
     call.state.store.insert_initial_token(&token).await?;
-    let mut shown = record(&token);
+    let mut shown = token_record(&token);
     shown["initial_access_token"] = json!(text.expose());
     Ok(respond::json(StatusCode::CREATED, &shown))
 }
@@ -47,15 +47,4 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     } else {
         Err(ManageError::NotFound)
     }
-}
-
-fn record(token: &InitialToken) -> Value {
-    json!({
-        "id": token.id,
-        "realm": token.realm,
-        "note": token.note,
-        "uses_left": token.uses_left,
-        "created_at": token.created_ms.div_euclid(1000),
-        "expires_at": token.expires_ms.map(|end| end.div_euclid(1000)),
-    })
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Call;
 use super::error::ManageError;
 use super::page::Page;
-use crate::identity::realm::{Live, Realm};
+use crate::identity::describe::{describe, summary};
+use crate::identity::realm::Realm;
 use crate::identity::respond;
 use crate::model::registration::{RealmRemoval, StoredRealm};
 use crate::model::user::schema::RecordError;
@@ -178,28 +179,7 @@ fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, Manage
     let live = call.state.live.load_full();
     let realm = live.realm(path);
     let realm = realm.ok_or_else(|| ManageError::Realm(path.to_owned()))?;
-    let mut record = summary(&live, realm);
-    let effective = json!(*realm.settings);
-    let mut set = match live.config.realms.get(path) {
-        Some(declared) => json!(declared.settings),
-        None => json!(own(call, path).unwrap_or_default()),
-    };
-    if let Value::Object(set) = &mut set {
-        // A setting that is not shown in force is a secret.
-        set.retain(|name, _| effective.get(name).is_some());
-    }
-    record["settings"] = set;
-    record["effective_settings"] = effective;
-    Ok(respond::json(status, &record))
-}
-
-fn summary(live: &Live, realm: &Realm) -> Value {
-    let declared = live.config.realms.contains_key(&realm.path);
-    json!({
-        "path": realm.path,
-        "issuer": realm.issuer,
-        "owner": if declared { "file" } else { "store" },
-    })
+    Ok(respond::json(status, &describe(&live, realm)))
 }
 
 /// The path of the realm that the address names.

@@ -1,0 +1,180 @@
+//! The commands on a store, without a process.
+
+use clap::Parser;
+use serde_json::Value;
+
+use super::*;
+use crate::model::secret::Secret;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Runs a command line on `store`; what it printed.
+async fn doorward(store: &Arc<dyn Store>, input: &str, line: &str) -> anyhow::Result<String> {
+    let words = std::iter::once("doorward").chain(line.split_whitespace());
+    let command = Line::try_parse_from(words)?.command;
+    let json = line.contains("--json");
+    let mut out = Vec::new();
+    let mut desk = Desk {
+        store: Arc::clone(store),
+        realm: "/".to_owned(),
+        json,
+        clock: Clock::manual(1_000_000),
+        hashing: HashingConfig::default(),
+        vault: Vault::default(),
+        identity: IdentityConfig::default(),
+        input: &mut input.as_bytes(),
+        out: &mut out,
+    };
+    act(command, &mut desk).await?;
+    Ok(String::from_utf8(out)?)
+}
+
+async fn new_store(directory: &tempfile::TempDir) -> Arc<dyn Store> {
+    let url = format!("sqlite:{}", directory.path().join("db").display());
+    store::open(&url).await.expect("a store")
+}
+
+#[tokio::test]
+async fn users_are_added_shown_changed_and_deleted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = new_store(&directory).await;
+    let line = "users add alice --email alice@example.com --display-name Alice --password-stdin";
+    let said = doorward(&store, "Wonderland-7\n", line)
+        .await
+        .expect("added");
+    assert!(said.contains("alice"), "{said}");
+    let again = doorward(&store, "x\n", "users add ALICE --password-stdin").await;
+    assert_eq!(again.expect_err("taken").to_string(), "ALICE is taken");
+
+    let shown = doorward(&store, "", "users show Alice --json")
+        .await
+        .expect("shown");
+    let record: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(record["emails"][0]["value"], "alice@example.com");
+    assert!(!shown.contains("argon2"), "the hash is shown");
+
+    doorward(&store, "x\n", "users add bob --password-stdin")
+        .await
+        .expect("added");
+    let listed = doorward(&store, "", "users list").await.expect("listed");
+    assert_eq!(listed.lines().count(), 2);
+    let user = store
+        .user_by_name("/", "alice")
+        .await
+        .expect("a lookup")
+        .expect("alice");
+    doorward(&store, "new\n", "users set-password alice --password-stdin")
+        .await
+        .expect("set");
+    let changed = store
+        .user_by_name("/", "alice")
+        .await
+        .expect("a lookup")
+        .expect("alice");
+    let hash = |user: &crate::model::user::User| {
+        user.password_hash
+            .as_ref()
+            .map(|hash| hash.expose().to_owned())
+    };
+    assert_ne!(hash(&user), hash(&changed));
+    doorward(&store, "", "users delete alice")
+        .await
+        .expect("deleted");
+    assert!(doorward(&store, "", "users show alice").await.is_err());
+}
+
+#[tokio::test]
+async fn clients_get_a_secret_that_is_shown_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = new_store(&directory).await;
+    let line =
+        "clients add orders --grant client_credentials --grant password --scope openid --json";
+    let said = doorward(&store, "", line).await.expect("added");
+    let record: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(
+        record["grant_types"],
+        serde_json::json!(["client_credentials", "password"])
+    );
+    assert_eq!(record["client_secret"].as_str().map(str::len), Some(43));
+    let shown = doorward(&store, "", "clients show orders --json")
+        .await
+        .expect("shown");
+    assert!(!shown.contains("client_secret\""), "{shown}");
+    doorward(&store, "own-secret\n", "clients add own --secret-stdin")
+        .await
+        .expect("added");
+    let public = doorward(&store, "", "clients add app --public")
+        .await
+        .expect("added");
+    assert!(!public.contains("secret"), "{public}");
+    let line = r#"clients add robot --metadata {"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://robot.example/keys"}"#;
+    let robot = doorward(&store, "", line).await.expect("added");
+    assert!(!robot.contains("secret"), "{robot}");
+    let line = r#"clients add http --metadata {"jwks_uri":"http://robot.example/keys"}"#;
+    assert!(
+        doorward(&store, "", line).await.is_err(),
+        "keys by plain http"
+    );
+    let listed = doorward(&store, "", "clients list").await.expect("listed");
+    assert_eq!(listed.lines().count(), 4);
+    doorward(&store, "", "clients delete own")
+        .await
+        .expect("deleted");
+    assert!(doorward(&store, "", "clients delete own").await.is_err());
+    assert!(
+        doorward(&store, "", "clients add bad --scope a\"b")
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test]
+async fn sealed_keys_get_no_open_successor() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = new_store(&directory).await;
+    let mut key =
+        crate::jose::keys::generate(crate::model::client::SignAlg::ES256, 0, 0).expect("a key");
+    let vault = Vault::new(&[Secret::new("m".repeat(32))]).expect("a vault");
+    key.pkcs8 = vault.seal(&key).expect("sealed").expect("another text");
+    store.add_signing_key(&key, 0, false).await.expect("stored");
+    for line in ["keys rotate", "keys rotate --alg RS256 --now"] {
+        let refused = doorward(&store, "", line).await.expect_err("refused");
+        assert!(refused.to_string().contains("--config"), "{refused}");
+    }
+    assert_eq!(store.signing_keys().await.expect("keys").len(), 1);
+}
+
+#[tokio::test]
+async fn keys_rotate_ahead_or_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = new_store(&directory).await;
+    doorward(&store, "", "keys rotate --alg ES256 --now")
+        .await
+        .expect("made");
+    doorward(&store, "", "keys rotate --alg ES256")
+        .await
+        .expect("made");
+    let listed = doorward(&store, "", "keys list --json")
+        .await
+        .expect("listed");
+    let keys: Value = serde_json::from_str(&listed).expect("JSON");
+    let states: Vec<_> = keys
+        .as_array()
+        .expect("keys")
+        .iter()
+        .map(|key| &key["state"])
+        .collect();
+    assert_eq!(states, ["active", "next"]);
+    assert!(!listed.contains("pkcs8"));
+    let emergency = doorward(&store, "", "keys rotate --alg ES256 --now").await;
+    emergency.expect("made, in the place of the one to come");
+    let listed = doorward(&store, "", "keys list --json").await;
+    let keys: Value = serde_json::from_str(&listed.expect("listed")).expect("JSON");
+    let states = keys.as_array().expect("keys").iter();
+    let active = states.filter(|key| key["state"] != "old");
+    assert_eq!(active.count(), 1);
+}
