@@ -47,7 +47,8 @@ impl Sharing {
             | Endpoint::Revoke
             | Endpoint::UserInfo
             | Endpoint::DeviceCode
-            | Endpoint::Pushed => Self::Clients,
+            | Endpoint::Pushed
+            | Endpoint::Register => Self::Clients,
             // Pages, and what no script of a browser has business with.
             _ => Self::Nobody,
         }

@@ -23,7 +23,10 @@ pub(in crate::identity) struct Texts {
     pub(super) dir: String,
     /// Who runs the provider; the alternative of the theme's logo.
     pub(super) brand: String,
+    /// The button that signs in, and the title of its page.
     pub(super) sign_in: String,
+    /// What stands above the form.
+    pub(super) welcome: String,
     pub(super) to_continue: String,
     pub(super) user_name: String,
     pub(super) password: String,

@@ -333,6 +333,15 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_a_theme() {
+        let example = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/theme"));
+        let (theme, texts) = Theme::read(example, "").expect("a theme");
+        assert!(theme.stylesheet.is_some() && theme.logo.is_some());
+        let languages = super::super::texts::Languages::with(&texts).expect("texts");
+        assert_eq!(languages.tags().collect::<Vec<_>>(), ["en", "de", "fr"]);
+    }
+
+    #[test]
     fn path_traversal_finds_nothing() {
         let (theme, texts) = theme(&[
             ("theme.css", "a{}"),

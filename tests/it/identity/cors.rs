@@ -52,13 +52,14 @@ fn allowed(answer: &Answer) -> &str {
 }
 
 /// What scripts of clients call.
-const FOR_CLIENTS: [&str; 6] = [
+const FOR_CLIENTS: [&str; 7] = [
     "/oauth2/access_token",
     "/oauth2/token/revoke",
     "/oauth2/userinfo",
     "/oauth2/tokeninfo",
     "/oauth2/device/code",
     "/oauth2/par",
+    "/oauth2/connect/register",
 ];
 
 #[tokio::test]
