@@ -185,10 +185,8 @@ fn check_sizes(members: &Map<String, Value>) -> Result<(), Refused> {
     for (name, value) in members.iter().filter(|(name, _)| *name != "jwks") {
         let list = value.as_array().map_or(&[][..], Vec::as_slice);
         if long(value) || list.len() > LIST_MAX || list.iter().any(long) {
-            return Err(Refused::member(
-                name,
-                "is too long, or has control characters",
-            ));
+            let text = "is too long, or has control characters";
+            return Err(RecordError::new(name, text).into());
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ mod device;
 mod dpop;
 mod exchanges;
 mod json;
+mod management_input;
 mod pages;
 mod people;
 mod realms;
