@@ -247,4 +247,12 @@ mod tests {
         assert!(names.contains(&"client_id") && names.contains(&"jwks_uri"));
         assert!(!names.contains(&"localized"));
     }
+
+    #[test]
+    fn all_members_are_documented() {
+        let docs = include_str!("../../../docs/identity.md");
+        for name in member_names() {
+            assert!(docs.contains(&format!("\n| `{name}` |")), "{name}");
+        }
+    }
 }
