@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use aws_lc_rs::digest;
+use aws_lc_rs::{digest, hmac};
 use quick_cache::sync::Cache;
 use subtle::ConstantTimeEq;
 
@@ -189,6 +189,11 @@ impl Clients {
             generation: AtomicU64::new(0),
             used: Mutex::default(),
         }
+    }
+
+    /// The key of the digests in the forms of the browser with this secret.
+    pub(super) fn browser_key(&self, secret: &str) -> hmac::Key {
+        self.salt.browser_key(secret)
     }
 
     /// Forgets all: the store or the configuration changed.

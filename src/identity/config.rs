@@ -245,7 +245,8 @@ pub struct RegistrationSettings {
     /// How many of them there may be.
     pub max_clients: u32,
     /// How many strangers may register within a minute from one address (IPv6:
-    /// network) where anybody may; 0: any number.
+    /// network) where anybody may, and how often they may change their records;
+    /// 0: any number.
     pub rate_per_minute: u32,
     /// Seconds after which one is removed that was not used; 0: never.
     pub unused_lifetime: u32,

@@ -11,6 +11,9 @@ use crate::jose::verify::Unverified;
 pub(super) struct Hint {
     /// The name of its user, whatever the client calls them.
     pub(super) subject: String,
+    /// Whether the token says that name itself: it may be shown to whoever
+    /// brings the token.
+    pub(super) is_told: bool,
     pub(super) client_id: String,
     /// The session that it was given in.
     pub(super) sid: Option<String>,
@@ -30,6 +33,7 @@ pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
         None => text("sub")?.to_owned(),
     };
     Some(Hint {
+        is_told: text("sub") == Some(&*subject),
         subject,
         client_id: client_id.to_owned(),
         sid: text("sid").map(str::to_owned),

@@ -32,7 +32,7 @@ use crate::store::{Store, StoreError};
 /// What the store calls the secret.
 const NAME: &str = "pairwise subjects";
 
-/// The secret that the keys of all sectors are made of.
+/// The secret that the keys of all sectors, and of browsers' forms, are made of.
 #[derive(Clone)]
 pub(super) struct Salt(hmac::Key);
 
@@ -67,6 +67,15 @@ impl Salt {
         let mut key = [0; AES_256_KEY_LEN];
         key.copy_from_slice(tag.as_ref());
         Sector::new(&key)
+    }
+}
+
+impl Salt {
+    /// A key for the browser with this secret, which it can't make itself.
+    pub(super) fn browser_key(&self, secret: &str) -> hmac::Key {
+        // Realms begin with a slash: no sector has the same tag.
+        let tag = hmac::sign(&self.0, format!("browser\n{secret}").as_bytes());
+        hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref())
     }
 }
 

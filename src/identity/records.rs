@@ -191,7 +191,9 @@ pub(super) fn key_set(
         return Ok(None);
     };
     let keys = jwks.get("keys").and_then(Value::as_array);
-    let secret = |key: &Value| key.get("d").or(key.get("k")).is_some();
+    // Any of these gives a private key away.
+    let secrets = ["d", "k", "p", "q", "dp", "dq", "qi", "oth"];
+    let secret = |key: &Value| secrets.iter().any(|name| key.get(name).is_some());
     if keys.is_some_and(|keys| keys.iter().any(secret)) {
         return wrong("jwks", "must hold public keys only");
     }

@@ -3,8 +3,10 @@
 //!
 //! 27 characters, like every handle: 6 bytes of time, 6 of the user, 8 at
 //! random. They need no secret: the signature or the store vouches for them.
+//! The user's bytes are other ones in each token: clients that know a user by
+//! different names must not find the same mark in what they hold.
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
@@ -21,7 +23,8 @@ pub(super) fn new(now_ms: i64, user: Option<Uuid>) -> String {
     let mut bytes = random_bytes::<LENGTH>();
     bytes[..TIME].copy_from_slice(&now_ms.to_be_bytes()[8 - TIME..]);
     if let Some(user) = user {
-        bytes[TIME..TIME + WHO].copy_from_slice(&mark(user));
+        let mark = mark(user, &bytes[TIME + WHO..]);
+        bytes[TIME..TIME + WHO].copy_from_slice(&mark);
     }
     URL_SAFE_NO_PAD.encode(bytes)
 }
@@ -36,12 +39,16 @@ pub(super) fn fits(jti: &str, user: Option<Uuid>, made_ms: i64) -> bool {
     }
     let mut time = [0; 8];
     time[8 - TIME..].copy_from_slice(&bytes[..TIME]);
-    let same = |user| bytes[TIME..TIME + WHO] == mark(user);
+    let same = |user| bytes[TIME..TIME + WHO] == mark(user, &bytes[TIME + WHO..]);
     i64::from_be_bytes(time) >= made_ms && user.is_none_or(same)
 }
 
-fn mark(user: Uuid) -> [u8; WHO] {
-    let digest = digest(&SHA256, user.as_bytes());
+/// What stands for `user` beside these random bytes.
+fn mark(user: Uuid, random: &[u8]) -> [u8; WHO] {
+    let mut context = Context::new(&SHA256);
+    context.update(user.as_bytes());
+    context.update(random);
+    let digest = context.finish();
     let mut mark = [0; WHO];
     mark.copy_from_slice(&digest.as_ref()[..WHO]);
     mark
@@ -65,5 +72,15 @@ mod tests {
         for other in ["", "x", "AAAA", &"A".repeat(28), &"?".repeat(27)] {
             assert!(!fits(other, None, 0), "{other}");
         }
+    }
+
+    #[test]
+    fn linking_a_pairwise_user_by_the_identifiers_of_tokens() {
+        let user = Some(Uuid::from_u128(1));
+        let part = |jti: String| {
+            let bytes = URL_SAFE_NO_PAD.decode(jti).expect("Base64");
+            bytes[TIME..TIME + WHO].to_vec()
+        };
+        assert_ne!(part(new(1, user)), part(new(1, user)));
     }
 }

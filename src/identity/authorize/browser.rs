@@ -1,8 +1,9 @@
 //! What ties a form to the browser that it was given to.
 //!
 //! The browser holds a random secret in a cookie; forms carry digests made
-//! with it. Nothing is kept here, several tabs work at once, and neither other
-//! sites nor clients can make a form of ours, or a time.
+//! with it and with a secret of ours. Nothing is kept here, several tabs work at
+//! once, and neither other sites and clients nor the browser itself can make a
+//! form of ours, or a time.
 
 use aws_lc_rs::hmac;
 use axum::response::Response;
@@ -22,6 +23,8 @@ pub(super) const SHOWN_MS: i64 = 3600 * 1000;
 #[derive(Debug)]
 pub(in crate::identity) struct Browser {
     secret: String,
+    /// What digests are made with.
+    key: hmac::Key,
     /// Whether it is to be given the secret.
     new: bool,
 }
@@ -31,15 +34,13 @@ impl Browser {
     pub(in crate::identity) fn of(call: &Call) -> Self {
         let live = call.state.live();
         let known = cookies::value(call.headers(), &cookies::name(&live, COOKIE));
-        match known.filter(|secret| (32..=64).contains(&secret.len())) {
-            Some(secret) => Self {
-                secret: secret.to_owned(),
-                new: false,
-            },
-            None => Self {
-                secret: URL_SAFE_NO_PAD.encode(random_bytes::<24>()),
-                new: true,
-            },
+        let known = known.filter(|secret| (32..=64).contains(&secret.len()));
+        let made = || URL_SAFE_NO_PAD.encode(random_bytes::<24>());
+        let secret = known.map_or_else(made, str::to_owned);
+        Self {
+            key: call.state.clients.browser_key(&secret),
+            new: known.is_none(),
+            secret,
         }
     }
 
@@ -53,8 +54,7 @@ impl Browser {
     }
 
     fn mac(&self, parts: &[&str]) -> String {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
-        let mut context = hmac::Context::with_key(&key);
+        let mut context = hmac::Context::with_key(&self.key);
         for part in parts {
             // With its length, so that no two lists of parts look alike.
             context.update(&part.len().to_be_bytes());

@@ -15,6 +15,7 @@ use super::params::{Params, SINCE};
 use super::request::Request;
 use super::resolve::Resolved;
 use crate::clock::random_bytes;
+use crate::http::outbound::ChosenBy;
 use crate::identity::Call;
 use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
@@ -29,7 +30,8 @@ const PREFIX: &str = "urn:ietf:params:oauth:request_uri:";
 const MOST_BYTES: u32 = 64 * 1024 * 1024;
 
 /// Most that is kept for a client that has not proven who it is: anybody can
-/// fill this up, for that client.
+/// fill this up, for that client. Nor is there more for one that registered
+/// itself: a stranger can have many of them.
 const UNPROVEN_MOST_BYTES: u32 = 8 * 1024 * 1024;
 
 /// Longest request that is kept, in bytes.
@@ -153,7 +155,8 @@ async fn keep(
         ends_ms,
         kept,
     };
-    let most = match stored.kept.pushed && !client.client.is_public() {
+    let known = !client.client.is_public() && client.chosen_by() == ChosenBy::Operator;
+    let most = match stored.kept.pushed && known {
         true => MOST_BYTES,
         false => UNPROVEN_MOST_BYTES,
     };

@@ -193,8 +193,7 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
         if let Some(elsewhere) = before_a_page(call, request).await? {
             return Ok(elsewhere);
         }
-        let name = request.login_hint.as_ref().or(request.subject.as_ref());
-        let name = name.map(String::as_str).unwrap_or_default();
+        let name = request.login_hint.as_deref().unwrap_or_default();
         return Ok(visit.show_sign_in(call, name, None));
     };
     if request

@@ -77,6 +77,7 @@ pub(super) struct Request {
     pub(super) prompt: Prompt,
     /// In seconds.
     pub(super) max_age: Option<i64>,
+    /// The name to sign in with, as far as the request says it itself.
     pub(super) login_hint: Option<String>,
     /// The user that the client will have no other than.
     pub(super) subject: Option<String>,
@@ -211,7 +212,8 @@ async fn checked(
     let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
     let max_age =
         max_age.map_err(|_| Told::new("invalid_request", "Malformed parameter, max_age"))?;
-    let subject = subject(call, params, client, &wanted).await?;
+    let (subject, is_told) = subject(call, params, client, &wanted).await?;
+    let login_hint = params.get("login_hint").map(str::to_owned);
     Ok(Request {
         client: Arc::clone(client),
         back: back.clone(),
@@ -225,7 +227,9 @@ async fn checked(
         max_age: max_age
             .or(client.client.metadata.default_max_age)
             .map(i64::from),
-        login_hint: params.get("login_hint").map(str::to_owned),
+        // A client that knows its user by another name must not learn this one
+        // from the form.
+        login_hint: login_hint.or_else(|| subject.clone().filter(|_| is_told)),
         subject,
         wanted,
         resources: resources(params, client)?,
@@ -237,27 +241,30 @@ async fn checked(
     })
 }
 
-/// The name of the user that the client will have no other than.
+/// The name of the user that the client will have no other than, and whether
+/// the request says that name.
 async fn subject(
     call: &Call,
     params: &Params,
     client: &LiveClient,
     wanted: &Wanted,
-) -> Result<Option<String>, Told> {
+) -> Result<(Option<String>, bool), Told> {
     if let Some(token) = params.get("id_token_hint") {
         let wrong = || Told::new("invalid_request", "The id_token_hint is not one of ours");
         let hint = hint::read(call, token).await.ok_or_else(wrong)?;
-        return Ok(Some(hint.subject));
+        return Ok((Some(hint.subject), hint.is_told));
     }
     let Some(subject) = wanted.subject() else {
-        return Ok(None);
+        return Ok((None, false));
     };
     let name = call.state.name_called(&call.realm, client, subject).await;
     let failed = |error| {
         tracing::error!(%error, "the user that a client asks for can't be looked up");
         Told::new("server_error", "The request can't be answered now")
     };
-    name.map(Some).map_err(failed)
+    let name = name.map_err(failed)?;
+    let is_told = name == subject;
+    Ok((Some(name), is_told))
 }
 
 fn response_type(

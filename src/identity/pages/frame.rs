@@ -32,6 +32,18 @@ pub(super) fn source(content: &str) -> String {
     )
 }
 
+/// Longest name of a host.
+const HOST_MAX: usize = 255;
+
+/// The origin of a web address, as the policy names it. What parses addresses
+/// lets hosts hold characters that end a directive, or mean any host.
+pub(super) fn origin(url: &url::Url) -> Option<String> {
+    let host = url.host_str()?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    let usable = host.len() <= HOST_MAX && host.bytes().all(plain);
+    usable.then(|| url.origin().ascii_serialization())
+}
+
 static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| source(STYLE));
 pub(super) static SCRIPT_SOURCE: LazyLock<String> = LazyLock::new(|| source(SCRIPT));
 
@@ -93,11 +105,10 @@ impl Frame {
     /// redirect further: so any https address will do, and the client's own.
     #[must_use]
     pub(in crate::identity) fn leading_to(mut self, address: &str) -> Self {
-        self.leads_to = url::Url::parse(address).ok().map(|url| {
-            match (url.scheme(), url.origin().ascii_serialization()) {
-                ("http" | "https", origin) => origin,
-                (scheme, _) => format!("{scheme}:"),
-            }
+        let url = url::Url::parse(address).ok();
+        self.leads_to = url.and_then(|url| match url.scheme() {
+            "http" | "https" => origin(&url),
+            scheme => Some(format!("{scheme}:")),
         });
         self
     }

@@ -3,6 +3,7 @@
 use http::HeaderValue;
 use url::Url;
 
+use super::frame::origin;
 use super::texts::Languages;
 use super::theme::Theme;
 use crate::identity::IdentityError;
@@ -75,7 +76,7 @@ impl Look {
             return Some(None);
         }
         let url = Url::parse(logo).ok()?;
-        let origin = url.origin().ascii_serialization();
+        let origin = origin(&url)?;
         if origin == self.origin {
             return Some(None);
         }

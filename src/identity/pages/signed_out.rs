@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::Frame;
-use super::frame::{show, source};
+use super::frame::{origin, show, source};
 use super::texts::Texts;
 
 /// Goes on as soon as the frames are there; without scripts, the browser goes
@@ -46,9 +46,7 @@ pub(in crate::identity) fn signed_out(frame: &Frame, farewell: &Farewell) -> Res
     let mut frame = frame.clone();
     let parsed = farewell.frames.iter();
     let parsed = parsed.filter_map(|address| url::Url::parse(address).ok());
-    let mut origins: Vec<_> = parsed
-        .map(|url| url.origin().ascii_serialization())
-        .collect();
+    let mut origins: Vec<_> = parsed.filter_map(|url| origin(&url)).collect();
     origins.sort_unstable();
     origins.dedup();
     frame.frames = origins;

@@ -61,6 +61,31 @@ fn all_pages() -> Vec<Response> {
     ]
 }
 
+#[test]
+fn policy_injection_by_the_host_of_a_clients_address() {
+    for host in [
+        "x;sandbox",
+        "*",
+        "x,y",
+        "x;upgrade-insecure-requests",
+        &"x".repeat(2000),
+    ] {
+        let address = format!("https://{host}/out");
+        let farewell = Farewell {
+            frames: vec![address.clone(), "https://app.example/out".to_owned()],
+            next: None,
+        };
+        let page = signed_out(&frame().leading_to(&address), &farewell);
+        let policy = page.headers()["content-security-policy"].to_str();
+        let policy = policy.expect("text");
+        assert!(
+            policy.contains("frame-src https://app.example;"),
+            "{policy}"
+        );
+        assert!(!policy.contains(host), "{policy}");
+    }
+}
+
 #[tokio::test]
 async fn html_injection_is_shown_as_text_on_every_page() {
     for page in all_pages() {

@@ -117,6 +117,9 @@ async fn show(call: &Call) -> Result<Response, OAuthError> {
 
 async fn change(call: &Call) -> Result<Response, OAuthError> {
     let (old, access) = caller(call).await?;
+    if call.realm.settings.registration.mode == RegistrationMode::Open {
+        slow_down(call, " changes")?;
+    }
     let members = body(call)?;
     check_identity(&old, access, &members)?;
     let metadata = metadata::read(call, members, Some(&old))?;
@@ -164,7 +167,7 @@ async fn remove(call: &Call) -> Result<Response, OAuthError> {
 /// The initial access token that the registration spends.
 async fn initial_token(call: &Call) -> Result<Option<TokenHash>, OAuthError> {
     if call.realm.settings.registration.mode == RegistrationMode::Open {
-        return slow_down(call).map(|()| None);
+        return slow_down(call, "").map(|()| None);
     }
     let token = bearer::from_header(call.headers());
     let token = token.ok_or_else(|| OAuthError::no_token(&call.realm.path))?;
@@ -180,22 +183,26 @@ async fn initial_token(call: &Call) -> Result<Option<TokenHash>, OAuthError> {
     }
 }
 
-/// Refuses strangers of one network that register too many clients.
-fn slow_down(call: &Call) -> Result<(), OAuthError> {
+/// Refuses strangers of one network that register too many clients, or change
+/// records too often: each time everybody's clients are read again. What is of
+/// another `kind` is counted apart.
+fn slow_down(call: &Call, kind: &str) -> Result<(), OAuthError> {
     let info = call.parts.extensions.get::<ClientInfo>();
     let address = info.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.addr.ip());
     let realm = &call.realm;
     let most = realm.settings.registration.rate_per_minute;
-    let admitted = call
-        .state
-        .registrations
-        .admit(&realm.path, address, most, call.now_ms);
+    let admitted = call.state.registrations.admit(
+        &format!("{}{kind}", realm.path),
+        address,
+        most,
+        call.now_ms,
+    );
     admitted.map_err(|seconds| OAuthError {
         status: StatusCode::TOO_MANY_REQUESTS,
         headers: vec![(RETRY_AFTER, HeaderValue::from(seconds))],
         ..OAuthError::bad(
             "temporarily_unavailable",
-            "Too many clients were registered from this address",
+            "Too many clients were registered or changed from this address",
         )
     })
 }

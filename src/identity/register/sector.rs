@@ -16,6 +16,10 @@ pub(super) async fn check(call: &Call, metadata: &ClientMetadata) -> Result<(), 
         return Ok(());
     };
     let wrong = |text: &str| Refused::metadata(format!("sector_identifier_uri: {text}"));
+    if metadata.redirect_uris.is_empty() {
+        // Any list holds all of none: anybody would be of any sector.
+        return Err(wrong("needs redirect_uris, to be held against its list"));
+    }
     let url = Url::parse(address).map_err(|_| wrong("is no URL"))?;
     let outbound = &call.state.outbound;
     let document = outbound.document(&url, ChosenBy::Stranger, Bounds::default());

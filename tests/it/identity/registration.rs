@@ -523,6 +523,12 @@ async fn wrong_metadata_are_refused_by_name() {
             "invalid_client_metadata",
             "jwks: must hold public keys only",
         ),
+        (
+            "jwks",
+            json!({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB", "p": "Aw"}]}),
+            "invalid_client_metadata",
+            "jwks: must hold public keys only",
+        ),
         ("default_max_age", json!(-1), "invalid_client_metadata", ""),
         (
             "software_statement",
@@ -627,6 +633,38 @@ async fn strangers_register_only_so_fast() {
     let wait: u32 = refused.header("retry-after").parse().expect("seconds");
     assert!((1..=60).contains(&wait));
     assert_error(refused, 429, "temporarily_unavailable", "");
+}
+
+#[tokio::test]
+async fn emptying_the_cache_of_clients_by_changing_a_record_again_and_again() {
+    let identity = IDENTITY.replace("mode: open,", "mode: open, rate_per_minute: 3,");
+    let door = Setup::new().identity(&identity).start().await;
+    let record = register(&door, &web()).await.expect(201).json();
+    let body = sent_back(&record);
+    let mut refused = None;
+    // However long that takes, a minute ends at most once meanwhile.
+    for _ in 0..8 {
+        let answer = own(Method::PUT, &record, Some(&body)).await;
+        if answer.status == 429 {
+            refused = Some(answer);
+            break;
+        }
+        answer.expect(200);
+    }
+    let refused = refused.expect("the fourth of a minute is refused");
+    assert_error(refused, 429, "temporarily_unavailable", "");
+    own(Method::GET, &record, None).await.expect(200);
+}
+
+#[tokio::test]
+async fn joining_a_foreign_sector_without_redirect_uris() {
+    let door = door().await;
+    let mut members = machine();
+    members["subject_type"] = json!("pairwise");
+    members["sector_identifier_uri"] = json!("https://victim.example/any-list.json");
+    let text = "sector_identifier_uri: needs redirect_uris, to be held against its list";
+    let answer = register(&door, &members).await;
+    assert_error(answer, 400, "invalid_client_metadata", text);
 }
 
 #[tokio::test]

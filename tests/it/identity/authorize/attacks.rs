@@ -1,5 +1,9 @@
 //! Attacks, by name.
 
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use super::browser::{Browser, Form, between, shown_error};
 use super::{
     CALLBACK, VERIFIER, code, door, exchange, exchange_as, path, signed_in, told, trusted, web,
@@ -43,6 +47,27 @@ async fn open_redirect_by_variations_of_the_redirect_uri() {
         "http://127.0.0.1:80@evil.example/cb",
     );
     browser.get(&path(&evil)).await.expect(400);
+}
+
+#[tokio::test]
+async fn skipping_the_password_with_a_time_that_the_browser_made_up() {
+    let door = door().await;
+    let browser = signed_in(&door, "demo").await;
+    let asked = path(&with(trusted(), "prompt", "login"));
+    let (_, query) = asked.split_once('?').expect("a query");
+    let now = std::time::UNIX_EPOCH.elapsed().expect("a time").as_millis();
+    let time = (now - 120_000).to_string();
+    let secret = browser.cookie("doorward-browser").expect("a cookie");
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let mut context = hmac::Context::with_key(&key);
+    for part in ["since", query, &time] {
+        context.update(&part.len().to_be_bytes());
+        context.update(part.as_bytes());
+    }
+    let mark = URL_SAFE_NO_PAD.encode(context.sign());
+    let forged = format!("{asked}&doorward_since={time}.{mark}");
+    let page = browser.get(&forged).await.expect(200);
+    assert!(page.body.contains("name=\"password\""), "{}", page.body);
 }
 
 #[tokio::test]

@@ -219,6 +219,28 @@ async fn a_hint_by_the_clients_own_name_means_its_user() {
 }
 
 #[tokio::test]
+async fn learning_a_pairwise_users_name_from_the_sign_in_form() {
+    let door = door("https://nobody.example/").await;
+    let browser = signed_in(&door, "demo").await;
+    let one = tokens(&door, &browser, "one").await;
+    let hint = text(&one, "id_token");
+    let wish = format!(
+        r#"{{"id_token":{{"sub":{{"value":"{}"}}}}}}"#,
+        text(&claims_of(hint), "sub")
+    );
+    let stranger = Browser::new(&door);
+    for request in [
+        with(request("one"), "id_token_hint", hint),
+        with(request("public"), "id_token_hint", hint),
+        with(request("one"), "claims", &wish),
+    ] {
+        let page = stranger.get(&path(&request)).await.expect(200);
+        assert!(page.body.contains("name=\"username\" value=\"\""));
+        assert!(!page.body.contains("demo"), "{}", page.body);
+    }
+}
+
+#[tokio::test]
 async fn a_logout_token_names_the_user_as_its_client_does() {
     let listener = Upstream::start(|_| Reply::Json(200, json!({}))).await;
     let door = door(&listener.url("/logout")).await;
