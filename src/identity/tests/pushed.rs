@@ -15,6 +15,7 @@ async fn provider() -> Provider {
         "grant_types": ["authorization_code"], "redirect_uris": [CALLBACK],
         "scope": "a", "request_object_signing_alg": "none",
     }));
+    config["realms"]["/"]["settings"] = json!({"unsigned_request_objects": true});
     Provider::with(config).await
 }
 
