@@ -307,6 +307,12 @@ impl Door {
         })
         .await;
         self.child = None;
+        // Its last words may still be on their way.
+        eventually("all that the program printed", || {
+            let read = Arc::strong_count(&self.log) == 1;
+            async move { read.then_some(()) }
+        })
+        .await;
         status
     }
 
