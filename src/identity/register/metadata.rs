@@ -64,6 +64,9 @@ const NOT_OFFERED: &[&str] = &[
     "userinfo_encrypted_response_alg",
 ];
 
+/// How clients authenticate that name no way (RFC 7591 §2).
+pub(super) const USUAL_METHOD: &str = "client_secret_basic";
+
 /// Most values of a list.
 const LIST_MAX: usize = 50;
 
@@ -219,11 +222,16 @@ fn complete(
         };
         members.insert("response_types".to_owned(), wanted);
     }
-    for (name, usual) in [
-        ("token_endpoint_auth_method", "client_secret_basic"),
-        ("application_type", "web"),
-    ] {
-        members.entry(name).or_insert_with(|| usual.into());
+    members
+        .entry("application_type")
+        .or_insert_with(|| "web".into());
+    // Who names no way to authenticate may use either way with a secret, though
+    // it is told of one: libraries differ in what they do then. Sent back, that
+    // is no change.
+    let named = members.get("token_endpoint_auth_method");
+    let any = old.is_some_and(|old| old.token_endpoint_auth_method.is_none());
+    if any && named.is_some_and(|named| named == USUAL_METHOD) {
+        members.remove("token_endpoint_auth_method");
     }
     let had = old.map_or("", |old| &old.scope);
     let may = |scope: &&str| {
@@ -417,7 +425,7 @@ mod tests {
                 (&all["grant_types"], &all["response_types"]),
                 (&grants, &responses)
             );
-            assert_eq!(all["token_endpoint_auth_method"], "client_secret_basic");
+            assert_eq!(all["application_type"], "web");
         }
     }
 

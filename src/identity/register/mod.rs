@@ -327,6 +327,8 @@ fn record(
     // What is empty is not as if absent: that would mean `code`.
     told.entry("response_types")
         .or_insert_with(|| Value::Array(Vec::new()));
+    told.entry("token_endpoint_auth_method")
+        .or_insert_with(|| metadata::USUAL_METHOD.into());
     let mut add = |name: &str, value: Value| told.insert(name.to_owned(), value);
     let issued_s = client.created_ms.div_euclid(1000);
     add("client_id_issued_at", issued_s.into());

@@ -258,6 +258,42 @@ async fn a_registered_client_works_at_once_and_its_removal_ends_all() {
     assert_error(put, 401, "invalid_token", "");
 }
 
+/// The statuses of a token request by Basic and by form.
+async fn both_ways(door: &Door, record: &Value) -> [u16; 2] {
+    let text = |name: &str| record[name].as_str().expect(name);
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("scope", "read"),
+        ("client_id", text("client_id")),
+        ("client_secret", text("client_secret")),
+    ];
+    [
+        token(door, record).await.status,
+        door.token_request(&form).await.status,
+    ]
+}
+
+#[tokio::test]
+async fn who_names_no_authentication_may_use_either_way_with_a_secret() {
+    let door = door().await;
+    let record = register(&door, &machine()).await.expect(201).json();
+    assert_eq!(record["token_endpoint_auth_method"], "client_secret_basic");
+    assert_eq!(both_ways(&door, &record).await, [200, 200]);
+    // What is told and sent back changes nothing.
+    let same = sent_back(&record);
+    own(Method::PUT, &record, Some(&same)).await.expect(200);
+    assert_eq!(both_ways(&door, &record).await, [200, 200]);
+    for (method, statuses) in [
+        ("client_secret_basic", [200, 401]),
+        ("client_secret_post", [401, 200]),
+    ] {
+        let mut members = machine();
+        members["token_endpoint_auth_method"] = json!(method);
+        let record = register(&door, &members).await.expect(201).json();
+        assert_eq!(both_ways(&door, &record).await, statuses, "{method}");
+    }
+}
+
 #[tokio::test]
 async fn a_replacement_is_whole() {
     let door = door().await;
