@@ -99,7 +99,7 @@ pub(super) fn url(call: &Call) -> String {
     format!("{}{path}", live.base_url)
 }
 
-/// As [`url`], if its path names the realm of the call: on the host of a realm,
+/// As [`url()`], if its path names the realm of the call: on the host of a realm,
 /// the address of the top-level one would mean another.
 pub(super) fn url_of_realm(call: &Call) -> Option<String> {
     let live = call.state.live();
