@@ -193,8 +193,8 @@ pub struct RealmSettings {
     pub pushed_request_lifetime: u32,
     /// Whether all authorization requests must be pushed.
     pub require_pushed_authorization_requests: bool,
-    /// Whether clients that registered no other algorithm may send request
-    /// objects that nobody signed (`none`).
+    /// Whether clients that registered no algorithm may send request objects
+    /// that nobody signed (`none`). Those that registered `none` may in any case.
     pub unsigned_request_objects: bool,
     /// Whether a code challenge may be the verifier itself. Without need, leave
     /// it off: who reads the request can then exchange the code.

@@ -128,7 +128,10 @@ fn all_algs() -> Vec<SignAlg> {
 
 /// How request objects may be signed.
 fn request_algs(call: &Call) -> Vec<&'static str> {
-    let unsigned = call.realm.settings.unsigned_request_objects;
+    let settings = &call.realm.settings;
+    // Who may register may name it.
+    let registers = settings.registration.mode != RegistrationMode::Disabled;
+    let unsigned = settings.unsigned_request_objects || registers;
     let algs = all_algs().into_iter().map(SignAlg::as_str);
     algs.chain(unsigned.then_some("none")).collect()
 }

@@ -289,7 +289,7 @@ async fn unsigned_and_hmac_objects_count_where_they_are_registered() {
 }
 
 #[tokio::test]
-async fn unsigned_objects_are_not_supported_unless_the_realm_says_so() {
+async fn unsigned_objects_are_not_supported_unless_client_or_realm_say_so() {
     let section = super::IDENTITY.replace(
         "        - client_id: native\n",
         "        - client_id: native\n          request_object_signing_alg: none\n",
@@ -300,17 +300,22 @@ async fn unsigned_objects_are_not_supported_unless_the_realm_says_so() {
     let metadata = door.get("a.test", metadata).await.json();
     let algs = metadata["request_object_signing_alg_values_supported"].as_array();
     assert!(!algs.expect("a list").contains(&json!("none")));
-    for (id, callback) in [
-        ("native", "http://127.0.0.1/cb"),
-        ("trusted", "https://trusted.example/cb"),
+    for (id, callback, registered) in [
+        ("native", "http://127.0.0.1/cb", true),
+        ("trusted", "https://trusted.example/cb", false),
     ] {
         let inside = json!({"client_id": id, "redirect_uri": callback, "state": "inside"});
         let object = forge(&json!({"alg": "none"}), &inside, b"");
         let beside = [("redirect_uri", callback), ("state", "outside")];
         let answer = browser.get(&path(id, &object, &beside)).await;
         let answer = told(&answer, callback);
-        assert_eq!(answer["error"], "request_not_supported", "{id}");
-        assert_eq!(answer["state"], "outside");
+        let refused = answer["error"] == "request_not_supported";
+        let state = if registered { "inside" } else { "outside" };
+        assert_eq!(
+            (refused, answer["state"].as_str()),
+            (!registered, state),
+            "{answer:?}"
+        );
     }
 }
 
