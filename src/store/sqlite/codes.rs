@@ -2,7 +2,7 @@
 
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
-use super::{parse_doc, tokens, unavailable, write_doc};
+use super::{parse_doc, sweep, tokens, unavailable, write_doc};
 use crate::model::authorization::{Authorization, CODE_KEPT_MS, Redemption, StoredCode};
 use crate::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
@@ -88,14 +88,7 @@ pub(super) async fn sweep(
     now_ms: i64,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let done = sqlx::query(
-        "DELETE FROM codes WHERE hash IN
-           (SELECT hash FROM codes WHERE expires_ms <= ? LIMIT ?)",
-    )
-    .bind(now_ms - CODE_KEPT_MS)
-    .bind(limit)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    Ok(done.rows_affected())
+    let delete = "DELETE FROM codes WHERE hash IN
+           (SELECT hash FROM codes WHERE expires_ms <= ? LIMIT ?)";
+    sweep::expired(tx, delete, now_ms - CODE_KEPT_MS, limit).await
 }

@@ -3,7 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{damaged, parse_doc, taken, tokens, unavailable, write_doc};
+use super::{damaged, parse_doc, sweep, taken, tokens, unavailable, write_doc};
 use crate::model::device::{DEVICE_KEPT_MS, StoredDevice, Verdict};
 use crate::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
@@ -163,14 +163,7 @@ pub(super) async fn sweep(
     now_ms: i64,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let done = sqlx::query(
-        "DELETE FROM devices WHERE hash IN
-           (SELECT hash FROM devices WHERE expires_ms <= ? LIMIT ?)",
-    )
-    .bind(now_ms - DEVICE_KEPT_MS)
-    .bind(limit)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    Ok(done.rows_affected())
+    let delete = "DELETE FROM devices WHERE hash IN
+           (SELECT hash FROM devices WHERE expires_ms <= ? LIMIT ?)";
+    sweep::expired(tx, delete, now_ms - DEVICE_KEPT_MS, limit).await
 }

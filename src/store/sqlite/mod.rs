@@ -20,6 +20,7 @@ mod registrations;
 mod requests;
 mod secrets;
 mod sessions;
+mod sweep;
 mod sync;
 mod tokens;
 mod users;

@@ -3,7 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{clients, damaged, unavailable};
+use super::{clients, damaged, sweep, unavailable};
 use crate::model::client::Client;
 use crate::model::grant::TokenHash;
 use crate::model::registration::{InitialToken, Registered};
@@ -163,15 +163,8 @@ pub(super) async fn sweep_unused(
 
 /// Removes tokens that have ended or are used up.
 pub(super) async fn sweep_tokens(tx: &mut Tx, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
-    let done = sqlx::query(
-        "DELETE FROM initial_tokens WHERE hash IN
+    let delete = "DELETE FROM initial_tokens WHERE hash IN
            (SELECT hash FROM initial_tokens
-            WHERE expires_ms <= ? OR uses_left = 0 LIMIT ?)",
-    )
-    .bind(now_ms)
-    .bind(limit)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    Ok(done.rows_affected())
+            WHERE expires_ms <= ? OR uses_left = 0 LIMIT ?)";
+    sweep::expired(tx, delete, now_ms, limit).await
 }

@@ -2,7 +2,7 @@
 
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
-use super::{parse_doc, unavailable, write_doc};
+use super::{parse_doc, sweep, unavailable, write_doc};
 use crate::model::authorization::StoredRequest;
 use crate::model::grant::TokenHash;
 use crate::store::StoreError;
@@ -91,14 +91,7 @@ pub(super) async fn sweep(
     now_ms: i64,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let done = sqlx::query(
-        "DELETE FROM requests WHERE hash IN
-           (SELECT hash FROM requests WHERE ends_ms <= ? LIMIT ?)",
-    )
-    .bind(now_ms)
-    .bind(limit)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    Ok(done.rows_affected())
+    let delete = "DELETE FROM requests WHERE hash IN
+           (SELECT hash FROM requests WHERE ends_ms <= ? LIMIT ?)";
+    sweep::expired(tx, delete, now_ms, limit).await
 }

@@ -3,7 +3,9 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{codes, damaged, devices, parse_doc, registrations, requests, unavailable, write_doc};
+use super::{
+    codes, damaged, devices, parse_doc, registrations, requests, sweep, unavailable, write_doc,
+};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };
@@ -285,13 +287,7 @@ pub(super) async fn sweep(
         "DELETE FROM signing_keys WHERE kid IN
            (SELECT kid FROM signing_keys WHERE expires_ms <= ? LIMIT ?)",
     ] {
-        let done = sqlx::query(statement)
-            .bind(now_ms)
-            .bind(limit)
-            .execute(&mut *tx)
-            .await
-            .map_err(unavailable)?;
-        gone += done.rows_affected();
+        gone += sweep::expired(&mut tx, statement, now_ms, limit).await?;
     }
     gone += codes::sweep(&mut tx, now_ms, limit).await?;
     gone += devices::sweep(&mut tx, now_ms, limit).await?;
