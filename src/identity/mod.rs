@@ -34,6 +34,7 @@ mod logout;
 mod logouts;
 mod maintain;
 mod manage;
+mod network;
 mod pages;
 mod pairwise;
 mod password;

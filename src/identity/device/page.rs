@@ -5,7 +5,6 @@
 //! several tabs work at once. A code in the address is only looked up: the
 //! complete address that a device may show asks like the short one.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -20,6 +19,7 @@ use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::lockout::Attempt;
+use crate::identity::network::network;
 use crate::identity::pages::{self, Applicant, Failed, FormParts, Frame};
 use crate::identity::sign_in::{SignIn, sign_in};
 use crate::identity::{Call, issue, serve, sessions};
@@ -319,17 +319,6 @@ impl Visit<'_> {
         let mut response = pages::device_question(&self.frame, &shown, &form, failed);
         self.browser.remember(self.call, &mut response);
         response
-    }
-}
-
-/// What guesses are counted by: an IPv6 network is one subscriber.
-fn network(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}")
-        }
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quick_cache::sync::Cache;
 
+use crate::identity::network::network;
+
 /// Networks that are counted at once. When strangers come from more, those
 /// longest without a registration are forgotten; the realm's `max_clients`
 /// holds all the same.
@@ -57,17 +59,6 @@ impl Rate {
         }
         minute.registrations += 1;
         Ok(())
-    }
-}
-
-/// Who has one address of IPv6 has all of its network.
-fn network(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}")
-        }
     }
 }
 
