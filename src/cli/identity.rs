@@ -158,6 +158,20 @@ impl Desk<'_> {
         }
         Ok(())
     }
+
+    /// Prints `records` as JSON, or else a line each of these members.
+    fn table(&mut self, records: Vec<serde_json::Value>, columns: &[&str]) -> anyhow::Result<()> {
+        if self.json {
+            writeln!(self.out, "{:#}", serde_json::Value::from(records))?;
+            return Ok(());
+        }
+        for record in records {
+            let cells = columns.iter().map(|name| record[*name].as_str());
+            let cells: Vec<_> = cells.map(|cell| cell.unwrap_or("-")).collect();
+            writeln!(self.out, "{}", cells.join("\t"))?;
+        }
+        Ok(())
+    }
 }
 
 /// Does what the command says; exit status 1 when it can't, 2 for a wrong file.

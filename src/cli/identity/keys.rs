@@ -140,21 +140,5 @@ async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
         .iter()
         .map(|key| record(key, now_ms, state_of(key, &keys, now_ms)));
     let records: Vec<_> = records.collect();
-    if desk.json {
-        writeln!(desk.out, "{:#}", Value::from(records))?;
-        return Ok(());
-    }
-    for record in records {
-        let text = |name: &str| record[name].as_str().unwrap_or("-").to_owned();
-        writeln!(
-            desk.out,
-            "{}\t{}\t{}\t{}\t{}",
-            text("kid"),
-            text("alg"),
-            text("state"),
-            text("active_from"),
-            text("expires")
-        )?;
-    }
-    Ok(())
+    desk.table(records, &["kid", "alg", "state", "active_from", "expires"])
 }

@@ -150,19 +150,5 @@ async fn show(path: &str, what: Option<&str>, desk: &mut Desk<'_>) -> anyhow::Re
 
 async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
     let records = Identity::describe_realms(desk.identity.clone(), desk.store.realms().await?)?;
-    if desk.json {
-        writeln!(desk.out, "{:#}", Value::from(records))?;
-        return Ok(());
-    }
-    for record in records {
-        let text = |name: &str| record[name].as_str().unwrap_or("-").to_owned();
-        writeln!(
-            desk.out,
-            "{}\t{}\t{}",
-            text("path"),
-            text("owner"),
-            text("issuer")
-        )?;
-    }
-    Ok(())
+    desk.table(records, &["path", "owner", "issuer"])
 }
