@@ -18,7 +18,7 @@ use super::sessions::{self, Upgrade};
 use super::{Call, cookies, respond, rest};
 use crate::http::encoded_word;
 use crate::http::reply::FORBIDDEN_PAGE;
-use crate::model::user::{User, fold};
+use crate::model::user::{User, name as user_name};
 use asked::Asked;
 use callback::Credentials;
 
@@ -92,7 +92,7 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         other = given
             .name
             .as_ref()
-            .is_some_and(|name| fold(name) != fold(user));
+            .is_some_and(|name| user_name::key(name) != user_name::key(user));
         given.name.get_or_insert_with(|| user.clone());
         if is_confined(call, user) {
             return Ok(forbidden_page());
@@ -135,7 +135,7 @@ fn refused(error: LoginError) -> JsonError {
 async fn signed_in(call: &Call, asked: &Asked) -> Result<Option<Response>, Fault> {
     let wanted = |user: &User| {
         let named = asked.user.as_ref();
-        named.is_none_or(|name| fold(name) == fold(&user.user_name))
+        named.is_none_or(|name| user_name::key(name) == user_name::key(&user.user_name))
     };
     let found = sessions::of_caller(call, asked.upgrade.as_deref()).await?;
     let Some((token, _)) = found.filter(|(_, user)| wanted(user)) else {

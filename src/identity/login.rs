@@ -3,11 +3,11 @@
 use super::error::Fault;
 use super::password::{PASSWORD_MAX, Place};
 use super::realm::Realm;
-use super::records::USER_NAME_MAX;
 use super::{Call, State};
 use crate::http::ClientInfo;
 use crate::model::secret::Secret;
-use crate::model::user::{User, fold};
+use crate::model::user::User;
+use crate::model::user::name as user_name;
 
 /// The user whom an address rule may confine (interface 5.5).
 const ADMIN: &str = "amadmin";
@@ -15,7 +15,7 @@ const ADMIN: &str = "amadmin";
 /// Whether this is the administrator, who may name sessions of others: the
 /// user of that name in the top-level realm.
 pub(super) fn is_admin(user: &User) -> bool {
-    user.realm == "/" && fold(&user.user_name) == ADMIN
+    user.realm == "/" && user_name::key(&user.user_name) == ADMIN
 }
 
 /// Whether this name is the administrator's and the request comes from an
@@ -32,7 +32,7 @@ pub(super) fn is_confined(call: &Call, name: &str) -> bool {
             let address = client.addr.ip().to_canonical();
             networks.iter().any(|network| network.contains(&address))
         });
-    !allowed && fold(name) == ADMIN
+    !allowed && user_name::key(name) == ADMIN
 }
 
 /// Why nobody is signed in.
@@ -64,10 +64,10 @@ pub(super) async fn login(
     password: &str,
     now_ms: i64,
 ) -> Result<User, LoginError> {
-    if name.len() > USER_NAME_MAX || password.len() > PASSWORD_MAX {
+    if name.len() > user_name::MAX || password.len() > PASSWORD_MAX {
         return Err(LoginError::Failed);
     }
-    let key = fold(name);
+    let key = user_name::key(name);
     if state.lockout.is_locked(&realm.path, &key, now_ms) {
         return Err(LoginError::Locked);
     }
@@ -102,7 +102,7 @@ pub(super) async fn login(
 /// the sign-in gave is stored: a change of the password ends what it finds, and
 /// would not find what is stored a moment later.
 pub(super) async fn still_stands(state: &State, realm: &Realm, user: &User) -> Result<bool, Fault> {
-    let key = fold(&user.user_name);
+    let key = user_name::key(&user.user_name);
     let live = state.live.load_full();
     let now = live
         .realm(&realm.path)
@@ -130,7 +130,7 @@ async fn bring_to_cost(
 ) {
     let old = user.password_hash.as_ref();
     let old = old.filter(|old| !state.hasher.is_current(old));
-    if old.is_none() || realm.password(&fold(&user.user_name)).is_some() {
+    if old.is_none() || realm.password(&user_name::key(&user.user_name)).is_some() {
         return;
     }
     let Ok(new) = state.hasher.hash(place, password).await else {
@@ -152,7 +152,7 @@ async fn known_hash(
     user: &User,
     place: &Place<'_>,
 ) -> Result<Option<Secret>, Fault> {
-    let Some(declared) = realm.password(&fold(&user.user_name)) else {
+    let Some(declared) = realm.password(&user_name::key(&user.user_name)) else {
         return Ok(user.password_hash.clone());
     };
     let old = user.password_hash.as_ref();
@@ -216,7 +216,7 @@ async fn replace(
 /// Makes sure that nothing is in force any more that was begun with an earlier
 /// password of `user`. What was read of the store before may have ended.
 pub(super) async fn settle(state: &State, realm: &Realm, user: &User) -> Result<(), Fault> {
-    let Some(declared) = realm.password(&fold(&user.user_name)) else {
+    let Some(declared) = realm.password(&user_name::key(&user.user_name)) else {
         return Ok(());
     };
     let settled = match declared.secret {

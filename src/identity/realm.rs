@@ -17,7 +17,7 @@ use super::settings::Trusted;
 use super::{IdentityError, records};
 use crate::model::registration::StoredRealm;
 use crate::model::secret::Secret;
-use crate::model::user::fold;
+use crate::model::user::name;
 use crate::model::user::schema::RecordError;
 use crate::store::Declared;
 
@@ -252,7 +252,7 @@ impl Realm {
             let at = format!("users[{index}]");
             let record =
                 records::declared_user(&self.path, user).map_err(|error| error.below(&at))?;
-            let key = fold(&record.user_name);
+            let key = name::key(&record.user_name);
             if self.passwords.contains_key(&key) {
                 return Err(twice("userName").below(&at));
             }

@@ -15,7 +15,7 @@ use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, Req
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::secret::Secret;
 use crate::model::user::schema::{self, RecordError};
-use crate::model::user::{Owner, User, fold};
+use crate::model::user::{Owner, User, fold, name};
 
 /// The user that the file declares.
 pub(super) fn declared_user(realm: &str, user: &DeclaredUser) -> Result<User, RecordError> {
@@ -56,7 +56,7 @@ pub fn new_user(realm: &str, record: &Map<String, Value>) -> Result<User, Record
         Some(Value::String(name)) => name,
         _ => return Err(wrong("userName", "is required")),
     };
-    check_user_name(&user_name).map_err(|message| wrong("userName", message))?;
+    name::check(&user_name).map_err(|error| RecordError::new("userName", error.to_string()))?;
     let id = match record.get("id").and_then(Value::as_str) {
         Some(id) => id.parse::<Uuid>().map_err(|_| wrong("id", "is no UUID"))?,
         None => random_uuid(),
@@ -82,19 +82,6 @@ pub fn new_user(realm: &str, record: &Map<String, Value>) -> Result<User, Record
         updated_ms: 0,
         profile,
     })
-}
-
-/// Longest user name, in bytes.
-pub(super) const USER_NAME_MAX: usize = 255;
-
-fn check_user_name(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() || name.len() > USER_NAME_MAX {
-        return Err("must have from 1 to 255 bytes");
-    }
-    if name.trim() != name || name.chars().any(char::is_control) {
-        return Err("must have no control characters, and no blanks at its ends");
-    }
-    Ok(())
 }
 
 /// Checks what the types of the metadata can't, and that the secret fits it.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quick_cache::sync::Cache;
 use uuid::Uuid;
 
-use crate::model::user::{User, fold};
+use crate::model::user::User;
+use crate::model::user::name as user_name;
 use crate::store::{Store, StoreError};
 
 /// Users kept in memory.
@@ -52,7 +53,7 @@ impl Users {
     ) -> Result<Option<Arc<User>>, StoreError> {
         // From before the look-up: a change meanwhile makes it stale at once.
         let generation = self.generation.load(Ordering::Acquire) + store.generation();
-        let key = (realm.to_owned(), fold(name));
+        let key = (realm.to_owned(), user_name::key(name));
         if let Some((of, user)) = self.cache.get(&key)
             && of == generation
         {

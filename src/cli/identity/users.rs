@@ -188,7 +188,7 @@ async fn list(filter: Option<String>, desk: &mut Desk<'_>) -> anyhow::Result<()>
         query.after = page
             .users
             .last()
-            .map(|user| crate::model::user::fold(&user.user_name));
+            .map(|user| crate::model::user::name::key(&user.user_name));
         if !page.more {
             break;
         }

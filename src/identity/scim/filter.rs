@@ -7,6 +7,7 @@ use chrono::DateTime;
 use serde_json::Value;
 
 use crate::model::query::{Filter, Op, Operand};
+use crate::model::user::name;
 use crate::model::user::schema::{self, Attribute, Type, USER_URN};
 
 /// Longest filter, in bytes.
@@ -405,6 +406,11 @@ fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, Sens
             ))?;
             Ok(Operand::Instant(instant.timestamp_millis()))
         }
+        // The whole of a name is looked up as one that signs in.
+        _ if attribute.path == "userName" && matches!(op, Op::Equal | Op::NotEqual) => value
+            .as_str()
+            .map(|text| Operand::Text(name::key(text)))
+            .ok_or(Senseless(false, "expected a string in double quotes")),
         _ => schema::comparable(attribute, value)
             .map(Operand::Text)
             .ok_or(Senseless(false, "expected a string in double quotes")),

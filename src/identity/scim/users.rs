@@ -17,7 +17,7 @@ use crate::identity::error::ScimError;
 use crate::identity::form::Form;
 use crate::identity::{Call, respond};
 use crate::model::query::{Filter, Op, Operand, UserQuery};
-use crate::model::user::{fold, schema};
+use crate::model::user::{name, schema};
 use crate::store::UserPage;
 
 /// Most users of one answer, and how many come when the client does not say.
@@ -165,7 +165,7 @@ impl Paging {
 /// The cookie is the folded name of the last user sent, and tells no secret.
 fn encode_cookie(page: &UserPage) -> Option<String> {
     let last = page.users.last().filter(|_| page.more)?;
-    Some(URL_SAFE_NO_PAD.encode(fold(&last.user_name)))
+    Some(URL_SAFE_NO_PAD.encode(name::key(&last.user_name)))
 }
 
 fn decode_cookie(cookie: &str) -> Result<String, ScimError> {

@@ -1,5 +1,6 @@
 //! People who sign in.
 
+pub mod name;
 pub mod schema;
 
 use serde_json::{Map, Value};
@@ -47,7 +48,7 @@ pub struct User {
     pub id: Uuid,
     /// Path of its realm: `/` or `/a/b`.
     pub realm: String,
-    /// The name to sign in with, unique in the realm whatever its case.
+    /// The name to sign in with; its [`name::key`] is unique in the realm.
     pub user_name: String,
     /// Argon2 hash in PHC form; `None`: no password of its own (none at all,
     /// or one that only the configuration file holds).
@@ -66,7 +67,8 @@ pub struct User {
     pub profile: Map<String, Value>,
 }
 
-/// `text` with differences of case removed, for unique names and comparisons.
+/// `text` with differences of case removed, for comparisons. Names of users are
+/// compared by [`name::key`].
 ///
 /// Upper case first, so that letters with several lower-case forms (the Greek
 /// sigma, the German sharp s) meet in one.

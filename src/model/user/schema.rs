@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fold;
+use super::{fold, name};
 
 /// The schema's URN (RFC 7643 §4.1).
 pub const USER_URN: &str = "urn:ietf:params:scim:schemas:core:2.0:User";
@@ -331,6 +331,7 @@ fn index_value(name: &str, index: usize, value: &Value, rows: &mut Vec<Indexed>)
 /// `value` as filters on `attribute` compare it; `None`: it can't be compared.
 pub fn comparable(attribute: &Attribute, value: &Value) -> Option<String> {
     match (attribute.kind, value) {
+        (Type::Text, Value::String(text)) if attribute.path == "userName" => Some(name::form(text)),
         (Type::Text, Value::String(text)) => Some(fold(text)),
         (Type::Exact, Value::String(text)) => Some(text.clone()),
         (Type::Boolean, Value::Bool(flag)) => Some(flag.to_string()),

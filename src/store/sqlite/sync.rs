@@ -6,7 +6,7 @@ use sqlx::{Row, Sqlite, Transaction};
 
 use super::{clients, parse_doc, unavailable, users, write_doc};
 use crate::model::client::{Client, ClientMetadata};
-use crate::model::user::{Owner, User, fold};
+use crate::model::user::{Owner, User, name as user_name};
 use crate::store::{Declared, StoreError};
 
 type Tx = Transaction<'static, Sqlite>;
@@ -39,7 +39,7 @@ async fn sync_users(tx: &mut Tx, declared: Vec<User>, now_ms: i64) -> Result<(),
     let mut known = HashMap::new();
     for row in &rows {
         let user = users::read(row)?;
-        known.insert((user.realm.clone(), fold(&user.user_name)), user);
+        known.insert((user.realm.clone(), user_name::key(&user.user_name)), user);
     }
     let wanted: HashSet<_> = declared.iter().map(user_key).collect();
     for (key, user) in &known {
@@ -66,7 +66,7 @@ async fn sync_users(tx: &mut Tx, declared: Vec<User>, now_ms: i64) -> Result<(),
 }
 
 fn user_key(user: &User) -> (String, String) {
-    (user.realm.clone(), fold(&user.user_name))
+    (user.realm.clone(), user_name::key(&user.user_name))
 }
 
 fn same_user(old: &User, new: &User) -> bool {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{damaged, endings, filter, parse_doc, parse_id, taken, unavailable, write_doc};
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
-use crate::model::user::{Owner, User, fold, schema};
+use crate::model::user::{Owner, User, name as user_name, schema};
 use crate::store::{StoreError, UserPage};
 
 const ACTIVE: &str = "active";
@@ -54,7 +54,7 @@ pub(super) async fn by_name(
 ) -> Result<Option<User>, StoreError> {
     let row = sqlx::query("SELECT * FROM users WHERE realm = ? AND user_key = ?")
         .bind(realm)
-        .bind(fold(name))
+        .bind(user_name::key(name))
         .fetch_optional(readers)
         .await
         .map_err(unavailable)?;
@@ -129,7 +129,7 @@ pub(super) async fn insert(
     .bind(user.id.to_string())
     .bind(&user.realm)
     .bind(&user.user_name)
-    .bind(fold(&user.user_name))
+    .bind(user_name::key(&user.user_name))
     .bind(user.password_hash.as_ref().map(Secret::expose))
     .bind(status(user))
     .bind(user.owner.as_str())
@@ -153,7 +153,7 @@ pub(super) async fn update(
          WHERE id = ? AND realm = ? AND version = ?",
     )
     .bind(&user.user_name)
-    .bind(fold(&user.user_name))
+    .bind(user_name::key(&user.user_name))
     .bind(status(user))
     .bind(user.version)
     .bind(user.updated_ms)
