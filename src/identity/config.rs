@@ -1,5 +1,7 @@
 //! The `identity` section of the configuration file, as written.
 
+mod password_policy;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -12,6 +14,8 @@ use crate::jose::keys::KeyError;
 use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
 use crate::model::secret::Secret;
+
+pub use password_policy::PasswordPolicy;
 
 /// The identity provider.
 #[derive(Clone, Debug, Deserialize)]
@@ -230,6 +234,8 @@ pub struct RealmSettings {
     pub admin_addresses: Option<Vec<String>>,
     /// Clients that register themselves.
     pub registration: RegistrationSettings,
+    /// What new passwords must be like.
+    pub password_policy: PasswordPolicy,
 }
 
 /// What clients that register themselves (RFC 7591) may be.
@@ -325,6 +331,7 @@ impl Default for RealmSettings {
             login_services: vec!["ldapService".to_owned(), "Login".to_owned()],
             admin_addresses: None,
             registration: RegistrationSettings::default(),
+            password_policy: PasswordPolicy::default(),
         }
     }
 }

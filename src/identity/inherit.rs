@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::config::RealmSettings;
 use super::goto::Destinations;
+use super::password_policy::Rules;
 use super::settings::{self, Trusted};
 use crate::model::user::schema::RecordError;
 
@@ -44,6 +45,7 @@ pub(super) struct InForce {
     pub(super) admin_networks: Option<Arc<[IpNet]>>,
     pub(super) trusted: Arc<[Trusted]>,
     pub(super) destinations: Arc<Destinations>,
+    pub(super) passwords: Arc<Rules>,
 }
 
 impl InForce {
@@ -67,6 +69,7 @@ impl InForce {
             admin_networks: settings::networks(&settings)?.map(Arc::from),
             trusted: settings::trusted(&settings)?.into(),
             destinations: Arc::new(Destinations::parse(&settings.goto_urls)?),
+            passwords: Rules::read(&settings.password_policy, &self.passwords)?,
             settings: Arc::new(settings),
             written: Arc::new(written),
         })

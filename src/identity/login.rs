@@ -2,6 +2,7 @@
 
 use super::error::Fault;
 use super::password::{PASSWORD_MAX, Place};
+use super::password_policy::prepared_secret;
 use super::realm::Realm;
 use super::{Call, State};
 use crate::http::ClientInfo;
@@ -76,7 +77,7 @@ pub(super) async fn login(
     let place = state.hasher.enter()?;
     let config = state.live().config.lockout.clone();
     let attempt = state.lockout.begin(&config, &realm.path, &key, now_ms);
-    let Ok(attempt) = attempt.await else {
+    let Ok(attempt) = place.wait(attempt).await? else {
         return Err(LoginError::Locked);
     };
     let user = state.store.user_by_name(&realm.path, name).await?;
@@ -133,7 +134,8 @@ async fn bring_to_cost(
     if old.is_none() || realm.password(&user_name::key(&user.user_name)).is_some() {
         return;
     }
-    let Ok(new) = state.hasher.hash(place, password).await else {
+    let password = prepared_secret(password);
+    let Ok(new) = state.hasher.hash(place, &password).await else {
         return;
     };
     let replaced = state
@@ -190,7 +192,8 @@ async fn declared_hash(
     if let Some(old) = old.filter(|old| same && state.hasher.is_current(old)) {
         return Ok(old.clone());
     }
-    let new = state.hasher.hash(place, secret).await?;
+    let prepared = prepared_secret(secret);
+    let new = state.hasher.hash(place, &prepared).await?;
     replace(state, user, Some(&new), !same).await?;
     Ok(new)
 }

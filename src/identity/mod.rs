@@ -8,6 +8,7 @@ mod api_version;
 mod authenticate;
 mod authorize;
 mod bearer;
+mod change_password;
 mod client_auth;
 mod clients;
 pub mod config;
@@ -38,6 +39,7 @@ mod network;
 mod pages;
 mod pairwise;
 mod password;
+mod password_policy;
 mod people;
 mod profile;
 mod pushed;
@@ -99,6 +101,7 @@ use crate::clock::{Clock, random_uuid};
 use crate::http::outbound::{Allow, Authorities, Guarded, Standing};
 use crate::jose::vault::Vault;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
+use crate::model::registration::StoredRealm;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
 
@@ -107,6 +110,8 @@ pub use error::IdentityError;
 pub use keys::{AHEAD_MS, state_of};
 pub use manage::session_record;
 pub use password::hash_blocking;
+pub(crate) use password::hash_new_blocking;
+pub(crate) use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
 
@@ -145,6 +150,7 @@ enum Endpoint {
     Session,
     ServerInfo,
     People,
+    Person,
     Users,
     User,
 }
@@ -175,6 +181,7 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
     (Surface::Json, "sessions", POST, Endpoint::Sessions),
     (Surface::Json, "users", POST, Endpoint::People),
+    (Surface::Json, "users/{id}", POST, Endpoint::Person),
     (Surface::Json, "sessions/{id}", POST, Endpoint::Session),
     (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
     (Surface::V1, "users", GET, Endpoint::Users),
@@ -437,6 +444,19 @@ impl Identity {
         let state = Arc::clone(&self.state);
         Router::new().fallback(move |request| manage::serve(Arc::clone(&state), request))
     }
+}
+
+/// The rules for new passwords of the realm at `path`, as the file and the
+/// realms of the store have them.
+///
+/// # Errors
+/// [`IdentityError::Config`] names what is wrong in `config`.
+pub(crate) fn password_rules(
+    config: IdentityConfig,
+    stored: Vec<StoredRealm>,
+    path: &str,
+) -> Result<Arc<PasswordRules>, IdentityError> {
+    Live::rules_of(config, stored, path)
 }
 
 fn not_opened(fault: Fault) -> IdentityError {

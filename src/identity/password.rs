@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
@@ -13,19 +14,36 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
 use super::IdentityError;
 use super::config::HashingConfig;
+use super::password_policy::{Rules, Violation, prepared_secret, told};
 use crate::clock::random_bytes;
 use crate::model::secret::Secret;
 
 /// Longest password, in bytes.
 pub(super) const PASSWORD_MAX: usize = 1024;
 
-/// The queue is full.
+/// Longest wait for a turn. Who is told to come back is told soon: the answer
+/// is sent within two seconds, whatever a hash costs.
+const WAIT: Duration = Duration::from_millis(1500);
+
+/// The queue is full, or did not move on in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords are being checked")]
 pub(super) struct Busy;
+
+/// Why there is no hash of a new password.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NewPasswordError {
+    /// The rules of the realm don't allow it.
+    #[error("{}", told(.0))]
+    Refused(Vec<Violation>),
+    /// It could not be judged.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+}
 
 /// The bounded pool.
 #[derive(Debug)]
@@ -34,6 +52,8 @@ pub(super) struct Hasher {
     /// Requests that hash or wait to.
     inside: AtomicUsize,
     room: usize,
+    /// How long a request waits for its turn.
+    wait: Duration,
     params: Params,
     /// How hashes of this cost begin.
     prefix: String,
@@ -43,11 +63,22 @@ pub(super) struct Hasher {
 
 /// A place inside, given back on drop, also when the request goes away.
 #[derive(Debug)]
-pub(super) struct Place<'a>(&'a AtomicUsize);
+pub(super) struct Place<'a> {
+    inside: &'a AtomicUsize,
+    /// When its request stops waiting for a turn.
+    until: Instant,
+}
+
+impl Place<'_> {
+    /// What `waited` gives, if that comes before the place's time is over.
+    pub(super) async fn wait<T>(&self, waited: impl Future<Output = T>) -> Result<T, Busy> {
+        timeout_at(self.until, waited).await.map_err(|_| Busy)
+    }
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.inside.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -76,6 +107,7 @@ impl Hasher {
             permits: Arc::new(Semaphore::new(parallel)),
             inside: AtomicUsize::new(0),
             room: parallel.saturating_mul(config.queue.saturating_add(1)),
+            wait: WAIT,
             params,
             prefix,
             dummy: Secret::new(dummy),
@@ -85,11 +117,33 @@ impl Hasher {
     /// Takes a place inside, for any number of hashes one after the other.
     pub(super) fn enter(&self) -> Result<Place<'_>, Busy> {
         let inside = self.inside.fetch_add(1, Ordering::AcqRel);
-        let place = Place(&self.inside);
+        let place = Place {
+            inside: &self.inside,
+            until: Instant::now() + self.wait,
+        };
         (inside < self.room).then_some(place).ok_or(Busy)
     }
 
-    /// Hashes a new password, in PHC form.
+    /// Hashes a new password, in PHC form, if the rules allow it.
+    pub(super) async fn hash_new(
+        &self,
+        place: &Place<'_>,
+        password: &Secret,
+        rules: Arc<Rules>,
+        own: Vec<String>,
+    ) -> Result<Secret, NewPasswordError> {
+        let length = rules.check_length(password.expose());
+        length.map_err(|wrong| NewPasswordError::Refused(vec![wrong]))?;
+        let (argon2, password) = (self.argon2(), password.clone());
+        let judged = self.run(place, move || {
+            rules.check(password.expose(), &own)?;
+            Ok(hash_now(&argon2, &prepared_secret(&password)))
+        });
+        let hash = judged.await?.map_err(NewPasswordError::Refused)?;
+        hash.ok_or(NewPasswordError::Busy(Busy))
+    }
+
+    /// Hashes a password, in PHC form.
     pub(super) async fn hash(&self, place: &Place<'_>, password: &Secret) -> Result<Secret, Busy> {
         let (argon2, password) = (self.argon2(), password.clone());
         let hash = self
@@ -112,8 +166,13 @@ impl Hasher {
         let fits = self
             .run(place, move || {
                 let hash = PasswordHash::new(hash.expose()).ok()?;
-                let fits = argon2.verify_password(password.expose().as_bytes(), &hash);
-                Some(fits.is_ok())
+                let fits = |password: &Secret| {
+                    let password = password.expose().as_bytes();
+                    argon2.verify_password(password, &hash).is_ok()
+                };
+                // Hashes from elsewhere, and older ones, are of what was typed.
+                let prepared = prepared_secret(&password);
+                Some(fits(&prepared) || (prepared != password && fits(&password)))
             })
             .await?;
         Ok(known && fits.unwrap_or(false))
@@ -131,13 +190,11 @@ impl Hasher {
 
     async fn run<T: Send + 'static>(
         &self,
-        _place: &Place<'_>,
+        place: &Place<'_>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| Busy)?;
+        let permit = place.wait(Arc::clone(&self.permits).acquire_owned());
+        let permit = permit.await?.map_err(|_| Busy)?;
         let work = move || {
             // Held by the work itself: a request that goes away does not make
             // room for another before its hash is done.
@@ -165,6 +222,17 @@ pub fn hash_blocking(password: &Secret, config: &HashingConfig) -> Result<Secret
     let hasher = Hasher::new(config)?;
     let hash = hash_now(&hasher.argon2(), password);
     hash.ok_or_else(|| IdentityError::config("hashing", "the password could not be hashed"))
+}
+
+/// The same for a new password: in the form in which new ones are hashed.
+///
+/// # Errors
+/// When the cost can't be met.
+pub(crate) fn hash_new_blocking(
+    password: &Secret,
+    config: &HashingConfig,
+) -> Result<Secret, IdentityError> {
+    hash_blocking(&prepared_secret(password), config)
 }
 
 #[cfg(test)]
@@ -216,6 +284,35 @@ mod tests {
         drop(first);
         assert_eq!(second.await, Ok(false));
         assert_eq!(verify(&hasher, "x", None).await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn who_waits_too_long_for_a_turn_is_told_to_come_back() {
+        let mut hasher = cheap(1, 4);
+        hasher.wait = Duration::ZERO;
+        let permit = hasher.permits.acquire().await.expect("a permit");
+        assert_eq!(verify(&hasher, "x", None).await, Err(Busy));
+        drop(permit);
+        assert_eq!(verify(&hasher, "x", None).await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn a_new_password_is_judged_before_it_is_hashed() {
+        let hasher = cheap(1, 4);
+        let rules = Arc::<Rules>::default();
+        let place = hasher.enter().expect("a place");
+        let new = async |text: &str| {
+            let password = Secret::new(text);
+            let rules = Arc::clone(&rules);
+            hasher.hash_new(&place, &password, rules, Vec::new()).await
+        };
+        let refused = new("password").await;
+        assert!(matches!(refused, Err(NewPasswordError::Refused(_))));
+        let hash = new("vexing a\u{308} umbrella").await.expect("a hash");
+        let composed = verify(&hasher, "vexing \u{e4} umbrella", Some(hash.clone()));
+        assert_eq!(composed.await, Ok(true));
+        let decomposed = verify(&hasher, "vexing a\u{308} umbrella", Some(hash));
+        assert_eq!(decomposed.await, Ok(true));
     }
 
     #[tokio::test]

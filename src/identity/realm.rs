@@ -13,6 +13,7 @@ use super::goto::Destinations;
 use super::hosts::Hosts;
 use super::inherit::{InForce, OwnSettings};
 use super::pages::Look;
+use super::password_policy::Rules;
 use super::settings::Trusted;
 use super::{IdentityError, records};
 use crate::model::registration::StoredRealm;
@@ -135,6 +136,21 @@ impl Live {
         check_path(path).map_err(|_| RecordError::new("path", PATH_RULE))?;
         let in_force = self.above(path).below(&OwnSettings::from(own));
         in_force.map(drop).map_err(|error| error.below("settings"))
+    }
+
+    /// The rules for new passwords of the realm at `path`, as this file and the
+    /// realms of the store have them.
+    pub(super) fn rules_of(
+        config: IdentityConfig,
+        stored: Vec<StoredRealm>,
+        path: &str,
+    ) -> Result<Arc<Rules>, IdentityError> {
+        let (mut live, _) = Self::compile(config)?;
+        live.complete(stored, None);
+        let rules = live
+            .realm(path)
+            .map(|realm| Arc::clone(realm.password_rules()));
+        Ok(rules.unwrap_or_default())
     }
 
     /// What is in force in the nearest realm above `path`.
@@ -292,6 +308,11 @@ impl Realm {
     /// Where users may be sent after signing in, besides here.
     pub(super) fn destinations(&self) -> &Destinations {
         &self.in_force.destinations
+    }
+
+    /// What new passwords must be like.
+    pub(super) fn password_rules(&self) -> &Arc<Rules> {
+        &self.in_force.passwords
     }
 
     /// Where the administrator may sign in from, if that is restricted.

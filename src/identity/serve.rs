@@ -399,7 +399,8 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Sessions => Ok(sessions::post(call, None).await),
         Endpoint::Session => Ok(sessions::post(call, Some(call.last_segment())).await),
         Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
-        Endpoint::People => Ok(people::post(call).await),
+        Endpoint::People => Ok(people::post(call, None).await),
+        Endpoint::Person => Ok(people::post(call, Some(call.last_segment())).await),
         Endpoint::Users => Ok(or_scim(scim::users::list(call).await)),
         Endpoint::User => Ok(or_scim(scim::users::one(call, call.last_segment()).await)),
     };

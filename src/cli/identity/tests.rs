@@ -47,7 +47,7 @@ async fn users_are_added_shown_changed_and_deleted() {
         .await
         .expect("added");
     assert!(said.contains("alice"), "{said}");
-    let again = doorward(&store, "x\n", "users add ALICE --password-stdin").await;
+    let again = doorward(&store, "Wonderland-7\n", "users add ALICE --password-stdin").await;
     assert_eq!(again.expect_err("taken").to_string(), "ALICE is taken");
 
     let shown = doorward(&store, "", "users show Alice --json")
@@ -57,7 +57,13 @@ async fn users_are_added_shown_changed_and_deleted() {
     assert_eq!(record["emails"][0]["value"], "alice@example.com");
     assert!(!shown.contains("argon2"), "the hash is shown");
 
-    doorward(&store, "x\n", "users add bob --password-stdin")
+    let bob = "users add bob --password-stdin";
+    let refused = doorward(&store, "x\n", bob).await.expect_err("too short");
+    assert!(refused.to_string().contains("at least 8"), "{refused}");
+    let refused = doorward(&store, "password\n", bob).await;
+    let refused = refused.expect_err("guessed first").to_string();
+    assert!(refused.contains("too easy to guess"), "{refused}");
+    doorward(&store, "x\n", &format!("{bob} --ignore-policy"))
         .await
         .expect("added");
     let listed = doorward(&store, "", "users list").await.expect("listed");
@@ -67,9 +73,13 @@ async fn users_are_added_shown_changed_and_deleted() {
         .await
         .expect("a lookup")
         .expect("alice");
-    doorward(&store, "new\n", "users set-password alice --password-stdin")
-        .await
-        .expect("set");
+    doorward(
+        &store,
+        "vexing kelp\n",
+        "users set-password alice --password-stdin",
+    )
+    .await
+    .expect("set");
     let changed = store
         .user_by_name("/", "alice")
         .await

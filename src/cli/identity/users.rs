@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Desk, SecretArgs};
 use crate::identity;
 use crate::model::query::{Filter, UserQuery};
+use crate::model::secret::Secret;
 use crate::model::user::User;
 
 /// What to do with users.
@@ -38,6 +39,8 @@ pub(super) enum Action {
         no_password: bool,
         #[command(flatten)]
         password: SecretArgs,
+        #[command(flatten)]
+        rules: RulesArgs,
     },
     /// Lists users
     List {
@@ -56,12 +59,22 @@ pub(super) enum Action {
         name: String,
         #[command(flatten)]
         password: SecretArgs,
+        #[command(flatten)]
+        rules: RulesArgs,
     },
     /// Deletes a user with sessions and tokens
     Delete {
         /// Its name
         name: String,
     },
+}
+
+/// Whether the realm's rules for passwords count.
+#[derive(Debug, clap::Args)]
+pub(super) struct RulesArgs {
+    /// Takes any password, whatever the realm's password_policy says
+    #[arg(long)]
+    ignore_policy: bool,
 }
 
 pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
@@ -73,11 +86,15 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             let record = identity::user_record(&user, "");
             desk.print(&record, &format!("{record:#}"))
         }
-        Action::SetPassword { name, password } => {
+        Action::SetPassword {
+            name,
+            password,
+            rules,
+        } => {
             let user = find(&name, desk).await?;
             let secret = password.read("password", desk.input)?;
             let secret = secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin"))?;
-            let hash = identity::hash_blocking(&secret, &desk.hashing)?;
+            let hash = new_hash(&secret, &user, &rules, desk).await?;
             desk.store
                 .set_password(user.id, &hash, desk.clock.now_ms())
                 .await?;
@@ -97,6 +114,22 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
     }
 }
 
+/// The hash of a new password of `user`.
+async fn new_hash(
+    secret: &Secret,
+    user: &User,
+    rules: &RulesArgs,
+    desk: &Desk<'_>,
+) -> anyhow::Result<Secret> {
+    if !rules.ignore_policy {
+        let realms = desk.store.realms().await?;
+        let rules = identity::password_rules(desk.identity.clone(), realms, &desk.realm)?;
+        let judged = rules.check(secret.expose(), &identity::own_texts(user));
+        judged.map_err(|wrong| anyhow::anyhow!(identity::told_violations(&wrong)))?;
+    }
+    Ok(identity::hash_new_blocking(secret, &desk.hashing)?)
+}
+
 async fn find(name: &str, desk: &Desk<'_>) -> anyhow::Result<User> {
     let user = desk.store.user_by_name(&desk.realm, name).await?;
     user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {}", desk.realm))
@@ -113,6 +146,7 @@ async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
         deactivated,
         no_password,
         password,
+        rules,
     } = action
     else {
         return Ok(());
@@ -145,7 +179,7 @@ async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
         let secret = password.read("password", desk.input)?;
         let secret =
             secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin or --no-password"))?;
-        user.password_hash = Some(identity::hash_blocking(&secret, &desk.hashing)?);
+        user.password_hash = Some(new_hash(&secret, &user, &rules, desk).await?);
     }
     let now_ms = desk.clock.now_ms();
     (user.created_ms, user.updated_ms) = (now_ms, now_ms);

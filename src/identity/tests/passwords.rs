@@ -92,6 +92,89 @@ async fn a_password_that_stays_ends_nothing() {
     assert!(refreshes(&provider, &refresh).await);
 }
 
+/// A user of the store, with this password.
+async fn carol(provider: &Provider, password: &str) {
+    let record = json!({"userName": "carol", "displayName": "Carol Singer"});
+    let record = record.as_object().expect("an object");
+    let mut carol = crate::identity::new_user("/", record).expect("a user");
+    let cheap = HashingConfig {
+        memory_kib: 8,
+        passes: 1,
+        ..HashingConfig::default()
+    };
+    let hash = crate::identity::hash_blocking(&Secret::new(password), &cheap);
+    carol.password_hash = Some(hash.expect("a hash"));
+    provider.store.insert_user(&carol).await.expect("inserted");
+}
+
+async fn change(provider: &Provider, session: &str, who: &str, body: &Value) -> Answer {
+    let headers = [
+        ("iplanetdirectorypro", session),
+        ("content-type", "application/json"),
+    ];
+    let path = format!("/json/users/{who}?_action=changePassword");
+    let request = request("POST", &path, &headers, &body.to_string());
+    provider.send(request).await
+}
+
+#[tokio::test]
+async fn who_changes_the_password_goes_on_and_every_other_session_ends() {
+    let provider = Provider::new().await;
+    carol(&provider, "correct horse").await;
+    let begun = async || {
+        let session = sign_in(&provider, "carol", "correct horse").await.json();
+        session["tokenId"].as_str().expect("a session").to_owned()
+    };
+    let (own, other) = (begun().await, begun().await);
+    let grant = PASSWORD_GRANT.replace("demo", "carol") + "&scope=openid";
+    let tokens = provider.token(&grant).await.json();
+    let body = json!({"currentpassword": "correct horse", "userpassword": "vexing kelp"});
+    let answer = change(&provider, &own, "CAROL", &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let new = answer.json()["tokenId"].as_str().map(str::to_owned);
+    assert!(session_is_valid(&provider, &new.expect("a session")).await);
+    for ended in [own, other] {
+        assert!(!session_is_valid(&provider, &ended).await);
+    }
+    let refresh = tokens["refresh_token"].as_str().expect("a token");
+    assert!(!refreshes(&provider, refresh).await);
+    assert_eq!(sign_in(&provider, "carol", "vexing kelp").await.status, 200);
+    let old = sign_in(&provider, "carol", "correct horse").await;
+    assert_eq!(old.status, 401);
+}
+
+#[tokio::test]
+async fn a_password_is_changed_by_its_user_with_the_old_one_within_the_rules() {
+    let provider = Provider::new().await;
+    carol(&provider, "correct horse").await;
+    let session = sign_in(&provider, "carol", "correct horse").await.json();
+    let session = session["tokenId"].as_str().expect("a session");
+    let body = |current: &str, new: &str| json!({"currentpassword": current, "userpassword": new});
+    let right = body("correct horse", "vexing kelp");
+    let wrong = body("wrong horse", "vexing kelp");
+    let short = body("correct horse", "kelp");
+    let own = body("correct horse", "CAROL SINGER");
+    let huge = body("correct horse", &"k".repeat(50_000));
+    let empty = json!({});
+    for (session, who, body, status) in [
+        ("", "carol", &right, 401),
+        (session, "demo", &right, 403),
+        (session, "carol", &wrong, 403),
+        (session, "carol", &short, 400),
+        (session, "carol", &own, 400),
+        (session, "carol", &huge, 400),
+        (session, "carol", &empty, 400),
+    ] {
+        let answer = change(&provider, session, who, body).await;
+        assert_eq!(answer.status, status, "{who} {}", answer.text);
+        assert!(!answer.text.contains("kelp"), "{}", answer.text);
+    }
+    assert!(session_is_valid(&provider, session).await);
+    let (declared, _) = logins(&provider).await;
+    let answer = change(&provider, &declared, "demo", &right).await;
+    assert_eq!(answer.status, 403, "{}", answer.text);
+}
+
 #[tokio::test]
 async fn a_hash_of_another_cost_is_made_anew_at_the_next_login() {
     let provider = Provider::new().await;
