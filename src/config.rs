@@ -2,6 +2,7 @@
 //!
 //! Relative paths in it are relative to the working directory.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use crate::identity::config::IdentityConfig;
 use crate::identity::{Identity, IdentityError};
 use crate::model::secret::Secret;
 use crate::shared::RedisConfig;
+use crate::store;
 use crate::yaml::{Document, DocumentError, PathSegment};
 
 /// The configuration file as it is written.
@@ -23,7 +25,7 @@ pub struct Config {
     pub proxy: ProxyConfig,
     /// Where operators connect.
     pub admin: AdminConfig,
-    /// The database: `sqlite:PATH`.
+    /// The database: `sqlite:PATH`, or `postgres://USER@HOST/DATABASE`.
     pub store: StoreUrl,
     /// Files and directories with declared entities.
     pub entities: Vec<PathBuf>,
@@ -166,10 +168,17 @@ impl Default for AdminConfig {
     }
 }
 
-/// The database's address.
-#[derive(Debug, Clone, Deserialize)]
+/// The database's address. It may hold a password: none is shown.
+#[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct StoreUrl(pub String);
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.0.split(':').next().unwrap_or_default();
+        write!(f, "StoreUrl({scheme}:…)")
+    }
+}
 
 impl Default for StoreUrl {
     fn default() -> Self {
@@ -276,8 +285,9 @@ impl Config {
         {
             return at("admin.token", "must have at least 16 characters".to_owned());
         }
-        if !self.store.0.starts_with("sqlite:") {
-            return at("store", "expected sqlite:PATH".to_owned());
+        if store::check_address(&self.store.0).is_err() {
+            let expected = "expected sqlite:PATH or postgres://USER@HOST/DATABASE";
+            return at("store", expected.to_owned());
         }
         if let Some(Err(error)) = self.redis.as_ref().map(RedisConfig::check) {
             let dot = if error.key().is_some() { "." } else { "" };

@@ -3,11 +3,12 @@
 //! Its one invariant: each method is one atomic, durable promise. There is no
 //! check-then-act from outside. Start at [`open`].
 
-mod sqlite;
+mod sql;
 
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -31,7 +32,7 @@ use crate::model::session::{
 };
 use crate::model::user::User;
 
-pub use sqlite::SqliteStore;
+pub use sql::SqlStore;
 
 /// Why the store could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,9 @@ pub enum StoreError {
     /// The record is owned by the configuration file.
     #[error("{0} is declared in the configuration file; change it there")]
     FileOwned(String),
+    /// A text holds U+0000, which not every database keeps.
+    #[error("a text holds the character U+0000")]
+    Unfit,
     /// The record changed, or went, since it was read.
     #[error("{0} was changed by somebody else")]
     Conflict(String),
@@ -542,26 +546,18 @@ pub trait Store: Send + Sync + 'static {
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError>;
 }
 
-/// Opens the store at `url`: `sqlite:PATH`, created when missing (directory
-/// with mode 0700, file with 0600) and migrated to this version.
+/// Opens the store at `url` and migrates it to this version: `sqlite:PATH`,
+/// created when missing (directory with mode 0700, file with 0600), or
+/// `postgres://…`.
 ///
 /// # Errors
 /// [`StoreError::Address`] for other addresses; [`StoreError::Unavailable`]
-/// when the file can't be opened or was written by a newer version.
+/// when the database can't be opened or was written by a newer version.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
-    match url.split_once(':') {
-        Some(("sqlite", path)) => {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            Ok(Arc::new(SqliteStore::open(path.as_ref()).await?))
-        }
-        Some(("postgres" | "postgresql", _)) => Err(StoreError::Address(format!(
-            "{}: PostgreSQL is not supported yet; use sqlite:PATH",
-            url.split(':').next().unwrap_or_default()
-        ))),
-        _ => Err(StoreError::Address(format!(
-            "`{url}` is not of the form sqlite:PATH"
-        ))),
-    }
+    Ok(match address(url)? {
+        Address::Sqlite(path) => Arc::new(SqlStore::open_sqlite(path).await?),
+        Address::Postgres => Arc::new(SqlStore::open_postgres(url).await?),
+    })
 }
 
 /// Opens the store at `url` for reading, if there is one: nothing is created,
@@ -570,12 +566,38 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 /// # Errors
 /// As [`open`]; also for a store that an older version wrote.
 pub async fn open_existing(url: &str) -> Result<Option<Arc<dyn Store>>, StoreError> {
-    let Some(("sqlite", path)) = url.split_once(':') else {
-        return open(url).await.map(Some);
+    let store = match address(url)? {
+        Address::Sqlite(path) if path.exists() => Some(SqlStore::open_existing_sqlite(path).await?),
+        Address::Sqlite(_) => None,
+        Address::Postgres => SqlStore::open_existing_postgres(url).await?,
     };
-    let path = std::path::Path::new(path.strip_prefix("//").unwrap_or(path));
-    if !path.exists() {
-        return Ok(None);
+    Ok(store.map(|store| Arc::new(store) as Arc<dyn Store>))
+}
+
+/// Which database an address means.
+enum Address<'a> {
+    Sqlite(&'a Path),
+    Postgres,
+}
+
+/// What is wrong with an address does not repeat it: it may hold a password.
+fn address(url: &str) -> Result<Address<'_>, StoreError> {
+    match url.split_once(':') {
+        Some(("sqlite", path)) => {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            Ok(Address::Sqlite(Path::new(path)))
+        }
+        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(Address::Postgres),
+        _ => Err(StoreError::Address(
+            "is neither of the form sqlite:PATH nor postgres://USER@HOST/DATABASE".to_owned(),
+        )),
     }
-    Ok(Some(Arc::new(SqliteStore::open_existing(path).await?)))
+}
+
+/// Whether `url` is the address of a store, by its form.
+///
+/// # Errors
+/// [`StoreError::Address`] with the forms that there are.
+pub fn check_address(url: &str) -> Result<(), StoreError> {
+    address(url).map(drop)
 }

@@ -1,14 +1,10 @@
 //! The end of sessions: with each one its grants end, and the clients that were
 //! signed in through it are put down to be told.
 
-use sqlx::{QueryBuilder, Sqlite, Transaction};
-
-use super::{logouts, sessions, tokens, unavailable};
+use super::{Builder, Row, Tx, logouts, sessions, sql, tokens};
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use crate::store::StoreError;
-
-type Tx = Transaction<'static, Sqlite>;
 
 /// Ends every session that `which` means, up to a bound.
 pub(super) async fn end_all(
@@ -30,12 +26,12 @@ async fn named(
     which: &Ending,
     now_ms: i64,
 ) -> Result<Vec<(String, String)>, StoreError> {
-    let mut select = QueryBuilder::<Sqlite>::new("SELECT s.realm, s.sid FROM sessions s WHERE ");
+    let mut select = Builder::new("SELECT s.realm, s.sid FROM sessions s WHERE ");
     match which {
         // Also if it is no more: what was given in it may be left.
         Ending::Named { realm, sid } => return Ok(vec![(realm.clone(), sid.clone())]),
         Ending::Token(hash) => {
-            select.push("s.hash = ").push_bind(hash.0.to_vec());
+            select.push("s.hash = ").push_bind(*hash);
         }
         Ending::Every(query) => {
             select.push("true");
@@ -53,11 +49,12 @@ async fn named(
         }
     }
     select.push(" LIMIT ").push_bind(i64::from(ENDED_AT_ONCE));
-    select
-        .build_query_as()
-        .fetch_all(&mut **tx)
-        .await
-        .map_err(unavailable)
+    names(select.build().all(&mut *tx).await?)
+}
+
+fn names(rows: Vec<Row>) -> Result<Vec<(String, String)>, StoreError> {
+    let name = |row: &Row| Ok((row.text("realm")?, row.text("sid")?));
+    rows.iter().map(name).collect()
 }
 
 /// Ends the session of this name, if it is still there, and the grants that
@@ -83,36 +80,34 @@ pub(super) async fn end(
     if told {
         ended.told = logouts::owe(tx, (realm, sid), &user_id, now_ms).await?;
     }
-    sqlx::query("DELETE FROM sessions WHERE sid = ? AND realm = ?")
+    sql("DELETE FROM sessions WHERE sid = $1 AND realm = $2")
         .bind(sid)
         .bind(realm)
-        .execute(&mut **tx)
-        .await
-        .map_err(unavailable)?;
-    sqlx::query("DELETE FROM codes WHERE user_id = ? AND doc ->> '$.grant.sid' = ? AND used = 0")
+        .run(tx)
+        .await?;
+    sql("DELETE FROM codes WHERE user_id = $1 AND sid = $2 AND used = 0")
         .bind(&user_id)
         .bind(sid)
-        .execute(&mut **tx)
-        .await
-        .map_err(unavailable)?;
-    ended.clients = sqlx::query_scalar(
-        "DELETE FROM session_clients WHERE sid = ? AND realm = ? RETURNING client_id",
-    )
-    .bind(sid)
-    .bind(realm)
-    .fetch_all(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    let grants: Vec<(String, bool)> = sqlx::query_as(
-        "DELETE FROM session_grants WHERE sid = ? AND realm = ? RETURNING grant_id, offline",
-    )
-    .bind(sid)
-    .bind(realm)
-    .fetch_all(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    for (grant_id, offline) in grants {
-        if !offline {
+        .run(tx)
+        .await?;
+    let clients =
+        sql("DELETE FROM session_clients WHERE sid = $1 AND realm = $2 RETURNING client_id")
+            .bind(sid)
+            .bind(realm)
+            .all(&mut *tx)
+            .await?;
+    for client in clients {
+        ended.clients.push(client.text("client_id")?);
+    }
+    let grants =
+        sql("DELETE FROM session_grants WHERE sid = $1 AND realm = $2 RETURNING grant_id, offline")
+            .bind(sid)
+            .bind(realm)
+            .all(&mut *tx)
+            .await?;
+    for grant in grants {
+        if !grant.flag("offline")? {
+            let grant_id = grant.text("grant_id")?;
             let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
             tokens::revoke(tx, &grant_id, until_ms).await?;
             ended.grants.push(grant_id);
@@ -123,49 +118,39 @@ pub(super) async fn end(
 
 /// Whose the session is, or was.
 async fn owner(tx: &mut Tx, realm: &str, sid: &str) -> Result<Option<String>, StoreError> {
-    sqlx::query_scalar(
-        "SELECT user_id FROM sessions WHERE sid = ?1 AND realm = ?2
-          UNION SELECT user_id FROM session_grants WHERE sid = ?1 AND realm = ?2 LIMIT 1",
-    )
+    let row = sql("SELECT user_id FROM sessions WHERE sid = $1 AND realm = $2
+          UNION SELECT user_id FROM session_grants WHERE sid = $1 AND realm = $2 LIMIT 1")
     .bind(sid)
     .bind(realm)
-    .fetch_optional(&mut **tx)
-    .await
-    .map_err(unavailable)
+    .one(&mut *tx)
+    .await?;
+    row.map(|row| row.text("user_id")).transpose()
 }
 
 /// Ends everything that a user has begun: sessions, refresh tokens, also those
 /// with `offline_access`, and codes.
 pub(super) async fn end_logins(tx: &mut Tx, user_id: &str, now_ms: i64) -> Result<(), StoreError> {
-    let sessions: Vec<(String, String)> = sqlx::query_as(
-        "SELECT realm, sid FROM sessions WHERE user_id = ?1
-          UNION SELECT realm, sid FROM session_grants WHERE user_id = ?1",
-    )
+    let sessions = sql("SELECT realm, sid FROM sessions WHERE user_id = $1
+          UNION SELECT realm, sid FROM session_grants WHERE user_id = $1")
     .bind(user_id)
-    .fetch_all(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    for (realm, sid) in sessions {
+    .all(&mut *tx)
+    .await?;
+    for (realm, sid) in names(sessions)? {
         end(tx, &realm, &sid, now_ms, true).await?;
     }
-    let grants: Vec<String> =
-        sqlx::query_scalar("SELECT DISTINCT grant_id FROM refresh_tokens WHERE user_id = ?")
-            .bind(user_id)
-            .fetch_all(&mut **tx)
-            .await
-            .map_err(unavailable)?;
-    for grant_id in grants {
+    let grants = sql("SELECT DISTINCT grant_id FROM refresh_tokens WHERE user_id = $1")
+        .bind(user_id)
+        .all(&mut *tx)
+        .await?;
+    for grant in grants {
+        let grant_id = grant.text("grant_id")?;
         tokens::revoke(tx, &grant_id, now_ms.saturating_add(MAX_TOKEN_LIFE_MS)).await?;
     }
     for statement in [
-        "DELETE FROM codes WHERE user_id = ?",
-        "DELETE FROM devices WHERE user_id = ?",
+        "DELETE FROM codes WHERE user_id = $1",
+        "DELETE FROM devices WHERE user_id = $1",
     ] {
-        sqlx::query(statement)
-            .bind(user_id)
-            .execute(&mut **tx)
-            .await
-            .map_err(unavailable)?;
+        sql(statement).bind(user_id).run(tx).await?;
     }
     Ok(())
 }

@@ -26,4 +26,6 @@ CREATE TABLE consents (
 -- What ID tokens call a session, and when its user last showed the password.
 ALTER TABLE sessions ADD COLUMN sid TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN auth_ms INTEGER NOT NULL DEFAULT 0;
+-- @sqlite
 UPDATE sessions SET sid = lower(hex(randomblob(16))), auth_ms = created_ms;
+-- @both

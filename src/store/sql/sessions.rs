@@ -1,14 +1,9 @@
 //! Sessions of `authenticate` and of the authorization endpoint.
 
-use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool, Transaction};
-
-use super::{endings, parse_id, unavailable};
+use super::{Builder, Database, Row, Tx, endings, sql};
 use crate::model::grant::{Grant, MAX_TOKEN_LIFE_MS, StoredSession, TokenHash};
 use crate::model::session::{EndedSession, SessionPage, SessionQuery, SessionRecord};
 use crate::store::StoreError;
-
-type Tx = Transaction<'static, Sqlite>;
 
 /// The new session takes the place of `old`, if there is one: that one ends,
 /// unless the new one goes on with it.
@@ -21,22 +16,23 @@ pub(super) async fn insert(
     let now_ms = session.created_ms;
     let mut ended = Vec::new();
     if let Some(old) = old {
-        let sid: Option<(String, String)> =
-            sqlx::query_as("DELETE FROM sessions WHERE hash = ? RETURNING realm, sid")
-                .bind(old.0.as_slice())
-                .fetch_optional(&mut **tx)
-                .await
-                .map_err(unavailable)?;
-        if let Some((realm, sid)) = sid.filter(|(_, sid)| *sid != session.sid) {
-            ended.push(endings::end(tx, &realm, &sid, now_ms, true).await?);
+        let gone = sql("DELETE FROM sessions WHERE hash = $1 RETURNING realm, sid")
+            .bind(old)
+            .one(&mut *tx)
+            .await?;
+        if let Some(gone) = gone {
+            let (realm, sid) = (gone.text("realm")?, gone.text("sid")?);
+            if sid != session.sid {
+                ended.push(endings::end(tx, &realm, &sid, now_ms, true).await?);
+            }
         }
     }
     let user_id = session.user_id.to_string();
-    sqlx::query(
+    sql(
         "INSERT INTO sessions (hash, realm, user_id, created_ms, used_ms, ends_ms, sid, auth_ms)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
-    .bind(session.hash.0.as_slice())
+    .bind(session.hash)
     .bind(&session.realm)
     .bind(&user_id)
     .bind(session.created_ms)
@@ -44,92 +40,83 @@ pub(super) async fn insert(
     .bind(session.ends_ms)
     .bind(&session.sid)
     .bind(session.auth_ms)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    let beyond: Vec<(String, String)> = sqlx::query_as(
-        "SELECT realm, sid FROM sessions WHERE user_id = ?
-         ORDER BY created_ms DESC, hash LIMIT -1 OFFSET ?",
-    )
+    .run(tx)
+    .await?;
+    let beyond = sql("SELECT realm, sid FROM sessions WHERE user_id = $1
+         ORDER BY created_ms DESC, hash LIMIT $2 OFFSET $3")
     .bind(&user_id)
+    .bind(i64::MAX)
     .bind(quota)
-    .fetch_all(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    for (realm, sid) in beyond {
+    .all(&mut *tx)
+    .await?;
+    for session in beyond {
+        let (realm, sid) = (session.text("realm")?, session.text("sid")?);
         ended.push(endings::end(tx, &realm, &sid, now_ms, true).await?);
     }
     Ok(ended)
 }
 
-fn read(row: &SqliteRow) -> Result<StoredSession, StoreError> {
-    let hash: Vec<u8> = row.try_get("hash").map_err(unavailable)?;
-    let hash = hash
-        .try_into()
-        .map_err(|_| super::damaged("a hash of another length"))?;
-    let user_id: String = row.try_get("user_id").map_err(unavailable)?;
+fn read(row: &Row) -> Result<StoredSession, StoreError> {
     Ok(StoredSession {
-        hash: TokenHash(hash),
-        realm: row.try_get("realm").map_err(unavailable)?,
-        user_id: parse_id(&user_id)?,
-        created_ms: row.try_get("created_ms").map_err(unavailable)?,
-        used_ms: row.try_get("used_ms").map_err(unavailable)?,
-        ends_ms: row.try_get("ends_ms").map_err(unavailable)?,
-        sid: row.try_get("sid").map_err(unavailable)?,
-        auth_ms: row.try_get("auth_ms").map_err(unavailable)?,
+        hash: row.hash("hash")?,
+        realm: row.text("realm")?,
+        user_id: row.id("user_id")?,
+        created_ms: row.int("created_ms")?,
+        used_ms: row.int("used_ms")?,
+        ends_ms: row.int("ends_ms")?,
+        sid: row.text("sid")?,
+        auth_ms: row.int("auth_ms")?,
     })
 }
 
 pub(super) async fn by_hash(
-    readers: &SqlitePool,
+    readers: &Database,
     hash: TokenHash,
 ) -> Result<Option<StoredSession>, StoreError> {
-    let row = sqlx::query("SELECT * FROM sessions WHERE hash = ?")
-        .bind(hash.0.as_slice())
-        .fetch_optional(readers)
-        .await
-        .map_err(unavailable)?;
+    let row = sql("SELECT * FROM sessions WHERE hash = $1")
+        .bind(hash)
+        .one(readers)
+        .await?;
     row.as_ref().map(read).transpose()
 }
 
 pub(super) async fn by_name(
-    readers: &SqlitePool,
+    readers: &Database,
     realm: &str,
     sid: &str,
 ) -> Result<Option<SessionRecord>, StoreError> {
-    let row = sqlx::query(
+    let row = sql(
         "SELECT s.*, u.user_name FROM sessions s JOIN users u ON u.id = s.user_id
-          WHERE s.sid = ? AND s.realm = ?",
+          WHERE s.sid = $1 AND s.realm = $2",
     )
     .bind(sid)
     .bind(realm)
-    .fetch_optional(readers)
-    .await
-    .map_err(unavailable)?;
+    .one(readers)
+    .await?;
     match row {
         Some(row) => record(readers, &row).await.map(Some),
         None => Ok(None),
     }
 }
 
-async fn record(readers: &SqlitePool, row: &SqliteRow) -> Result<SessionRecord, StoreError> {
+async fn record(readers: &Database, row: &Row) -> Result<SessionRecord, StoreError> {
     let session = read(row)?;
-    let clients: Vec<String> = sqlx::query_scalar(
-        "SELECT client_id FROM session_clients WHERE sid = ? ORDER BY client_id",
-    )
-    .bind(&session.sid)
-    .fetch_all(readers)
-    .await
-    .map_err(unavailable)?;
+    let clients = sql("SELECT client_id FROM session_clients WHERE sid = $1 ORDER BY client_id")
+        .bind(&session.sid)
+        .all(readers)
+        .await?;
     Ok(SessionRecord {
-        user_name: row.try_get("user_name").map_err(unavailable)?,
+        user_name: row.text("user_name")?,
         session,
-        clients,
+        clients: clients
+            .iter()
+            .map(|row| row.text("client_id"))
+            .collect::<Result<_, _>>()?,
     })
 }
 
 /// Adds to a statement on `sessions s` what `query` asks for.
-pub(super) fn conditions(select: &mut QueryBuilder<Sqlite>, query: &SessionQuery) {
+pub(super) fn conditions(select: &mut Builder, query: &SessionQuery) {
     if let Some(realm) = &query.realm {
         select.push(" AND s.realm = ").push_bind(realm.clone());
     }
@@ -147,12 +134,12 @@ pub(super) fn conditions(select: &mut QueryBuilder<Sqlite>, query: &SessionQuery
 }
 
 pub(super) async fn page(
-    readers: &SqlitePool,
+    readers: &Database,
     query: &SessionQuery,
     after: Option<&str>,
     limit: u32,
 ) -> Result<SessionPage, StoreError> {
-    let mut select = QueryBuilder::<Sqlite>::new(
+    let mut select = Builder::new(
         "SELECT s.*, u.user_name FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.sid > ",
     );
     select.push_bind(after.unwrap_or_default().to_owned());
@@ -160,11 +147,7 @@ pub(super) async fn page(
     select
         .push(" ORDER BY s.sid LIMIT ")
         .push_bind(i64::from(limit) + 1);
-    let rows = select
-        .build()
-        .fetch_all(readers)
-        .await
-        .map_err(unavailable)?;
+    let rows = select.build().all(readers).await?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut page = SessionPage {
         more: rows.len() > limit,
@@ -176,17 +159,12 @@ pub(super) async fn page(
     Ok(page)
 }
 
-pub(super) async fn touch(
-    writer: &SqlitePool,
-    hash: TokenHash,
-    now_ms: i64,
-) -> Result<(), StoreError> {
-    sqlx::query("UPDATE sessions SET used_ms = max(used_ms, ?) WHERE hash = ?")
+pub(super) async fn touch(tx: &mut Tx, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
+    sql("UPDATE sessions SET used_ms = $1 WHERE hash = $2 AND used_ms < $1")
         .bind(now_ms)
-        .bind(hash.0.as_slice())
-        .execute(writer)
+        .bind(hash)
+        .run(tx)
         .await
-        .map_err(unavailable)
         .map(drop)
 }
 
@@ -202,10 +180,10 @@ pub(super) async fn note_grant(
     };
     let user_id = grant.user_id.to_string();
     let offline = grant.scopes.iter().any(|scope| scope == "offline_access");
-    let noted = sqlx::query(
+    let noted = sql(
         "INSERT INTO session_grants (grant_id, sid, realm, client_id, user_id, offline, expires_ms)
-         SELECT ?, sid, realm, ?, user_id, ?, ? FROM sessions
-          WHERE sid = ? AND realm = ? AND user_id = ?
+         SELECT $1, sid, realm, $2, user_id, $3, $4 FROM sessions
+          WHERE sid = $5 AND realm = $6 AND user_id = $7
          ON CONFLICT (grant_id) DO NOTHING",
     )
     .bind(&grant.id)
@@ -215,21 +193,19 @@ pub(super) async fn note_grant(
     .bind(sid)
     .bind(&grant.realm)
     .bind(&user_id)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)?;
-    if noted.rows_affected() == 0 {
+    .run(tx)
+    .await?;
+    if noted == 0 {
         return Ok(false);
     }
-    sqlx::query(
-        "INSERT INTO session_clients (sid, client_id, realm) VALUES (?, ?, ?)
+    sql(
+        "INSERT INTO session_clients (sid, client_id, realm) VALUES ($1, $2, $3)
          ON CONFLICT (sid, client_id) DO NOTHING",
     )
     .bind(sid)
     .bind(&grant.client_id)
     .bind(&grant.realm)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)?;
+    .run(tx)
+    .await?;
     Ok(true)
 }

@@ -1,25 +1,32 @@
-//! The store in one SQLite file.
+//! The store in a database: one SQLite file, or PostgreSQL.
 //!
-//! WAL with `synchronous=FULL`: what was acknowledged survives `kill -9` and
-//! power cuts. All writes go through one connection and begin with
-//! `BEGIN IMMEDIATE`; reads go through a few connections that cannot write.
+//! Statements are written once, in words that both understand ([`statement`]);
+//! where they differ, [`dialect`] has one function a difference. Its one
+//! invariant: transactions that write follow one another, whichever database
+//! and however many processes, so that none of them sees half of another.
 
 mod batch;
 mod clients;
 mod codes;
 mod consents;
+mod database;
 mod devices;
+mod dialect;
 mod endings;
 mod entities;
 mod filter;
 mod keys;
 mod logouts;
-mod open;
+mod migrate;
+mod postgres;
 mod realms;
 mod registrations;
 mod requests;
+mod row;
 mod secrets;
 mod sessions;
+mod sqlite;
+mod statement;
 mod sweep;
 mod sync;
 mod tokens;
@@ -29,10 +36,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
-use sqlx::{Sqlite, SqlitePool, Transaction};
 use uuid::Uuid;
 
 use batch::{Batch, Done, Work};
+use database::{Database, Tx};
+use row::Row;
+use statement::{Builder, On, sql};
 
 use super::{Declared, EntityWrite, Store, StoreError, UserPage};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
@@ -52,11 +61,10 @@ use crate::model::session::{
 };
 use crate::model::user::User;
 
-/// The store in one SQLite file.
+/// The store in a database.
 #[derive(Debug)]
-pub struct SqliteStore {
-    writer: SqlitePool,
-    readers: SqlitePool,
+pub struct SqlStore {
+    database: Database,
     batch: Batch,
     /// Changes of users and clients.
     changes: AtomicU64,
@@ -64,7 +72,16 @@ pub struct SqliteStore {
     registered: AtomicU64,
 }
 
-impl SqliteStore {
+impl SqlStore {
+    fn on(database: Database) -> Self {
+        Self {
+            batch: Batch::start(database.clone()),
+            database,
+            changes: AtomicU64::new(0),
+            registered: AtomicU64::new(0),
+        }
+    }
+
     /// The outcome of a change of users or clients. Counted when it is over,
     /// so that nobody reads the old record after the count.
     fn changed<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -72,11 +89,8 @@ impl SqliteStore {
         outcome
     }
 
-    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.writer
-            .begin_with("BEGIN IMMEDIATE")
-            .await
-            .map_err(unavailable)
+    async fn begin(&self) -> Result<Tx, StoreError> {
+        self.database.begin().await
     }
 }
 
@@ -109,10 +123,25 @@ fn write_doc<T: serde::Serialize>(doc: &T) -> Result<String, StoreError> {
     serde_json::to_string(doc).map_err(damaged)
 }
 
+/// As [`write_doc`], for a record that statements look into: PostgreSQL takes no
+/// JSON with U+0000 apart.
+fn write_shown<T: serde::Serialize>(doc: &T) -> Result<String, StoreError> {
+    let doc = write_doc(doc)?;
+    // An even number of backslashes before it are characters of their own.
+    let nul = doc.match_indices("\\u0000").any(|(at, _)| {
+        let before = doc[..at].bytes().rev();
+        before.take_while(|byte| *byte == b'\\').count() % 2 == 0
+    });
+    if nul {
+        return Err(StoreError::Unfit);
+    }
+    Ok(doc)
+}
+
 #[async_trait]
-impl Store for SqliteStore {
+impl Store for SqlStore {
     async fn entities(&self) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError> {
-        entities::all(&self.readers).await
+        entities::all(&self.database).await
     }
 
     async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<(), StoreError> {
@@ -120,10 +149,7 @@ impl Store for SqliteStore {
     }
 
     async fn data_version(&self) -> Result<i64, StoreError> {
-        sqlx::query_scalar("PRAGMA data_version")
-            .fetch_one(&self.writer)
-            .await
-            .map_err(unavailable)
+        self.database.data_version().await
     }
 
     fn generation(&self) -> u64 {
@@ -135,13 +161,13 @@ impl Store for SqliteStore {
     }
 
     async fn realms(&self) -> Result<Vec<StoredRealm>, StoreError> {
-        realms::all(&self.readers).await
+        realms::all(&self.database).await
     }
 
     async fn insert_realm(&self, realm: &StoredRealm) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         realms::insert(&mut tx, realm).await?;
-        tx.commit().await.map_err(unavailable)
+        tx.commit().await
     }
 
     async fn update_realm(
@@ -151,13 +177,13 @@ impl Store for SqliteStore {
     ) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         realms::update(&mut tx, realm, seen).await?;
-        tx.commit().await.map_err(unavailable)
+        tx.commit().await
     }
 
     async fn delete_realm(&self, path: &str) -> Result<RealmRemoval, StoreError> {
         let mut tx = self.begin().await?;
         let outcome = realms::delete(&mut tx, path).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(outcome)
     }
 
@@ -166,27 +192,27 @@ impl Store for SqliteStore {
     }
 
     async fn user(&self, realm: &str, id: Uuid) -> Result<Option<User>, StoreError> {
-        users::by_id(&self.readers, realm, id).await
+        users::by_id(&self.database, realm, id).await
     }
 
     async fn user_by_name(&self, realm: &str, name: &str) -> Result<Option<User>, StoreError> {
-        users::by_name(&self.readers, realm, name).await
+        users::by_name(&self.database, realm, name).await
     }
 
     async fn users(&self, realm: &str, query: &UserQuery) -> Result<UserPage, StoreError> {
-        users::page(&self.readers, realm, query).await
+        users::page(&self.database, realm, query).await
     }
 
     async fn insert_user(&self, user: &User) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         users::insert(&mut tx, user).await?;
-        self.changed(tx.commit().await.map_err(unavailable))
+        self.changed(tx.commit().await)
     }
 
     async fn update_user(&self, user: &User) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         users::update(&mut tx, user).await?;
-        self.changed(tx.commit().await.map_err(unavailable))
+        self.changed(tx.commit().await)
     }
 
     async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError> {
@@ -210,11 +236,11 @@ impl Store for SqliteStore {
     }
 
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError> {
-        clients::by_id(&self.readers, realm, client_id).await
+        clients::by_id(&self.database, realm, client_id).await
     }
 
     async fn clients(&self, realm: &str) -> Result<Vec<Client>, StoreError> {
-        clients::all(&self.readers, realm).await
+        clients::all(&self.database, realm).await
     }
 
     async fn find_clients(
@@ -222,7 +248,7 @@ impl Store for SqliteStore {
         realm: &str,
         query: &ClientQuery,
     ) -> Result<Vec<Client>, StoreError> {
-        clients::find(&self.readers, realm, query).await
+        clients::find(&self.database, realm, query).await
     }
 
     async fn update_client(&self, client: &Client, seen_ms: i64) -> Result<(), StoreError> {
@@ -238,7 +264,7 @@ impl Store for SqliteStore {
         let mut tx = self.begin().await?;
         let outcome = registrations::register(&mut tx, client, most, token).await?;
         if outcome == Registered::Done {
-            tx.commit().await.map_err(unavailable)?;
+            tx.commit().await?;
         }
         // A client that nobody knew before is held by nobody: caches stay.
         self.registered.fetch_add(1, Ordering::AcqRel);
@@ -252,7 +278,7 @@ impl Store for SqliteStore {
     ) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         registrations::touch(&mut tx, used, now_ms).await?;
-        tx.commit().await.map_err(unavailable)
+        tx.commit().await
     }
 
     async fn sweep_unused_clients(
@@ -263,7 +289,7 @@ impl Store for SqliteStore {
     ) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
         let gone = registrations::sweep_unused(&mut tx, realm, before_ms, limit).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         if gone > 0 {
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
@@ -273,11 +299,11 @@ impl Store for SqliteStore {
     async fn insert_initial_token(&self, token: &InitialToken) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         registrations::insert_token(&mut tx, token).await?;
-        tx.commit().await.map_err(unavailable)
+        tx.commit().await
     }
 
     async fn initial_tokens(&self, realm: &str) -> Result<Vec<InitialToken>, StoreError> {
-        registrations::tokens(&self.readers, realm).await
+        registrations::tokens(&self.database, realm).await
     }
 
     async fn is_initial_token(
@@ -286,24 +312,24 @@ impl Store for SqliteStore {
         hash: TokenHash,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        registrations::is_good(&self.readers, realm, hash, now_ms).await
+        registrations::is_good(&self.database, realm, hash, now_ms).await
     }
 
     async fn delete_initial_token(&self, realm: &str, id: &str) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let gone = registrations::delete_token(&mut tx, realm, id).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(gone)
     }
 
     async fn client_addresses(&self, realm: &str) -> Result<Vec<String>, StoreError> {
-        clients::addresses(&self.readers, realm).await
+        clients::addresses(&self.database, realm).await
     }
 
     async fn insert_client(&self, client: &Client) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         clients::insert(&mut tx, client).await?;
-        self.changed(tx.commit().await.map_err(unavailable))
+        self.changed(tx.commit().await)
     }
 
     async fn delete_client(
@@ -315,7 +341,7 @@ impl Store for SqliteStore {
     }
 
     async fn signing_keys(&self) -> Result<Vec<StoredKey>, StoreError> {
-        keys::all(&self.readers).await
+        keys::all(&self.database).await
     }
 
     async fn add_signing_key(
@@ -333,11 +359,19 @@ impl Store for SqliteStore {
         old: &Secret,
         new: &Secret,
     ) -> Result<(), StoreError> {
-        keys::replace(&self.writer, kid, old, new).await
+        let mut tx = self.begin().await?;
+        keys::replace(&mut tx, kid, old, new).await?;
+        tx.commit().await
     }
 
     async fn secret(&self, name: &str, made: &Secret) -> Result<Secret, StoreError> {
-        secrets::kept(&self.writer, name, made).await
+        if let Some(known) = secrets::known(&self.database, name).await? {
+            return Ok(known);
+        }
+        let mut tx = self.begin().await?;
+        let kept = secrets::kept(&mut tx, name, made).await?;
+        tx.commit().await?;
+        Ok(kept)
     }
 
     async fn replace_secret(
@@ -346,7 +380,9 @@ impl Store for SqliteStore {
         old: &Secret,
         new: &Secret,
     ) -> Result<(), StoreError> {
-        secrets::replace(&self.writer, name, old, new).await
+        let mut tx = self.begin().await?;
+        secrets::replace(&mut tx, name, old, new).await?;
+        tx.commit().await
     }
 
     async fn record_tokens(
@@ -359,7 +395,7 @@ impl Store for SqliteStore {
     }
 
     async fn refresh_tokens(&self, family: TokenHash) -> Result<Option<StoredRefresh>, StoreError> {
-        tokens::refresh(&self.readers, family).await
+        tokens::refresh(&self.database, family).await
     }
 
     async fn exchange_refresh_token(
@@ -397,11 +433,11 @@ impl Store for SqliteStore {
     }
 
     async fn revocations(&self) -> Result<Vec<(Revocation, i64)>, StoreError> {
-        tokens::revocations(&self.readers).await
+        tokens::revocations(&self.database).await
     }
 
     async fn access_token(&self, hash: TokenHash) -> Result<Option<StoredAccess>, StoreError> {
-        tokens::access(&self.readers, hash).await
+        tokens::access(&self.database, hash).await
     }
 
     async fn remember(
@@ -428,7 +464,7 @@ impl Store for SqliteStore {
     ) -> Result<Vec<EndedSession>, StoreError> {
         let mut tx = self.begin().await?;
         let ended = sessions::insert(&mut tx, None, session, quota).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(ended)
     }
 
@@ -440,16 +476,18 @@ impl Store for SqliteStore {
     ) -> Result<Vec<EndedSession>, StoreError> {
         let mut tx = self.begin().await?;
         let ended = sessions::insert(&mut tx, Some(old), session, quota).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(ended)
     }
 
     async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError> {
-        sessions::by_hash(&self.readers, hash).await
+        sessions::by_hash(&self.database, hash).await
     }
 
     async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
-        sessions::touch(&self.writer, hash, now_ms).await
+        let mut tx = self.begin().await?;
+        sessions::touch(&mut tx, hash, now_ms).await?;
+        tx.commit().await
     }
 
     async fn session_named(
@@ -457,7 +495,7 @@ impl Store for SqliteStore {
         realm: &str,
         sid: &str,
     ) -> Result<Option<SessionRecord>, StoreError> {
-        sessions::by_name(&self.readers, realm, sid).await
+        sessions::by_name(&self.database, realm, sid).await
     }
 
     async fn sessions(
@@ -466,7 +504,7 @@ impl Store for SqliteStore {
         after: Option<&str>,
         limit: u32,
     ) -> Result<SessionPage, StoreError> {
-        sessions::page(&self.readers, query, after, limit).await
+        sessions::page(&self.database, query, after, limit).await
     }
 
     async fn end_sessions(
@@ -476,14 +514,14 @@ impl Store for SqliteStore {
     ) -> Result<Vec<EndedSession>, StoreError> {
         let mut tx = self.begin().await?;
         let ended = endings::end_all(&mut tx, which, now_ms).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(ended)
     }
 
     async fn begin_grant(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let noted = sessions::note_grant(&mut tx, grant, now_ms).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(noted)
     }
 
@@ -495,14 +533,14 @@ impl Store for SqliteStore {
     ) -> Result<(Vec<Logout>, Option<i64>), StoreError> {
         let mut tx = self.begin().await?;
         let taken = logouts::take(&mut tx, busy, now_ms, limit).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(taken)
     }
 
     async fn settle_logout(&self, id: i64) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         logouts::settle(&mut tx, id).await?;
-        tx.commit().await.map_err(unavailable)
+        tx.commit().await
     }
 
     async fn insert_code(&self, code: &StoredCode) -> Result<bool, StoreError> {
@@ -512,12 +550,12 @@ impl Store for SqliteStore {
             return Ok(false);
         }
         codes::insert(&mut tx, code).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(true)
     }
 
     async fn code(&self, hash: TokenHash) -> Result<Option<StoredCode>, StoreError> {
-        codes::by_hash(&self.readers, hash).await
+        codes::by_hash(&self.database, hash).await
     }
 
     async fn redeem_code(
@@ -529,7 +567,7 @@ impl Store for SqliteStore {
     ) -> Result<Redemption, StoreError> {
         let mut tx = self.begin().await?;
         let outcome = codes::redeem(&mut tx, hash, refresh, access, revoked_until_ms).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(outcome)
     }
 
@@ -541,19 +579,19 @@ impl Store for SqliteStore {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let fits = devices::insert(&mut tx, device, most, now_ms).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(fits)
     }
 
     async fn device(&self, hash: TokenHash) -> Result<Option<StoredDevice>, StoreError> {
-        devices::by_hash(&self.readers, hash).await
+        devices::by_hash(&self.database, hash).await
     }
 
     async fn device_of_user(
         &self,
         user_code: TokenHash,
     ) -> Result<Option<StoredDevice>, StoreError> {
-        devices::by_user_code(&self.readers, user_code).await
+        devices::by_user_code(&self.database, user_code).await
     }
 
     async fn decide_device(
@@ -564,7 +602,7 @@ impl Store for SqliteStore {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let decided = devices::decide(&mut tx, user_code, verdict, now_ms).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(decided)
     }
 
@@ -576,7 +614,7 @@ impl Store for SqliteStore {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let given = devices::redeem(&mut tx, hash, refresh, access).await?;
-        tx.commit().await.map_err(unavailable)?;
+        tx.commit().await?;
         Ok(given)
     }
 
@@ -595,7 +633,7 @@ impl Store for SqliteStore {
     }
 
     async fn kept_request(&self, hash: TokenHash) -> Result<Option<StoredRequest>, StoreError> {
-        requests::by_hash(&self.readers, hash).await
+        requests::by_hash(&self.database, hash).await
     }
 
     async fn prolong_request(&self, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError> {
@@ -609,7 +647,7 @@ impl Store for SqliteStore {
     }
 
     async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {
-        consents::scopes(&self.readers, user_id, client_id).await
+        consents::scopes(&self.database, user_id, client_id).await
     }
 
     async fn add_consent(
@@ -622,7 +660,7 @@ impl Store for SqliteStore {
     ) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         consents::add(&mut tx, realm, user_id, client_id, scopes, now_ms).await?;
-        tx.commit().await.map_err(unavailable)
+        tx.commit().await
     }
 
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {

@@ -2,14 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sqlx::{Row, Sqlite, Transaction};
-
-use super::{clients, parse_doc, unavailable, users, write_doc};
+use super::{Builder, Tx, clients, parse_doc, sql, users, write_doc, write_shown};
 use crate::model::client::{Client, ClientMetadata};
 use crate::model::user::{Owner, User, name as user_name};
 use crate::store::{Declared, StoreError};
-
-type Tx = Transaction<'static, Sqlite>;
 
 pub(super) async fn declared(
     mut tx: Tx,
@@ -17,25 +13,21 @@ pub(super) async fn declared(
     now_ms: i64,
 ) -> Result<(), StoreError> {
     // One statement for any number of realms.
-    sqlx::query(
-        "INSERT INTO realms (path, owner) SELECT value, 'file' FROM json_each(?) WHERE true
-         ON CONFLICT (path) DO NOTHING",
-    )
-    .bind(write_doc(&declared.realms)?)
-    .execute(&mut *tx)
-    .await
-    .map_err(unavailable)?;
+    let dialect = tx.dialect();
+    let mut insert = Builder::new("INSERT INTO realms (path, owner) SELECT value, 'file' FROM (");
+    dialect.push_each_text(&mut insert, write_doc(&declared.realms)?);
+    insert.push(") AS declared WHERE true ON CONFLICT (path) DO NOTHING");
+    insert.build().run(&mut tx).await?;
     sync_users(&mut tx, declared.users, now_ms).await?;
     sync_clients(&mut tx, declared.clients, now_ms).await?;
     drop_realms(&mut tx, &declared.realms).await?;
-    tx.commit().await.map_err(unavailable)
+    tx.commit().await
 }
 
 async fn sync_users(tx: &mut Tx, declared: Vec<User>, now_ms: i64) -> Result<(), StoreError> {
-    let rows = sqlx::query("SELECT * FROM users WHERE owner = 'file'")
-        .fetch_all(&mut **tx)
-        .await
-        .map_err(unavailable)?;
+    let rows = sql("SELECT * FROM users WHERE owner = 'file'")
+        .all(&mut *tx)
+        .await?;
     let mut known = HashMap::new();
     for row in &rows {
         let user = users::read(row)?;
@@ -74,18 +66,13 @@ fn same_user(old: &User, new: &User) -> bool {
 }
 
 async fn sync_clients(tx: &mut Tx, declared: Vec<Client>, now_ms: i64) -> Result<(), StoreError> {
-    let rows =
-        sqlx::query("SELECT realm, client_id, created_ms, doc FROM clients WHERE owner = 'file'")
-            .fetch_all(&mut **tx)
-            .await
-            .map_err(unavailable)?;
+    let rows = sql("SELECT realm, client_id, created_ms, doc FROM clients WHERE owner = 'file'")
+        .all(&mut *tx)
+        .await?;
     let mut known = HashMap::new();
     for row in &rows {
-        let realm: String = row.try_get("realm").map_err(unavailable)?;
-        let client_id: String = row.try_get("client_id").map_err(unavailable)?;
-        let created_ms: i64 = row.try_get("created_ms").map_err(unavailable)?;
-        let doc: String = row.try_get("doc").map_err(unavailable)?;
-        known.insert((realm, client_id), (created_ms, doc));
+        let key = (row.text("realm")?, row.text("client_id")?);
+        known.insert(key, (row.int("created_ms")?, row.text("doc")?));
     }
     let key = |client: &Client| (client.realm.clone(), client.metadata.client_id.clone());
     let wanted: HashSet<_> = declared.iter().map(key).collect();
@@ -116,28 +103,24 @@ fn same_client(doc: &str, new: &ClientMetadata) -> Result<bool, StoreError> {
 }
 
 async fn update_client(tx: &mut Tx, client: &Client) -> Result<(), StoreError> {
-    sqlx::query("UPDATE clients SET updated_ms = ?, doc = ? WHERE realm = ? AND client_id = ?")
+    sql("UPDATE clients SET updated_ms = $1, doc = $2 WHERE realm = $3 AND client_id = $4")
         .bind(client.updated_ms)
-        .bind(write_doc(&client.metadata)?)
+        .bind(write_shown(&client.metadata)?)
         .bind(&client.realm)
         .bind(&client.metadata.client_id)
-        .execute(&mut **tx)
+        .run(tx)
         .await
-        .map_err(unavailable)
         .map(drop)
 }
 
 /// A realm that is no longer declared goes once nothing lives in it.
 async fn drop_realms(tx: &mut Tx, declared: &Vec<String>) -> Result<(), StoreError> {
-    sqlx::query(
-        "DELETE FROM realms WHERE owner = 'file'
-           AND path NOT IN (SELECT value FROM json_each(?))
-           AND path NOT IN (SELECT realm FROM users)
+    let dialect = tx.dialect();
+    let mut delete = Builder::new("DELETE FROM realms WHERE owner = 'file' AND path NOT IN (");
+    dialect.push_each_text(&mut delete, write_doc(declared)?);
+    delete.push(
+        ") AND path NOT IN (SELECT realm FROM users)
            AND path NOT IN (SELECT realm FROM clients)",
-    )
-    .bind(write_doc(declared)?)
-    .execute(&mut **tx)
-    .await
-    .map_err(unavailable)
-    .map(drop)
+    );
+    delete.build().run(tx).await.map(drop)
 }

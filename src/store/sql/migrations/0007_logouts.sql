@@ -27,12 +27,14 @@ CREATE INDEX session_grants_user ON session_grants (user_id);
 CREATE INDEX session_grants_client ON session_grants (realm, client_id);
 CREATE INDEX session_grants_expiry ON session_grants (expires_ms);
 
+-- @sqlite
 INSERT INTO session_grants (grant_id, sid, realm, client_id, user_id, offline, expires_ms)
 SELECT grant_id, doc ->> '$.sid', realm, client_id, user_id,
        EXISTS (SELECT 1 FROM json_each(doc, '$.scopes') WHERE value = 'offline_access'),
        max(doc ->> '$.ends_ms')
   FROM refresh_tokens WHERE doc ->> '$.sid' IS NOT NULL
  GROUP BY grant_id;
+-- @both
 
 INSERT INTO session_clients (sid, client_id, realm)
 SELECT DISTINCT sid, client_id, realm FROM session_grants;

@@ -4,10 +4,9 @@
 //! way, the writes that arrive are collected; the next commit takes them all.
 //! Each of them is still atomic and durable when its caller is answered.
 
-use sqlx::{Sqlite, SqlitePool, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{requests, tokens, unavailable};
+use super::{Database, Tx, requests, tokens};
 use crate::model::authorization::StoredRequest;
 use crate::model::grant::{Exchange, Rotation, StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
@@ -70,9 +69,9 @@ pub(super) struct Batch(mpsc::Sender<Job>);
 impl Batch {
     /// Starts the task that writes, on the runtime of the caller; it ends with
     /// the last sender.
-    pub(super) fn start(writer: SqlitePool) -> Self {
+    pub(super) fn start(database: Database) -> Self {
         let (sender, jobs) = mpsc::channel(WAITING);
-        tokio::spawn(run(writer, jobs));
+        tokio::spawn(run(database, jobs));
         Self(sender)
     }
 
@@ -87,10 +86,10 @@ impl Batch {
     }
 }
 
-async fn run(writer: SqlitePool, mut jobs: mpsc::Receiver<Job>) {
+async fn run(database: Database, mut jobs: mpsc::Receiver<Job>) {
     let mut batch = Vec::with_capacity(TOGETHER);
     while jobs.recv_many(&mut batch, TOGETHER).await > 0 {
-        match together(&writer, &batch).await {
+        match together(&database, &batch).await {
             Ok(outcomes) => {
                 for (job, done) in batch.drain(..).zip(outcomes) {
                     // Whoever asked may be gone.
@@ -101,7 +100,7 @@ async fn run(writer: SqlitePool, mut jobs: mpsc::Receiver<Job>) {
             Err(Failed::Work) => {
                 let mut jobs = batch.drain(..);
                 while let Some(job) = jobs.next() {
-                    match alone(&writer, &job.work).await {
+                    match alone(&database, &job.work).await {
                         Ok(outcome) => {
                             let _ = job.reply.send(outcome);
                         }
@@ -131,36 +130,31 @@ fn refuse(jobs: impl Iterator<Item = Job>, error: &StoreError) {
     }
 }
 
-async fn together(writer: &SqlitePool, batch: &[Job]) -> Result<Vec<Done>, Failed> {
-    let mut tx = begin(writer).await.map_err(Failed::Database)?;
+async fn together(database: &Database, batch: &[Job]) -> Result<Vec<Done>, Failed> {
+    let mut tx = database.begin().await.map_err(Failed::Database)?;
     let mut outcomes = Vec::with_capacity(batch.len());
     for job in batch {
         let done = apply(&mut tx, &job.work).await;
         outcomes.push(done.map_err(|_| Failed::Work)?);
     }
-    let committed = tx.commit().await.map_err(unavailable);
+    let committed = tx.commit().await;
     committed.map_err(Failed::Database)?;
     Ok(outcomes)
 }
 
 /// What came of one work; an error if the database does not let any begin or
 /// end.
-async fn alone(writer: &SqlitePool, work: &Work) -> Result<Result<Done, StoreError>, StoreError> {
-    let mut tx = begin(writer).await?;
+async fn alone(database: &Database, work: &Work) -> Result<Result<Done, StoreError>, StoreError> {
+    let mut tx = database.begin().await?;
     let done = match apply(&mut tx, work).await {
         Ok(done) => done,
         Err(error) => return Ok(Err(error)),
     };
-    tx.commit().await.map_err(unavailable)?;
+    tx.commit().await?;
     Ok(Ok(done))
 }
 
-async fn begin(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
-    let begun = writer.begin_with("BEGIN IMMEDIATE").await;
-    begun.map_err(unavailable)
-}
-
-async fn apply(tx: &mut Transaction<'static, Sqlite>, work: &Work) -> Result<Done, StoreError> {
+async fn apply(tx: &mut Tx, work: &Work) -> Result<Done, StoreError> {
     match work {
         Work::Record(refresh, access) => {
             tokens::insert(tx, refresh.as_deref(), access.as_ref()).await?;

@@ -2,8 +2,8 @@
 //!
 //! Only text written here becomes SQL; every operand is bound.
 
-use sqlx::{QueryBuilder, Sqlite};
-
+use super::Builder;
+use super::dialect::Dialect;
 use crate::model::query::{Filter, Op, Operand};
 use crate::model::user::schema::{Attribute, Type};
 
@@ -45,9 +45,10 @@ pub(super) fn leads(filter: &Filter) -> bool {
 }
 
 /// Appends the condition.
-pub(super) fn push(sql: &mut QueryBuilder<Sqlite>, realm: &str, filter: &Filter) {
+pub(super) fn push(sql: &mut Builder, dialect: Dialect, realm: &str, filter: &Filter) {
     Writer {
         sql,
+        dialect,
         realm,
         element: false,
     }
@@ -55,7 +56,8 @@ pub(super) fn push(sql: &mut QueryBuilder<Sqlite>, realm: &str, filter: &Filter)
 }
 
 struct Writer<'a> {
-    sql: &'a mut QueryBuilder<Sqlite>,
+    sql: &'a mut Builder,
+    dialect: Dialect,
     realm: &'a str,
     /// Inside an element's condition: rows must be those of the element `e`.
     element: bool,
@@ -64,8 +66,8 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn filter(&mut self, filter: &Filter) {
         match filter {
-            Filter::Always => self.text("1"),
-            Filter::Never => self.text("0"),
+            Filter::Always => self.text("true"),
+            Filter::Never => self.text("false"),
             Filter::And(all) => self.joined(all, " AND "),
             Filter::Or(any) => self.joined(any, " OR "),
             Filter::Not(inner) => {
@@ -120,13 +122,11 @@ impl Writer<'_> {
     fn present(&mut self, attribute: &Attribute) {
         let always = ["meta", "meta.location"];
         if matches!(place(attribute), Place::Column(_)) || always.contains(&attribute.path) {
-            return self.text("1");
+            return self.text("true");
         }
         if attribute.kind == Type::Free {
             // Its members are in no rows.
-            self.text("EXISTS (SELECT 1 FROM json_each(u.doc, '$.");
-            self.text(attribute.path);
-            return self.text("'))");
+            return self.dialect.push_has_members(self.sql, attribute.path);
         }
         self.open_rows();
         if matches!(attribute.kind, Type::Complex | Type::ComplexMany) {
@@ -180,10 +180,7 @@ impl Writer<'_> {
         };
         match op {
             Op::Contains => {
-                self.text("instr(");
-                self.text(column);
-                self.sql.push(", ").push_bind(text.clone());
-                self.text(") > 0");
+                self.dialect.push_contains(self.sql, column, text);
             }
             Op::StartsWith => self.starts_with(column, text),
             Op::EndsWith => {

@@ -1,0 +1,194 @@
+//! Connections to either database, and transactions on them.
+
+use sqlx::query::Query;
+use sqlx::{Encode, PgPool, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Type};
+
+use super::dialect::Dialect;
+use super::row::Row;
+use super::statement::Value;
+use super::{postgres, unavailable};
+use crate::store::StoreError;
+
+/// The connections of a store.
+#[derive(Clone, Debug)]
+pub(super) enum Database {
+    Sqlite {
+        /// One connection: SQLite has one writer at a time.
+        writer: SqlitePool,
+        readers: SqlitePool,
+    },
+    Postgres {
+        writer: PgPool,
+        readers: PgPool,
+    },
+}
+
+/// A transaction. Unless it is committed, nothing of it remains.
+#[derive(Debug)]
+pub(super) enum Tx {
+    Sqlite(Transaction<'static, Sqlite>),
+    Postgres(Transaction<'static, Postgres>),
+}
+
+impl Database {
+    pub(super) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite { .. } => Dialect::Sqlite,
+            Self::Postgres { .. } => Dialect::Postgres,
+        }
+    }
+
+    /// Begins a transaction that writes: no other one writes meanwhile.
+    pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
+        match self {
+            Self::Sqlite { writer, .. } => {
+                let begun = writer.begin_with("BEGIN IMMEDIATE").await;
+                begun.map(Tx::Sqlite).map_err(unavailable)
+            }
+            Self::Postgres { writer, .. } => {
+                let begun = writer.begin_with(postgres::BEGIN).await;
+                begun.map(Tx::Postgres).map_err(unavailable)
+            }
+        }
+    }
+
+    /// Begins a transaction that reads what there is at one moment.
+    pub(super) async fn snapshot(&self) -> Result<Tx, StoreError> {
+        match self {
+            Self::Sqlite { readers, .. } => {
+                let begun = readers.begin().await;
+                begun.map(Tx::Sqlite).map_err(unavailable)
+            }
+            Self::Postgres { readers, .. } => {
+                let begun = readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+                begun.await.map(Tx::Postgres).map_err(unavailable)
+            }
+        }
+    }
+
+    /// A number that changes when another process has changed the database.
+    pub(super) async fn data_version(&self) -> Result<i64, StoreError> {
+        match self {
+            Self::Sqlite { writer, .. } => {
+                let version = sqlx::query_scalar("PRAGMA data_version");
+                version.fetch_one(writer).await.map_err(unavailable)
+            }
+            Self::Postgres { .. } => Ok(0),
+        }
+    }
+
+    pub(super) async fn one(
+        &self,
+        text: SqlStr,
+        values: &[Value],
+    ) -> Result<Option<Row>, StoreError> {
+        match self {
+            Self::Sqlite { readers, .. } => {
+                let row = query::<Sqlite>(text, values).fetch_optional(readers).await;
+                row.map(|row| row.map(Row::Sqlite)).map_err(unavailable)
+            }
+            Self::Postgres { readers, .. } => {
+                let row = query::<Postgres>(text, values).fetch_optional(readers);
+                let row = row.await.map_err(unavailable)?;
+                Ok(row.map(Row::Postgres))
+            }
+        }
+    }
+
+    pub(super) async fn all(&self, text: SqlStr, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        match self {
+            Self::Sqlite { readers, .. } => {
+                let rows = query::<Sqlite>(text, values).fetch_all(readers).await;
+                let rows = rows.map_err(unavailable)?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Self::Postgres { readers, .. } => {
+                let rows = query::<Postgres>(text, values).fetch_all(readers).await;
+                let rows = rows.map_err(unavailable)?;
+                Ok(rows.into_iter().map(Row::Postgres).collect())
+            }
+        }
+    }
+}
+
+impl Tx {
+    pub(super) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Makes what was written durable.
+    pub(super) async fn commit(self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(tx) => tx.commit().await,
+            Self::Postgres(tx) => tx.commit().await,
+        }
+        .map_err(unavailable)
+    }
+
+    pub(super) async fn run(&mut self, text: SqlStr, values: &[Value]) -> Result<u64, sqlx::Error> {
+        match self {
+            Self::Sqlite(tx) => {
+                let done = query::<Sqlite>(text, values).execute(&mut **tx).await?;
+                Ok(done.rows_affected())
+            }
+            Self::Postgres(tx) => {
+                let done = query::<Postgres>(text, values).execute(&mut **tx).await?;
+                Ok(done.rows_affected())
+            }
+        }
+    }
+
+    pub(super) async fn one(
+        &mut self,
+        text: SqlStr,
+        values: &[Value],
+    ) -> Result<Option<Row>, sqlx::Error> {
+        match self {
+            Self::Sqlite(tx) => {
+                let row = query::<Sqlite>(text, values).fetch_optional(&mut **tx);
+                Ok(row.await?.map(Row::Sqlite))
+            }
+            Self::Postgres(tx) => {
+                let row = query::<Postgres>(text, values).fetch_optional(&mut **tx);
+                Ok(row.await?.map(Row::Postgres))
+            }
+        }
+    }
+
+    pub(super) async fn all(
+        &mut self,
+        text: SqlStr,
+        values: &[Value],
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        match self {
+            Self::Sqlite(tx) => {
+                let rows = query::<Sqlite>(text, values).fetch_all(&mut **tx).await?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Self::Postgres(tx) => {
+                let rows = query::<Postgres>(text, values).fetch_all(&mut **tx).await?;
+                Ok(rows.into_iter().map(Row::Postgres).collect())
+            }
+        }
+    }
+}
+
+/// The statement with its values, as the driver takes it.
+fn query<'q, DB>(text: SqlStr, values: &'q [Value]) -> Query<'q, DB, DB::Arguments>
+where
+    DB: sqlx::Database,
+    Option<&'q str>: Encode<'q, DB> + Type<DB>,
+    Option<i64>: Encode<'q, DB> + Type<DB>,
+    Option<&'q [u8]>: Encode<'q, DB> + Type<DB>,
+{
+    values
+        .iter()
+        .fold(sqlx::query(text), |query, value| match value {
+            Value::Text(text) => query.bind(text.as_deref()),
+            Value::Int(number) => query.bind(*number),
+            Value::Bytes(bytes) => query.bind(bytes.as_deref()),
+        })
+}

@@ -1,0 +1,264 @@
+//! Users, and the index of their attributes.
+
+use uuid::Uuid;
+
+use super::{Builder, Database, Row, Tx, damaged, endings, filter, sql, write_shown};
+use crate::model::query::UserQuery;
+use crate::model::secret::Secret;
+use crate::model::user::{Owner, User, name as user_name, schema};
+use crate::store::{StoreError, UserPage};
+
+const ACTIVE: &str = "active";
+const DEACTIVATED: &str = "deactivated";
+
+pub(super) fn read(row: &Row) -> Result<User, StoreError> {
+    let owner = row.text("owner")?;
+    Ok(User {
+        id: row.id("id")?,
+        realm: row.text("realm")?,
+        user_name: row.text("user_name")?,
+        password_hash: row.opt_text("password")?.map(Secret::new),
+        active: row.text("status")? == ACTIVE,
+        owner: Owner::parse(&owner).ok_or_else(|| damaged(format!("owner `{owner}`")))?,
+        version: row.int("version")?,
+        created_ms: row.int("created_ms")?,
+        updated_ms: row.int("updated_ms")?,
+        profile: row.doc("doc")?,
+    })
+}
+
+pub(super) async fn by_id(
+    readers: &Database,
+    realm: &str,
+    id: Uuid,
+) -> Result<Option<User>, StoreError> {
+    let row = sql("SELECT * FROM users WHERE id = $1 AND realm = $2")
+        .bind(id.to_string())
+        .bind(realm)
+        .one(readers)
+        .await?;
+    row.as_ref().map(read).transpose()
+}
+
+pub(super) async fn by_name(
+    readers: &Database,
+    realm: &str,
+    name: &str,
+) -> Result<Option<User>, StoreError> {
+    let row = sql("SELECT * FROM users WHERE realm = $1 AND user_key = $2")
+        .bind(realm)
+        .bind(user_name::key(name))
+        .one(readers)
+        .await?;
+    row.as_ref().map(read).transpose()
+}
+
+pub(super) async fn page(
+    readers: &Database,
+    realm: &str,
+    query: &UserQuery,
+) -> Result<UserPage, StoreError> {
+    // One read transaction: the count and the page speak of the same moment.
+    let mut tx = readers.snapshot().await?;
+    let dialect = tx.dialect();
+    let realm_is = if filter::leads(&query.filter) {
+        dialect.unindexed_realm_is()
+    } else {
+        "u.realm = "
+    };
+    let mut count = Builder::new("SELECT count(*) AS total FROM users u WHERE ");
+    count.push(realm_is);
+    count.push_bind(realm.to_owned()).push(" AND ");
+    filter::push(&mut count, dialect, realm, &query.filter);
+    let total = count.build().one(&mut tx).await?;
+    let total = total.map_or(Ok(0), |row| row.int("total"))?;
+
+    let mut select = Builder::new("SELECT u.* FROM users u WHERE ");
+    select.push(realm_is);
+    select.push_bind(realm.to_owned()).push(" AND ");
+    filter::push(&mut select, dialect, realm, &query.filter);
+    if let Some(after) = &query.after {
+        select.push(" AND u.user_key > ").push_bind(after.clone());
+    }
+    select
+        .push(" ORDER BY u.user_key LIMIT ")
+        .push_bind(i64::from(query.limit) + 1)
+        .push(" OFFSET ")
+        .push_bind(i64::from(query.skip));
+    let rows = select.build().all(&mut tx).await?;
+    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    Ok(UserPage {
+        users: rows
+            .iter()
+            .take(limit)
+            .map(read)
+            .collect::<Result<_, _>>()?,
+        total: u64::try_from(total).unwrap_or_default(),
+        more: rows.len() > limit,
+    })
+}
+
+fn status(user: &User) -> &'static str {
+    if user.active { ACTIVE } else { DEACTIVATED }
+}
+
+pub(super) async fn insert(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
+    sql(
+        "INSERT INTO users (id, realm, user_name, user_key, password, status, owner, version,
+                            created_ms, updated_ms, doc)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind(user.id.to_string())
+    .bind(&user.realm)
+    .bind(&user.user_name)
+    .bind(user_name::key(&user.user_name))
+    .bind(user.password_hash.as_ref().map(Secret::expose))
+    .bind(status(user))
+    .bind(user.owner.as_str())
+    .bind(user.version)
+    .bind(user.created_ms)
+    .bind(user.updated_ms)
+    .bind(write_shown(&user.profile)?)
+    .run_or_taken(tx, &user.user_name)
+    .await?;
+    index(tx, user).await
+}
+
+pub(super) async fn update(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
+    let done = sql(
+        "UPDATE users SET user_name = $1, user_key = $2, status = $3, version = $4, updated_ms = $5,
+                          doc = $6
+         WHERE id = $7 AND realm = $8 AND version = $9",
+    )
+    .bind(&user.user_name)
+    .bind(user_name::key(&user.user_name))
+    .bind(status(user))
+    .bind(user.version)
+    .bind(user.updated_ms)
+    .bind(write_shown(&user.profile)?)
+    .bind(user.id.to_string())
+    .bind(&user.realm)
+    .bind(user.version - 1)
+    .run_or_taken(tx, &user.user_name).await?;
+    if done == 0 {
+        return Err(StoreError::Conflict(user.user_name.clone()));
+    }
+    sql("DELETE FROM user_attr WHERE user_id = $1")
+        .bind(user.id.to_string())
+        .run(tx)
+        .await?;
+    if !user.active {
+        endings::end_logins(tx, &user.id.to_string(), user.updated_ms).await?;
+    }
+    index(tx, user).await
+}
+
+/// Rows in one statement: databases bind at most 32,766 values.
+const INDEXED_AT_ONCE: usize = 500;
+
+async fn index(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
+    let id = user.id.to_string();
+    for values in schema::indexed(&user.profile).chunks(INDEXED_AT_ONCE) {
+        let mut insert =
+            Builder::new("INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ");
+        for (position, value) in values.iter().enumerate() {
+            insert
+                .push(if position == 0 { "(" } else { ", (" })
+                .push_bind(&id)
+                .push(", ")
+                .push_bind(value.path)
+                .push(", ")
+                .push_bind(i64::try_from(value.index).unwrap_or(i64::MAX))
+                .push(", ")
+                .push_bind(&user.realm)
+                .push(", ")
+                .push_bind(value.text.as_str())
+                .push(")");
+        }
+        insert.build().run(tx).await?;
+    }
+    Ok(())
+}
+
+async fn owner(tx: &mut Tx, id: &str) -> Result<Option<(String, String)>, StoreError> {
+    let row = sql("SELECT owner, user_name FROM users WHERE id = $1")
+        .bind(id)
+        .one(&mut *tx)
+        .await?;
+    row.map(|row| Ok((row.text("owner")?, row.text("user_name")?)))
+        .transpose()
+}
+
+fn refuse_file_owned(owner: &str, name: &str) -> Result<(), StoreError> {
+    if owner == Owner::File.as_str() {
+        return Err(StoreError::FileOwned(name.to_owned()));
+    }
+    Ok(())
+}
+
+pub(super) async fn set_password(
+    mut tx: Tx,
+    id: Uuid,
+    hash: &Secret,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    let id = id.to_string();
+    let Some((owner, name)) = owner(&mut tx, &id).await? else {
+        return Err(StoreError::Conflict(id));
+    };
+    refuse_file_owned(&owner, &name)?;
+    sql("UPDATE users SET password = $1, version = version + 1, updated_ms = $2 WHERE id = $3")
+        .bind(hash.expose())
+        .bind(now_ms)
+        .bind(&id)
+        .run(&mut tx)
+        .await?;
+    endings::end_logins(&mut tx, &id, now_ms).await?;
+    tx.commit().await
+}
+
+pub(super) async fn replace_hash(
+    mut tx: Tx,
+    id: Uuid,
+    (old, new): (Option<&Secret>, Option<&Secret>),
+    ends: bool,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let id = id.to_string();
+    let done =
+        sql("UPDATE users SET password = $1 WHERE id = $2 AND password IS NOT DISTINCT FROM $3")
+            .bind(new.map(Secret::expose))
+            .bind(&id)
+            .bind(old.map(Secret::expose))
+            .run(&mut tx)
+            .await?;
+    if done == 0 {
+        return Ok(false);
+    }
+    if ends {
+        endings::end_logins(&mut tx, &id, now_ms).await?;
+    }
+    tx.commit().await?;
+    Ok(true)
+}
+
+pub(super) async fn delete(mut tx: Tx, id: Uuid, now_ms: i64) -> Result<bool, StoreError> {
+    let id = id.to_string();
+    let Some((owner, name)) = owner(&mut tx, &id).await? else {
+        return Ok(false);
+    };
+    refuse_file_owned(&owner, &name)?;
+    remove(&mut tx, &id, now_ms).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Removes the user, whoever owns it; what hangs on it goes by foreign keys.
+pub(super) async fn remove(tx: &mut Tx, id: &str, now_ms: i64) -> Result<(), StoreError> {
+    endings::end_logins(tx, id, now_ms).await?;
+    sql("DELETE FROM users WHERE id = $1")
+        .bind(id)
+        .run(tx)
+        .await
+        .map(drop)
+}
