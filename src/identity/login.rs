@@ -86,7 +86,11 @@ pub(super) async fn login(
         None => None,
     };
     let password = Secret::new(password);
-    let right = state.hasher.verify(&place, password.clone(), hash).await?;
+    let who = (&*realm.path, &*key);
+    let right = state
+        .hasher
+        .verify_user(&place, who, password.clone(), hash)
+        .await?;
     let Some(user) = user.filter(|_| right) else {
         attempt.failed(&config, state.clock.now_ms());
         return Err(LoginError::Failed);

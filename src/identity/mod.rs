@@ -59,6 +59,7 @@ mod sessions;
 mod settings;
 mod sign_in;
 mod standing;
+mod stored_hash;
 mod token;
 mod token_id;
 mod tokeninfo;
@@ -114,6 +115,7 @@ pub(crate) use password::hash_new_blocking;
 pub(crate) use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
+pub(crate) use stored_hash::StoredHash;
 
 /// A family of endpoints that share a path prefix and a shape of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

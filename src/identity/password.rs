@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ahash::RandomState;
+use arc_swap::ArcSwapOption;
+use argon2::password_hash::PasswordHasher;
 use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -19,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::IdentityError;
 use super::config::HashingConfig;
 use super::password_policy::{Rules, Violation, prepared_secret, told};
+use super::stored_hash::StoredHash;
 use crate::clock::random_bytes;
 use crate::model::secret::Secret;
 
@@ -58,7 +61,9 @@ pub(super) struct Hasher {
     /// How hashes of this cost begin.
     prefix: String,
     /// A hash that no password has, as costly to check as the real ones.
-    dummy: Secret,
+    dummy: StoredHash,
+    /// What else hashes of users cost.
+    costs: Costs,
 }
 
 /// A place inside, given back on drop, also when the request goes away.
@@ -110,7 +115,9 @@ impl Hasher {
             wait: WAIT,
             params,
             prefix,
-            dummy: Secret::new(dummy),
+            dummy: StoredHash::read(&Secret::new(dummy))
+                .map_err(|error| IdentityError::config("hashing", error.to_string()))?,
+            costs: Costs::new(),
         })
     }
 
@@ -160,22 +167,57 @@ impl Hasher {
         password: Secret,
         hash: Option<Secret>,
     ) -> Result<bool, Busy> {
+        let hash = hash.and_then(|hash| StoredHash::read(&hash).ok());
         let known = hash.is_some();
-        let hash = hash.unwrap_or_else(|| self.dummy.clone());
-        let argon2 = self.argon2();
-        let fits = self
-            .run(place, move || {
-                let hash = PasswordHash::new(hash.expose()).ok()?;
-                let fits = |password: &Secret| {
-                    let password = password.expose().as_bytes();
-                    argon2.verify_password(password, &hash).is_ok()
-                };
-                // Hashes from elsewhere, and older ones, are of what was typed.
-                let prepared = prepared_secret(&password);
-                Some(fits(&prepared) || (prepared != password && fits(&password)))
-            })
-            .await?;
-        Ok(known && fits.unwrap_or(false))
+        let hash = Arc::new(hash.unwrap_or_else(|| self.dummy.clone()));
+        let fits = self.fits(place, password, hash).await?;
+        Ok(known && fits)
+    }
+
+    /// Whether `password` is that of the user `key` of `realm`, who has this
+    /// hash. Without one the answer is no, and takes as long as for users whose
+    /// names are as near.
+    pub(super) async fn verify_user(
+        &self,
+        place: &Place<'_>,
+        (realm, key): (&str, &str),
+        password: Secret,
+        hash: Option<Secret>,
+    ) -> Result<bool, Busy> {
+        let hash = hash.and_then(|hash| {
+            let current = self.is_current(&hash);
+            Some((StoredHash::read(&hash).ok()?, current))
+        });
+        match hash {
+            Some((hash, current)) => {
+                let usual = (!current).then(|| hash.of_nobody());
+                self.costs.learn(realm, key, usual);
+                self.fits(place, password, Arc::new(hash)).await
+            }
+            None => {
+                let usual = self.costs.usual(realm, key);
+                let hash = usual.unwrap_or_else(|| Arc::new(self.dummy.clone()));
+                self.fits(place, password, hash).await.map(|_| false)
+            }
+        }
+    }
+
+    async fn fits(
+        &self,
+        place: &Place<'_>,
+        password: Secret,
+        hash: Arc<StoredHash>,
+    ) -> Result<bool, Busy> {
+        let also = hash.is_cheap().then(|| self.dummy.clone());
+        let work = move || {
+            // Hashes from elsewhere, and older ones, are of what was typed.
+            let prepared = prepared_secret(&password);
+            let fits = hash.fits(&prepared) || (prepared != password && hash.fits(&password));
+            // To guess at a weak hash takes as long as at any other.
+            let dearer = also.is_some_and(|dummy| dummy.fits(&prepared));
+            fits && !dearer
+        };
+        self.run(place, work).await
     }
 
     /// Whether a hash costs what new ones do. Checking one that does not
@@ -202,6 +244,48 @@ impl Hasher {
             work()
         };
         tokio::task::spawn_blocking(work).await.map_err(|_| Busy)
+    }
+}
+
+/// Buckets of names.
+const BUCKETS: usize = 64;
+
+/// What hashes cost that are not of the usual cost, by buckets of names.
+///
+/// Where hashes of another kind were imported, names that nobody has must cost
+/// what those of users do, or the time tells who exists. Each name falls into a
+/// bucket, always the same one, which costs what the last known name in it did.
+#[derive(Debug)]
+struct Costs {
+    keys: RandomState,
+    buckets: [ArcSwapOption<StoredHash>; BUCKETS],
+}
+
+impl Costs {
+    fn new() -> Self {
+        Self {
+            keys: RandomState::new(),
+            buckets: std::array::from_fn(|_| ArcSwapOption::empty()),
+        }
+    }
+
+    fn bucket(&self, realm: &str, key: &str) -> &ArcSwapOption<StoredHash> {
+        let buckets = u64::try_from(BUCKETS).unwrap_or(u64::MAX);
+        let hash = self.keys.hash_one((realm, key)) % buckets;
+        &self.buckets[usize::try_from(hash).unwrap_or_default()]
+    }
+
+    /// A user's hash costs as much as this; `None`: the usual.
+    fn learn(&self, realm: &str, key: &str, cost: Option<StoredHash>) {
+        let bucket = self.bucket(realm, key);
+        if cost.is_some() || bucket.load().is_some() {
+            bucket.store(cost.map(Arc::new));
+        }
+    }
+
+    /// What the hash of a name costs that nobody has, unless the usual.
+    fn usual(&self, realm: &str, key: &str) -> Option<Arc<StoredHash>> {
+        self.bucket(realm, key).load_full()
     }
 }
 
@@ -284,6 +368,20 @@ mod tests {
         drop(first);
         assert_eq!(second.await, Ok(false));
         assert_eq!(verify(&hasher, "x", None).await, Ok(false));
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_costs_what_its_neighbours_do() {
+        let hasher = cheap(1, 1);
+        let costs = &hasher.costs;
+        let names: Vec<_> = (0..500).map(|n| format!("user-{n}")).collect();
+        let unusual = || names.iter().filter(|name| costs.usual("/", name).is_some());
+        assert_eq!(unusual().count(), 0);
+        costs.learn("/", "demo", Some(hasher.dummy.clone()));
+        let near = unusual().count();
+        assert!((1..100).contains(&near), "{near} of 500");
+        costs.learn("/", "demo", None);
+        assert_eq!(unusual().count(), 0);
     }
 
     #[tokio::test]

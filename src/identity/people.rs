@@ -9,7 +9,7 @@ use super::change_password::{self, ChangeError};
 use super::error::JsonError;
 use super::password_policy::told;
 use super::{Call, form, goto, respond, rest, sessions};
-use crate::model::user::fold;
+use crate::model::user::name;
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1), version(4, 1)];
 
@@ -39,7 +39,7 @@ async fn act_on(call: &Call, named: &str) -> Result<Response, JsonError> {
     let (_, user) = caller.ok_or_else(rest::denied)?;
     let named = named.replace('+', "%2B");
     let named = form::decode(named.as_bytes()).unwrap_or_default();
-    if fold(&named) != fold(&user.user_name) && named != user.id.to_string() {
+    if name::key(&named) != name::key(&user.user_name) && named != user.id.to_string() {
         return Err(rest::forbidden());
     }
     let given = |name: &str| {

@@ -91,6 +91,12 @@ async fn users_are_added_shown_changed_and_deleted() {
             .map(|hash| hash.expose().to_owned())
     };
     assert_ne!(hash(&user), hash(&changed));
+    let hashed = "users set-password alice --hashed --password-stdin";
+    let line = "$2b$04$V1FwC4xa88bF5r2OTd5aMeok35Jf2vagldtM5l2cnXZyln4x3Jzuu\n";
+    doorward(&store, line, hashed).await.expect("set");
+    let costly = doorward(&store, &line.replace("$04$", "$20$"), hashed).await;
+    let costly = costly.expect_err("too costly").to_string();
+    assert!(costly.contains("at most cost 15"), "{costly}");
     doorward(&store, "", "users delete alice")
         .await
         .expect("deleted");

@@ -75,6 +75,9 @@ pub(super) struct RulesArgs {
     /// Takes any password, whatever the realm's password_policy says
     #[arg(long)]
     ignore_policy: bool,
+    /// What is given is a hash: Argon2, bcrypt, PBKDF2, {SSHA} and others
+    #[arg(long)]
+    hashed: bool,
 }
 
 pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
@@ -121,6 +124,10 @@ async fn new_hash(
     rules: &RulesArgs,
     desk: &Desk<'_>,
 ) -> anyhow::Result<Secret> {
+    if rules.hashed {
+        identity::StoredHash::foreign(secret)?;
+        return Ok(secret.clone());
+    }
     if !rules.ignore_policy {
         let realms = desk.store.realms().await?;
         let rules = identity::password_rules(desk.identity.clone(), realms, &desk.realm)?;

@@ -215,6 +215,37 @@ async fn a_hash_of_another_cost_is_made_anew_at_the_next_login() {
     assert_eq!(provider.token(&grant).await.status, 200);
 }
 
+#[tokio::test]
+async fn a_hash_from_elsewhere_becomes_our_own_at_the_first_sign_in() {
+    let provider = Provider::new().await;
+    let record = json!({"userName": "dora"});
+    let record = record.as_object().expect("an object");
+    let mut dora = crate::identity::new_user("/", record).expect("a user");
+    let foreign =
+        "$pbkdf2-sha256$1000$UMqZM6Z0ztnbO.e8V6p1zg$QQEVH0IfC40XRiKjo6f22nrLH.LWLVXaV/tw9FCcPkE";
+    dora.password_hash = Some(Secret::new(foreign));
+    provider.store.insert_user(&dora).await.expect("inserted");
+    let hash = async || {
+        let dora = provider.store.user_by_name("/", "dora").await;
+        let dora = dora.expect("a store").expect("a user");
+        dora.password_hash.expect("a hash").expose().to_owned()
+    };
+    // What headers carry beyond ASCII is encoded.
+    let right = "=?UTF-8?B?Y29ycmVjdCBob3JzZSDDnw==?=";
+    assert_eq!(
+        sign_in(&provider, "dora", "correct horse").await.status,
+        401
+    );
+    assert_eq!(hash().await, foreign);
+    assert_eq!(sign_in(&provider, "dora", right).await.status, 200);
+    assert!(hash().await.starts_with("$argon2id$v=19$m=8,t=1,p=1$"));
+    assert_eq!(sign_in(&provider, "dora", right).await.status, 200);
+    assert_eq!(
+        sign_in(&provider, "dora", "correct horse").await.status,
+        401
+    );
+}
+
 /// A call of nobody's to the top-level realm.
 fn call(provider: &Provider) -> Call {
     let state = Arc::clone(&provider.identity.state);

@@ -50,7 +50,8 @@ pub struct User {
     pub realm: String,
     /// The name to sign in with; its [`name::key`] is unique in the realm.
     pub user_name: String,
-    /// Argon2 hash in PHC form; `None`: no password of its own (none at all,
+    /// The hash: Argon2id in PHC form, or as another system made it, until the
+    /// next sign-in; `None`: no password of its own (none at all,
     /// or one that only the configuration file holds).
     pub password_hash: Option<Secret>,
     /// Whether the user may sign in: `accountStatus` `Active`.
