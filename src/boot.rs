@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::audit::{Audit, AuditError};
 use crate::clock::{self, Clock};
 use crate::config::{Config, ConfigError};
 use crate::gateway::control::{Control, DeclaredError};
@@ -55,6 +56,9 @@ pub enum BootError {
     /// The identity provider.
     #[error("identity: {0}")]
     Identity(#[from] IdentityError),
+    /// The audit log.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The shared Redis.
     #[error("redis: {0}")]
     Redis(#[from] RedisConfigError),
@@ -86,6 +90,8 @@ pub struct Opened {
     pub telemetry: Telemetry,
     /// The durable store.
     pub store: Arc<dyn Store>,
+    /// The audit log.
+    pub audit: Audit,
     /// The route files, with their last good versions.
     pub route_files: Arc<Mutex<RouteFiles>>,
     /// Time of the start: default for times of declared entities.
@@ -105,8 +111,12 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let mut internals = HashMap::from([("echo", internal::echo())]);
     let mut identity = None;
     let telemetry = Telemetry::default();
+    let section = config.audit.clone();
+    let audit = Audit::open(section, store.clone(), clock.clone(), &telemetry.metrics)?;
+    audit.start();
     if let Some(section) = &config.identity {
-        let open = Identity::open(section.clone(), store.clone(), clock.clone()).await?;
+        let open =
+            Identity::open(section.clone(), store.clone(), clock.clone(), audit.clone()).await?;
         open.report_to(telemetry.metrics.clone());
         let router = open.router();
         let base_url = section.base_url.parse()?;
@@ -137,6 +147,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         resolver,
         telemetry,
         store,
+        audit,
         route_files: Arc::new(Mutex::new(route_files)),
         started_ms,
     })

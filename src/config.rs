@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
+use crate::audit::AuditConfig;
 use crate::gateway::resolve::DnsConfig;
 use crate::identity::config::IdentityConfig;
 use crate::identity::{Identity, IdentityError};
@@ -35,6 +36,8 @@ pub struct Config {
     pub redis: Option<RedisConfig>,
     /// Metrics and logs.
     pub telemetry: TelemetryConfig,
+    /// The audit log.
+    pub audit: AuditConfig,
 }
 
 /// The listeners for clients.

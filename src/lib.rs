@@ -14,12 +14,13 @@
 //!
 //! # Imports point one way
 //!
-//! `main → cli, boot, server → config → gateway, admin, identity → plugins →
+//! `main → cli, boot, server → config → gateway, admin, identity → plugins, audit →
 //! filter, store, http, shared, telemetry → model, expr, jose, x509, yaml, clock`. `identity` imports
 //! neither `gateway` nor `admin`; a plugin imports neither `gateway` nor
 //! `identity`. A test checks this.
 
 pub mod admin;
+pub mod audit;
 pub mod boot;
 pub mod cli;
 pub mod clock;

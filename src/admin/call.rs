@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 
 use super::State;
 use super::draft::Key;
+use crate::http::ClientInfo;
 
 /// What a handler knows of a request. `HEAD` arrives as `GET`.
 pub(super) struct Call {
@@ -19,6 +20,8 @@ pub(super) struct Call {
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// Who sent it.
+    pub(super) client: Option<ClientInfo>,
 }
 
 impl Call {

@@ -28,6 +28,7 @@ mod schemas;
 mod tags;
 mod targets;
 mod throttling;
+mod told;
 
 #[cfg(test)]
 mod tests;
@@ -45,10 +46,12 @@ use call::Call;
 use entity::{Answer, child, children, collection, item, parent};
 use error::ApiError;
 
+use crate::audit::Audit;
 use crate::clock::{self, Clock};
 use crate::gateway::control::Control;
 use crate::gateway::explain::Listeners;
 use crate::gateway::route_files::Board;
+use crate::http::ClientInfo;
 use crate::http::listener::Gate;
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
@@ -77,6 +80,8 @@ pub struct AdminState {
     pub control: Arc<Control>,
     /// The durable store, asked whether it is well.
     pub store: Arc<dyn Store>,
+    /// The audit log.
+    pub audit: Audit,
     /// Every number of the process.
     pub telemetry: Telemetry,
     /// Wall time.
@@ -101,6 +106,7 @@ pub struct AdminState {
 struct State {
     control: Arc<Control>,
     store: Arc<dyn Store>,
+    audit: Audit,
     telemetry: Telemetry,
     clock: Clock,
     access: Access,
@@ -116,6 +122,7 @@ pub fn router(state: AdminState) -> Router {
     let state = Arc::new(State {
         control: state.control,
         store: state.store,
+        audit: state.audit,
         telemetry: state.telemetry,
         clock: state.clock,
         access: Access {
@@ -403,7 +410,12 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     let access = state.access.check(&head.method, &head.uri, &head.headers);
     let is_head = head.method == Method::HEAD;
     let mut response = match access {
-        Err(error) => error.into_response(),
+        Err(error) => {
+            let response = error.into_response();
+            let client = head.extensions.get::<ClientInfo>().copied();
+            told::refused(&state, client, response.status());
+            response
+        }
         Ok(()) => {
             let mut response = dispatch(state, head, body)
                 .await
@@ -475,6 +487,7 @@ async fn dispatch(
         cors::insert(response.headers_mut(), header::ALLOW, &endpoint.allow());
         return Ok(response);
     }
+    let client = head.extensions.get::<ClientInfo>().copied();
     let query = body::pairs(head.uri.query().unwrap_or_default())?;
     let limit = if endpoint.path == "/config" {
         MAX_CONFIG
@@ -492,6 +505,7 @@ async fn dispatch(
         query,
         headers: head.headers,
         body,
+        client,
     };
-    (endpoint.handler)(call).await
+    told::answer(endpoint, call).await
 }

@@ -95,7 +95,14 @@ impl Api {
         let control = Control::open(workshop, store.clone(), declared)
             .await
             .expect("opens");
+        let audit = Audit::open(
+            AuditConfig::default(),
+            store.clone(),
+            clock.clone(),
+            &telemetry.metrics,
+        );
         let state = AdminState {
+            audit: audit.expect("an audit log"),
             control: control.clone(),
             store,
             telemetry,

@@ -13,10 +13,12 @@ use tokio::sync::mpsc;
 use super::reading::{self, Read, entity_files};
 use super::tls::{self, TlsSections};
 use super::{BootError, Opened, count_route_files, refused};
+use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::gateway::declarative::Declared;
 use crate::gateway::route_files::Source;
 use crate::identity::Identity;
+use crate::model::audit::{Actor, Event, Kind, Trace};
 use crate::server::tls::Prepared;
 
 /// Editors write a file in several steps; this much quiet ends them.
@@ -43,18 +45,20 @@ pub struct Reloader {
     started: String,
     /// The listeners' certificates.
     tls: TlsSections,
+    clock: Clock,
 }
 
 impl Reloader {
     /// Reloads `file` and what it names into `parts`. `seen` was looked at
     /// before `parts` were opened: what is edited meanwhile is a change.
-    pub fn new(file: &Path, config: &Config, parts: Arc<Opened>, seen: Seen) -> Self {
+    pub fn new(file: &Path, config: &Config, parts: Arc<Opened>, seen: Seen, clock: Clock) -> Self {
         Self {
             file: file.to_owned(),
             seen,
             started: fixed(config),
             tls: TlsSections::default(),
             parts,
+            clock,
         }
     }
 
@@ -84,6 +88,7 @@ impl Reloader {
             Err(error) => Err(error.into()),
         };
         let fine = count_route_files(&self.parts.route_files.lock(), telemetry);
+        self.tell(fine, outcome.is_ok());
         match outcome {
             // What is wrong with them has been said, file by file.
             Ok(()) if !fine => {
@@ -108,6 +113,19 @@ impl Reloader {
                 *telemetry.config_errors.lock() = lines;
             }
         }
+    }
+
+    /// Tells the audit log.
+    fn tell(&self, fine: bool, applied: bool) {
+        let event = Event::new(Kind::ConfigReload, Actor::File);
+        let event = event.target(&self.file.display().to_string());
+        let event = match (fine, applied) {
+            (true, true) => event,
+            (false, true) => event.failed("route_files"),
+            (_, false) => event.failed("refused"),
+        };
+        let audit = &self.parts.audit;
+        audit.note(event, Trace::default(), self.clock.now_ms());
     }
 
     /// Entities and route files are looked at apart: what is wrong with one
@@ -152,6 +170,7 @@ impl Reloader {
             identity.reload(section.clone()).await?;
         }
         prepared.commit();
+        self.parts.audit.reload(&config.audit);
         certificates.into_iter().for_each(Prepared::commit);
         if fixed(config) != self.started {
             tracing::warn!(

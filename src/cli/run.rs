@@ -21,6 +21,7 @@ use crate::gateway::proxy::Settings;
 use crate::gateway::resolve::TargetNames;
 use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Limits};
+use crate::model::audit::{Actor, Event, Kind, Trace};
 use crate::server::tls::Tls;
 use crate::server::{RouterListener, Server, ServerError, Shared, indispensable};
 use crate::telemetry::Telemetry;
@@ -61,7 +62,7 @@ pub(super) fn run(file: &Path) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let reloader = Reloader::new(file, &config, parts.clone(), seen);
+    let reloader = Reloader::new(file, &config, parts.clone(), seen, clock.clone());
     background.block_on(serve(reloader, &config, &clock, parts, began))
 }
 
@@ -125,6 +126,10 @@ async fn serve(
         milliseconds = began.elapsed().as_millis(),
         "ready"
     );
+    let started = Event::new(Kind::ProcessStart, Actor::System);
+    let started = started.with("version", env!("CARGO_PKG_VERSION"));
+    let now_ms = clock.now_ms();
+    parts.audit.note(started, Trace::default(), now_ms);
     signals.until_stopped(&force).await;
     tracing::info!("stopping: requests in flight may finish");
     // Nobody listening any more is what is wanted.
@@ -138,6 +143,10 @@ async fn serve(
         // Asked twice: now.
         _ = signals.stop() => {}
     }
+    let stopped = Event::new(Kind::ProcessStop, Actor::System);
+    let now_ms = clock.now_ms();
+    parts.audit.note(stopped, Trace::default(), now_ms);
+    parts.audit.flush().await;
     if let Some((log, mut out)) = log.zip(log_target(config)) {
         let _ = log.flush(&mut out);
     }
@@ -222,6 +231,7 @@ fn start_admin(
     let state = AdminState {
         control: parts.control.clone(),
         store: parts.store.clone(),
+        audit: parts.audit.clone(),
         telemetry: parts.telemetry.clone(),
         clock: clock.clone(),
         token: config.admin.token.clone(),

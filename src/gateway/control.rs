@@ -1,6 +1,7 @@
 //! The only writer: a change is compiled, then persisted, then in force.
 
 mod difference;
+mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::handler::{Destinations, Routes};
 use super::records;
 use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
-use crate::store::{EntityWrite, Store, StoreError};
+use crate::store::{Beside, EntityWrite, Store, StoreError, complete};
 
 pub use difference::Difference;
 
@@ -230,6 +231,7 @@ impl Control {
         let previous = self.live.load_full();
         let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
             .map_err(ChangeError::from)?;
+        complete(|record| told::change(record, &current, &writes));
         let stored = self.store_and_swap(alone, writes, candidate, snapshot);
         stored.await.map_err(ChangeError::from)?;
         Ok(answer)
@@ -300,6 +302,7 @@ impl Control {
             return Ok(difference);
         }
         let writes = difference.writes();
+        complete(|record| told::import(record, &difference));
         let stored = self.store_and_swap(alone, writes, candidate, snapshot);
         stored.await.map_err(|error| DeclaredError {
             kind: "entities",
@@ -320,12 +323,12 @@ impl Control {
         let this = self.clone();
         // A task of its own: a client that leaves now must not separate what
         // is stored from what is in force.
-        let stored = tokio::spawn(async move {
+        let stored = tokio::spawn(Beside::carried(Beside::current(), async move {
             let _alone = alone;
             this.store.write_entities(writes).await?;
             this.swap(entities, snapshot);
             Ok(())
-        });
+        }));
         let ended = stored.await;
         ended.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
     }

@@ -14,7 +14,7 @@ use super::answer;
 use super::context::Ctx;
 use super::handler::unwind;
 use super::outgoing::finish_head;
-use crate::http::bridge::{self, BodyError, Bounds, ClientInfo, SecretPath};
+use crate::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
 use crate::http::reply::Reply;
 
 /// Lets `router` answer the request `head` and writes the answer.
@@ -38,6 +38,9 @@ pub(super) async fn respond(
         addr: ctx.exchange.client,
         secure: ctx.exchange.secure,
     });
+    if let Some(id) = ctx.request_id.as_ref().and_then(|id| id.to_str().ok()) {
+        head.extensions.insert(RequestId(id.into()));
+    }
     let (mut head, body) = bridge::ask(router, head, body).await?;
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);

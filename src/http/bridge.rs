@@ -26,6 +26,10 @@ pub struct ClientInfo {
     pub secure: bool,
 }
 
+/// What the access log calls a request: an extension of those that have a name.
+#[derive(Debug, Clone)]
+pub struct RequestId(pub Box<str>);
+
 /// An extension of an answer: the last part of the path that was called is a
 /// secret, and in no log.
 #[derive(Debug, Clone, Copy)]

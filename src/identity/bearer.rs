@@ -9,6 +9,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 
+use super::audit;
 use super::clients::LiveClient;
 use super::error::Fault;
 use super::realm::Realm;
@@ -259,11 +260,15 @@ pub(super) async fn check(
         return Ok(None);
     }
     let holder = holder(state, &realm, &issued).await?;
-    Ok(holder.map(|Holder { user }| GoodToken {
+    let good = holder.map(|Holder { user }| GoodToken {
         realm,
         issued,
         user,
-    }))
+    });
+    if let Some(good) = &good {
+        audit::bearer(good);
+    }
+    Ok(good)
 }
 
 /// Who holds a token that still stands.

@@ -5,6 +5,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::audit::Reason;
 use super::password::Busy;
 use super::respond;
 use crate::jose::keys::KeyError;
@@ -193,6 +194,7 @@ impl OAuthError {
         for (name, value) in &self.headers {
             response.headers_mut().insert(name, value.clone());
         }
+        response.extensions_mut().insert(Reason(self.error.into()));
         response
     }
 }
@@ -327,6 +329,9 @@ impl ScimError {
             body["scimType"] = Value::from(scim_type);
         }
         let mut response = respond::json(self.status, &body);
+        if let Some(scim_type) = self.scim_type {
+            response.extensions_mut().insert(Reason(scim_type.into()));
+        }
         respond::never_stored(&mut response);
         let scim = HeaderValue::from_static("application/scim+json");
         response.headers_mut().insert(CONTENT_TYPE, scim);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::State;
+use super::audit;
 use super::clients::LiveClient;
 use super::error::Fault;
 use super::realm::Realm;
@@ -14,6 +15,7 @@ use super::refresh::{self, Presented};
 use super::token_id;
 use crate::clock::random_bytes;
 use crate::jose::sign::half_hash;
+use crate::model::audit::Kind;
 use crate::model::client::TokenFormat;
 use crate::model::grant::{Grant, StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
@@ -202,7 +204,10 @@ pub(super) async fn tokens(
 /// opaque one. Of others there is nothing to write.
 pub(super) async fn record(state: &State, stored: Option<StoredAccess>) -> Result<(), StoreError> {
     match stored {
-        Some(_) => state.store.record_tokens(None, stored.as_ref()).await,
+        Some(_) => {
+            let recorded = state.store.record_tokens(None, stored.as_ref());
+            audit::with(state, Kind::TokenIssue, audit::as_it_is, recorded).await
+        }
         None => Ok(()),
     }
 }
@@ -224,6 +229,8 @@ pub(super) async fn access_token(
         .ends_s
         .map_or(life, |ends_s| life.min(ends_s - iat));
     let claims = access_claims(state, issue, iat, life);
+    audit::tokens(issue);
+    audit::traced(&claims.audit_tracking_id);
     let format = metadata
         .access_token_format
         .unwrap_or(settings.access_token_format);

@@ -1,11 +1,13 @@
 //! Checking a user's name and password: the one way in for every surface.
 
+use super::audit;
 use super::error::Fault;
 use super::password::{PASSWORD_MAX, Place};
 use super::password_policy::prepared_secret;
 use super::realm::Realm;
 use super::{Call, State};
 use crate::http::ClientInfo;
+use crate::model::audit::Kind;
 use crate::model::secret::Secret;
 use crate::model::user::User;
 use crate::model::user::name as user_name;
@@ -49,6 +51,19 @@ pub(super) enum LoginError {
     Fault(Fault),
 }
 
+impl LoginError {
+    /// What the audit log calls it.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Failed => "credentials",
+            Self::Locked => "locked",
+            Self::Deactivated => "deactivated",
+            Self::Fault(Fault::Busy(_)) => "busy",
+            Self::Fault(_) => "server_error",
+        }
+    }
+}
+
 impl<F: Into<Fault>> From<F> for LoginError {
     fn from(fault: F) -> Self {
         Self::Fault(fault.into())
@@ -59,6 +74,22 @@ impl<F: Into<Fault>> From<F> for LoginError {
 ///
 /// Unknown names cost as much as known ones, and count towards their lock.
 pub(super) async fn login(
+    state: &State,
+    realm: &Realm,
+    name: &str,
+    password: &str,
+    now_ms: i64,
+) -> Result<User, LoginError> {
+    let done = check(state, realm, name, password, now_ms).await;
+    if let Err(error) = &done {
+        let reason = error.reason();
+        audit::because(reason);
+        audit::note(state, Kind::SessionBegin, |event| event.failed(reason));
+    }
+    done
+}
+
+async fn check(
     state: &State,
     realm: &Realm,
     name: &str,
@@ -81,6 +112,9 @@ pub(super) async fn login(
         return Err(LoginError::Locked);
     };
     let user = state.store.user_by_name(&realm.path, name).await?;
+    if let Some(user) = &user {
+        audit::user(user);
+    }
     let hash = match &user {
         Some(user) => known_hash(state, realm, user, &place).await?,
         None => None,
@@ -223,6 +257,7 @@ async fn replace(
 /// Makes sure that nothing is in force any more that was begun with an earlier
 /// password of `user`. What was read of the store before may have ended.
 pub(super) async fn settle(state: &State, realm: &Realm, user: &User) -> Result<(), Fault> {
+    audit::user(user);
     let Some(declared) = realm.password(&user_name::key(&user.user_name)) else {
         return Ok(());
     };

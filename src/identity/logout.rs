@@ -15,7 +15,8 @@ use super::error::OAuthError;
 use super::form::Form;
 use super::hint::{self, Hint};
 use super::pages::{self, Farewell, Frame};
-use super::{Call, serve, sessions};
+use super::{Call, audit, serve, sessions};
+use crate::model::audit::{Event, Kind};
 use crate::model::grant::StoredSession;
 use crate::model::session::{EndedSession, Ending};
 use crate::model::user::User;
@@ -76,7 +77,12 @@ async fn sign_out(call: &Call) -> Result<Response, OAuthError> {
             return Ok(ask(call, fields, &frame, &browser, (&session, &user)));
         }
         let which = Ending::Token(session.hash);
-        ended.extend(call.state.end_sessions(&which, call.now_ms).await?);
+        let ends = call.state.end_sessions(&which, call.now_ms);
+        let told = |event: Event| {
+            let event = event.target(&format!("sessions/{}", session.sid));
+            event.with("cause", "sign_out")
+        };
+        ended.extend(audit::with(&call.state, Kind::SessionEnd, told, ends).await?);
     }
     let farewell = Farewell {
         frames: frames(call, &ended).await?,
@@ -127,7 +133,15 @@ async fn end_hinted(
         realm: realm.clone(),
         sid: sid.to_owned(),
     };
-    Ok(state.end_sessions(&which, call.now_ms).await?)
+    let ends = state.end_sessions(&which, call.now_ms);
+    let told = |event: Event| {
+        let event = event.target(&format!("sessions/{sid}"));
+        event.with("cause", "sign_out")
+    };
+    let ended = audit::with_if(state, Kind::SessionEnd, told, ends, |ended| {
+        !ended.is_empty()
+    });
+    Ok(ended.await?)
 }
 
 /// What the signed-out page loads to tell clients of these sessions (OpenID

@@ -5,6 +5,7 @@
 //! to a bound, and the endpoint's function answers.
 
 mod api_version;
+mod audit;
 mod authenticate;
 mod authorize;
 mod bearer;
@@ -98,6 +99,7 @@ use realm::{Live, Realm};
 use revoked::Revoked;
 use users::Users;
 
+use crate::audit::Audit;
 use crate::clock::{Clock, random_uuid};
 use crate::http::outbound::{Allow, Authorities, Guarded, Standing};
 use crate::jose::vault::Vault;
@@ -199,6 +201,7 @@ pub struct Identity {
 /// What requests share.
 struct State {
     store: Arc<dyn Store>,
+    audit: Audit,
     clock: Clock,
     live: ArcSwap<Live>,
     /// Held while another [`Live`] is made.
@@ -335,6 +338,7 @@ impl Identity {
         config: IdentityConfig,
         store: Arc<dyn Store>,
         clock: Clock,
+        audit: Audit,
     ) -> Result<Self, IdentityError> {
         let hasher = Hasher::new(&config.hashing)?;
         let live = compile(config, &*store, &clock, None).await?;
@@ -346,6 +350,7 @@ impl Identity {
         let keys = keys.map_err(not_opened)?;
         let state = Arc::new(State {
             store,
+            audit,
             clock,
             live: ArcSwap::from_pointee(live),
             changing: Mutex::new(()),

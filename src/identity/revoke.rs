@@ -9,7 +9,8 @@ use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form;
 use super::refresh::Presented;
-use super::{Call, bearer, client_auth, respond};
+use super::{Call, audit, bearer, client_auth, respond};
+use crate::model::audit::{Event, Kind};
 use crate::model::grant::{Revocation, TokenHash};
 
 /// Revokes an access token, or with a refresh token its whole grant. What is
@@ -43,7 +44,12 @@ async fn revoke_refresh(call: &Call, client: &LiveClient, token: &str) -> Result
     if stored.grant.client_id != client.id() {
         return Err(OAuthError::invalid_grant());
     }
-    state.revoke_grant(&stored.grant.id, call.now_ms).await?;
+    let told = |event: Event| {
+        let event = event.with("grant", stored.grant.id.as_str());
+        event.with("cause", "client")
+    };
+    let revoked = state.revoke_grant(&stored.grant.id, call.now_ms);
+    audit::with(state, Kind::GrantRevoke, told, revoked).await?;
     Ok(true)
 }
 
@@ -60,7 +66,8 @@ async fn revoke_access(call: &Call, client: &LiveClient, token: &str) -> Result<
     let until_ms = issued.ends_s().saturating_mul(1000);
     let hash = TokenHash::of(token);
     let revoked = state.store.revoke_access_token(hash, issued.id(), until_ms);
-    revoked.await?;
+    let told = |event: Event| event.with("token", issued.id());
+    audit::with(state, Kind::TokenRevoke, told, revoked).await?;
     let what = Revocation::Token(issued.id().to_owned());
     state.revoked.add(&what, until_ms);
     Ok(())

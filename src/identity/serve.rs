@@ -16,9 +16,9 @@ use super::form::Form;
 use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, authenticate, authorize, cors, device, discovery,
-    id_token_info, introspect, logout, people, pushed, register, revoke, scim, sessions, token,
-    tokeninfo, userinfo,
+    Call, ENDPOINTS, Endpoint, State, Surface, audit, authenticate, authorize, cors, device,
+    discovery, id_token_info, introspect, logout, people, pushed, register, revoke, scim, sessions,
+    token, tokeninfo, userinfo,
 };
 use crate::http::bridge::SecretPath;
 
@@ -142,7 +142,7 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
     let secret = matches!(endpoint(surface, rest), Some((_, _, Endpoint::Session)));
     let frame = frame(live, surface, rest, &request);
     let mut response = match call(state, live, surface, rest, request).await {
-        Ok((endpoint, call)) => dispatch(endpoint, &call).await,
+        Ok((endpoint, call)) => audit::follow(endpoint, &call, dispatch(endpoint, &call)).await,
         Err(lost) => match frame {
             Some(frame) => lost_page(lost, &frame, &method),
             None => lost_response(lost, surface, path, &method),

@@ -11,10 +11,12 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use super::audit;
 use super::error::Fault;
 use super::login::{settle, still_stands};
 use super::{Call, State, cookies};
 use crate::clock::{random_bytes, random_uuid};
+use crate::model::audit::{Actor, Detail, Event, Kind, Trace};
 use crate::model::grant::{Grant, StoredSession, TokenHash};
 use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use crate::model::user::{Owner, User};
@@ -96,6 +98,8 @@ pub(super) async fn of_caller(
     let Some((session, user)) = found else {
         return Ok(None);
     };
+    audit::user(&user);
+    audit::actor(Actor::User(user.id));
     note_use(call, &session).await?;
     Ok(Some((token, user)))
 }
@@ -137,7 +141,9 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
     };
     let found = find(call, &token).await?;
     let found = found.filter(|(session, _)| session.realm == call.realm.path);
-    if let Some((session, _)) = &found {
+    if let Some((session, user)) = &found {
+        audit::user(user);
+        audit::actor(Actor::User(user.id));
         note_use(call, session).await?;
     }
     Ok(found)
@@ -171,18 +177,35 @@ async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<Opti
         sid: random_uuid().to_string(),
         auth_ms: now_ms,
     };
-    let ended = match known {
-        None => state.store.insert_session(&session, settings.quota).await?,
-        Some(known) => {
-            if known.user_id == user.id && state.is_alive(&known, now_ms) {
-                session.sid.clone_from(&known.sid);
+    let store = &state.store;
+    if let Some(known) = &known
+        && known.user_id == user.id
+        && state.is_alive(known, now_ms)
+    {
+        session.sid.clone_from(&known.sid);
+    }
+    let kept = async {
+        match &known {
+            None => store.insert_session(&session, settings.quota).await,
+            Some(known) => {
+                let kept = store.replace_session(known.hash, &session, settings.quota);
+                kept.await
             }
-            let store = &state.store;
-            let kept = store.replace_session(known.hash, &session, settings.quota);
-            kept.await?
         }
     };
+    audit::actor(Actor::User(user.id));
+    let told = |event: Event| {
+        let event = event.user(user.id, &user.user_name);
+        event.target(&format!("sessions/{}", session.sid))
+    };
+    let ended = audit::with(state, Kind::SessionBegin, told, kept).await?;
     state.have_ended(&ended, now_ms);
+    for ended in &ended {
+        audit::keep(state, Kind::SessionEnd, |event| {
+            event_of(event, ended, "replaced")
+        })
+        .await;
+    }
     if !still_stands(state, &call.realm, user).await? {
         let which = Ending::Token(session.hash);
         state.end_sessions(&which, now_ms).await?;
@@ -227,7 +250,13 @@ impl State {
             unused_since_ms: now_ms - self.idle_ms(),
             told: self.live().config.session.backchannel_logout_on_expiry,
         };
-        self.end_sessions(&lapsed, now_ms).await.map(drop)
+        for ended in self.end_sessions(&lapsed, now_ms).await? {
+            // Without its name: thousands may lapse at once.
+            let event = Event::new(Kind::SessionEnd, Actor::System);
+            let event = event.realm(&ended.realm).with("cause", "lapsed");
+            self.audit.note(event, Trace::default(), now_ms);
+        }
+        Ok(())
     }
 
     /// Learns what ended with these sessions.
@@ -268,6 +297,16 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// What the audit log is told of a session that has ended.
+pub(super) fn event_of(event: Event, ended: &EndedSession, cause: &'static str) -> Event {
+    let clients = ended.clients.iter().map(String::as_str);
+    event
+        .realm(&ended.realm)
+        .target(&format!("sessions/{}", ended.sid))
+        .with("cause", cause)
+        .with("clients", clients.collect::<Detail>())
 }
 
 /// Gives the browser the token of its session.

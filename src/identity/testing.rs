@@ -11,9 +11,11 @@ use tower::ServiceExt;
 
 use super::Identity;
 use super::config::IdentityConfig;
+use crate::audit::{Audit, AuditConfig};
 use crate::clock::Clock;
 use crate::jose::verify::Unverified;
 use crate::store::{self, Store};
+use crate::telemetry::Metrics;
 
 /// A Tuesday, at half a second.
 pub(super) const START_MS: i64 = 1_800_000_000_500;
@@ -106,6 +108,17 @@ pub(super) fn config() -> Value {
     })
 }
 
+fn audit(store: &Arc<dyn Store>, clock: &Clock) -> Audit {
+    let config = AuditConfig::default();
+    let audit = Audit::open(
+        config,
+        Arc::clone(store),
+        clock.clone(),
+        &Metrics::default(),
+    );
+    audit.expect("an audit log")
+}
+
 impl Provider {
     pub(super) async fn new() -> Self {
         Self::with(config()).await
@@ -116,7 +129,8 @@ impl Provider {
         let store = store::open(&url(&directory)).await.expect("a store");
         let clock = Clock::manual(START_MS);
         let config: IdentityConfig = serde_json::from_value(config).expect("a configuration");
-        let identity = Identity::open(config, Arc::clone(&store), clock.clone())
+        let audit = audit(&store, &clock);
+        let identity = Identity::open(config, Arc::clone(&store), clock.clone(), audit)
             .await
             .expect("a provider");
         Self {
@@ -130,7 +144,8 @@ impl Provider {
     /// The provider after a restart, with this configuration.
     pub(super) async fn restarted(self, config: Value) -> Self {
         let config: IdentityConfig = serde_json::from_value(config).expect("a configuration");
-        let identity = Identity::open(config, Arc::clone(&self.store), self.clock.clone())
+        let audit = audit(&self.store, &self.clock);
+        let identity = Identity::open(config, Arc::clone(&self.store), self.clock.clone(), audit)
             .await
             .expect("a provider");
         Self { identity, ..self }

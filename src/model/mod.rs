@@ -1,5 +1,6 @@
 //! Plain records, without I/O.
 
+pub mod audit;
 pub mod authorization;
 pub mod ca_certificate;
 pub mod certificate;

@@ -3,6 +3,7 @@
 //! Its one invariant: each method is one atomic, durable promise. There is no
 //! check-then-act from outside. Start at [`open`].
 
+mod audit;
 mod sql;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
@@ -32,6 +34,7 @@ use crate::model::session::{
 };
 use crate::model::user::User;
 
+pub use audit::{Beside, beside, complete};
 pub use sql::SqlStore;
 
 /// Why the store could not do what it was asked to.
@@ -540,6 +543,27 @@ pub trait Store: Send + Sync + 'static {
         scopes: &[String],
         now_ms: i64,
     ) -> Result<(), StoreError>;
+
+    /// Appends records to the audit log. One that it has already is not there
+    /// twice.
+    async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
+        let _ = records;
+        Ok(())
+    }
+
+    /// The records of the audit log that fit, as they are shown: in the order of
+    /// time, or the newest first.
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<Map<String, Value>>, StoreError> {
+        let _ = query;
+        Ok(Vec::new())
+    }
+
+    /// Removes records of the audit log from before `before_ms`, at most `limit`;
+    /// says how many went.
+    async fn sweep_audit(&self, before_ms: i64, limit: u32) -> Result<u64, StoreError> {
+        let _ = (before_ms, limit);
+        Ok(0)
+    }
 
     /// Removes what has expired, at most `limit` records of each kind; says
     /// how many went.

@@ -260,6 +260,24 @@ impl Telemetry {
                 vec![counter(&[], self.log_lines_lost.get())],
             ),
             family(
+                "doorward_audit_records_total",
+                "Records of the audit log that were written.",
+                MetricType::COUNTER,
+                vec![counter(&[], self.metrics.audit_records().get())],
+            ),
+            family(
+                "doorward_audit_dropped_total",
+                "Records of the audit log that were lost because too many waited.",
+                MetricType::COUNTER,
+                vec![counter(&[], self.metrics.audit_dropped().get())],
+            ),
+            family(
+                "doorward_audit_failures_total",
+                "Failed tries to write records of the audit log.",
+                MetricType::COUNTER,
+                vec![counter(&[], self.metrics.audit_failures().get())],
+            ),
+            family(
                 "doorward_build_info",
                 "The running version.",
                 MetricType::GAUGE,

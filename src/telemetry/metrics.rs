@@ -101,9 +101,30 @@ pub struct Metrics {
     redis_up: OnceLock<Gauge>,
     redis_failures: Counter,
     backchannel_logouts: DashMap<&'static str, Counter>,
+    audit_records: Counter,
+    audit_dropped: Counter,
+    audit_failures: Counter,
 }
 
 impl Metrics {
+    /// Records of the audit log that were written
+    /// (`doorward_audit_records_total`).
+    pub fn audit_records(&self) -> Counter {
+        self.audit_records.clone()
+    }
+
+    /// Records of the audit log that were lost, because too many waited
+    /// (`doorward_audit_dropped_total`).
+    pub fn audit_dropped(&self) -> Counter {
+        self.audit_dropped.clone()
+    }
+
+    /// Failed tries to write records of the audit log
+    /// (`doorward_audit_failures_total`).
+    pub fn audit_failures(&self) -> Counter {
+        self.audit_failures.clone()
+    }
+
     /// Tries to tell a client of a logout, by `outcome`: `delivered`, `failed`
     /// (it is tried again) or `dropped` (`doorward_backchannel_logouts_total`).
     pub fn backchannel_logouts(&self, outcome: &'static str) -> Counter {

@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["main", "cli", "boot", "server"],
     &["config"],
     &["gateway", "admin", "identity"],
-    &["plugins"],
+    &["plugins", "audit"],
     &["filter", "store", "http", "shared", "telemetry"],
     &["model", "expr", "jose", "x509", "yaml", "clock"],
 ];

@@ -6,6 +6,7 @@ use http::header::{LOCATION, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderValue, Method, StatusCode};
 use url::form_urlencoded;
 
+use crate::identity::audit::Reason;
 use crate::identity::error::{OAuthError, printable};
 use crate::identity::form::Form;
 use crate::identity::pages::{self, Frame};
@@ -90,7 +91,9 @@ pub(in crate::identity) fn page(call: &Call, error: &OAuthError) -> Response {
     let query = Form::parse(query.as_bytes()).unwrap_or_default();
     let frame = call.frame(query.get("ui_locales"));
     let text = printable(&error.description);
-    pages::error(&frame, error.status, error.error, &text)
+    let mut response = pages::error(&frame, error.status, error.error, &text);
+    response.extensions_mut().insert(Reason(error.error.into()));
+    response
 }
 
 impl Back {
@@ -100,7 +103,9 @@ impl Back {
             ("error", told.error.to_owned()),
             ("error_description", told.description.to_owned()),
         ];
-        self.answer(call, fields)
+        let mut response = self.answer(call, fields);
+        response.extensions_mut().insert(Reason(told.error.into()));
+        response
     }
 
     /// Sends the client these fields, the state and who answers.

@@ -7,8 +7,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::back::{Refused, Told};
 use super::request::Request;
 use crate::clock::random_bytes;
-use crate::identity::Call;
 use crate::identity::issue::{self, Asked, Confined, Issue};
+use crate::identity::{Call, audit};
+use crate::model::audit::{Detail, Event, Kind};
 use crate::model::authorization::{Authorization, StoredCode};
 use crate::model::grant::{Grant, StoredSession, TokenHash};
 use crate::model::user::User;
@@ -28,7 +29,13 @@ pub(super) async fn finish(
     if given.code {
         let text = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
         let stored = stored_code(call, request, user, &text, grant.clone());
-        if !state.store.insert_code(&stored).await? {
+        let told = |event: Event| {
+            let scopes = grant.scopes.iter().map(String::as_str);
+            let event = event.with("scope", scopes.collect::<Detail>());
+            event.with("grant", grant.id.as_str())
+        };
+        let kept = state.store.insert_code(&stored);
+        if !audit::with_if(state, Kind::CodeIssue, told, kept, |kept| *kept).await? {
             return Err(signed_out(request));
         }
         fields.push(("code", text.clone()));
@@ -69,6 +76,9 @@ pub(super) async fn finish(
     let mut access_token = None;
     if given.token {
         let (response, stored) = issue::access_token(state, &issue).await?;
+        if stored.is_none() {
+            audit::note(state, Kind::TokenIssue, audit::as_it_is);
+        }
         issue::record(state, stored).await?;
         fields.push(("access_token", response.access_token.clone()));
         fields.push(("token_type", response.token_type.to_owned()));

@@ -36,7 +36,8 @@ use super::authenticate::forbidden_page;
 use super::error::OAuthError;
 use super::pages::{self, Applicant, Failed, FormParts};
 use super::sign_in::{self, SignIn};
-use super::{Call, serve, sessions};
+use super::{Call, audit, serve, sessions};
+use crate::model::audit::{Detail, Event, Kind};
 use crate::model::grant::{StoredSession, TokenHash};
 use crate::model::user::User;
 
@@ -211,6 +212,9 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     }
     match decided {
         Some(false) => {
+            audit::note(&call.state, Kind::ConsentGive, |event| {
+                consent(event, request).failed("access_denied")
+            });
             let text = "Resource Owner did not authorize the request";
             return Err(tell("access_denied", text));
         }
@@ -287,11 +291,22 @@ async fn keep_consent(
     if params.own("save_consent").is_some() {
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
-        store
-            .add_consent(realm, user.id, client_id, &request.told, call.now_ms)
-            .await?;
+        let kept = store.add_consent(realm, user.id, client_id, &request.told, call.now_ms);
+        let told = |event: Event| consent(event, request).with("kept", 1);
+        audit::with(&call.state, Kind::ConsentGive, told, kept).await?;
+    } else {
+        audit::keep(&call.state, Kind::ConsentGive, |event| {
+            consent(event, request)
+        })
+        .await;
     }
     Ok(())
+}
+
+/// What the audit log is told of a consent.
+fn consent(event: Event, request: &Request) -> Event {
+    let scopes = request.told.iter().map(String::as_str);
+    event.with("scope", scopes.collect::<Detail>())
 }
 
 async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {

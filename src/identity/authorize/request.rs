@@ -11,7 +11,7 @@ use super::resolve::Resolved;
 use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
 use crate::identity::token::granted;
-use crate::identity::{Call, hint, resource};
+use crate::identity::{Call, audit, hint, resource};
 use crate::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
@@ -104,6 +104,7 @@ pub(super) async fn read(call: &Call, resolved: Resolved) -> Result<Request, Ref
         kept,
         object,
     } = resolved;
+    audit::client(&client, false);
     let (mut back, given, named_uri) = back(call, &client, &params).map_err(Refused::Here)?;
     match checked(call, &params, &client, &mut back, given).await {
         Ok(request) => Ok(Request {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 
+use super::audit;
 use super::clients::{self, LiveClient};
 use super::error::OAuthError;
 use super::form::Form;
@@ -72,6 +73,9 @@ pub(super) async fn authenticate(
     }
     let State { clients, store, .. } = &*call.state;
     let known = clients.find(&**store, realm, &claimed.id).await?;
+    if let Some(client) = &known {
+        audit::client(client, false);
+    }
     let mut proven = match &known {
         Some(client) => prove(call, client, &claimed.proof).await?.then_some(client),
         None => None,
@@ -104,6 +108,7 @@ pub(super) async fn authenticate(
     if let Proof::Assertion(assertion) = &claimed.proof {
         assertion.spend(call).await?;
     }
+    audit::client(&client, true);
     Ok(client)
 }
 

@@ -22,7 +22,8 @@ use super::config::LockoutConfig;
 use super::error::OAuthError;
 use super::form::{self, Form};
 use super::token::{client_for, granted};
-use super::{Call, issue, resource, respond};
+use super::{Call, audit, issue, resource, respond};
+use crate::model::audit::Kind;
 use crate::model::authorization::{Challenge, ChallengeMethod};
 use crate::model::device::{DeviceRequest, StoredDevice, Verdict};
 use crate::model::grant::TokenHash;
@@ -135,7 +136,9 @@ async fn keep(
         let user_code = user_code::new();
         device.user_code = user_code::hash(realm, &user_code).unwrap_or(device.user_code);
         let store = &call.state.store;
-        match store.insert_device(&device, most, call.now_ms).await {
+        let kept = store.insert_device(&device, most, call.now_ms);
+        let (kind, more) = (Kind::DeviceBegin, audit::as_it_is);
+        match audit::with_if(&call.state, kind, more, kept, |kept| *kept).await {
             Ok(true) => return Ok(user_code),
             Ok(false) => return Err(full(client.id())),
             Err(StoreError::Taken(_)) => {}

@@ -22,7 +22,8 @@ use crate::identity::lockout::Attempt;
 use crate::identity::network::network;
 use crate::identity::pages::{self, Applicant, Failed, FormParts, Frame};
 use crate::identity::sign_in::{SignIn, sign_in};
-use crate::identity::{Call, issue, serve, sessions};
+use crate::identity::{Call, audit, issue, serve, sessions};
+use crate::model::audit::{Actor, Event, Kind};
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{Grant, StoredSession, TokenHash};
 use crate::model::user::User;
@@ -248,6 +249,18 @@ impl Visit<'_> {
         };
         let store = &call.state.store;
         let counts = store.decide_device(device.user_code, &verdict, call.now_ms);
+        let told = |event: Event| {
+            let event = event.client(client.id());
+            let event = event.user(user.id, &user.user_name);
+            match yes {
+                true => event,
+                false => event.failed("access_denied"),
+            }
+        };
+        audit::actor(Actor::User(user.id));
+        let counts = audit::with_if(&call.state, Kind::DeviceDecide, told, counts, |counts| {
+            *counts
+        });
         if !counts.await? {
             return Ok(self.show_entry("", Some(Failed::UserCode)));
         }

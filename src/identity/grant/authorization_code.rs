@@ -16,7 +16,8 @@ use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::token::{client_for, required};
-use crate::identity::{Call, dpop, resource};
+use crate::identity::{Call, audit, dpop, resource};
+use crate::model::audit::Kind;
 use crate::model::authorization::{Challenge, ChallengeMethod, Redemption, StoredCode};
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation, StoredAccess, StoredRefresh, TokenHash};
 use crate::model::user::User;
@@ -163,7 +164,9 @@ async fn redeem(
     let until_ms = call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
     let store = &call.state.store;
     let outcome = store.redeem_code(code.hash, refresh, access, until_ms);
-    match outcome.await? {
+    let done = |outcome: &Redemption| matches!(outcome, Redemption::Done);
+    let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
+    match audit::with_if(&call.state, kind, more, outcome, done).await? {
         Redemption::Done => Ok(true),
         Redemption::Gone => Ok(false),
         Redemption::Replayed(grant_id) => {
@@ -173,6 +176,12 @@ async fn redeem(
                 user_id = %grant.user_id,
                 "authorization code used twice: its grant is revoked"
             );
+            audit::because("code_reuse");
+            audit::keep(&call.state, Kind::GrantRevoke, |event| {
+                let event = event.with("grant", grant_id.as_str());
+                event.with("cause", "code_reuse")
+            })
+            .await;
             let revoked = Revocation::Grant(grant_id);
             call.state.revoked.add(&revoked, until_ms);
             Ok(false)

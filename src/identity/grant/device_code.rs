@@ -8,7 +8,8 @@ use crate::identity::grant::authorization_code::is_proven;
 use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::token::{client_for, required};
-use crate::identity::{Call, dpop, resource};
+use crate::identity::{Call, audit, dpop, resource};
+use crate::model::audit::Kind;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{Grant, TokenHash};
 use crate::model::user::User;
@@ -105,7 +106,8 @@ async fn give(
     }
     let store = &call.state.store;
     let given = store.redeem_device(hash, refresh.as_ref(), access.as_ref());
-    match given.await? {
+    let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
+    match audit::with_if(&call.state, kind, more, given, |given| *given).await? {
         true => Ok(response),
         false => Err(OAuthError::invalid_grant()),
     }

@@ -1,6 +1,7 @@
 //! A user's name and password, for clients that list the grant (RFC 6749 §4.3).
 
 use crate::identity::Call;
+use crate::identity::audit;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
@@ -8,6 +9,7 @@ use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
 use crate::identity::login::{LoginError, is_confined, login, still_stands};
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
+use crate::model::audit::Kind;
 use crate::model::grant::Grant;
 use crate::model::user::User;
 
@@ -69,9 +71,8 @@ pub(in crate::identity) async fn issue(
     }
     if refresh.is_some() || access.is_some() {
         let store = &call.state.store;
-        store
-            .record_tokens(refresh.as_ref(), access.as_ref())
-            .await?;
+        let recorded = store.record_tokens(refresh.as_ref(), access.as_ref());
+        audit::with(&call.state, Kind::TokenIssue, audit::as_it_is, recorded).await?;
         if !still_stands(&call.state, realm, &user).await? {
             call.state.revoke_grant(&grant_id, now_ms).await?;
             return Err(OAuthError::invalid_grant());

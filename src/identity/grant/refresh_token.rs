@@ -6,6 +6,7 @@
 
 use crate::clock::random_bytes;
 use crate::identity::Call;
+use crate::identity::audit;
 use crate::identity::clients::LiveClient;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
@@ -15,6 +16,7 @@ use crate::identity::login::settle;
 use crate::identity::refresh::Presented;
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
+use crate::model::audit::{Event, Kind};
 use crate::model::grant::{
     Exchange, Grant, MAX_TOKEN_LIFE_MS, Rotation, StoredAccess, StoredRefresh,
 };
@@ -109,8 +111,7 @@ async fn check(
         spent.hash == hash && spent.is_in_grace(call.now_ms, grace_ms(call, client))
     });
     if old.current != hash && !in_grace {
-        call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
-        warn_of_reuse(old);
+        revoke_reused(call, old).await?;
         return Err(not_valid());
     }
     if !call.state.grant_lives(&old.grant, call.now_ms).await? {
@@ -150,22 +151,33 @@ async fn exchange(
         revoked_until_ms: call.now_ms.saturating_add(MAX_TOKEN_LIFE_MS),
     };
     let store = &call.state.store;
-    match store.exchange_refresh_token(wanted, access).await? {
+    let exchanged = store.exchange_refresh_token(wanted, access);
+    let gives = |rotation: &Rotation| matches!(rotation, Rotation::Done | Rotation::Again(_));
+    let (kind, more) = (Kind::TokenIssue, audit::as_it_is);
+    match audit::with_if(&call.state, kind, more, exchanged, gives).await? {
         Rotation::Done => Ok(successor),
         Rotation::Again(salt) => Ok(Some(presented.successor(&salt))),
         Rotation::Reused => {
-            call.state.revoke_grant(&old.grant.id, call.now_ms).await?;
-            warn_of_reuse(old);
+            revoke_reused(call, old).await?;
             Err(not_valid())
         }
         Rotation::Gone => Err(not_valid()),
     }
 }
 
-fn warn_of_reuse(old: &StoredRefresh) {
+/// Two hold the token: nobody keeps what it gave.
+async fn revoke_reused(call: &Call, old: &StoredRefresh) -> Result<(), OAuthError> {
+    audit::because("refresh_token_reuse");
+    let told = |event: Event| {
+        let event = event.with("grant", old.grant.id.as_str());
+        event.with("cause", "refresh_token_reuse")
+    };
+    let revoked = call.state.revoke_grant(&old.grant.id, call.now_ms);
+    audit::with(&call.state, Kind::GrantRevoke, told, revoked).await?;
     tracing::warn!(
         client_id = old.grant.client_id,
         user_id = %old.grant.user_id,
         "refresh token used twice: its grant is revoked"
     );
+    Ok(())
 }

@@ -15,12 +15,13 @@ use super::page::Page;
 use crate::identity::realm::Realm;
 use crate::identity::registry::{self, Made};
 use crate::identity::respond;
+use crate::model::audit::Kind;
 use crate::model::client::Client;
 use crate::model::registration::ClientQuery;
 use crate::model::secret::Secret;
 use crate::model::user::Owner;
 use crate::model::user::schema::RecordError;
-use crate::store::StoreError;
+use crate::store::{StoreError, complete};
 
 /// How often a change is tried again whose record was changed meanwhile.
 const TRIES: usize = 5;
@@ -139,6 +140,11 @@ async fn find(call: &Call, realm: &Realm) -> Result<Option<Client>, ManageError>
 }
 
 async fn insert(call: &Call, made: &Made) -> Result<(), ManageError> {
+    let id = &made.client.metadata.client_id;
+    complete(|record| {
+        record.set_kind(Kind::ClientCreate);
+        record.set_client(id);
+    });
     match call.state.store.insert_client(&made.client).await {
         Err(StoreError::Taken(value)) => Err(ManageError::Taken {
             field: "client_id",

@@ -87,6 +87,21 @@ impl<F: Into<Fault>> From<F> for ManageError {
 }
 
 impl ManageError {
+    /// What the audit log calls it.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::NotFound | Self::Realm(_) => "not_found",
+            Self::Method | Self::Query(_) | Self::Option { .. } | Self::Size => "invalid_request",
+            Self::Offset(_) | Self::Json(_) | Self::MediaType => "invalid_request",
+            Self::TooLarge => "too_large",
+            Self::Schema(_) => "schema_violation",
+            Self::Taken { .. } => "taken",
+            Self::FileOwned { .. } => "file_owned",
+            Self::Conflict(_) | Self::Changed => "conflict",
+            Self::Fault(_) => "server_error",
+        }
+    }
+
     /// The answer that tells the client.
     pub(super) fn response(self) -> Response {
         let bad = StatusCode::BAD_REQUEST;

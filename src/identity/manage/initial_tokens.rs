@@ -11,6 +11,7 @@ use super::page::Page;
 use crate::identity::registry::{TokenWish, initial_token, token_record};
 use crate::identity::respond;
 use crate::model::registration::InitialToken;
+use crate::store::complete;
 
 /// `GET /identity/initial-tokens`
 pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
@@ -29,6 +30,7 @@ pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
     let wish = TokenWish::deserialize(Value::Object(call.object()?));
     let wish = wish.map_err(|error| ManageError::Json(error.to_string()))?;
     let (token, text) = initial_token(&realm.path, wish, call.now_ms)?;
+    complete(|record| record.set_target(&format!("initial-tokens/{}", token.id)));
     call.state.store.insert_initial_token(&token).await?;
     let mut shown = token_record(&token);
     shown["initial_access_token"] = json!(text.expose());

@@ -11,8 +11,10 @@ mod keys;
 mod page;
 mod realms;
 mod sessions;
+mod told;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -31,7 +33,9 @@ use super::State;
 use super::form::{self, Form};
 use super::realm::Realm;
 use super::respond;
+use crate::http::ClientInfo;
 use crate::jose::json;
+use crate::model::audit::Kind;
 use error::ManageError;
 
 /// Where these endpoints are on the admin listener.
@@ -48,6 +52,17 @@ struct Endpoint {
     /// Parts in braces are open; `{*}` at the end stands for all that follow.
     path: &'static str,
     handler: fn(Call) -> Answer,
+    /// What the audit log is told of a request that changes something.
+    tells: Option<Kind>,
+}
+
+impl Endpoint {
+    const fn tells(self, kind: Kind) -> Self {
+        Self {
+            tells: Some(kind),
+            ..self
+        }
+    }
 }
 
 const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answer) -> Endpoint {
@@ -55,6 +70,7 @@ const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answe
         method,
         path,
         handler,
+        tells: None,
     }
 }
 
@@ -62,27 +78,27 @@ const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answe
 #[rustfmt::skip]
 static ENDPOINTS: &[Endpoint] = &[
     on("GET", "/clients", |call| Box::pin(clients::list(call))),
-    on("POST", "/clients", |call| Box::pin(clients::create(call))),
+    on("POST", "/clients", |call| Box::pin(clients::create(call))).tells(Kind::ClientCreate),
     on("GET", "/clients/{id}", |call| Box::pin(clients::show(call))),
-    on("PUT", "/clients/{id}", |call| Box::pin(clients::put(call))),
-    on("PATCH", "/clients/{id}", |call| Box::pin(clients::patch(call))),
-    on("DELETE", "/clients/{id}", |call| Box::pin(clients::delete(call))),
-    on("POST", "/clients/{id}/secret", |call| Box::pin(clients::rotate(call))),
+    on("PUT", "/clients/{id}", |call| Box::pin(clients::put(call))).tells(Kind::ClientUpdate),
+    on("PATCH", "/clients/{id}", |call| Box::pin(clients::patch(call))).tells(Kind::ClientUpdate),
+    on("DELETE", "/clients/{id}", |call| Box::pin(clients::delete(call))).tells(Kind::ClientDelete),
+    on("POST", "/clients/{id}/secret", |call| Box::pin(clients::rotate(call))).tells(Kind::ClientSecret),
     on("GET", "/initial-tokens", |call| Box::pin(initial_tokens::list(call))),
-    on("POST", "/initial-tokens", |call| Box::pin(initial_tokens::create(call))),
-    on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call))),
+    on("POST", "/initial-tokens", |call| Box::pin(initial_tokens::create(call))).tells(Kind::InitialTokenCreate),
+    on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call))).tells(Kind::InitialTokenDelete),
     on("GET", "/keys", |call| Box::pin(keys::list(call))),
-    on("POST", "/keys/rotate", |call| Box::pin(keys::rotate(call))),
+    on("POST", "/keys/rotate", |call| Box::pin(keys::rotate(call))).tells(Kind::KeyRotate),
     on("GET", "/realms", |call| Box::pin(realms::list(call))),
-    on("POST", "/realms", |call| Box::pin(realms::create(call))),
+    on("POST", "/realms", |call| Box::pin(realms::create(call))).tells(Kind::RealmCreate),
     on("GET", "/realms/{*}", |call| Box::pin(realms::show(call))),
-    on("PUT", "/realms/{*}", |call| Box::pin(realms::put(call))),
-    on("PATCH", "/realms/{*}", |call| Box::pin(realms::patch(call))),
-    on("DELETE", "/realms/{*}", |call| Box::pin(realms::delete(call))),
+    on("PUT", "/realms/{*}", |call| Box::pin(realms::put(call))).tells(Kind::RealmUpdate),
+    on("PATCH", "/realms/{*}", |call| Box::pin(realms::patch(call))).tells(Kind::RealmUpdate),
+    on("DELETE", "/realms/{*}", |call| Box::pin(realms::delete(call))).tells(Kind::RealmDelete),
     on("GET", "/sessions", |call| Box::pin(sessions::list(call))),
-    on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))),
+    on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))).tells(Kind::SessionEnd),
     on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call))),
-    on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call))),
+    on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call))).tells(Kind::SessionEnd),
 ];
 
 /// A request that found its endpoint.
@@ -95,6 +111,8 @@ struct Call {
     headers: HeaderMap,
     body: Bytes,
     now_ms: i64,
+    /// Who asks, by the address that the request came from.
+    address: Option<IpAddr>,
 }
 
 impl Call {
@@ -182,6 +200,8 @@ async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageE
     let Some((endpoint, params)) = found else {
         return Ok(with_allow(&fitting, ManageError::Method.response()));
     };
+    let address = head.extensions.get::<ClientInfo>();
+    let address = address.map(|info| info.addr.ip());
     let body = Limited::new(body, BODY_MAX).collect().await;
     let body = body.map_err(|_| ManageError::TooLarge)?.to_bytes();
     let call = Call {
@@ -191,8 +211,12 @@ async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageE
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         body,
+        address,
     };
-    (endpoint.handler)(call).await
+    let Some(kind) = endpoint.tells else {
+        return (endpoint.handler)(call).await;
+    };
+    told::tell(kind, call, endpoint.handler).await
 }
 
 /// The parts of a path, decoded.
@@ -246,6 +270,14 @@ mod tests {
     fn params(path: &'static str, called: &str) -> Option<Vec<String>> {
         let endpoint = on("GET", path, |_| unreachable!("is not called"));
         endpoint.matches(&segments(called)?)
+    }
+
+    #[test]
+    fn whatever_changes_something_is_told() {
+        for endpoint in ENDPOINTS {
+            let changes = endpoint.method != "GET";
+            assert_eq!(endpoint.tells.is_some(), changes, "{}", endpoint.path);
+        }
     }
 
     #[test]

@@ -12,9 +12,10 @@ use super::page::Page;
 use crate::identity::describe::{describe, summary};
 use crate::identity::realm::Realm;
 use crate::identity::respond;
+use crate::model::audit::Kind;
 use crate::model::registration::{RealmRemoval, StoredRealm};
 use crate::model::user::schema::RecordError;
-use crate::store::StoreError;
+use crate::store::{StoreError, complete};
 
 /// How often a change is tried again whose realm was changed meanwhile.
 const TRIES: usize = 5;
@@ -118,6 +119,10 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
 async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> {
     let live = call.state.live.load_full();
     live.would_be(&realm.path, realm.settings.clone())?;
+    complete(|record| {
+        record.set_kind(Kind::RealmCreate);
+        record.set_realm(&realm.path);
+    });
     match call.state.store.insert_realm(&realm).await {
         Err(StoreError::Taken(value)) => {
             let field = "path";

@@ -28,10 +28,11 @@ use super::error::OAuthError;
 use super::form::Form;
 use super::records::check_metadata;
 use super::registry::{self, new_secret};
-use super::{Call, bearer, clients, maintain, respond};
+use super::{Call, audit, bearer, clients, maintain, respond};
 use crate::clock::random_uuid;
 use crate::http::ClientInfo;
 use crate::jose::json;
+use crate::model::audit::{Actor, Event, Kind};
 use crate::model::client::{Client, ClientMetadata, ClientSecret};
 use crate::model::grant::TokenHash;
 use crate::model::registration::Registered;
@@ -88,11 +89,10 @@ async fn register(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms,
     };
     let most = call.realm.settings.registration.max_clients;
-    let kept = call
-        .state
-        .store
-        .register_client(&client, most, token)
-        .await?;
+    let kept = call.state.store.register_client(&client, most, token);
+    let told = |event: Event| event.client(&client.metadata.client_id);
+    let done = |kept: &Registered| *kept == Registered::Done;
+    let kept = audit::with_if(&call.state, Kind::ClientCreate, told, kept, done).await?;
     let id = &client.metadata.client_id;
     let realm = &call.realm.path;
     match kept {
@@ -131,12 +131,8 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
         updated_ms: call.now_ms.max(old.updated_ms + 1),
         ..old.clone()
     };
-    match call
-        .state
-        .store
-        .update_client(&client, old.updated_ms)
-        .await
-    {
+    let kept = call.state.store.update_client(&client, old.updated_ms);
+    match audit::with(&call.state, Kind::ClientUpdate, audit::as_it_is, kept).await {
         Err(StoreError::Conflict(_)) => {
             let text = "The record was changed by somebody else at the same time";
             return Err(Refused::metadata(text).into());
@@ -151,7 +147,8 @@ async fn change(call: &Call) -> Result<Response, OAuthError> {
 async fn remove(call: &Call) -> Result<Response, OAuthError> {
     let (client, _) = caller(call).await?;
     let id = &client.metadata.client_id;
-    let gone = call.state.store.delete_client(&client.realm, id).await?;
+    let gone = call.state.store.delete_client(&client.realm, id);
+    let gone = audit::with(&call.state, Kind::ClientDelete, audit::as_it_is, gone).await?;
     call.state
         .have_revoked(&gone.unwrap_or_default(), call.now_ms);
     tracing::info!(
@@ -225,7 +222,11 @@ async fn caller(call: &Call) -> Result<(Client, &str), OAuthError> {
         .unwrap_or(TokenHash([0; 32]));
     let same: bool = shown.ct_eq(&wanted).into();
     match client.filter(|client| same && client.registration.is_some()) {
-        Some(client) => Ok((client, access)),
+        Some(client) => {
+            audit::actor(Actor::Client(id.to_owned()));
+            audit::of_client(id);
+            Ok((client, access))
+        }
         None => Err(OAuthError::invalid_token()),
     }
 }

@@ -14,7 +14,8 @@ use crate::identity::error::{Fault, JsonError};
 use crate::identity::form::Form;
 use crate::identity::login::is_admin;
 use crate::identity::rest::{denied, forbidden};
-use crate::identity::{Call, cookies, respond, rest};
+use crate::identity::{Call, audit, cookies, respond, rest};
+use crate::model::audit::{Actor, Event, Kind};
 use crate::model::grant::StoredSession;
 use crate::model::session::Ending;
 use crate::model::user::User;
@@ -220,10 +221,18 @@ impl Asked<'_> {
     async fn logout(&self) -> Result<Response, JsonError> {
         let text = match self.named().await? {
             None => "Token has expired",
-            Some((session, _)) => {
+            Some((session, user)) => {
                 let which = Ending::Token(session.hash);
                 let state = &self.call.state;
-                state.end_sessions(&which, self.call.now_ms).await?;
+                let ended = state.end_sessions(&which, self.call.now_ms);
+                let told = |event: Event| {
+                    let event = event.target(&format!("sessions/{}", session.sid));
+                    event
+                        .user(user.id, &user.user_name)
+                        .with("cause", "sign_out")
+                };
+                audit::actor(Actor::User(user.id));
+                audit::with(state, Kind::SessionEnd, told, ended).await?;
                 "Successfully logged out"
             }
         };

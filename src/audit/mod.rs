@@ -1,0 +1,403 @@
+//! The audit log: who did what, when, from where, and what came of it.
+//!
+//! Its one invariant: what was acknowledged and is durable has its record, as
+//! durable as itself. Three ways lead into the log:
+//!
+//! - [`Audit::with`]: the record goes into the transaction of the act itself;
+//! - [`Audit::keep`]: the record is durable when it returns;
+//! - [`Audit::note`]: nobody waits; for what leaves nothing else behind, such
+//!   as signed tokens and refusals. Written at least once a second.
+//!
+//! There is no way to change or remove a record but its age.
+
+mod config;
+mod file;
+mod queue;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub use config::AuditConfig;
+
+use crate::clock::{Clock, random_bytes};
+use crate::model::audit::{AuditRecord, Event, Told, Trace, audit_id};
+use crate::store::{Store, beside};
+use crate::telemetry::{Counter, Metrics};
+use file::LinesFile;
+use queue::{Queue, Span};
+
+/// Longest time that an event waits to be written.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Records written in one step: others wait for the writer meanwhile.
+const TOGETHER: usize = 500;
+
+/// Flushes between two looks for records that are too old: a minute.
+const ROUND: u32 = 60;
+
+/// Records removed in one step.
+const SWEPT: u32 = 2_000;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Why there can be no audit log.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The file can't be appended to.
+    #[error("audit.file: {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The queue could hold nothing.
+    #[error("audit.queue: must be from 1 to 1000000")]
+    Queue,
+}
+
+/// The audit log of this process.
+#[derive(Clone)]
+pub struct Audit(Arc<Log>);
+
+struct Log {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    rules: ArcSwap<AuditConfig>,
+    queue: Queue,
+    /// Records that the store has, for the file.
+    told: Mutex<Vec<AuditRecord>>,
+    /// Told when many wait.
+    many: Arc<Notify>,
+    turn: AtomicU16,
+    writer: tokio::sync::Mutex<Writer>,
+    written: Counter,
+    dropped: Counter,
+    failures: Counter,
+}
+
+/// What only one flush at a time has.
+struct Writer {
+    /// What the store did not take yet.
+    owed: Vec<AuditRecord>,
+    file: Option<LinesFile>,
+    healthy: bool,
+    /// Dropped records that were complained of.
+    complained: u64,
+}
+
+impl Audit {
+    /// The log on `store`; see also [`Audit::start`].
+    ///
+    /// # Errors
+    /// [`AuditError`] when the file can't be opened, or the queue has no size.
+    pub fn open(
+        config: AuditConfig,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        metrics: &Metrics,
+    ) -> Result<Self, AuditError> {
+        if !(1..=1_000_000).contains(&config.queue) {
+            return Err(AuditError::Queue);
+        }
+        let file = config.file.as_deref().map(|path| {
+            LinesFile::open(path).map_err(|source| AuditError::File {
+                path: path.to_owned(),
+                source,
+            })
+        });
+        let writer = Writer {
+            owed: Vec::new(),
+            file: file.transpose()?,
+            healthy: true,
+            complained: 0,
+        };
+        Ok(Self(Arc::new(Log {
+            store,
+            clock,
+            queue: Queue::new(config.queue, config.fold),
+            rules: ArcSwap::from_pointee(config),
+            told: Mutex::default(),
+            many: Arc::new(Notify::new()),
+            turn: AtomicU16::new(0),
+            writer: tokio::sync::Mutex::new(writer),
+            written: metrics.audit_records(),
+            dropped: metrics.audit_dropped(),
+            failures: metrics.audit_failures(),
+        })))
+    }
+
+    /// Starts the task that writes what was noted and removes what is too old,
+    /// on the runtime of the caller; it ends with the log.
+    pub fn start(&self) {
+        tokio::spawn(run(Arc::downgrade(&self.0)));
+    }
+
+    /// Goes on by other rules: what is recorded, and for how long. Queue, file
+    /// and store stay those that it was opened with.
+    pub fn reload(&self, config: &AuditConfig) {
+        let old = self.0.rules.load();
+        self.0.rules.store(Arc::new(AuditConfig {
+            events: config.events.clone(),
+            except: config.except.clone(),
+            retention_days: config.retention_days,
+            ..AuditConfig::clone(&old)
+        }));
+    }
+
+    /// Notes what leaves nothing else behind. Does not wait; written within a
+    /// second.
+    pub fn note(&self, event: Event, trace: Trace, at_ms: i64) {
+        let log = &self.0;
+        if !log.rules.load().wants(event.kind) {
+            return;
+        }
+        let span = Span::once(at_ms, trace);
+        if !log.queue.push(event, span) {
+            log.dropped.inc();
+            log.many.notify_one();
+        } else if log.queue.held() > TOGETHER {
+            log.many.notify_one();
+        }
+    }
+
+    /// Records something that has been done: the record is durable when it
+    /// returns. Should the store refuse it, it is written when the store can.
+    pub async fn keep(&self, event: Event, trace: Trace, at_ms: i64) {
+        let log = &self.0;
+        let rules = log.rules.load_full();
+        if !rules.wants(event.kind) {
+            return;
+        }
+        let record = log.record(event, Span::once(at_ms, trace));
+        log.append(record, rules.store).await;
+    }
+
+    /// Does `act`, whose writes go into the store together with the record of
+    /// `event`. One that failed, or of whose outcome `did` says that nothing was
+    /// done, leaves no record: note why.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub async fn with<T, E>(
+        &self,
+        (event, trace): (Event, Trace),
+        at_ms: i64,
+        act: impl Future<Output = Result<T, E>>,
+        did: impl FnOnce(&T) -> bool,
+    ) -> Result<T, E> {
+        let log = &self.0;
+        let rules = log.rules.load_full();
+        if !rules.wants(event.kind) {
+            return act.await;
+        }
+        let record = log.record(event, Span::once(at_ms, trace));
+        if !rules.store {
+            let done = act.await?;
+            if did(&done) {
+                log.append(record, false).await;
+            }
+            return Ok(done);
+        }
+        let (done, record, taken) = beside(record, act).await;
+        let done = done?;
+        if taken {
+            log.written.inc();
+            log.tell(record);
+        } else if did(&done) {
+            log.append(record, true).await;
+        }
+        Ok(done)
+    }
+
+    /// Writes all that was noted so far.
+    pub async fn flush(&self) {
+        self.0.flush().await;
+    }
+}
+
+impl Log {
+    fn record(&self, event: Event, span: Span) -> AuditRecord {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        event.record(&Told {
+            id: audit_id(span.first_ms, turn, random_bytes()),
+            at_ms: span.first_ms,
+            last_ms: span.last_ms,
+            count: span.count,
+            trace: span.trace,
+        })
+    }
+
+    async fn append(&self, record: AuditRecord, in_store: bool) {
+        if !in_store {
+            self.written.inc();
+            self.tell(record);
+            return;
+        }
+        match self.store.append_audit(vec![record.clone()]).await {
+            Ok(()) => {
+                self.written.inc();
+                self.tell(record);
+            }
+            Err(error) => {
+                self.failures.inc();
+                tracing::error!(%error, "an audit record waits for the store");
+                self.owe(vec![record]).await;
+            }
+        }
+    }
+
+    /// The store has the record; now the file gets it.
+    fn tell(&self, record: AuditRecord) {
+        let rules = self.rules.load();
+        if rules.file.is_none() {
+            return;
+        }
+        let mut told = self.told.lock();
+        if told.len() < rules.queue {
+            told.push(record);
+        } else {
+            self.dropped.inc();
+        }
+    }
+
+    async fn owe(&self, records: Vec<AuditRecord>) {
+        let most = self.rules.load().queue;
+        let mut writer = self.writer.lock().await;
+        let room = most.saturating_sub(writer.owed.len());
+        let lost = records.len().saturating_sub(room);
+        self.dropped.add(lost as u64);
+        writer.owed.extend(records.into_iter().take(room));
+    }
+
+    async fn flush(&self) {
+        let mut writer = self.writer.lock().await;
+        let rules = self.rules.load_full();
+        let mut records = std::mem::take(&mut writer.owed);
+        let noted = self.queue.take();
+        records.extend(
+            noted
+                .into_iter()
+                .map(|(event, span)| self.record(event, span)),
+        );
+        let mut told = std::mem::take(&mut *self.told.lock());
+        let mut failed = None;
+        while !records.is_empty() {
+            let rest = records.split_off(records.len().min(TOGETHER));
+            if rules.store
+                && let Err(error) = self.store.append_audit(records.clone()).await
+            {
+                failed = Some(error);
+                records.extend(rest);
+                break;
+            }
+            self.written.add(records.len() as u64);
+            if rules.file.is_some() {
+                told.append(&mut records);
+            }
+            records = rest;
+        }
+        self.report(&mut writer, failed.as_ref());
+        let lost = records.len().saturating_sub(rules.queue);
+        self.dropped.add(lost as u64);
+        writer.owed = records.split_off(lost);
+        self.complain(&mut writer);
+        self.write_file(&mut writer, told).await;
+    }
+
+    fn report(&self, writer: &mut Writer, failed: Option<&crate::store::StoreError>) {
+        if failed.is_some() {
+            self.failures.inc();
+        }
+        if writer.healthy == failed.is_none() {
+            return;
+        }
+        writer.healthy = failed.is_none();
+        match failed {
+            Some(error) => tracing::error!(%error, "audit records wait for the store"),
+            None => tracing::info!("audit records are written again"),
+        }
+    }
+
+    /// One line however many were lost since the last one.
+    fn complain(&self, writer: &mut Writer) {
+        let dropped = self.dropped.get();
+        if dropped > writer.complained {
+            let lost = dropped - writer.complained;
+            tracing::error!(
+                lost,
+                "audit records were lost: more than audit.queue waited"
+            );
+            writer.complained = dropped;
+        }
+    }
+
+    async fn write_file(&self, writer: &mut Writer, told: Vec<AuditRecord>) {
+        if told.is_empty() {
+            return;
+        }
+        let Some(mut file) = writer.file.take() else {
+            return;
+        };
+        let written = tokio::task::spawn_blocking(move || {
+            let outcome = file.write(&told);
+            (file, outcome)
+        });
+        match written.await {
+            Ok((file, outcome)) => {
+                writer.file = Some(file);
+                if let Err(error) = outcome {
+                    self.failures.inc();
+                    tracing::error!(%error, "audit records are missing in audit.file");
+                }
+            }
+            Err(error) => tracing::error!(%error, "audit.file is not written any more"),
+        }
+    }
+
+    /// Removes records that are too old, some of them; says whether there may
+    /// be more.
+    async fn sweep(&self) -> bool {
+        let days = i64::from(self.rules.load().retention_days);
+        if days == 0 {
+            return false;
+        }
+        let before_ms = self.clock.now_ms() - days * DAY_MS;
+        match self.store.sweep_audit(before_ms, SWEPT).await {
+            Ok(gone) => gone >= u64::from(SWEPT),
+            Err(error) => {
+                tracing::warn!(%error, "old audit records stay for now");
+                false
+            }
+        }
+    }
+}
+
+async fn run(weak: Weak<Log>) {
+    let mut tick = 0_u32;
+    let mut more = false;
+    loop {
+        // Its own: a log that is held here meanwhile would never end.
+        let Some(many) = weak.upgrade().map(|log| Arc::clone(&log.many)) else {
+            return;
+        };
+        // Either is a reason to write.
+        let _ = tokio::time::timeout(FLUSH, many.notified()).await;
+        let Some(log) = weak.upgrade() else { return };
+        log.flush().await;
+        if tick.is_multiple_of(ROUND) || more {
+            more = log.sweep().await;
+        }
+        tick = tick.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;
