@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
+use crate::audit::AuditConfig;
 use crate::gateway::control::{Control, DeclaredEntities};
 use crate::gateway::declarative;
 use crate::gateway::resolve::{DnsConfig, Resolver};

@@ -13,6 +13,7 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 mod tokens;
+pub(super) mod told;
 mod users;
 
 use std::io::{BufRead, Write};
@@ -24,11 +25,13 @@ use chrono::{DateTime, SecondsFormat};
 use clap::{Args, Subcommand};
 
 use super::{USAGE, complain};
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::identity::config::{HashingConfig, IdentityConfig};
 use crate::jose::vault::Vault;
 use crate::store::{self, Store};
+use crate::telemetry::Metrics;
 use secret::SecretArgs;
 
 /// `doorward users …`
@@ -194,18 +197,22 @@ pub fn run(command: Command) -> ExitCode {
         Command::Sessions(sessions) => &sessions.target,
         Command::Keys(keys) => &keys.target,
     };
-    let (url, section) = match (&target.store, Config::load(&target.config)) {
-        (Some(url), config) => (url.clone(), section(config.ok())),
-        (None, Ok(config)) => (config.store.0.clone(), section(Some(config))),
+    let (url, config) = match (&target.store, Config::load(&target.config)) {
+        (Some(url), config) => (url.clone(), config.unwrap_or_default()),
+        (None, Ok(config)) => (config.store.0.clone(), config),
         (None, Err(error)) => {
             complain(&error);
             return ExitCode::from(USAGE);
         }
     };
+    let (log, section) = (config.audit.clone(), section(config));
     let (realm, json) = (target.realm.clone(), target.json);
     let done = runtime.block_on(async {
+        let store = store::open(&url).await?;
+        let (clock, metrics) = (Clock::system(), Metrics::default());
+        let audit = Audit::open(log, Arc::clone(&store), clock, &metrics)?;
         let mut desk = Desk {
-            store: store::open(&url).await?,
+            store,
             realm: format!("/{}", realm.trim_matches('/')),
             json,
             clock: Clock::system(),
@@ -216,7 +223,7 @@ pub fn run(command: Command) -> ExitCode {
             out: &mut std::io::stdout().lock(),
         };
         check_realm(&desk).await?;
-        act(command, &mut desk).await
+        told::act(command, &mut desk, &audit).await
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -229,9 +236,8 @@ pub fn run(command: Command) -> ExitCode {
 
 /// The file's section: checking a password must take the server as long as
 /// checking that of nobody, and it must be able to open the keys made here.
-fn section(config: Option<Config>) -> IdentityConfig {
-    let identity = config.and_then(|config| config.identity);
-    identity.unwrap_or_default()
+fn section(config: Config) -> IdentityConfig {
+    config.identity.unwrap_or_default()
 }
 
 async fn act(command: Command, desk: &mut Desk<'_>) -> anyhow::Result<()> {

@@ -44,6 +44,7 @@ impl Beside {
     }
 
     /// The record is in a transaction that was committed.
+    #[expect(dead_code, reason = "until the databases keep records")]
     pub(super) fn taken(&self) {
         self.0.taken.store(true, Ordering::Release);
     }

@@ -74,7 +74,7 @@ pub(super) enum Action {
 #[derive(Debug, clap::Args)]
 pub(super) struct Add {
     /// Its identifier
-    client_id: String,
+    pub(super) client_id: String,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub(super) struct Add {
 #[derive(Debug, clap::Args)]
 pub(super) struct Update {
     /// Its identifier
-    client_id: String,
+    pub(super) client_id: String,
     #[command(flatten)]
     settings: Settings,
 }

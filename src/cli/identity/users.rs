@@ -8,6 +8,7 @@ use crate::identity;
 use crate::model::query::{Filter, UserQuery};
 use crate::model::secret::Secret;
 use crate::model::user::User;
+use crate::store::complete;
 
 /// What to do with users.
 #[derive(Debug, Subcommand)]
@@ -139,7 +140,10 @@ async fn new_hash(
 
 async fn find(name: &str, desk: &Desk<'_>) -> anyhow::Result<User> {
     let user = desk.store.user_by_name(&desk.realm, name).await?;
-    user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {}", desk.realm))
+    let user =
+        user.ok_or_else(|| anyhow::anyhow!("there is no user {name} in realm {}", desk.realm))?;
+    complete(|record| record.set_user(user.id, &user.user_name));
+    Ok(user)
 }
 
 async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
@@ -190,6 +194,7 @@ async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     }
     let now_ms = desk.clock.now_ms();
     (user.created_ms, user.updated_ms) = (now_ms, now_ms);
+    complete(|record| record.set_user(user.id, &user.user_name));
     desk.store.insert_user(&user).await?;
     let line = format!(
         "user {} added to realm {} ({})",
