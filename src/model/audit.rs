@@ -375,7 +375,7 @@ impl Event {
             kind: self.kind,
             realm: self.realm,
             user_id: user.map(|(id, _)| *id),
-            user_name: user.map(|(_, name)| super::user::fold(name)),
+            user_name: user.map(|(_, name)| super::user::name::key(name)),
             client_id: self.client_id,
             address,
             failed: self.failure.is_some(),
@@ -479,7 +479,7 @@ impl AuditRecord {
     /// The user whom it turned out to concern.
     pub fn set_user(&mut self, id: Uuid, name: &str) {
         self.user_id = Some(id);
-        self.user_name = Some(super::user::fold(&bounded(name)));
+        self.user_name = Some(super::user::name::key(&bounded(name)));
         self.set("user", json!({"id": id, "name": bounded(name)}));
     }
 
@@ -541,7 +541,7 @@ impl AuditUser {
     pub fn of(text: &str) -> Self {
         match Uuid::try_parse(text) {
             Ok(id) if text.len() == 36 => Self::Id(id),
-            _ => Self::Name(super::user::fold(text)),
+            _ => Self::Name(super::user::name::key(text)),
         }
     }
 }

@@ -21,6 +21,7 @@ pub struct Beside(Arc<Waiting>);
 struct Waiting {
     record: Mutex<AuditRecord>,
     taken: AtomicBool,
+    void: AtomicBool,
 }
 
 impl Beside {
@@ -43,8 +44,22 @@ impl Beside {
         self.0.record.lock().clone()
     }
 
+    /// The record that a transaction of the running task has to take in.
+    pub(super) fn waiting() -> Option<Self> {
+        Self::current().filter(|Self(waiting)| {
+            !waiting.taken.load(Ordering::Acquire) && !waiting.void.load(Ordering::Acquire)
+        })
+    }
+
+    /// Unless `did`, the running task's act was not done after all, whatever it
+    /// writes: its record is not kept.
+    pub(super) fn only_if(did: bool) {
+        if let Some(Self(waiting)) = Self::current() {
+            waiting.void.store(!did, Ordering::Release);
+        }
+    }
+
     /// The record is in a transaction that was committed.
-    #[expect(dead_code, reason = "until the databases keep records")]
     pub(super) fn taken(&self) {
         self.0.taken.store(true, Ordering::Release);
     }
@@ -68,6 +83,7 @@ pub async fn beside<T>(
     let waiting = Arc::new(Waiting {
         record: Mutex::new(record),
         taken: AtomicBool::new(false),
+        void: AtomicBool::new(false),
     });
     let beside = Beside(Arc::clone(&waiting));
     let done = BESIDE.scope(beside.clone(), act).await;

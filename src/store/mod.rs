@@ -546,24 +546,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Appends records to the audit log. One that it has already is not there
     /// twice.
-    async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
-        let _ = records;
-        Ok(())
-    }
+    async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError>;
 
     /// The records of the audit log that fit, as they are shown: in the order of
     /// time, or the newest first.
-    async fn audit(&self, query: &AuditQuery) -> Result<Vec<Map<String, Value>>, StoreError> {
-        let _ = query;
-        Ok(Vec::new())
-    }
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<Map<String, Value>>, StoreError>;
 
     /// Removes records of the audit log from before `before_ms`, at most `limit`;
     /// says how many went.
-    async fn sweep_audit(&self, before_ms: i64, limit: u32) -> Result<u64, StoreError> {
-        let _ = (before_ms, limit);
-        Ok(0)
-    }
+    async fn sweep_audit(&self, before_ms: i64, limit: u32) -> Result<u64, StoreError>;
 
     /// Removes what has expired, at most `limit` records of each kind; says
     /// how many went.

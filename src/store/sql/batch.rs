@@ -4,12 +4,15 @@
 //! way, the writes that arrive are collected; the next commit takes them all.
 //! Each of them is still atomic and durable when its caller is answered.
 
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Database, Tx, requests, tokens};
+use super::{Database, Tx, audit, requests, tokens};
+use crate::model::audit::AuditRecord;
 use crate::model::authorization::StoredRequest;
 use crate::model::grant::{Exchange, Rotation, StoredAccess, StoredRefresh, TokenHash};
-use crate::store::StoreError;
+use crate::store::{Beside, StoreError};
 
 /// Most writes in one commit: the first of them must not wait for long.
 const TOGETHER: usize = 256;
@@ -45,6 +48,7 @@ pub(super) enum Work {
         ends_ms: i64,
     },
     TakeRequest(TokenHash),
+    Audit(Arc<[AuditRecord]>),
 }
 
 /// What came of it.
@@ -57,8 +61,23 @@ pub(super) enum Done {
     Request(bool),
 }
 
+impl Done {
+    /// Whether anything was done that the audit log is to be told.
+    fn is_done(self) -> bool {
+        match self {
+            Self::Written => true,
+            Self::Exchanged(rotation) => {
+                matches!(rotation, Rotation::Done | Rotation::Again(_))
+            }
+            // Of what happens on the way nobody tells.
+            Self::Remembered(_) | Self::Request(_) => false,
+        }
+    }
+}
+
 struct Job {
     work: Work,
+    beside: Option<Beside>,
     reply: oneshot::Sender<Result<Done, StoreError>>,
 }
 
@@ -80,7 +99,13 @@ impl Batch {
     pub(super) async fn write(&self, work: Work) -> Result<Done, StoreError> {
         let closed = || StoreError::Unavailable("the store is closing".to_owned());
         let (reply, answer) = oneshot::channel();
-        let handed_in = self.0.send(Job { work, reply }).await;
+        let beside = Beside::waiting();
+        let handed_in = self.0.send(Job {
+            work,
+            beside,
+            reply,
+        });
+        let handed_in = handed_in.await;
         handed_in.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
@@ -100,7 +125,7 @@ async fn run(database: Database, mut jobs: mpsc::Receiver<Job>) {
             Err(Failed::Work) => {
                 let mut jobs = batch.drain(..);
                 while let Some(job) = jobs.next() {
-                    match alone(&database, &job.work).await {
+                    match alone(&database, &job).await {
                         Ok(outcome) => {
                             let _ = job.reply.send(outcome);
                         }
@@ -134,24 +159,46 @@ async fn together(database: &Database, batch: &[Job]) -> Result<Vec<Done>, Faile
     let mut tx = database.begin().await.map_err(Failed::Database)?;
     let mut outcomes = Vec::with_capacity(batch.len());
     for job in batch {
-        let done = apply(&mut tx, &job.work).await;
+        let done = apply_told(&mut tx, job).await;
         outcomes.push(done.map_err(|_| Failed::Work)?);
     }
     let committed = tx.commit().await;
     committed.map_err(Failed::Database)?;
+    for (job, done) in batch.iter().zip(&outcomes) {
+        job.written(*done);
+    }
     Ok(outcomes)
 }
 
 /// What came of one work; an error if the database does not let any begin or
 /// end.
-async fn alone(database: &Database, work: &Work) -> Result<Result<Done, StoreError>, StoreError> {
+async fn alone(database: &Database, job: &Job) -> Result<Result<Done, StoreError>, StoreError> {
     let mut tx = database.begin().await?;
-    let done = match apply(&mut tx, work).await {
+    let done = match apply_told(&mut tx, job).await {
         Ok(done) => done,
         Err(error) => return Ok(Err(error)),
     };
     tx.commit().await?;
+    job.written(done);
     Ok(Ok(done))
+}
+
+impl Job {
+    /// Its commit is over.
+    fn written(&self, done: Done) {
+        if let Some(beside) = self.beside.as_ref().filter(|_| done.is_done()) {
+            beside.taken();
+        }
+    }
+}
+
+/// Does the work, and tells the audit log in the same breath.
+async fn apply_told(tx: &mut Tx, job: &Job) -> Result<Done, StoreError> {
+    let done = apply(tx, &job.work).await?;
+    if let Some(beside) = job.beside.as_ref().filter(|_| done.is_done()) {
+        audit::append(tx, &beside.record()).await?;
+    }
+    Ok(done)
 }
 
 async fn apply(tx: &mut Tx, work: &Work) -> Result<Done, StoreError> {
@@ -187,6 +234,11 @@ async fn apply(tx: &mut Tx, work: &Work) -> Result<Done, StoreError> {
             return Ok(Done::Request(kept));
         }
         Work::ProlongRequest { hash, ends_ms } => requests::prolong(tx, *hash, *ends_ms).await?,
+        Work::Audit(records) => {
+            for record in records.iter() {
+                audit::append(tx, record).await?;
+            }
+        }
         Work::TakeRequest(hash) => {
             let taken = requests::take(tx, *hash).await?;
             return Ok(Done::Request(taken));

@@ -6,8 +6,8 @@ use sqlx::{Encode, PgPool, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Ty
 use super::dialect::Dialect;
 use super::row::Row;
 use super::statement::Value;
-use super::{postgres, unavailable};
-use crate::store::StoreError;
+use super::{audit, postgres, unavailable};
+use crate::store::{Beside, StoreError};
 
 /// The connections of a store.
 #[derive(Clone, Debug)]
@@ -120,7 +120,13 @@ impl Tx {
     }
 
     /// Makes what was written durable.
-    pub(super) async fn commit(self) -> Result<(), StoreError> {
+    ///
+    /// The record of the act that the transaction is for goes with it.
+    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
+        let beside = Beside::waiting();
+        if let Some(beside) = &beside {
+            audit::append(&mut self, &beside.record()).await?;
+        }
         match self {
             Self::Sqlite(tx) => tx.commit().await,
             Self::Postgres(tx) => tx.commit().await,

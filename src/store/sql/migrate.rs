@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0010_secrets.sql"),
     include_str!("migrations/0011_request_bytes.sql"),
     include_str!("migrations/0012_members.sql"),
+    include_str!("migrations/0013_audit.sql"),
 ];
 
 /// Makes the missing migrations; `PRAGMA user_version` counts those made.

@@ -5,6 +5,7 @@
 //! invariant: transactions that write follow one another, whichever database
 //! and however many processes, so that none of them sees half of another.
 
+mod audit;
 mod batch;
 mod clients;
 mod codes;
@@ -43,7 +44,8 @@ use database::{Database, Tx};
 use row::Row;
 use statement::{Builder, On, sql};
 
-use super::{Declared, EntityWrite, Store, StoreError, UserPage};
+use super::{Beside, Declared, EntityWrite, Store, StoreError, UserPage};
+use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
@@ -183,6 +185,7 @@ impl Store for SqlStore {
     async fn delete_realm(&self, path: &str) -> Result<RealmRemoval, StoreError> {
         let mut tx = self.begin().await?;
         let outcome = realms::delete(&mut tx, path).await?;
+        Beside::only_if(outcome == RealmRemoval::Done);
         tx.commit().await?;
         Ok(outcome)
     }
@@ -318,6 +321,7 @@ impl Store for SqlStore {
     async fn delete_initial_token(&self, realm: &str, id: &str) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let gone = registrations::delete_token(&mut tx, realm, id).await?;
+        Beside::only_if(gone);
         tx.commit().await?;
         Ok(gone)
     }
@@ -567,6 +571,7 @@ impl Store for SqlStore {
     ) -> Result<Redemption, StoreError> {
         let mut tx = self.begin().await?;
         let outcome = codes::redeem(&mut tx, hash, refresh, access, revoked_until_ms).await?;
+        Beside::only_if(outcome == Redemption::Done);
         tx.commit().await?;
         Ok(outcome)
     }
@@ -579,6 +584,7 @@ impl Store for SqlStore {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let fits = devices::insert(&mut tx, device, most, now_ms).await?;
+        Beside::only_if(fits);
         tx.commit().await?;
         Ok(fits)
     }
@@ -602,6 +608,7 @@ impl Store for SqlStore {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let decided = devices::decide(&mut tx, user_code, verdict, now_ms).await?;
+        Beside::only_if(decided);
         tx.commit().await?;
         Ok(decided)
     }
@@ -614,6 +621,7 @@ impl Store for SqlStore {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let given = devices::redeem(&mut tx, hash, refresh, access).await?;
+        Beside::only_if(given);
         tx.commit().await?;
         Ok(given)
     }
@@ -661,6 +669,22 @@ impl Store for SqlStore {
         let mut tx = self.begin().await?;
         consents::add(&mut tx, realm, user_id, client_id, scopes, now_ms).await?;
         tx.commit().await
+    }
+
+    async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
+        let work = Work::Audit(records.into());
+        self.batch.write(work).await.map(drop)
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<Map<String, Value>>, StoreError> {
+        audit::page(&self.database, query).await
+    }
+
+    async fn sweep_audit(&self, before_ms: i64, limit: u32) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = audit::sweep(&mut tx, before_ms, limit).await?;
+        tx.commit().await?;
+        Ok(gone)
     }
 
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
