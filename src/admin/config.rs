@@ -114,13 +114,13 @@ fn text(call: &Call) -> Result<(String, bool), ApiError> {
         Some(Value::String(text)) => Ok((text, false)),
         Some(document @ Value::Object(_)) => Ok((document.to_string(), true)),
         Some(_) => Err(ApiError::Option {
-            option: "config",
-            message: "expected a declarative configuration",
+            option: "config".into(),
+            message: "expected a declarative configuration".into(),
         }),
         None if essence == "application/json" => Ok((raw()?, true)),
         None => Err(ApiError::Option {
-            option: "config",
-            message: "required field missing",
+            option: "config".into(),
+            message: "required field missing".into(),
         }),
     }
 }

@@ -93,9 +93,9 @@ pub(super) enum ApiError {
     #[error("invalid option ({option}: {message})")]
     Option {
         /// The query parameter.
-        option: &'static str,
+        option: Cow<'static, str>,
         /// What is wrong with it.
-        message: &'static str,
+        message: Cow<'static, str>,
     },
     /// The change was refused.
     #[error(transparent)]
@@ -186,7 +186,7 @@ impl ApiError {
                 status: bad,
                 code: 11,
                 name: "invalid options".into(),
-                fields: ("options", json!({*option: message})),
+                fields: ("options", json!({option.as_ref(): message})),
             },
             ApiError::Unresolved { field, kind, name } => {
                 let message = format!(

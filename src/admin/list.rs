@@ -1,5 +1,6 @@
 //! Lists: paging and filters (gateway-admin-api §3).
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -171,8 +172,8 @@ pub(super) fn offset(text: &str) -> Result<Uuid, ApiError> {
 
 fn tags(text: &str) -> Result<Tags, ApiError> {
     let wrong = |message| ApiError::Option {
-        option: "tags",
-        message,
+        option: "tags".into(),
+        message: Cow::Borrowed(message),
     };
     if text.is_empty() {
         return Err(wrong("cannot be null"));

@@ -6,6 +6,7 @@
 //! changes them through [`Control::change`].
 
 mod access;
+mod audit;
 mod body;
 mod call;
 mod certificates;
@@ -180,6 +181,8 @@ const fn endpoint(
 static ENDPOINTS: &[Endpoint] = &[
     endpoint("/", READ, info::root),
     endpoint("/config", LIST, config::config),
+    endpoint("/audit", READ, audit::list),
+    endpoint("/audit/export", READ, audit::export),
     endpoint("/status", READ, info::status),
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
