@@ -20,6 +20,7 @@ use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
+use crate::model::federation::FederatedIdentity;
 use crate::model::grant::{
     Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
@@ -221,6 +222,52 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::FileOwned`] for a user that the file declares.
     async fn delete_user(&self, id: Uuid, now_ms: i64) -> Result<bool, StoreError>;
+
+    /// Who at another provider is a user here: the link and the user.
+    async fn federated_user(
+        &self,
+        realm: &str,
+        issuer: &str,
+        subject: &str,
+    ) -> Result<Option<(FederatedIdentity, User)>, StoreError>;
+
+    /// Links a user to somebody at another provider; with `seen`, only if that
+    /// is the user's version still.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when that one is linked already;
+    /// [`StoreError::Conflict`] when the user is gone, or has changed.
+    async fn link_identity(
+        &self,
+        identity: &FederatedIdentity,
+        seen: Option<i64>,
+    ) -> Result<(), StoreError>;
+
+    /// Adds a user who is linked to somebody at another provider.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the name is another user's, or that one is
+    /// linked already.
+    async fn insert_federated_user(
+        &self,
+        user: &User,
+        identity: &FederatedIdentity,
+    ) -> Result<(), StoreError>;
+
+    /// Notes that a link was used, and what its provider says now.
+    async fn touch_identity(&self, identity: &FederatedIdentity) -> Result<(), StoreError>;
+
+    /// The links of a user, in the order in which they were made.
+    async fn identities(&self, user_id: Uuid) -> Result<Vec<FederatedIdentity>, StoreError>;
+
+    /// Removes a link of a user, whose refresh tokens and sessions end: one of
+    /// them may have begun with it. Says whether it was there.
+    async fn unlink_identity(
+        &self,
+        user_id: Uuid,
+        id: Uuid,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
 
     /// The client of this identifier (exact).
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError>;

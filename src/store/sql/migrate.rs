@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0011_request_bytes.sql"),
     include_str!("migrations/0012_members.sql"),
     include_str!("migrations/0013_audit.sql"),
+    include_str!("migrations/0014_federation.sql"),
 ];
 
 /// Makes the missing migrations; `PRAGMA user_version` counts those made.

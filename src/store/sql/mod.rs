@@ -15,6 +15,7 @@ mod devices;
 mod dialect;
 mod endings;
 mod entities;
+mod federation;
 mod filter;
 mod keys;
 mod logouts;
@@ -49,6 +50,7 @@ use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
+use crate::model::federation::FederatedIdentity;
 use crate::model::grant::{
     Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
@@ -236,6 +238,58 @@ impl Store for SqlStore {
 
     async fn delete_user(&self, id: Uuid, now_ms: i64) -> Result<bool, StoreError> {
         self.changed(users::delete(self.begin().await?, id, now_ms).await)
+    }
+
+    async fn federated_user(
+        &self,
+        realm: &str,
+        issuer: &str,
+        subject: &str,
+    ) -> Result<Option<(FederatedIdentity, User)>, StoreError> {
+        federation::user(&self.database, realm, issuer, subject).await
+    }
+
+    async fn link_identity(
+        &self,
+        identity: &FederatedIdentity,
+        seen: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        federation::link(&mut tx, identity, seen).await?;
+        tx.commit().await
+    }
+
+    async fn insert_federated_user(
+        &self,
+        user: &User,
+        identity: &FederatedIdentity,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        users::insert(&mut tx, user).await?;
+        federation::insert(&mut tx, identity).await?;
+        self.changed(tx.commit().await)
+    }
+
+    async fn touch_identity(&self, identity: &FederatedIdentity) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        federation::touch(&mut tx, identity).await?;
+        tx.commit().await
+    }
+
+    async fn identities(&self, user_id: Uuid) -> Result<Vec<FederatedIdentity>, StoreError> {
+        federation::of_user(&self.database, user_id).await
+    }
+
+    async fn unlink_identity(
+        &self,
+        user_id: Uuid,
+        id: Uuid,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = federation::unlink(&mut tx, user_id, id, now_ms).await?;
+        tx.commit().await?;
+        Ok(gone)
     }
 
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError> {
