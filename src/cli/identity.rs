@@ -5,6 +5,7 @@
 //! running process notices within a second.
 
 mod clients;
+mod identities;
 mod keys;
 mod members;
 mod realms;

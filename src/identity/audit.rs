@@ -277,9 +277,10 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         Endpoint::DeviceCode => refused(Kind::DeviceBegin),
         Endpoint::Authorize => refused(Kind::CodeIssue),
         Endpoint::DeviceUser => refused(Kind::DeviceDecide),
-        Endpoint::SignIn | Endpoint::Authenticate | Endpoint::SignOut => {
-            refused(Kind::SessionBegin)
-        }
+        Endpoint::SignIn
+        | Endpoint::Authenticate
+        | Endpoint::SignOut
+        | Endpoint::FederationAnswer => refused(Kind::SessionBegin),
         Endpoint::Sessions | Endpoint::Session => refused(Kind::SessionEnd),
         Endpoint::Register => register(method),
         Endpoint::Users | Endpoint::User => users(method),

@@ -1,5 +1,6 @@
 //! The `identity` section of the configuration file, as written.
 
+mod federation;
 mod password_policy;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,9 @@ use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
 use crate::model::secret::Secret;
 
+pub use federation::{
+    AssertionAudience, FederationProvider, LinkExisting, LinkRules, ResponseMode,
+};
 pub use password_policy::PasswordPolicy;
 
 /// The identity provider.
@@ -236,6 +240,8 @@ pub struct RealmSettings {
     pub registration: RegistrationSettings,
     /// What new passwords must be like.
     pub password_policy: PasswordPolicy,
+    /// Other OpenID providers that users may sign in through.
+    pub federation: Vec<FederationProvider>,
 }
 
 /// What clients that register themselves (RFC 7591) may be.
@@ -332,6 +338,7 @@ impl Default for RealmSettings {
             admin_addresses: None,
             registration: RegistrationSettings::default(),
             password_policy: PasswordPolicy::default(),
+            federation: Vec::new(),
         }
     }
 }

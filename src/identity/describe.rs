@@ -57,13 +57,30 @@ pub(super) fn describe(live: &Live, realm: &Realm) -> Value {
             Value::Object(stored.map_or_else(Map::new, |stored| stored.settings.clone()))
         }
     };
-    if let Value::Object(set) = &mut set {
-        // A setting that is not shown in force is a secret.
-        set.retain(|name, _| effective.get(name).is_some());
-    }
+    hide(&mut set, &effective);
     record["settings"] = set;
     record["effective_settings"] = effective;
     record
+}
+
+/// Takes away what is not shown in force, at any depth: that is a secret.
+fn hide(set: &mut Value, effective: &Value) {
+    match (set, effective) {
+        (Value::Object(set), Value::Object(shown)) => {
+            set.retain(|name, _| shown.contains_key(name));
+            for (name, value) in set {
+                hide(value, &shown[name]);
+            }
+        }
+        (Value::Array(set), Value::Array(shown)) if set.len() == shown.len() => {
+            for (value, shown) in set.iter_mut().zip(shown) {
+                hide(value, shown);
+            }
+        }
+        // Of another realm's form: nothing is known of what is in it.
+        (set @ (Value::Object(_) | Value::Array(_)), _) => *set = Value::Null,
+        _ => {}
+    }
 }
 
 /// A realm without its settings.

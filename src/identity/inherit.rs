@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::config::RealmSettings;
+use super::federation::{self, Provider};
 use super::goto::Destinations;
 use super::password_policy::Rules;
 use super::settings::{self, Trusted};
@@ -46,6 +47,7 @@ pub(super) struct InForce {
     pub(super) trusted: Arc<[Trusted]>,
     pub(super) destinations: Arc<Destinations>,
     pub(super) passwords: Arc<Rules>,
+    pub(super) providers: Arc<[Arc<Provider>]>,
 }
 
 impl InForce {
@@ -70,6 +72,7 @@ impl InForce {
             trusted: settings::trusted(&settings)?.into(),
             destinations: Arc::new(Destinations::parse(&settings.goto_urls)?),
             passwords: Rules::read(&settings.password_policy, &self.passwords)?,
+            providers: federation::compile(&settings)?.into(),
             settings: Arc::new(settings),
             written: Arc::new(written),
         })

@@ -21,6 +21,11 @@ pub(super) fn is_admin(user: &User) -> bool {
     user.realm == "/" && user_name::key(&user.user_name) == ADMIN
 }
 
+/// Whether this name is the administrator's, however it is spelt.
+pub(super) fn is_admin_name(name: &str) -> bool {
+    user_name::key(name) == ADMIN
+}
+
 /// Whether this name is the administrator's and the request comes from an
 /// address that the administrator may not use.
 pub(super) fn is_confined(call: &Call, name: &str) -> bool {

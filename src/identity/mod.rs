@@ -20,6 +20,7 @@ mod device;
 mod discovery;
 mod dpop;
 mod error;
+mod federation;
 mod form;
 mod goto;
 mod grant;
@@ -89,6 +90,7 @@ use clients::Clients;
 use config::IdentityConfig;
 use dpop::Dpop;
 use error::Fault;
+use federation::Federation;
 use keys::Keys;
 use lockout::Lockout;
 use logouts::Logouts;
@@ -111,7 +113,7 @@ use crate::telemetry::Metrics;
 pub use clients::stored_secret;
 pub use error::IdentityError;
 pub use keys::{AHEAD_MS, state_of};
-pub use manage::session_record;
+pub use manage::{identity_record, session_record};
 pub use password::hash_blocking;
 pub(crate) use password::hash_new_blocking;
 pub(crate) use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
@@ -145,6 +147,8 @@ enum Endpoint {
     Authorize,
     Pushed,
     SignIn,
+    Federation,
+    FederationAnswer,
     SignOut,
     Register,
     Metadata,
@@ -178,6 +182,8 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
     (Surface::OAuth2, "par", POST, Endpoint::Pushed),
     (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
+    (Surface::OAuth2, "federation/{id}", GET, Endpoint::Federation),
+    (Surface::OAuth2, "federation/{id}/callback", &[Method::GET, Method::POST], Endpoint::FederationAnswer),
     (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
     (Surface::OAuth2, "connect/register", REGISTER, Endpoint::Register),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
@@ -223,6 +229,7 @@ struct State {
     polls: device::Polls,
     registrations: register::Rate,
     logouts: Logouts,
+    federation: Federation,
     origins: cors::Origins,
     /// First part of every `auditTrackingId`.
     process: Uuid,
@@ -358,6 +365,7 @@ impl Identity {
             clients: Clients::new(salt),
             client_keys: ClientKeys::new(Arc::clone(&outbound)),
             references: References::new(),
+            federation: Federation::new(Arc::clone(&outbound)),
             outbound,
             users: Users::new(),
             tokens: Tokens::new(),
@@ -419,6 +427,7 @@ impl Identity {
 
     /// Counts from now on in these metrics.
     pub fn report_to(&self, metrics: Arc<Metrics>) {
+        self.state.federation.report_to(Arc::clone(&metrics));
         self.state.logouts.report_to(metrics);
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
+use super::federation::Provider;
 use super::goto::Destinations;
 use super::hosts::Hosts;
 use super::inherit::{InForce, OwnSettings};
@@ -313,6 +314,11 @@ impl Realm {
     /// What new passwords must be like.
     pub(super) fn password_rules(&self) -> &Arc<Rules> {
         &self.in_force.passwords
+    }
+
+    /// The providers that users may sign in through, in the order of pages.
+    pub(super) fn providers(&self) -> &[Arc<Provider>] {
+        &self.in_force.providers
     }
 
     /// Where the administrator may sign in from, if that is restricted.

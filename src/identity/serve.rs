@@ -17,8 +17,8 @@ use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, audit, authenticate, authorize, cors, device,
-    discovery, id_token_info, introspect, logout, people, pushed, register, revoke, scim, sessions,
-    token, tokeninfo, userinfo,
+    discovery, federation, id_token_info, introspect, logout, people, pushed, register, revoke,
+    scim, sessions, token, tokeninfo, userinfo,
 };
 use crate::http::bridge::SecretPath;
 
@@ -164,7 +164,12 @@ fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option
     let (_, _, endpoint) = endpoint(surface, rest)?;
     let is_page = matches!(
         endpoint,
-        Endpoint::Authorize | Endpoint::SignIn | Endpoint::SignOut | Endpoint::DeviceUser
+        Endpoint::Authorize
+            | Endpoint::SignIn
+            | Endpoint::SignOut
+            | Endpoint::DeviceUser
+            | Endpoint::Federation
+            | Endpoint::FederationAnswer
     );
     if !is_page {
         return None;
@@ -259,11 +264,12 @@ fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], En
             if *of != surface {
                 return None;
             }
-            let (rest, suffix) = match suffix.strip_suffix("/{id}") {
-                Some(before) => (
-                    rest.rsplit_once('/').filter(|(_, id)| !id.is_empty())?.0,
-                    before,
-                ),
+            let (rest, suffix) = match suffix.split_once("/{id}") {
+                Some((before, after)) => {
+                    let rest = rest.strip_suffix(after)?;
+                    let (rest, id) = rest.rsplit_once('/')?;
+                    (Some(rest).filter(|_| !id.is_empty())?, before)
+                }
                 None => (rest, *suffix),
             };
             let realm = rest.strip_suffix(suffix)?;
@@ -390,6 +396,8 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::DeviceUser => Ok(device::page(call).await),
         Endpoint::Authorize => Ok(authorize::answer(call).await),
         Endpoint::Pushed => pushed::post(call).await,
+        Endpoint::Federation => Ok(federation::start(call).await),
+        Endpoint::FederationAnswer => Ok(federation::callback(call).await),
         Endpoint::SignOut => Ok(logout::answer(call).await),
         Endpoint::Register => register::answer(call).await,
         Endpoint::SignIn => Ok(authorize::sign_in(call).await),

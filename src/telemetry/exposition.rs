@@ -183,6 +183,18 @@ impl Telemetry {
                     .collect(),
             ),
             family(
+                "doorward_federated_sign_ins_total",
+                "Sign-ins through other OpenID providers, by provider and outcome.",
+                MetricType::COUNTER,
+                self.metrics
+                    .federated()
+                    .into_iter()
+                    .map(|(provider, outcome, n)| {
+                        counter(&[("provider", &provider), ("outcome", outcome)], n)
+                    })
+                    .collect(),
+            ),
+            family(
                 "doorward_throttle_partitions",
                 "Partitions that throttling filters hold.",
                 MetricType::GAUGE,

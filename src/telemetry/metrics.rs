@@ -104,7 +104,11 @@ pub struct Metrics {
     audit_records: Counter,
     audit_dropped: Counter,
     audit_failures: Counter,
+    federation: DashMap<(String, &'static str), Counter>,
 }
+
+/// Most pairs of provider and outcome that are counted apart.
+const FEDERATION_MAX: usize = 1_000;
 
 impl Metrics {
     /// Records of the audit log that were written
@@ -136,6 +140,32 @@ impl Metrics {
         let told = self.backchannel_logouts.iter();
         let mut all: Vec<_> = told
             .map(|entry| (*entry.key(), entry.value().get()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Sign-ins through another provider, by its name in the settings and
+    /// outcome (`doorward_federated_sign_ins_total`). Of names there are as many
+    /// as the settings have had; beyond a bound they are counted as `other`.
+    pub fn federation(&self, provider: &str, outcome: &'static str) -> Counter {
+        let key = (provider.to_owned(), outcome);
+        if let Some(known) = self.federation.get(&key) {
+            return known.clone();
+        }
+        let provider = match self.federation.len() < FEDERATION_MAX {
+            true => key.0,
+            false => "other".to_owned(),
+        };
+        let counter = self.federation.entry((provider, outcome));
+        counter.or_default().clone()
+    }
+
+    /// The same so far: provider, outcome, count.
+    pub(super) fn federated(&self) -> Vec<(String, &'static str, u64)> {
+        let all = self.federation.iter();
+        let mut all: Vec<_> = all
+            .map(|entry| (entry.key().0.clone(), entry.key().1, entry.value().get()))
             .collect();
         all.sort_unstable();
         all

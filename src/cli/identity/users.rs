@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::{Desk, SecretArgs};
+use super::{Desk, SecretArgs, identities};
 use crate::identity;
 use crate::model::query::{Filter, UserQuery};
 use crate::model::secret::Secret;
@@ -63,6 +63,15 @@ pub(super) enum Action {
         #[command(flatten)]
         rules: RulesArgs,
     },
+    /// Lists whom a user is at other providers, or removes such a link; then
+    /// sessions and refresh tokens end
+    Identities {
+        /// The user's name
+        name: String,
+        /// The link to remove
+        #[arg(long, value_name = "ID")]
+        unlink: Option<uuid::Uuid>,
+    },
     /// Deletes a user with sessions and tokens
     Delete {
         /// Its name
@@ -106,6 +115,13 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
                 &json!({"id": user.id}),
                 &format!("password of {} set", user.user_name),
             )
+        }
+        Action::Identities { name, unlink } => {
+            let user = find(&name, desk).await?;
+            match unlink {
+                None => identities::list(&user, desk).await,
+                Some(id) => identities::unlink(&user, id, desk).await,
+            }
         }
         Action::Delete { name } => {
             let user = find(&name, desk).await?;

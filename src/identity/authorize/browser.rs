@@ -5,6 +5,7 @@
 //! once, and neither other sites and clients nor the browser itself can make a
 //! form of ours, or a time.
 
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;
 use axum::response::Response;
 use base64::Engine;
@@ -61,6 +62,35 @@ impl Browser {
             context.update(part.as_bytes());
         }
         URL_SAFE_NO_PAD.encode(context.sign())
+    }
+
+    /// A text that only this browser can bring back, for this purpose, and
+    /// nobody can read.
+    pub(in crate::identity) fn seal(&self, purpose: &[&str], mut text: Vec<u8>) -> String {
+        let (key, aad) = (self.sealing_key(), self.mac(purpose));
+        let sealed = key.and_then(|key| {
+            let nonce = key.seal_in_place_append_tag(Aad::from(aad.as_bytes()), &mut text);
+            nonce.ok()
+        });
+        let mut whole = sealed.map_or_else(Vec::new, |nonce| nonce.as_ref().to_vec());
+        whole.append(&mut text);
+        URL_SAFE_NO_PAD.encode(whole)
+    }
+
+    /// What was sealed for this browser and purpose.
+    pub(in crate::identity) fn open(&self, purpose: &[&str], sealed: &str) -> Option<Vec<u8>> {
+        let mut whole = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (nonce, text) = whole.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let aad = self.mac(purpose);
+        let key = self.sealing_key()?;
+        let opened = key.open_in_place(nonce, Aad::from(aad.as_bytes()), text);
+        opened.ok().map(|text| text.to_vec())
+    }
+
+    fn sealing_key(&self) -> Option<RandomizedNonceKey> {
+        let key = hmac::sign(&self.key, b"doorward sealing");
+        RandomizedNonceKey::new(&AES_256_GCM, key.as_ref()).ok()
     }
 
     /// The token of a form for this purpose.

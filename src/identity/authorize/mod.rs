@@ -26,7 +26,7 @@ use back::{Refused, Told};
 pub(super) use back::{page, redirect};
 pub(super) use browser::{Browser, COOKIE};
 pub(super) use params::SWITCH;
-use params::{CARRIED_MAX, Params, SINCE};
+use params::{CARRIED_MAX, CARRIED_TO_OTHERS_MAX, Params, SINCE};
 pub(super) use push::push;
 pub(super) use reference::References;
 use request::Request;
@@ -34,6 +34,7 @@ pub(super) use request::is_unreserved;
 
 use super::authenticate::forbidden_page;
 use super::error::OAuthError;
+use super::federation::{FAILED, Offer};
 use super::pages::{self, Applicant, Failed, FormParts};
 use super::sign_in::{self, SignIn};
 use super::{Call, audit, serve, sessions};
@@ -131,6 +132,30 @@ impl<'a> Visit<'a> {
             since: self
                 .browser
                 .since(query, self.shown_ms.unwrap_or(call.now_ms)),
+            ways: Vec::new(),
+        }
+    }
+
+    /// What leads back to this request from another provider; how fresh the
+    /// sign-in must be here, it must be there.
+    fn offer(&self, call: &Call, switches: bool) -> Offer {
+        let request = self.request;
+        let query = &request.query;
+        let since = self
+            .browser
+            .since(query, self.shown_ms.unwrap_or(call.now_ms));
+        let since: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
+        let prompt = match (request.prompt.login, switches) {
+            (true, _) => Some("login"),
+            (false, true) => Some("select_account"),
+            (false, false) => None,
+        };
+        Offer {
+            to: format!("authorize?{query}&{SINCE}={since}"),
+            max_age: request.prompt.login.then_some(0).or(request.max_age),
+            prompt: prompt.map(str::to_owned),
+            hint: request.login_hint.clone(),
+            link: None,
         }
     }
 
@@ -142,8 +167,15 @@ impl<'a> Visit<'a> {
         ["consent", &session.sid, &self.request.query]
     }
 
-    fn show_sign_in(&self, call: &Call, name: &str, failed: Option<Failed>) -> Response {
-        let form = self.form(call, "authorize/login", &self.login_purpose());
+    fn show_sign_in(
+        &self,
+        call: &Call,
+        name: &str,
+        offer: &Offer,
+        failed: Option<Failed>,
+    ) -> Response {
+        let mut form = self.form(call, "authorize/login", &self.login_purpose());
+        form.ways = offer.ways(call, &self.browser);
         let request = self.request;
         let frame = &request.back.frame;
         let mut response = pages::sign_in(frame, applicant(request), &form, name, failed);
@@ -195,7 +227,18 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
             return Ok(elsewhere);
         }
         let name = request.login_hint.as_deref().unwrap_or_default();
-        return Ok(visit.show_sign_in(call, name, None));
+        let offer = visit.offer(call, switches);
+        let mut failed = params.own(FAILED).and_then(Failed::elsewhere);
+        // Who came back from there empty-handed, or wants to be somebody else,
+        // is shown the page: nobody goes round in circles.
+        if failed.is_none() && params.own(FAILED).is_none() && !switches {
+            match offer.at_once(call, &visit.browser).await {
+                Ok(Some(elsewhere)) => return Ok(elsewhere),
+                Ok(None) => {}
+                Err(silent) => failed = Some(silent),
+            }
+        }
+        return Ok(visit.show_sign_in(call, name, &offer, failed));
     };
     if request
         .subject
@@ -237,7 +280,11 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
 /// Makes sure that the request outlives the page that its user is to be shown;
 /// where it is too long to be carried, leads to where it is not.
 async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response>, Refused> {
-    if request.query.len() <= CARRIED_MAX {
+    let most = match call.realm.providers().is_empty() {
+        true => CARRIED_MAX,
+        false => CARRIED_TO_OTHERS_MAX,
+    };
+    if request.query.len() <= most {
         kept::prolong(call, request).await?;
         return Ok(None);
     }
@@ -312,7 +359,8 @@ fn consent(event: Event, request: &Request) -> Event {
 async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
     let visit = Visit::of(call, params, request);
     let name = params.own("username").unwrap_or_default();
-    let again = |failed| Ok(visit.show_sign_in(call, name, Some(failed)));
+    let offer = visit.offer(call, false);
+    let again = |failed| Ok(visit.show_sign_in(call, name, &offer, Some(failed)));
     if !visit
         .browser
         .sent(call, &visit.login_purpose(), params.own("csrf"))

@@ -5,16 +5,21 @@ use http::header::CONTENT_TYPE;
 use url::form_urlencoded;
 
 use crate::identity::Call;
+use crate::identity::federation::FAILED;
 use crate::identity::form::{Form, FormError};
 
 /// Longest request that is carried on through sign-in, in bytes: it becomes part
 /// of addresses, which whoever is on the way must take.
 pub(super) const CARRIED_MAX: usize = 4 * 1024;
 
+/// The same where it may be carried through another provider, which takes less.
+pub(super) const CARRIED_TO_OTHERS_MAX: usize = 1024;
+
 /// Parameters of ours, which are not part of the client's request.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     SINCE,
     SWITCH,
+    FAILED,
     "csrf",
     "approve",
     "deny",

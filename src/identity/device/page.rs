@@ -17,6 +17,7 @@ use crate::identity::authenticate::forbidden_page;
 use crate::identity::authorize::{self, Browser, redirect};
 use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
+use crate::identity::federation::{FAILED, Offer};
 use crate::identity::form::Form;
 use crate::identity::lockout::Attempt;
 use crate::identity::network::network;
@@ -302,11 +303,25 @@ impl Visit<'_> {
             action: self.address(Some(code)),
             csrf: self.browser.token(purpose),
             since: String::new(),
+            ways: Vec::new(),
+        }
+    }
+
+    /// What leads back to this page from another provider.
+    fn offer(&self, code: &str) -> Offer {
+        let address = self.address(Some(code));
+        let query = address.split_once('?').map_or("", |(_, query)| query);
+        Offer {
+            to: format!("device/user?{query}"),
+            ..Offer::default()
         }
     }
 
     fn show_sign_in(&self, waiting: &Waiting, code: &str, failed: Option<Failed>) -> Response {
-        let form = self.form(code, &["device login", code]);
+        let mut form = self.form(code, &["device login", code]);
+        form.ways = self.offer(code).ways(self.call, &self.browser);
+        let elsewhere = self.input.query.get(FAILED).and_then(Failed::elsewhere);
+        let failed = failed.or(elsewhere);
         let name = self.input.body.get("username").unwrap_or_default();
         let applicant = Applicant::of(&waiting.client.client.metadata, &self.frame);
         let mut response = pages::sign_in(&self.frame, applicant, &form, name, failed);

@@ -6,6 +6,7 @@
 
 mod clients;
 mod error;
+mod identities;
 mod initial_tokens;
 mod keys;
 mod page;
@@ -27,6 +28,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
 
+pub use identities::identity_record;
 pub use sessions::session_record;
 
 use super::State;
@@ -99,6 +101,9 @@ static ENDPOINTS: &[Endpoint] = &[
     on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))).tells(Kind::SessionEnd),
     on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call))),
     on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call))).tells(Kind::SessionEnd),
+    on("GET", "/users/{id}/identities", |call| Box::pin(identities::list(call))),
+    on("POST", "/users/{id}/identities", |call| Box::pin(identities::create(call))).tells(Kind::LinkCreate),
+    on("DELETE", "/users/{id}/identities/{id}", |call| Box::pin(identities::delete(call))).tells(Kind::LinkDelete),
 ];
 
 /// A request that found its endpoint.

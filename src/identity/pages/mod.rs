@@ -16,6 +16,7 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
+use super::federation::Way;
 use crate::model::client::ClientMetadata;
 pub(super) use device::{Device, device_done, device_entry, device_question};
 pub(super) use frame::Frame;
@@ -38,6 +39,21 @@ pub(super) enum Failed {
     UserCode,
     /// Too many codes were wrong.
     Guesses,
+    /// Signing in through another provider came to nothing.
+    Elsewhere(Elsewhere),
+}
+
+/// Why signing in through another provider came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Elsewhere {
+    /// The user said no there.
+    Cancelled,
+    /// The provider is not to be reached.
+    Silent,
+    /// Its answer is not taken.
+    Refused,
+    /// It leads to no account.
+    Nobody,
 }
 
 /// What is shown of it.
@@ -54,13 +70,53 @@ impl Failed {
             Self::Stale => ("bad_request", texts.stale.as_str()),
             Self::UserCode => ("invalid_user_code", texts.device_wrong.as_str()),
             Self::Guesses => ("slow_down", texts.device_guesses.as_str()),
+            Self::Elsewhere(Elsewhere::Cancelled) => {
+                ("federation_cancelled", texts.federation_cancelled.as_str())
+            }
+            Self::Elsewhere(Elsewhere::Silent) => {
+                ("federation_unavailable", texts.federation_silent.as_str())
+            }
+            Self::Elsewhere(Elsewhere::Refused) => {
+                ("federation_failed", texts.federation_failed.as_str())
+            }
+            Self::Elsewhere(Elsewhere::Nobody) => {
+                ("federation_no_account", texts.federation_nobody.as_str())
+            }
         };
         Alert { code, text }
+    }
+
+    /// What failed, as an address of ours carries it to the page.
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::Elsewhere(Elsewhere::Cancelled) => "cancelled",
+            Self::Elsewhere(Elsewhere::Silent) => "unavailable",
+            Self::Elsewhere(Elsewhere::Nobody) => "no_account",
+            Self::Stale => "stale",
+            Self::Busy => "busy",
+            _ => "failed",
+        }
+    }
+
+    /// What an address says that failed elsewhere.
+    pub(super) fn elsewhere(code: &str) -> Option<Self> {
+        Some(match code {
+            "cancelled" => Self::Elsewhere(Elsewhere::Cancelled),
+            "unavailable" => Self::Elsewhere(Elsewhere::Silent),
+            "no_account" => Self::Elsewhere(Elsewhere::Nobody),
+            "failed" => Self::Elsewhere(Elsewhere::Refused),
+            "stale" => Self::Stale,
+            "busy" => Self::Busy,
+            _ => return None,
+        })
     }
 
     fn status(self) -> StatusCode {
         match self {
             Self::Credentials | Self::Stale | Self::UserCode => StatusCode::BAD_REQUEST,
+            // The request is as good as before.
+            Self::Elsewhere(Elsewhere::Silent) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Elsewhere(_) => StatusCode::BAD_REQUEST,
             Self::Guesses => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -111,6 +167,8 @@ pub(super) struct FormParts {
     pub(super) action: String,
     pub(super) csrf: String,
     pub(super) since: String,
+    /// What may be done instead of filling it in.
+    pub(super) ways: Vec<Way>,
 }
 
 #[derive(Template)]
@@ -128,6 +186,7 @@ struct SignIn<'a> {
     csrf: &'a str,
     since: &'a str,
     user_name: &'a str,
+    ways: &'a [Way],
 }
 
 /// The page that asks for name and password.
@@ -152,6 +211,7 @@ pub(super) fn sign_in(
         csrf: &form.csrf,
         since: &form.since,
         user_name,
+        ways: &form.ways,
     };
     let status = failed.map_or(StatusCode::OK, Failed::status);
     let mut response = show(frame, status, &page);

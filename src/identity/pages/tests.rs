@@ -32,6 +32,12 @@ fn all_pages() -> Vec<Response> {
         action: text(),
         csrf: text(),
         since: text(),
+        ways: vec![Way {
+            name: text(),
+            title: text(),
+            logo: Some(text()),
+            href: text(),
+        }],
     };
     let fields = [("state", text())];
     let scopes = [text()];

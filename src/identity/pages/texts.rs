@@ -63,6 +63,12 @@ pub(in crate::identity) struct Texts {
     pub(super) device_approved_hint: String,
     pub(super) device_denied: String,
     pub(super) device_denied_hint: String,
+    pub(super) federation_or: String,
+    pub(super) federation_with: String,
+    pub(super) federation_cancelled: String,
+    pub(super) federation_silent: String,
+    pub(super) federation_failed: String,
+    pub(super) federation_nobody: String,
     /// What the known scopes mean; of others, the name is shown.
     scopes: BTreeMap<String, String>,
 }
