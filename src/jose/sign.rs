@@ -3,6 +3,8 @@
 //! Parsing an RSA key costs more than signing with it, so a [`Signer`] keeps
 //! the parsed key and the encoded header.
 
+mod jwk;
+
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RsaEncoding, RsaKeyPair,

@@ -403,3 +403,90 @@ async fn tokens_are_never_printed() {
         .await;
     assert!(!door.log_text().contains(&token), "{}", door.log_text());
 }
+
+/// Clients of the embedded provider: one whose tokens are opaque, and the one
+/// that the gateway is.
+const CLIENTS: &str = "
+  base_url: http://@PROXY@
+  realms:
+    /:
+      users: [{userName: demo, password: Ch4ng31t-demo}]
+      clients:
+        - {client_id: opaque, client_secret: s, grant_types: [password], scope: openid read, access_token_format: opaque}
+        - {client_id: batch, client_secret: b-secret, grant_types: [client_credentials], scope: openid read}
+        - {client_id: gateway, client_secret: g-secret, grant_types: [password, refresh_token, client_credentials], scope: openid read am-introspect-all-tokens}
+";
+
+async fn as_client(config: &str) -> (Door, Upstream) {
+    let upstream = Upstream::echo().await;
+    let service = format!(
+        "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
+         client_id: gateway, client_secret: g-secret{config}}}}}\n",
+        upstream.url("")
+    );
+    let setup = Setup::new().identity(CLIENTS).services(&service);
+    (setup.start().await, upstream)
+}
+
+#[tokio::test]
+async fn opaque_tokens_of_the_embedded_provider_are_introspected_until_revoked() {
+    let (door, upstream) = as_client("").await;
+    let form = [
+        ("grant_type", "password"),
+        ("client_id", "opaque"),
+        ("client_secret", "s"),
+        ("username", "demo"),
+        ("password", "Ch4ng31t-demo"),
+        ("scope", "read"),
+    ];
+    let token = door.token_request(&form).await.expect(200).json();
+    let token = token["access_token"].as_str().expect("a token");
+    assert!(!token.contains('.'), "opaque");
+    for _ in 0..3 {
+        door.get_as(token, "api.test", "/").await.expect(200);
+    }
+    let user = upstream.last();
+    assert_eq!(user.header("x-credential-identifier"), Some("demo"));
+    assert_refused(
+        door.get_as("unknown", "api.test", "/").await,
+        401,
+        Some("invalid_token"),
+    );
+    let revoke = http::client().post(door.proxy_url("/oauth2/token/revoke"));
+    let form = [
+        ("token", token),
+        ("client_id", "opaque"),
+        ("client_secret", "s"),
+    ];
+    http::send(revoke.form(&form)).await.expect(200);
+    assert_refused(
+        door.get_as(token, "api.test", "/").await,
+        401,
+        Some("invalid_token"),
+    );
+}
+
+#[tokio::test]
+async fn users_and_clients_of_the_embedded_provider_pass_with_basic_credentials() {
+    let (door, upstream) = as_client("").await;
+    let ask = |name: &'static str, secret: &'static str| {
+        let request = http::client().get(door.proxy_url("/"));
+        http::send(
+            request
+                .header("host", "api.test")
+                .basic_auth(name, Some(secret)),
+        )
+    };
+    for (name, secret) in [("demo", "Ch4ng31t-demo"), ("batch", "b-secret")] {
+        for _ in 0..2 {
+            ask(name, secret).await.expect(200);
+            let sent = upstream.last();
+            assert_eq!(sent.header("x-credential-identifier"), Some(name));
+            let token = sent.header("authorization").expect("a token");
+            assert!(token.starts_with("Bearer ey"), "{token}");
+        }
+        assert_refused(ask(name, "guess").await, 401, Some("invalid_token"));
+    }
+    assert!(!door.log_text().contains("Ch4ng31t-demo"));
+}

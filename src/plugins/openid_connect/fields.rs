@@ -96,6 +96,38 @@ impl<'a> Fields<'a> {
         Ok(ones.into_iter().zip(others).collect())
     }
 
+    /// A list of tables of texts, such as keys; members that are no texts are
+    /// left out.
+    pub(super) fn maps(self, name: &str) -> Result<Vec<Vec<(String, String)>>, ConfigError> {
+        let items = match self.value(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(items)) => items.as_slice(),
+            Some(single) => std::slice::from_ref(single),
+        };
+        let members = |item: &Value| {
+            let members = item
+                .as_object()
+                .ok_or_else(|| wrong(name, "expected an array of objects"))?;
+            let texts = members.iter().filter_map(|(name, value)| {
+                let value = value.as_str()?;
+                Some((name.clone(), value.to_owned()))
+            });
+            Ok(texts.collect())
+        };
+        items.iter().map(members).collect()
+    }
+
+    /// A list of texts that name places, as flags.
+    pub(super) fn places(self, name: &str) -> Result<super::arguments::Where, ConfigError> {
+        let places = self.texts(name)?;
+        let has = |place: &str| places.iter().any(|one| one == place);
+        Ok(super::arguments::Where {
+            header: has("header"),
+            query: has("query"),
+            body: has("body"),
+        })
+    }
+
     /// A list of paths of claims.
     pub(super) fn paths(self, name: &str) -> Result<Vec<Vec<String>>, ConfigError> {
         let Some(items) = self.value(name) else {

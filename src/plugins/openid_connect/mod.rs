@@ -1,16 +1,27 @@
 //! The `openid-connect` plugin (interface 2.7, 4.7): only requests with a
 //! valid token of the configured issuer reach the upstream.
 //!
-//! Start at [`OpenIdConnect::on_request`]. The invariant: a request passes
+//! Start at [`OpenIdConnect::on_request`], which decides about tokens that are
+//! known, and at `decide`, which asks the provider. The invariant: a request passes
 //! only with an [`AccessToken`](crate::model::token::AccessToken) whose
 //! signature, claims and permissions were checked with this plugin's own
 //! settings and with keys that are still in force.
 
+mod agent;
 mod answers;
+mod arguments;
 pub(super) mod bearer;
 pub(super) mod cache;
+mod client;
 mod consumer;
+mod credentials;
+mod decide;
+mod endpoints;
+mod extras;
 mod fields;
+pub(super) mod flight;
+mod grants;
+mod methods;
 pub(super) mod provider;
 pub(super) mod refusal;
 pub(super) mod rules;
@@ -18,6 +29,7 @@ mod schema;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod told;
 mod upstream;
 pub(super) mod verifier;
 pub(super) mod word;
@@ -41,11 +53,14 @@ use crate::plugins::consumers::{Consumers, Directory};
 use crate::plugins::{ConfigError, Kind, Parts};
 use crate::telemetry::Counter;
 
-use bearer::{Found, body};
+use agent::Agent;
+use bearer::Found;
 use cache::Verified;
+use grants::TokenDesk;
 use provider::Known;
 use refusal::Refusal;
-use settings::Settings;
+use settings::{Asked, Settings};
+use told::Asker;
 use verifier::{Check, Checked, Judgement, Verifier};
 
 /// The plugin's line in the registry.
@@ -59,13 +74,17 @@ pub const KIND: Kind = Kind {
 
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let settings = Settings::new(fields::Fields(config))?;
-    Ok(Arc::new(OpenIdConnect::new(settings, parts)))
+    let (settings, asked) = Settings::new(fields::Fields(config))?;
+    Ok(Arc::new(OpenIdConnect::new(settings, asked, parts)))
 }
 
 /// Lets requests pass that carry a valid token.
 struct OpenIdConnect {
     verifier: Verifier<Settings>,
+    /// Asks about tokens that can't be verified here.
+    asker: Option<Asker>,
+    /// Asks for tokens.
+    desk: Option<TokenDesk>,
     consumers: Arc<Consumers>,
     passed: Counter,
     anonymous: Counter,
@@ -74,10 +93,14 @@ struct OpenIdConnect {
 }
 
 impl OpenIdConnect {
-    fn new(settings: Settings, parts: &Parts) -> Self {
+    fn new(settings: Settings, asked: Asked, parts: &Parts) -> Self {
         let config = settings.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
+        let agent = Arc::new(Agent::new(&config, asked.endpoints, parts));
+        let asker = |told| Asker::new(told, &agent, &parts.metrics);
         Self {
+            asker: asked.told.map(asker),
+            desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),
             verifier: Verifier::new(settings, config, parts),
             consumers: Arc::clone(&parts.consumers),
             passed: decision("pass"),
@@ -143,22 +166,29 @@ impl OpenIdConnect {
         Flow::Respond(self.settings().answers.to(refusal))
     }
 
-    /// The token of a request whose body may have to be read for it.
-    async fn find_anywhere(
+    /// Judges a token with what is at hand.
+    fn judge(
         &self,
-        session: &mut Session,
+        found: &Found<'_>,
+        request: &RequestHeader,
         exchange: &mut Exchange,
-    ) -> Result<Found<'static>, Refusal> {
-        let places = &self.settings().places;
-        if let Some(found) = places.find(session.req_header())? {
-            return Ok(found.into_owned());
+    ) -> Verdict {
+        let settings = self.settings();
+        if !settings.bearer || settings.asks_about_all {
+            return Verdict::Wait;
         }
-        if exchange.body.is_none() && places.may_be_in_body(session.req_header()) {
-            exchange.body = Some(body::read(session).await?);
-        }
-        places
-            .find_in_read_body(session.req_header(), exchange.body.as_deref())?
-            .ok_or(Refusal::NoToken)
+        Verdict::Now(match self.verifier.judge(&found.token) {
+            Judgement::Pass(held) => self.accept(&held, request, found.in_query, exchange),
+            Judgement::Refuse(refusal) if self.asker.is_some() && refusal.is_unread() => {
+                return Verdict::Wait;
+            }
+            Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
+            Judgement::Wait => return Verdict::Wait,
+        })
+    }
+
+    fn takes_tokens(&self) -> bool {
+        self.settings().bearer || self.asker.is_some()
     }
 }
 
@@ -213,32 +243,24 @@ impl Filter for OpenIdConnect {
         if self.passes_as_preflight(request) {
             return Verdict::Now(Flow::Continue);
         }
-        if !self.settings().bearer {
-            return Verdict::Now(self.refuse(Refusal::NoToken, exchange));
+        let settings = self.settings();
+        if self.takes_tokens() {
+            match settings.places.find(request) {
+                Ok(Some(found)) => return self.judge(&found, request, exchange),
+                Ok(None) if settings.places.may_be_in_body(request) => return Verdict::Wait,
+                Ok(None) => {}
+                Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
+            }
         }
-        let places = &self.settings().places;
-        let found = match places.find(request) {
-            Ok(Some(found)) => found,
-            Ok(None) if places.may_be_in_body(request) => return Verdict::Wait,
-            Ok(None) => return Verdict::Now(self.refuse(Refusal::NoToken, exchange)),
-            Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
-        };
-        Verdict::Now(match self.verifier.judge(&found.token) {
-            Judgement::Pass(held) => self.accept(&held, request, found.in_query, exchange),
-            Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
-            Judgement::Wait => return Verdict::Wait,
-        })
+        if self.desk.is_some() && self.may_show_credentials(request) {
+            return Verdict::Wait;
+        }
+        Verdict::Now(self.refuse(Refusal::NoToken, exchange))
     }
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
-        let found = match self.find_anywhere(session, exchange).await {
-            Ok(found) => found,
-            Err(refusal) => return self.refuse(refusal, exchange),
-        };
-        match self.verifier.judge_patiently(&found.token).await {
-            Ok(verified) => self.accept(&verified, session.req_header(), found.in_query, exchange),
-            Err(refusal) => self.refuse(refusal, exchange),
-        }
+        let decision = self.decide(session, exchange).await;
+        decision.unwrap_or_else(|refusal| self.refuse(refusal, exchange))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {

@@ -121,6 +121,12 @@ pub(in crate::plugins) struct Known {
 }
 
 impl Known {
+    /// A member of the discovery document.
+    pub(in crate::plugins) fn member(&self, name: &str) -> Option<&Value> {
+        let (document, _) = self.discovered.as_ref()?;
+        document.get(name)
+    }
+
     fn set(&self, url: &Url) -> Option<&KeySet> {
         self.sets
             .iter()
@@ -144,6 +150,14 @@ impl Provider {
     /// What is known now; `None` until the first fetch has succeeded.
     pub(in crate::plugins) fn known(&self) -> Option<Arc<Known>> {
         self.known.load_full()
+    }
+
+    /// What is known, fetched first if nothing is; `None`: it can't be had.
+    pub(in crate::plugins) async fn known_at_last(self: &Arc<Self>) -> Option<Arc<Known>> {
+        if self.known.load().is_none() {
+            self.wait_for_newer(self.clock.now_ms()).await;
+        }
+        self.known()
     }
 
     /// [`Known::generation`] of what is known now.

@@ -40,6 +40,11 @@ pub(in crate::plugins) enum Refusal {
     InactiveToken,
     InsecureRequest,
     NoScopes,
+    MalformedCredentials,
+    RepeatedCredentials,
+    WrongCredentials,
+    ProviderRefuses,
+    NoEndpoint,
 }
 
 use Refusal::*;
@@ -65,7 +70,7 @@ pub(in crate::plugins) enum Class {
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(in crate::plugins) const ALL: [Self; 32] = [
+    pub(in crate::plugins) const ALL: [Self; 37] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -98,6 +103,11 @@ impl Refusal {
         InactiveToken,
         InsecureRequest,
         NoScopes,
+        MalformedCredentials,
+        RepeatedCredentials,
+        WrongCredentials,
+        ProviderRefuses,
+        NoEndpoint,
     ];
 
     /// Its code and a sentence for people, in the characters that a
@@ -139,6 +149,17 @@ impl Refusal {
             InactiveToken => ("inactive_token", "the access token is not active"),
             InsecureRequest => ("https_required", "the request did not come by https"),
             NoScopes => ("no_scopes", "the required scopes are not known"),
+            MalformedCredentials => ("malformed_credentials", "the credentials are malformed"),
+            RepeatedCredentials => (
+                "repeated_credentials",
+                "credentials were sent more than once",
+            ),
+            WrongCredentials => (
+                "wrong_credentials",
+                "the provider does not take the credentials",
+            ),
+            ProviderRefuses => ("provider_refuses", "the provider refuses the gateway"),
+            NoEndpoint => ("no_endpoint", "the provider has no endpoint for this"),
         }
     }
 
@@ -152,20 +173,28 @@ impl Refusal {
         )
     }
 
+    /// Whether the token is none that can be read here: its provider may know.
+    pub(in crate::plugins) fn is_unread(self) -> bool {
+        matches!(self, MalformedToken | EncryptedToken)
+    }
+
     /// How it is answered.
     pub(in crate::plugins) fn class(self) -> Class {
         match self {
             NoToken => Class::NoCredential,
-            RepeatedToken | MalformedRequest => Class::BadRequest,
+            RepeatedToken | MalformedRequest | MalformedCredentials | RepeatedCredentials => {
+                Class::BadRequest
+            }
             BodyTimeout => Class::Slow,
             BodyTooLong => Class::TooLong,
             MalformedToken | TokenTooLong | EncryptedToken | UnsupportedAlg | UnknownExtension
             | UnknownKey | BadSignature | TokenExpired | TokenNotYetValid | MalformedTimes
             | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken
-            | InactiveToken => Class::BadToken,
+            | InactiveToken | WrongCredentials => Class::BadToken,
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
-            NoAnonymous | ProviderUnavailable | InsecureRequest | NoScopes => Class::Broken,
+            NoAnonymous | ProviderUnavailable | ProviderRefuses | NoEndpoint | InsecureRequest
+            | NoScopes => Class::Broken,
         }
     }
 }

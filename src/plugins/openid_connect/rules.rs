@@ -114,6 +114,42 @@ impl Rules {
         Ok(end)
     }
 
+    /// As [`Self::check`], of claims that the provider itself has told: what
+    /// they leave out is not held against the token.
+    pub(super) fn check_told(
+        &self,
+        claims: &Map<String, Value>,
+        issuer: &str,
+        now: i64,
+    ) -> Result<Option<i64>, Refusal> {
+        if !is_access_token(None, claims, self.id_tokens) || is_told_another(claims) {
+            return Err(Refusal::WrongType);
+        }
+        let mut end = time(claims, "exp")?.map(|end| end.saturating_add(self.leeway));
+        if self.verify_claims {
+            if claims.contains_key("iss") {
+                self.check_issuer(claims, issuer)?;
+            }
+            if end.is_some() {
+                end = Some(check_times(claims, now, self.leeway)?);
+            }
+        }
+        if let Some(max_age) = self.max_age
+            && claims.contains_key("auth_time")
+        {
+            let too_old = self.too_old_from(claims, max_age)?;
+            if now >= too_old {
+                return Err(Refusal::LoginTooOld);
+            }
+            end = Some(end.map_or(too_old, |end| end.min(too_old)));
+        }
+        if !self.unproven && claims.contains_key("cnf") {
+            return Err(Refusal::UnprovenToken);
+        }
+        self.check_permissions(claims)?;
+        Ok(end)
+    }
+
     fn check_issuer(&self, claims: &Map<String, Value>, issuer: &str) -> Result<(), Refusal> {
         let iss = claims.get("iss").and_then(Value::as_str);
         let iss = iss.ok_or(Refusal::WrongIssuer)?;
@@ -226,6 +262,17 @@ pub(in crate::plugins) fn is_access_token(
         && !claims.get("typ").is_some_and(other)
         && !claims.get("events").is_some_and(logout)
         && (id_tokens || !vouches)
+}
+
+/// Whether the provider, which may know tokens of every kind, says that this is
+/// one of another kind.
+fn is_told_another(claims: &Map<String, Value>) -> bool {
+    let kinds = ["token_type", "token_use"];
+    let mut kinds = kinds.iter().filter_map(|name| claims.get(*name)?.as_str());
+    kinds.any(|kind| {
+        let others = ["refresh_token", "id_token", "refresh", "id"];
+        others.iter().any(|other| kind.eq_ignore_ascii_case(other))
+    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,20 @@
 //! A plugin's `config`, resolved: what the filter works with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::answers::Answers;
 use super::bearer::Places;
+use super::client::Clients;
 use super::consumer::{Anonymous, Mapping};
+use super::credentials::Search;
+use super::endpoints::Endpoints;
 use super::fields::{Fields, wrong};
+use super::grants::Grants;
+use super::methods::{Method, Methods};
 use super::provider::ProviderConfig;
 use super::rules::Rules;
+use super::told::Told;
 use super::upstream::Headers;
 use crate::http::outbound::{Options, Version};
 use crate::model::secret::Secret;
@@ -15,23 +22,38 @@ use crate::plugins::ConfigError;
 
 /// Settings that are taken and returned, but do nothing yet.
 const WITHOUT_EFFECT: &[&str] = &[
+    "cache_ttl_resurrect",
     "cluster_cache_strategy",
     "downstream_access_token_header",
     "downstream_access_token_jwk_header",
     "downstream_id_token_header",
+    "downstream_id_token_jwk_header",
     "downstream_introspection_header",
+    "downstream_introspection_jwt_header",
+    "downstream_refresh_token_header",
     "downstream_session_id_header",
     "downstream_user_info_header",
+    "downstream_user_info_jwt_header",
     "http_proxy",
     "https_proxy",
-    "introspect_jwt_tokens",
+    "mtls_introspection_endpoint",
+    "mtls_token_endpoint",
     "resolve_distributed_claims",
     "search_user_info",
+    "tls_client_auth_cert_id",
+    "token_exchange_endpoint",
+    "token_headers_grants",
+    "token_headers_prefix",
+    "token_headers_replay",
     "upstream_access_token_jwk_header",
     "upstream_id_token_header",
+    "upstream_id_token_jwk_header",
     "upstream_introspection_header",
+    "upstream_introspection_jwt_header",
+    "upstream_refresh_token_header",
     "upstream_session_id_header",
     "upstream_user_info_header",
+    "upstream_user_info_jwt_header",
 ];
 
 /// What the filter works with.
@@ -39,13 +61,18 @@ const WITHOUT_EFFECT: &[&str] = &[
 pub(super) struct Settings {
     pub(super) provider: ProviderConfig,
     pub(super) places: Places,
-    pub(super) rules: Rules,
+    pub(super) rules: Arc<Rules>,
     pub(super) mapping: Option<Mapping>,
     pub(super) anonymous: Option<Anonymous>,
     pub(super) headers: Headers,
     pub(super) answers: Answers,
-    /// Whether bearer tokens are accepted.
+    /// Whether bearer tokens are verified here.
     pub(super) bearer: bool,
+    /// Whether the provider is asked about every token.
+    pub(super) asks_about_all: bool,
+    /// Where other credentials than tokens may be.
+    pub(super) search: Search,
+    pub(super) clients: Clients,
     pub(super) verify_signature: bool,
     /// The key of HMAC signatures, where they are allowed.
     pub(super) hs_secret: Option<Secret>,
@@ -58,10 +85,20 @@ pub(super) struct Settings {
     pub(super) warnings: Vec<String>,
 }
 
+/// What the parts of the filter that ask the provider work with.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) endpoints: Endpoints,
+    /// About tokens.
+    pub(super) told: Option<Told>,
+    /// For tokens.
+    pub(super) grants: Option<Grants>,
+}
+
 impl Settings {
     /// # Errors
     /// Names the field that can't be.
-    pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+    pub(super) fn new(fields: Fields<'_>) -> Result<(Self, Asked), ConfigError> {
         let issuer = fields
             .url("issuer")?
             .ok_or_else(|| wrong("issuer", "required field missing"))?;
@@ -71,27 +108,44 @@ impl Settings {
                 return Err(wrong(name, "strict is not supported yet"));
             }
         }
-        let rules = Rules::new(fields)?;
-        let methods = fields.texts("auth_methods")?;
+        let rules = Arc::new(Rules::new(fields)?);
+        let (methods, idle) = Methods::new(fields)?;
+        let asks = [
+            Method::Password,
+            Method::ClientCredentials,
+            Method::RefreshToken,
+        ];
+        let asks = asks.into_iter().any(|method| methods.has(method));
+        let told = Told::new(fields, methods, &rules)?;
+        let asks_about_all = told.as_ref().is_some_and(Told::of_all);
+        let asked = Asked {
+            endpoints: Endpoints::new(fields, &issuer)?,
+            told,
+            grants: asks.then(|| Grants::new(fields)).transpose()?,
+        };
         let cookie = fields.text("jwt_session_cookie")?;
         let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
-        Ok(Self {
+        let settings = Self {
             answers: Answers::new(fields, &issuer, rules.scopes_wanted().as_deref())?,
             provider: provider(fields, issuer)?,
             places: Places::new(fields)?,
             mapping: Mapping::new(fields)?,
             anonymous: Anonymous::new(fields)?,
             headers: Headers::new(fields)?,
-            bearer: methods.iter().any(|method| method == "bearer"),
+            bearer: methods.has(Method::Bearer),
+            asks_about_all,
+            search: Search::new(fields, methods)?,
+            clients: Clients::new(fields)?,
             verify_signature: fields.flag("verify_signature")?,
             hs_secret: hs_secret(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
             run_on_preflight: fields.flag("run_on_preflight")?,
             hide_credentials: fields.flag("hide_credentials")?,
             cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
-            warnings: warnings(fields, &methods)?,
+            warnings: warnings(fields, idle)?,
             rules,
-        })
+        };
+        Ok((settings, asked))
     }
 }
 
@@ -147,20 +201,8 @@ fn cache_ttl(fields: Fields<'_>) -> Result<i64, ConfigError> {
     Ok(most.map_or(ttl, |most| ttl.min(most)))
 }
 
-fn warnings(fields: Fields<'_>, methods: &[String]) -> Result<Vec<String>, ConfigError> {
-    let mut warnings = Vec::new();
+fn warnings(fields: Fields<'_>, mut warnings: Vec<String>) -> Result<Vec<String>, ConfigError> {
     let mut warn = |warning: String| warnings.push(warning);
-    let idle: Vec<&str> = methods
-        .iter()
-        .map(String::as_str)
-        .filter(|method| *method != "bearer")
-        .collect();
-    if !idle.is_empty() {
-        warn(format!(
-            "auth_methods without effect yet: {}; only bearer is checked",
-            idle.join(", ")
-        ));
-    }
     let idle: Vec<&str> = WITHOUT_EFFECT
         .iter()
         .copied()

@@ -143,6 +143,7 @@ impl<C: Check> Verifier<C> {
         &self,
         token: &str,
     ) -> Result<Arc<Verified>, Refusal> {
+        self.provider.refresh_if_old(self.clock.now_ms());
         for last in [false, true] {
             let now_ms = self.clock.now_ms();
             match self.look(token, now_ms) {

@@ -4,14 +4,13 @@
 //! Start at [`ResourceServer::on_request`]. `config` reads what was declared;
 //! a resolver turns the text of a token into claims: `jwt` by the issuer's
 //! keys, `remote` by asking an endpoint, one question a token at a time
-//! (`flight`). How the gateway proves itself there is read by `client` and
+//! (`openid_connect::flight`). How the gateway proves itself there is read by `client` and
 //! `secrets`. Keys, caches and refusals are those of the `openid-connect`
 //! plugin.
 
 mod answers;
 mod client;
 mod config;
-mod flight;
 mod jwt;
 mod remote;
 mod secrets;

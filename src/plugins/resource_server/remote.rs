@@ -11,17 +11,20 @@ use http::StatusCode;
 use url::Url;
 
 use super::client::Client;
-use super::flight::{Flights, Outcome};
 use crate::clock::Clock;
 use crate::http::outbound::{Answer, Outbound, OutboundError};
 use crate::jose::verify::TOKEN_MAX;
 use crate::plugins::Parts;
 use crate::plugins::openid_connect::cache::{TokenCache, Verified};
+use crate::plugins::openid_connect::flight::{Flights, REFUSED_MS, digest_of};
 use crate::plugins::openid_connect::refusal::Refusal;
 use crate::plugins::openid_connect::verifier::Judgement;
 use crate::plugins::openid_connect::word::{Heard, Word};
 use crate::telemetry::Counter;
 use answer::Said;
+
+/// What was found out about a token.
+type Outcome = Result<Arc<Verified>, Refusal>;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +54,7 @@ pub(super) struct Remote {
     /// Tokens that are known to be good, if answers may be believed for a
     /// while.
     known: Option<(TokenCache, Lifetime)>,
-    flights: Flights,
+    flights: Flights<Arc<Verified>>,
     /// Whether the endpoint failed the last time: it is said once.
     down: AtomicBool,
     hits: Counter,
@@ -73,7 +76,7 @@ impl Remote {
             outbound: Arc::clone(&parts.outbound),
             clock: parts.clock.clone(),
             known: lifetime.map(|lifetime| (TokenCache::new(), lifetime)),
-            flights: Flights::new(),
+            flights: Flights::new(REFUSED_MS),
             down: AtomicBool::new(false),
             hits: parts.metrics.token_cache("hit"),
             misses: parts.metrics.token_cache("miss"),
@@ -99,7 +102,7 @@ impl Remote {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Judgement::Refuse(Refusal::MalformedToken);
         }
-        match self.flights.refused(token, now_ms) {
+        match self.flights.refused(&digest_of([token.as_bytes()]), now_ms) {
             Some(refusal) => Judgement::Refuse(refusal),
             None => Judgement::Wait,
         }
@@ -111,8 +114,9 @@ impl Remote {
         let (remote, clock) = (Arc::clone(self), self.clock.clone());
         let text = token.to_owned();
         let question = move || async move { remote.ask(&text).await };
+        let about = digest_of([token.as_bytes()]);
         self.flights
-            .ask(token, question, move || clock.now_ms())
+            .ask(about, question, move || clock.now_ms())
             .await
     }
 

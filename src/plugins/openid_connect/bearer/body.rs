@@ -9,9 +9,11 @@ use http::{HeaderMap, Method, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Found, Places, parameters, put};
 use crate::http::bridge::{self, BUFFERED_MAX, BodyError};
+use crate::jose::json;
 use crate::plugins::openid_connect::refusal::Refusal;
 
 /// The bodies that may hold a token.
@@ -24,13 +26,7 @@ enum Form {
 impl Places {
     /// Whether the body has to be read to know if there is a token.
     pub(in super::super) fn may_be_in_body(&self, request: &RequestHeader) -> bool {
-        self.body
-            && !matches!(request.method, Method::GET | Method::HEAD)
-            && form(&request.headers).is_some()
-            && match length(&request.headers) {
-                Some(length) => (1..=BUFFERED_MAX).contains(&length),
-                None => of_unknown_length(request),
-            }
+        self.body && is_searchable(request)
     }
 
     /// The token in a body that has been read.
@@ -60,6 +56,38 @@ impl Places {
             None => {}
         }
         Ok(found)
+    }
+}
+
+/// Whether a body may come that can be searched.
+pub(in super::super) fn is_searchable(request: &RequestHeader) -> bool {
+    !matches!(request.method, Method::GET | Method::HEAD)
+        && form(&request.headers).is_some()
+        && match length(&request.headers) {
+            Some(length) => (1..=BUFFERED_MAX).contains(&length),
+            None => of_unknown_length(request),
+        }
+}
+
+/// Whether the body is a form, as opposed to JSON.
+pub(in super::super) fn is_form(headers: &HeaderMap) -> bool {
+    form(headers) == Some(Form::UrlEncoded)
+}
+
+/// The parameters in a body that has been read: of JSON the texts on top. A
+/// JSON object with a member twice has none.
+pub(in super::super) fn parameters_of(headers: &HeaderMap, body: &[u8]) -> Vec<(String, String)> {
+    match form(headers) {
+        Some(Form::UrlEncoded) => url::form_urlencoded::parse(body).into_owned().collect(),
+        Some(Form::Json) => {
+            let members = json::object(body).unwrap_or_default().into_iter();
+            let texts = members.filter_map(|(name, value)| match value {
+                Value::String(text) => Some((name, text)),
+                _ => None,
+            });
+            texts.collect()
+        }
+        None => Vec::new(),
     }
 }
 

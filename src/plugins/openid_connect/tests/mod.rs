@@ -1,6 +1,7 @@
 //! The filter as configured, against an issuer in the process.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod asked;
 mod attacks;
 mod consumers;
 mod keys;

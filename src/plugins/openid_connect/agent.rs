@@ -1,0 +1,160 @@
+//! Asks the provider on the gateway's behalf: finds its endpoint, proves who
+//! asks, and turns silence into one refusal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::header::{ACCEPT, AUTHORIZATION};
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::client::Client;
+use super::endpoints::{Endpoint, Endpoints};
+use super::provider::{Known, Provider, ProviderConfig};
+use super::refusal::Refusal;
+use crate::clock::Clock;
+use crate::http::outbound::{Answer, Options, Outbound, OutboundError, Standing};
+use crate::jose::json;
+use crate::plugins::Parts;
+
+/// Longest answer that is believed, in bytes.
+const ANSWER_MAX: usize = 64 * 1024;
+
+/// What an endpoint is asked.
+pub(super) struct Question {
+    pub(super) endpoint: Endpoint,
+    /// As whom.
+    pub(super) client: Option<Arc<Client>>,
+    pub(super) form: Vec<(String, String)>,
+    pub(super) headers: HeaderMap,
+}
+
+/// Asks one provider.
+pub(super) struct Agent {
+    pub(super) clock: Clock,
+    provider: Arc<Provider>,
+    outbound: Arc<Outbound>,
+    options: Options,
+    endpoints: Endpoints,
+    /// Whether there was no answer the last time: it is said once.
+    down: AtomicBool,
+}
+
+impl Agent {
+    pub(super) fn new(config: &ProviderConfig, endpoints: Endpoints, parts: &Parts) -> Self {
+        let (outbound, clock) = (&parts.outbound, &parts.clock);
+        Self {
+            clock: clock.clone(),
+            provider: parts.providers.provider(config.clone(), outbound, clock),
+            outbound: Arc::clone(outbound),
+            options: config.options,
+            endpoints,
+            down: AtomicBool::new(false),
+        }
+    }
+
+    /// What is known of the provider.
+    ///
+    /// # Errors
+    /// [`Refusal::ProviderUnavailable`] when nothing is and nothing can be had.
+    pub(super) async fn known(&self) -> Result<Arc<Known>, Refusal> {
+        let known = self.provider.known_at_last().await;
+        known.ok_or(Refusal::ProviderUnavailable)
+    }
+
+    /// The address of an endpoint.
+    ///
+    /// # Errors
+    /// As [`Self::known`] and [`Endpoints::url`].
+    pub(super) async fn url(&self, endpoint: Endpoint) -> Result<Url, Refusal> {
+        self.endpoints.url(endpoint, &*self.known().await?)
+    }
+
+    /// Who tells when tokens of the provider end early, if it is in this
+    /// process.
+    pub(super) async fn standing(&self) -> Option<Arc<dyn Standing>> {
+        self.known().await.ok()?.standing.clone()
+    }
+
+    /// Posts a form; the answer, whatever its status.
+    ///
+    /// # Errors
+    /// When the question can't be asked, or gets no answer.
+    pub(super) async fn post(&self, question: Question) -> Result<Answer, Refusal> {
+        let known = self.known().await?;
+        let url = self.endpoints.url(question.endpoint, &known)?;
+        let (mut form, mut headers) = (question.form, question.headers);
+        if let Some(client) = &question.client {
+            let offered = known.member("token_endpoint_auth_methods_supported");
+            let proof = self.endpoints.proof(question.endpoint);
+            let proof = proof.unwrap_or_else(|| client.proof(offered));
+            // OpenID Connect Core §9: the token endpoint, whatever is asked.
+            let audience = self.endpoints.url(Endpoint::Token, &known);
+            let audience = audience.unwrap_or_else(|_| url.clone());
+            let now = self.clock.now_secs();
+            client.prove(proof, audience.as_str(), now, &mut form, &mut headers)?;
+        }
+        let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let answer = self.outbound.post_form(&url, &form, headers, self.options);
+        self.heard(&url, answer.await)
+    }
+
+    /// Fetches what an endpoint says to the holder of `token`.
+    ///
+    /// # Errors
+    /// As [`Self::post`].
+    pub(super) async fn get(
+        &self,
+        endpoint: Endpoint,
+        token: &str,
+        parameters: &[(String, String)],
+        mut headers: HeaderMap,
+    ) -> Result<Answer, Refusal> {
+        let mut url = self.url(endpoint).await?;
+        if !parameters.is_empty() {
+            url.query_pairs_mut().extend_pairs(parameters);
+        }
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| Refusal::MalformedToken)?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+        let answer = self.outbound.get(&url, headers, self.options).await;
+        url.set_query(None);
+        self.heard(&url, answer)
+    }
+
+    fn heard(&self, url: &Url, answer: Result<Answer, OutboundError>) -> Result<Answer, Refusal> {
+        let reason = match answer {
+            Ok(answer) if answer.status.is_server_error() => format!("status {}", answer.status),
+            Ok(answer) if answer.status.is_redirection() => "a redirect".to_owned(),
+            Ok(answer) if answer.body.len() > ANSWER_MAX => "too long an answer".to_owned(),
+            Ok(answer) => {
+                self.down.store(false, Ordering::Relaxed);
+                return Ok(answer);
+            }
+            Err(error) => error.to_string(),
+        };
+        self.complain(url, &reason);
+        Err(Refusal::ProviderUnavailable)
+    }
+
+    /// Says that an endpoint is of no use, once until it is again.
+    pub(super) fn complain(&self, url: &Url, reason: &str) {
+        if !self.down.swap(true, Ordering::Relaxed) {
+            tracing::warn!(endpoint = %url, reason, "the provider gives no usable answer");
+        }
+    }
+}
+
+/// The JSON object of an answer; members that are there twice make it none.
+pub(super) fn object(answer: &Answer) -> Option<Map<String, Value>> {
+    json::object(&answer.body).ok()
+}
+
+/// Asks for answers of this media type.
+pub(super) fn accept(headers: &mut HeaderMap, media_type: &str) {
+    if let Ok(value) = HeaderValue::from_str(media_type) {
+        headers.insert(ACCEPT, value);
+    }
+}

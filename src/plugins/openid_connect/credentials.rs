@@ -1,0 +1,331 @@
+//! Credentials that are no bearer token: refresh tokens, names with passwords,
+//! clients with their secrets.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora::http::RequestHeader;
+
+use super::arguments::{Arguments, Where, without};
+use super::fields::{Fields, header_name};
+use super::methods::{Method, Methods};
+use super::refusal::Refusal;
+use crate::model::secret::Secret;
+use crate::plugins::ConfigError;
+
+/// What a request shows.
+#[derive(Debug)]
+pub(super) enum Credential {
+    RefreshToken(Secret),
+    /// A name and its secret; tried as whatever is true.
+    Pair {
+        name: String,
+        secret: Secret,
+        /// Those of a user.
+        user: bool,
+        /// Those of a client.
+        client: bool,
+    },
+}
+
+/// A credential and where it was.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) credential: Credential,
+    /// The header that it was in.
+    header: Option<HeaderName>,
+    /// Parameters that it was in otherwise.
+    parameters: Vec<String>,
+}
+
+/// Where credentials are looked for.
+#[derive(Debug)]
+pub(super) struct Search {
+    password: Option<Where>,
+    client: Option<Where>,
+    refresh: Option<RefreshToken>,
+}
+
+#[derive(Debug)]
+struct RefreshToken {
+    places: Where,
+    parameter: String,
+    header: HeaderName,
+}
+
+impl Search {
+    pub(super) fn new(fields: Fields<'_>, methods: Methods) -> Result<Self, ConfigError> {
+        let places = |method, name: &str| {
+            let on = methods.has(method);
+            on.then(|| fields.places(name)).transpose()
+        };
+        let parameter = fields.text("refresh_token_param_name")?;
+        let refresh = match (
+            parameter,
+            places(Method::RefreshToken, "refresh_token_param_type")?,
+        ) {
+            (Some(name), Some(places)) => Some(RefreshToken {
+                places,
+                parameter: name.to_owned(),
+                header: header_name("refresh_token_param_name", name)?,
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            password: places(Method::Password, "password_param_type")?,
+            client: places(Method::ClientCredentials, "client_credentials_param_type")?,
+            refresh,
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = Where> {
+        let refresh = self.refresh.as_ref().map(|refresh| refresh.places);
+        [self.password, self.client, refresh].into_iter().flatten()
+    }
+
+    /// Whether the head shows that there may be a credential: of a request
+    /// that brings none, nothing more is looked at.
+    pub(super) fn may_be_in_head(&self, request: &RequestHeader) -> bool {
+        let in_header = self.all().any(|places| places.header)
+            && (request.headers.contains_key(AUTHORIZATION)
+                || (self.refresh.iter()).any(|one| request.headers.contains_key(&one.header)));
+        in_header || (request.uri.query().is_some() && self.all().any(|places| places.query))
+    }
+
+    /// Whether bodies are searched.
+    pub(super) fn looks_into_bodies(&self) -> bool {
+        self.all().any(|places| places.body)
+    }
+
+    /// The credential of a request: the first in the order of the methods.
+    ///
+    /// # Errors
+    /// When one is there twice or can't be read.
+    pub(super) fn find(
+        &self,
+        headers: &HeaderMap,
+        arguments: &Arguments,
+    ) -> Result<Option<Shown>, Refusal> {
+        if let Some(refresh) = &self.refresh
+            && let Some(shown) = refresh.find(headers, arguments)?
+        {
+            return Ok(Some(shown));
+        }
+        let in_header = |places: Option<Where>| places.is_some_and(|places| places.header);
+        let (user, client) = (in_header(self.password), in_header(self.client));
+        if (user || client)
+            && let Some((name, secret)) = basic(headers)?
+        {
+            return Ok(Some(Shown {
+                credential: Credential::Pair {
+                    name,
+                    secret,
+                    user,
+                    client,
+                },
+                header: Some(AUTHORIZATION),
+                parameters: Vec::new(),
+            }));
+        }
+        for (places, name, secret, user) in [
+            (self.password, "username", "password", true),
+            (self.client, "client_id", "client_secret", false),
+        ] {
+            let Some(places) = places else { continue };
+            let named = arguments.only(name, places)?;
+            let (Some(named), Some(proof)) = (named, arguments.only(secret, places)?) else {
+                continue;
+            };
+            return Ok(Some(Shown {
+                credential: Credential::Pair {
+                    name: named.to_owned(),
+                    secret: Secret::new(proof),
+                    user,
+                    client: !user,
+                },
+                header: None,
+                parameters: vec![name.to_owned(), secret.to_owned()],
+            }));
+        }
+        Ok(None)
+    }
+}
+
+impl RefreshToken {
+    fn find(&self, headers: &HeaderMap, arguments: &Arguments) -> Result<Option<Shown>, Refusal> {
+        let mut values = headers.get_all(&self.header).iter();
+        if let Some(value) = values.next().filter(|_| self.places.header) {
+            if values.next().is_some() {
+                return Err(Refusal::RepeatedCredentials);
+            }
+            let text = value.to_str().map_err(|_| Refusal::MalformedCredentials)?;
+            let token = match text.split_at_checked("bearer ".len()) {
+                Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer ") => rest,
+                _ => text,
+            };
+            if !token.trim().is_empty() {
+                return Ok(Some(Shown {
+                    credential: Credential::RefreshToken(Secret::new(token.trim())),
+                    header: Some(self.header.clone()),
+                    parameters: Vec::new(),
+                }));
+            }
+        }
+        let token = arguments.only(&self.parameter, self.places)?;
+        Ok(token.map(|token| Shown {
+            credential: Credential::RefreshToken(Secret::new(token)),
+            header: None,
+            parameters: vec![self.parameter.clone()],
+        }))
+    }
+}
+
+impl Shown {
+    /// Takes the credential out of a request: its head, and the form that is
+    /// its `body`, of which the rest is returned.
+    pub(super) fn hide(&self, request: &mut RequestHeader, body: Option<&[u8]>) -> Option<String> {
+        if let Some(name) = &self.header {
+            request.remove_header(name);
+        }
+        let names: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let left = request.uri.query().and_then(|query| without(query, &names));
+        if let Some(left) = left {
+            let path = request.uri.path();
+            let target = match left.is_empty() {
+                true => path.to_owned(),
+                false => format!("{path}?{left}"),
+            };
+            // A part of a target that was accepted is accepted.
+            if let Ok(uri) = target.parse() {
+                request.set_uri(uri);
+            }
+        }
+        without(std::str::from_utf8(body?).ok()?, &names)
+    }
+}
+
+/// The pair of an `Authorization: Basic` header, in Base64 or, as old clients
+/// send it, as it is.
+fn basic(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Refusal> {
+    let mut found = None;
+    for value in headers.get_all(AUTHORIZATION) {
+        let Some(pair) = basic_value(value) else {
+            continue;
+        };
+        if found.is_some() {
+            return Err(Refusal::RepeatedCredentials);
+        }
+        let text = STANDARD.decode(pair).ok();
+        let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = text.filter(|text| text.contains(':'));
+        let text = text.or_else(|| String::from_utf8(pair.to_vec()).ok());
+        let text = text.ok_or(Refusal::MalformedCredentials)?;
+        let (name, secret) = text.split_once(':').ok_or(Refusal::MalformedCredentials)?;
+        let plain = |text: &str| !text.chars().any(char::is_control);
+        if name.is_empty() || !plain(name) || !plain(secret) {
+            return Err(Refusal::MalformedCredentials);
+        }
+        found = Some((name.to_owned(), Secret::new(secret)));
+    }
+    Ok(found)
+}
+
+fn basic_value(value: &HeaderValue) -> Option<&[u8]> {
+    let value = value.as_bytes().trim_ascii_start();
+    let (scheme, rest) = value.split_at_checked("basic ".len())?;
+    scheme
+        .eq_ignore_ascii_case(b"basic ")
+        .then(|| rest.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn find(config: Value, headers: &[(&str, &str)], query: &str) -> Result<String, Refusal> {
+        let mut config = config.as_object().cloned().expect("an object");
+        config.insert("client_id".to_owned(), json!(["gateway"]));
+        let fields = Fields(&config);
+        let (methods, _) = Methods::new(fields).expect("valid");
+        let search = Search::new(fields, methods).expect("valid");
+        let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
+        for (name, value) in headers {
+            request
+                .append_header((*name).to_owned(), *value)
+                .expect("a field");
+        }
+        let arguments = Arguments::new(Some(query), Vec::new());
+        let found = search.find(&request.headers, &arguments)?;
+        Ok(match found.map(|shown| shown.credential) {
+            None => "nothing".into(),
+            Some(Credential::RefreshToken(token)) => format!("refresh {}", token.expose()),
+            Some(Credential::Pair {
+                name,
+                secret,
+                user,
+                client,
+            }) => {
+                format!("{name} {} {user} {client}", secret.expose())
+            }
+        })
+    }
+
+    #[test]
+    fn basic_credentials_may_be_those_of_a_user_and_of_a_client() {
+        for (sent, wanted) in [
+            ("Basic YW5uYTpzOmM=", Ok("anna s:c true true")),
+            ("basic anna:secret", Ok("anna secret true true")),
+            ("Basic !!!", Err(Refusal::MalformedCredentials)),
+            ("Basic OnNlY3JldA==", Err(Refusal::MalformedCredentials)),
+            ("Digest x", Ok("nothing")),
+        ] {
+            let found = find(json!({}), &[("authorization", sent)], "");
+            assert_eq!(found, wanted.map(str::to_owned), "{sent}");
+        }
+        let twice = [
+            ("authorization", "Basic YTpi"),
+            ("authorization", "Basic Yzpk"),
+        ];
+        assert_eq!(
+            find(json!({}), &twice, ""),
+            Err(Refusal::RepeatedCredentials)
+        );
+    }
+
+    #[test]
+    fn the_first_in_the_order_of_the_methods_counts() {
+        let config = json!({"refresh_token_param_name": "refresh_token"});
+        let basic = [
+            ("authorization", "Basic YTpi"),
+            ("refresh-token", "bearer r1"),
+        ];
+        assert_eq!(find(config.clone(), &basic, ""), Ok("refresh r1".into()));
+        let query = "client_id=c&client_secret=s&username=u&password=p";
+        assert_eq!(find(json!({}), &[], query), Ok("u p true false".into()));
+        let config = json!({"password_param_type": ["header"]});
+        assert_eq!(find(config, &[], query), Ok("c s false true".into()));
+        assert_eq!(
+            find(json!({}), &[], "username=u&password="),
+            Ok("nothing".into())
+        );
+    }
+
+    #[test]
+    fn what_was_shown_is_hidden_and_the_rest_stays() {
+        let shown = Shown {
+            credential: Credential::RefreshToken(Secret::new("x")),
+            header: None,
+            parameters: vec!["rt".into()],
+        };
+        let mut request = RequestHeader::build("POST", b"/a?b=1&rt=x", None).expect("a request");
+        let left = shown.hide(&mut request, Some(b"rt=x&c=%20"));
+        assert_eq!(left.as_deref(), Some("c=%20"));
+        assert_eq!(request.uri.to_string(), "/a?b=1");
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the provider is asked: its endpoints, as configured or discovered.
+
+use url::Url;
+
+use super::fields::Fields;
+use super::provider::Known;
+use super::refusal::Refusal;
+use crate::plugins::ConfigError;
+use crate::plugins::openid_connect::client::Proof;
+
+/// An endpoint of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Token,
+    Introspection,
+    Userinfo,
+}
+
+impl Endpoint {
+    const ALL: [Self; 3] = [Self::Token, Self::Introspection, Self::Userinfo];
+
+    /// Its member of discovery documents, and its setting.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token_endpoint",
+            Self::Introspection => "introspection_endpoint",
+            Self::Userinfo => "userinfo_endpoint",
+        }
+    }
+}
+
+/// What is configured of the endpoints.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    /// In the order of [`Endpoint::ALL`].
+    settings: Vec<Setting>,
+    /// Whether the issuer is reached by TLS.
+    secure: bool,
+}
+
+#[derive(Debug)]
+struct Setting {
+    url: Option<Url>,
+    proof: Option<Proof>,
+}
+
+impl Endpoints {
+    pub(super) fn new(fields: Fields<'_>, issuer: &Url) -> Result<Self, ConfigError> {
+        let setting = |endpoint: Endpoint| {
+            let name = endpoint.name();
+            let method = format!("{name}_auth_method");
+            let proof = match endpoint {
+                Endpoint::Userinfo => None,
+                _ => fields.text(&method)?,
+            };
+            Ok(Setting {
+                url: fields.url(name)?,
+                proof: proof.map(|text| Proof::named(&method, text)).transpose()?,
+            })
+        };
+        let settings: Result<_, ConfigError> = Endpoint::ALL.into_iter().map(setting).collect();
+        Ok(Self {
+            settings: settings?,
+            secure: issuer.scheme() == "https",
+        })
+    }
+
+    /// The address of an endpoint.
+    ///
+    /// # Errors
+    /// [`Refusal::NoEndpoint`] where there is none, and where a provider on
+    /// https names one on http: credentials would go there in the clear.
+    pub(super) fn url(&self, endpoint: Endpoint, known: &Known) -> Result<Url, Refusal> {
+        if let Some(url) = &self.settings[endpoint as usize].url {
+            return Ok(url.clone());
+        }
+        known
+            .member(endpoint.name())
+            .and_then(|url| Url::parse(url.as_str()?).ok())
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .filter(|url| !self.secure || url.scheme() == "https")
+            .ok_or(Refusal::NoEndpoint)
+    }
+
+    /// How clients prove themselves there, if the configuration says.
+    pub(super) fn proof(&self, endpoint: Endpoint) -> Option<Proof> {
+        self.settings[endpoint as usize].proof
+    }
+}

@@ -1,0 +1,366 @@
+//! Credentials that the provider turns into tokens at its token endpoint:
+//! names with passwords, clients with secrets, refresh tokens.
+//!
+//! Tokens are remembered by the credentials that they were given for, so that
+//! a caller who sends these with every request costs the provider one
+//! question a token.
+
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use quick_cache::sync::Cache;
+use serde_json::Value;
+
+use super::agent::{Agent, Question, object};
+use super::client::{Client, basic};
+use super::credentials::Credential;
+use super::endpoints::Endpoint;
+use super::extras::Extras;
+use super::fields::Fields;
+use super::flight::{Digest, Flights, digest_of};
+use super::refusal::Refusal;
+use super::told::{Asking, Lifetimes};
+use crate::clock::random_bytes;
+use crate::http::outbound::Answer;
+use crate::model::secret::Secret;
+use crate::plugins::ConfigError;
+
+/// Most token responses remembered, about.
+const RESPONSES: usize = 16 * 1024;
+
+/// Tokens that the provider gave.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens {
+    pub(super) access: Secret,
+    /// Granted scopes, where the answer names them.
+    pub(super) scope: Option<String>,
+    /// When the access token ends, in milliseconds, where the answer tells.
+    pub(super) ends_at: Option<i64>,
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) struct Grants {
+    scope: Option<String>,
+    audience: Vec<String>,
+    extras: Extras,
+    remember: bool,
+    salt: Vec<u8>,
+    with_scope: bool,
+    leeway_ms: i64,
+    pub(super) lifetimes: Lifetimes,
+}
+
+impl Grants {
+    pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+        let scopes = fields.texts("scopes")?.join(" ");
+        let salt = fields.text("cache_tokens_salt")?;
+        let leeway = fields.integer("leeway")?.unwrap_or(0);
+        Ok(Self {
+            scope: Some(scopes).filter(|scope| !scope.is_empty()),
+            audience: fields.texts("audience")?,
+            extras: Extras::new(fields, "token_post_args", "token_headers")?,
+            remember: fields.flag("cache_tokens")?,
+            salt: salt.map_or_else(|| random_bytes::<16>().to_vec(), |salt| salt.into()),
+            with_scope: fields.flag("token_cache_key_include_scope")?,
+            leeway_ms: leeway.saturating_mul(1000),
+            lifetimes: Lifetimes::new(fields)?,
+        })
+    }
+}
+
+/// The ways in which the token endpoint is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grant {
+    Password,
+    ClientCredentials,
+    RefreshToken,
+}
+
+impl Grant {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Password => "password",
+            Self::ClientCredentials => "client_credentials",
+            Self::RefreshToken => "refresh_token",
+        }
+    }
+}
+
+/// Asks the token endpoint, once at a time for the same credentials.
+pub(super) struct TokenDesk {
+    grants: Grants,
+    agent: Arc<Agent>,
+    held: Arc<Cache<Digest, (Arc<Tokens>, i64)>>,
+    flights: Flights<Arc<Tokens>>,
+}
+
+/// Tokens, and what to forget should they turn out to be void.
+pub(super) struct Given {
+    pub(super) tokens: Arc<Tokens>,
+    about: Digest,
+    /// Whether they were given for an earlier request.
+    pub(super) remembered: bool,
+}
+
+impl TokenDesk {
+    pub(super) fn new(grants: Grants, agent: &Arc<Agent>) -> Self {
+        Self {
+            flights: Flights::new(grants.lifetimes.refused()),
+            grants,
+            agent: Arc::clone(agent),
+            held: Arc::new(Cache::new(RESPONSES)),
+        }
+    }
+
+    /// The tokens for a credential, tried as each kind that it may be.
+    ///
+    /// # Errors
+    /// Why there are none: what the last kind came to.
+    pub(super) async fn exchange(
+        &self,
+        credential: &Credential,
+        asking: &Asking<'_>,
+    ) -> Result<Given, Refusal> {
+        match credential {
+            Credential::RefreshToken(token) => {
+                let form = [("refresh_token", token.expose())];
+                self.ask(Grant::RefreshToken, &form, None, asking).await
+            }
+            Credential::Pair {
+                name,
+                secret,
+                user,
+                client,
+            } => {
+                let mut outcome = Err(Refusal::WrongCredentials);
+                if *user {
+                    let form = [("username", name.as_str()), ("password", secret.expose())];
+                    outcome = self.ask(Grant::Password, &form, None, asking).await;
+                }
+                if *client && matches!(outcome, Err(Refusal::WrongCredentials)) {
+                    let caller = Some((name.as_str(), secret));
+                    outcome = self
+                        .ask(Grant::ClientCredentials, &[], caller, asking)
+                        .await;
+                }
+                outcome
+            }
+        }
+    }
+
+    /// Forgets tokens that are void.
+    pub(super) fn forget(&self, given: &Given) {
+        self.held.remove(&given.about);
+    }
+
+    async fn ask(
+        &self,
+        grant: Grant,
+        form: &[(&str, &str)],
+        caller: Option<(&str, &Secret)>,
+        asking: &Asking<'_>,
+    ) -> Result<Given, Refusal> {
+        let grants = &self.grants;
+        let mut sent = vec![("grant_type".to_owned(), grant.name().to_owned())];
+        sent.extend(form.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
+        sent.extend((grants.audience.iter()).map(|one| ("audience".to_owned(), one.clone())));
+        sent.extend(grants.extras.parameters(asking.headers, asking.arguments));
+        let mut headers = grants.extras.headers(asking.headers);
+        let client = match caller {
+            None => asking.client.cloned(),
+            Some((id, secret)) => {
+                self.as_caller(id, secret, asking.client, &mut sent, &mut headers)?;
+                None
+            }
+        };
+        let scope = grants.scope.iter();
+        let mut about = self.about(client.as_deref(), &sent, &headers);
+        sent.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
+        if grants.with_scope {
+            about = self.about(client.as_deref(), &sent, &headers);
+        }
+        let now_ms = self.agent.clock.now_ms();
+        let remember = grants.remember && grant != Grant::RefreshToken;
+        if let Some((tokens, until)) = self.held.get(&about)
+            && now_ms < until
+        {
+            return Ok(Given {
+                tokens,
+                about,
+                remembered: true,
+            });
+        }
+        if let Some(refusal) = self.flights.refused(&about, now_ms) {
+            return Err(refusal);
+        }
+        let question = Question {
+            endpoint: Endpoint::Token,
+            client,
+            form: sent,
+            headers,
+        };
+        let own_client = caller.is_none();
+        let agent = Arc::clone(&self.agent);
+        let clock = self.agent.clock.clone();
+        let asked = move || async move {
+            let answer = agent.post(question).await?;
+            read(&answer, own_client, agent.clock.now_ms()).map(Arc::new)
+        };
+        let tokens = self
+            .flights
+            .ask(about, asked, move || clock.now_ms())
+            .await?;
+        if remember {
+            self.remember(about, &tokens);
+        }
+        Ok(Given {
+            tokens,
+            about,
+            remembered: false,
+        })
+    }
+
+    /// Asks as the caller, whose credentials are in the request.
+    fn as_caller(
+        &self,
+        id: &str,
+        secret: &Secret,
+        own: Option<&Arc<Client>>,
+        form: &mut Vec<(String, String)>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Refusal> {
+        if own.is_some_and(|own| own.posts_secrets()) {
+            form.push(("client_id".to_owned(), id.to_owned()));
+            form.push(("client_secret".to_owned(), secret.expose().to_owned()));
+        } else {
+            headers.insert(AUTHORIZATION, basic(id, secret.expose())?);
+        }
+        Ok(())
+    }
+
+    fn about(
+        &self,
+        client: Option<&Client>,
+        form: &[(String, String)],
+        headers: &HeaderMap,
+    ) -> Digest {
+        let client = client.map_or(&b""[..], |client| client.id.as_bytes());
+        let form = form.iter().flat_map(|(n, v)| [n.as_bytes(), v.as_bytes()]);
+        let headers = headers
+            .iter()
+            .flat_map(|(n, v)| [n.as_str().as_bytes(), v.as_bytes()]);
+        let begins = [self.grants.salt.as_slice(), client].into_iter();
+        digest_of(begins.chain(form).chain(headers))
+    }
+
+    fn remember(&self, about: Digest, tokens: &Arc<Tokens>) {
+        let now_ms = self.agent.clock.now_ms();
+        let until = self.grants.lifetimes.until(tokens.ends_at, now_ms);
+        let until = until.saturating_sub(self.grants.leeway_ms);
+        if until > now_ms {
+            self.held.insert(about, (Arc::clone(tokens), until));
+        }
+    }
+}
+
+/// Reads a token response (RFC 6749 §5).
+fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusal> {
+    let body = object(answer).ok_or(Refusal::ProviderUnavailable)?;
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    if answer.status != StatusCode::OK {
+        return Err(match text("error") {
+            Some("invalid_grant") => Refusal::WrongCredentials,
+            Some("invalid_client" | "unauthorized_client") if !own_client => {
+                Refusal::WrongCredentials
+            }
+            Some(error) => {
+                let error: String = error.chars().take(64).collect();
+                tracing::warn!(error = ?error, "the token endpoint refuses the gateway");
+                Refusal::ProviderRefuses
+            }
+            None => Refusal::ProviderUnavailable,
+        });
+    }
+    let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    let access = text("access_token").filter(|token| !token.is_empty() && bearer);
+    let life = body.get("expires_in").and_then(|life| match life {
+        // Some providers write it as a text.
+        Value::String(text) => text.parse().ok(),
+        other => other.as_i64(),
+    });
+    Ok(Tokens {
+        access: Secret::new(access.ok_or(Refusal::ProviderUnavailable)?),
+        scope: text("scope").map(str::to_owned),
+        ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(status: u16, body: Value, own_client: bool) -> Result<Tokens, Refusal> {
+        let answer = Answer {
+            status: StatusCode::from_u16(status).expect("a status"),
+            headers: HeaderMap::new(),
+            body: Bytes::from(body.to_string()),
+        };
+        read(&answer, own_client, 1000)
+    }
+
+    #[test]
+    fn an_answer_that_is_no_token_response_gives_none() {
+        let good = json!({"access_token": "t", "token_type": "bearer", "expires_in": "60"});
+        let tokens = answer(200, good, true).expect("tokens");
+        assert_eq!(tokens.access.expose(), "t");
+        assert_eq!(tokens.ends_at, Some(61_000));
+        for (status, body, own, refusal) in [
+            (
+                400,
+                json!({"error": "invalid_grant"}),
+                true,
+                Refusal::WrongCredentials,
+            ),
+            (
+                401,
+                json!({"error": "invalid_client"}),
+                true,
+                Refusal::ProviderRefuses,
+            ),
+            (
+                401,
+                json!({"error": "invalid_client"}),
+                false,
+                Refusal::WrongCredentials,
+            ),
+            (
+                400,
+                json!({"error": "invalid_scope"}),
+                true,
+                Refusal::ProviderRefuses,
+            ),
+            (404, json!({}), true, Refusal::ProviderUnavailable),
+            (
+                200,
+                json!({"token_type": "Bearer"}),
+                true,
+                Refusal::ProviderUnavailable,
+            ),
+            (
+                200,
+                json!({"access_token": "t", "token_type": "DPoP"}),
+                true,
+                Refusal::ProviderUnavailable,
+            ),
+            (200, json!([]), true, Refusal::ProviderUnavailable),
+        ] {
+            let outcome = answer(status, body.clone(), own).map(|_| ());
+            assert_eq!(outcome, Err(refusal), "{body}");
+        }
+    }
+}

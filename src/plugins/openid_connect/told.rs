@@ -1,0 +1,497 @@
+//! Tokens of which the gateway can't read anything: what the provider says of
+//! them, at its introspection endpoint (RFC 7662) or at userinfo (OpenID
+//! Connect Core §5.3).
+
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode};
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use serde_json::{Map, Value};
+
+use super::agent::{Agent, Question, accept, object};
+use super::arguments::Arguments;
+use super::cache::Verified;
+use super::client::Client;
+use super::endpoints::Endpoint;
+use super::extras::Extras;
+use super::fields::Fields;
+use super::flight::{Digest, Flights, REFUSED_MS, digest_of};
+use super::methods::{Method, Methods};
+use super::provider::Known;
+use super::refusal::Refusal;
+use super::rules::Rules;
+use super::verifier::Checked;
+use super::word::{Heard, Word};
+use crate::http::outbound::Answer;
+use crate::jose::claims::time;
+use crate::jose::verify::{TOKEN_MAX, Unverified};
+use crate::plugins::ConfigError;
+use crate::telemetry::{Counter, Metrics};
+
+/// Most answers remembered, about.
+const ANSWERS: usize = 16 * 1024;
+/// Most memory for them, in bytes, about.
+const BYTES: u64 = 32 * 1024 * 1024;
+
+/// What is asked, and for how long the answers are believed.
+#[derive(Debug)]
+pub(super) struct Told {
+    introspection: Option<Introspection>,
+    userinfo: Option<Userinfo>,
+    pub(super) lifetimes: Lifetimes,
+    rules: Arc<Rules>,
+}
+
+#[derive(Debug)]
+struct Introspection {
+    /// Also of tokens that the gateway can read.
+    of_all: bool,
+    parameter: String,
+    hint: Option<String>,
+    accept: String,
+    check_active: bool,
+    remember: bool,
+    extras: Extras,
+}
+
+#[derive(Debug)]
+struct Userinfo {
+    accept: String,
+    remember: bool,
+    extras: Extras,
+}
+
+/// For how long answers are believed, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifetimes {
+    /// What does not tell its end.
+    unknown: i64,
+    least: i64,
+    most: i64,
+    /// A no.
+    refused: i64,
+}
+
+impl Lifetimes {
+    pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+        let ms = |name: &str| {
+            let seconds = fields.integer(name)?;
+            Ok(seconds.map(|seconds| seconds.saturating_mul(1000)))
+        };
+        let most = ms("cache_ttl_max")?.filter(|most| *most > 0);
+        Ok(Self {
+            unknown: ms("cache_ttl")?.unwrap_or(3_600_000),
+            least: ms("cache_ttl_min")?.unwrap_or(0),
+            most: most.unwrap_or(i64::MAX),
+            refused: ms("cache_ttl_neg")?.unwrap_or(REFUSED_MS),
+        })
+    }
+
+    pub(super) fn refused(self) -> i64 {
+        self.refused
+    }
+
+    /// Until when something is believed at `now_ms` that ends at `end`: never
+    /// beyond that.
+    pub(super) fn until(self, end: Option<i64>, now_ms: i64) -> i64 {
+        let life = end.map_or(self.unknown, |end| end.saturating_sub(now_ms));
+        let life = life.max(self.least).min(self.most);
+        let until = now_ms.saturating_add(life);
+        end.map_or(until, |end| end.min(until))
+    }
+}
+
+impl Told {
+    /// `None`: nobody is asked about tokens.
+    pub(super) fn new(
+        fields: Fields<'_>,
+        methods: Methods,
+        rules: &Arc<Rules>,
+    ) -> Result<Option<Self>, ConfigError> {
+        let introspection = methods.has(Method::Introspection);
+        let userinfo = methods.has(Method::Userinfo);
+        if !introspection && !userinfo {
+            return Ok(None);
+        }
+        let text = |name: &str| fields.text(name).map(Option::unwrap_or_default);
+        Ok(Some(Self {
+            introspection: introspection
+                .then(|| {
+                    Ok(Introspection {
+                        of_all: fields.flag("introspect_jwt_tokens")?,
+                        parameter: text("introspection_token_param_name")?.to_owned(),
+                        hint: fields.text("introspection_hint")?.map(str::to_owned),
+                        accept: text("introspection_accept")?.to_owned(),
+                        check_active: fields.flag("introspection_check_active")?,
+                        remember: fields.flag("cache_introspection")?,
+                        extras: Extras::new(
+                            fields,
+                            "introspection_post_args",
+                            "introspection_headers",
+                        )?,
+                    })
+                })
+                .transpose()?,
+            userinfo: userinfo
+                .then(|| {
+                    Ok(Userinfo {
+                        accept: text("userinfo_accept")?.to_owned(),
+                        remember: fields.flag("cache_user_info")?,
+                        extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
+                    })
+                })
+                .transpose()?,
+            lifetimes: Lifetimes::new(fields)?,
+            rules: Arc::clone(rules),
+        }))
+    }
+
+    /// Whether the provider is asked about every token.
+    pub(super) fn of_all(&self) -> bool {
+        (self.introspection.as_ref()).is_some_and(|introspection| introspection.of_all)
+    }
+}
+
+/// Asks about tokens, one question a token at a time, and remembers.
+pub(super) struct Asker {
+    told: Arc<Told>,
+    agent: Arc<Agent>,
+    known: Cache<Digest, Arc<Verified>, Weight, ahash::RandomState>,
+    flights: Flights<Arc<Verified>>,
+    hits: Counter,
+    misses: Counter,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Digest, Arc<Verified>> for Weight {
+    fn weight(&self, _: &Digest, verified: &Arc<Verified>) -> u64 {
+        verified.weight
+    }
+}
+
+/// Whom and what a request asks with.
+pub(super) struct Asking<'a> {
+    pub(super) client: Option<&'a Arc<Client>>,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) arguments: &'a Arguments,
+}
+
+impl Asker {
+    pub(super) fn new(told: Told, agent: &Arc<Agent>, metrics: &Metrics) -> Self {
+        Self {
+            flights: Flights::new(told.lifetimes.refused()),
+            told: Arc::new(told),
+            agent: Arc::clone(agent),
+            known: Cache::with(
+                ANSWERS,
+                BYTES,
+                Weight,
+                ahash::RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
+            hits: metrics.token_cache("hit"),
+            misses: metrics.token_cache("miss"),
+        }
+    }
+
+    /// What the provider says of a token; `None`: it has no endpoint that
+    /// would tell.
+    ///
+    /// # Errors
+    /// Why the token does not pass.
+    pub(super) async fn ask(
+        &self,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Option<Arc<Verified>>, Refusal> {
+        if token.len() > TOKEN_MAX {
+            return Err(Refusal::TokenTooLong);
+        }
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Refusal::MalformedToken);
+        }
+        let (introspection, userinfo) = (&self.told.introspection, &self.told.userinfo);
+        if let Some(introspection) = introspection
+            && self.has(Endpoint::Introspection).await?
+        {
+            return self
+                .introspect(introspection, token, asking)
+                .await
+                .map(Some);
+        }
+        if let Some(userinfo) = userinfo
+            && self.has(Endpoint::Userinfo).await?
+        {
+            return self.fetch(userinfo, token, asking).await.map(Some);
+        }
+        Ok(None)
+    }
+
+    async fn has(&self, endpoint: Endpoint) -> Result<bool, Refusal> {
+        match self.agent.url(endpoint).await {
+            Ok(_) => Ok(true),
+            Err(Refusal::NoEndpoint) => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn introspect(
+        &self,
+        how: &Introspection,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let mut form = vec![(how.parameter.clone(), token.to_owned())];
+        form.extend((how.hint.iter()).map(|hint| ("token_type_hint".to_owned(), hint.clone())));
+        form.extend(how.extras.parameters(asking.headers, asking.arguments));
+        let mut headers = how.extras.headers(asking.headers);
+        accept(&mut headers, &how.accept);
+        let client = asking.client.cloned();
+        let about = about(client.as_deref(), &form, &headers);
+        let (agent, told, text) = (
+            Arc::clone(&self.agent),
+            Arc::clone(&self.told),
+            token.to_owned(),
+        );
+        let question = move || async move {
+            let standing = agent.standing().await;
+            // From before the question: what ends meanwhile is asked about again.
+            let version = standing.as_ref().map_or(0, |standing| standing.version());
+            let answer = agent
+                .post(Question {
+                    endpoint: Endpoint::Introspection,
+                    client: client.clone(),
+                    form,
+                    headers,
+                })
+                .await?;
+            let claims = told
+                .introspected(&agent, client.as_deref(), &answer)
+                .await?;
+            let word = Word::heard_at(standing, version);
+            told.believe(&agent, &text, claims, answer.body.len(), word)
+                .await
+        };
+        self.remembered(about, how.remember, question).await
+    }
+
+    async fn fetch(
+        &self,
+        how: &Userinfo,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let parameters = how.extras.parameters(asking.headers, asking.arguments);
+        let mut headers = how.extras.headers(asking.headers);
+        accept(&mut headers, &how.accept);
+        let mut said = parameters.clone();
+        said.push((String::new(), token.to_owned()));
+        let about = about(None, &said, &headers);
+        let (agent, told, text) = (
+            Arc::clone(&self.agent),
+            Arc::clone(&self.told),
+            token.to_owned(),
+        );
+        let question = move || async move {
+            let standing = agent.standing().await;
+            let version = standing.as_ref().map_or(0, |standing| standing.version());
+            let answer = agent
+                .get(Endpoint::Userinfo, &text, &parameters, headers)
+                .await?;
+            let claims = told.user_info(&agent, &answer).await?;
+            let word = Word::heard_at(standing, version);
+            told.believe(&agent, &text, claims, answer.body.len(), word)
+                .await
+        };
+        self.remembered(about, how.remember, question).await
+    }
+
+    /// The answer as remembered, or that to the question.
+    async fn remembered<F>(
+        &self,
+        about: Digest,
+        remember: bool,
+        question: impl FnOnce() -> F,
+    ) -> Result<Arc<Verified>, Refusal>
+    where
+        F: Future<Output = Result<Arc<Verified>, Refusal>> + Send + 'static,
+    {
+        let now_ms = self.agent.clock.now_ms();
+        if let Some(held) = self.known.get(&about) {
+            if now_ms < held.ends_at && held.word.heard() == Heard::Stands {
+                self.hits.inc();
+                return Ok(held);
+            }
+            if now_ms >= held.ends_at && held.ends_for_good {
+                return Err(Refusal::TokenExpired);
+            }
+        }
+        if let Some(refusal) = self.flights.refused(&about, now_ms) {
+            return Err(refusal);
+        }
+        self.misses.inc();
+        let clock = self.agent.clock.clone();
+        let outcome = self
+            .flights
+            .ask(about, question, move || clock.now_ms())
+            .await;
+        if let Ok(verified) = &outcome
+            && remember
+        {
+            self.known.insert(about, Arc::clone(verified));
+        }
+        outcome
+    }
+}
+
+/// What makes a question another one: who asks, and every word of it.
+fn about(client: Option<&Client>, form: &[(String, String)], headers: &HeaderMap) -> Digest {
+    let client = client.map_or(&b""[..], |client| client.id.as_bytes());
+    let form = form.iter().flat_map(|(n, v)| [n.as_bytes(), v.as_bytes()]);
+    let headers = headers
+        .iter()
+        .flat_map(|(n, v)| [n.as_str().as_bytes(), v.as_bytes()]);
+    digest_of([client].into_iter().chain(form).chain(headers))
+}
+
+impl Told {
+    /// The claims of a good introspection answer.
+    async fn introspected(
+        &self,
+        agent: &Agent,
+        client: Option<&Client>,
+        answer: &Answer,
+    ) -> Result<Map<String, Value>, Refusal> {
+        match answer.status {
+            StatusCode::OK => {}
+            // RFC 7662 §2.3: of the gateway's own credentials.
+            _ => return Err(Refusal::ProviderRefuses),
+        }
+        let claims = match jwt(answer) {
+            None => object(answer).ok_or(Refusal::ProviderUnavailable)?,
+            Some(token) => {
+                let known = agent.known().await?;
+                let mut claims = signed(&known, &token, Some("token-introspection+jwt"))?;
+                // RFC 9701 §5: made by the provider, for this client.
+                let audience = claims.get("aud").map(crate::jose::claims::words);
+                let mine = client.zip(audience);
+                let mine = mine.is_some_and(|(me, aud)| aud.iter().any(|one| *one == me.id));
+                match claims.remove("token_introspection") {
+                    Some(Value::Object(inside)) if mine => inside,
+                    _ => return Err(Refusal::ProviderUnavailable),
+                }
+            }
+        };
+        let check = self
+            .introspection
+            .as_ref()
+            .is_none_or(|how| how.check_active);
+        match check && claims.get("active") != Some(&Value::Bool(true)) {
+            true => Err(Refusal::InactiveToken),
+            false => Ok(claims),
+        }
+    }
+
+    /// The claims of a good userinfo answer.
+    async fn user_info(
+        &self,
+        agent: &Agent,
+        answer: &Answer,
+    ) -> Result<Map<String, Value>, Refusal> {
+        match answer.status {
+            StatusCode::OK => {}
+            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                return Err(Refusal::InactiveToken);
+            }
+            _ => return Err(Refusal::ProviderRefuses),
+        }
+        let claims = match jwt(answer) {
+            None => object(answer),
+            Some(token) => Some(signed(&*agent.known().await?, &token, None)?),
+        };
+        // OpenID Connect Core §5.3.2: it always says who.
+        claims
+            .filter(|claims| claims.get("sub").is_some_and(Value::is_string))
+            .ok_or(Refusal::ProviderUnavailable)
+    }
+
+    /// What is known of a token after the provider has told its claims.
+    async fn believe(
+        &self,
+        agent: &Agent,
+        token: &str,
+        claims: Map<String, Value>,
+        length: usize,
+        word: Word,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let now_ms = agent.clock.now_ms();
+        let issuer = &agent.known().await?.issuer;
+        let end = self
+            .rules
+            .check_told(&claims, issuer, now_ms.div_euclid(1000))?;
+        let end = end.map(|end| end.saturating_mul(1000));
+        let ends_at = self.lifetimes.until(end, now_ms);
+        let checked = Checked {
+            ends_for_good: end == Some(ends_at),
+            ends_at,
+            scopes: self.rules.scopes(&claims),
+            expires_at: time(&claims, "exp").ok().flatten(),
+            claims,
+        };
+        Ok(checked.verified(token, length, 0, word))
+    }
+}
+
+/// The token that an answer is, if its type says so.
+fn jwt(answer: &Answer) -> Option<String> {
+    let media_type = answer.headers.get(http::header::CONTENT_TYPE)?;
+    let media_type = media_type.to_str().ok()?.split(';').next()?.trim();
+    let is_jwt = media_type.eq_ignore_ascii_case("application/jwt")
+        || media_type.eq_ignore_ascii_case("application/token-introspection+jwt");
+    let text = is_jwt.then(|| std::str::from_utf8(&answer.body).ok())??;
+    Some(text.trim().to_owned())
+}
+
+/// The claims of a token that the provider signed.
+fn signed(known: &Known, token: &str, typ: Option<&str>) -> Result<Map<String, Value>, Refusal> {
+    let unusable = |_| Refusal::ProviderUnavailable;
+    let parsed = Unverified::parse(token).map_err(unusable)?;
+    if typ.is_some() && parsed.typ().as_deref() != typ {
+        return Err(Refusal::ProviderUnavailable);
+    }
+    let claims = parsed.verify(&known.keys).map_err(unusable)?;
+    let issuer = claims.get("iss").and_then(Value::as_str);
+    match issuer {
+        Some(issuer) if crate::jose::claims::same_issuer(issuer, &known.issuer) => Ok(claims),
+        // A userinfo answer may leave it out.
+        None if typ.is_none() => Ok(claims),
+        _ => Err(Refusal::ProviderUnavailable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lifetimes(config: Value) -> Lifetimes {
+        let config = config.as_object().cloned().expect("an object");
+        Lifetimes::new(Fields(&config)).expect("valid")
+    }
+
+    #[test]
+    fn nothing_is_believed_beyond_its_end() {
+        let plain = lifetimes(json!({}));
+        assert_eq!(plain.until(None, 1000), 3_601_000);
+        assert_eq!(plain.until(Some(9_000_000), 1000), 9_000_000);
+        let bounded = lifetimes(json!({"cache_ttl_min": 60, "cache_ttl_max": 600}));
+        assert_eq!(bounded.until(None, 0), 600_000);
+        assert_eq!(bounded.until(Some(9_000_000), 0), 600_000);
+        assert_eq!(bounded.until(Some(5_000), 0), 5_000);
+        assert_eq!(bounded.refused(), REFUSED_MS);
+    }
+}
