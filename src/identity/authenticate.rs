@@ -12,9 +12,11 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::api_version::{Version, version};
+use super::context::Methods;
 use super::error::{Fault, JsonError};
 use super::login::{LoginError, is_confined, login};
 use super::sessions::{self, Upgrade};
+use super::sign_in::Proof;
 use super::{Call, cookies, respond, rest};
 use crate::http::encoded_word;
 use crate::http::reply::FORBIDDEN_PAGE;
@@ -206,7 +208,8 @@ async fn begin_session(call: &Call, user: &User, asked: &Asked) -> Result<Respon
     if asked.no_session {
         return Ok(success(call, asked, None));
     }
-    let begun = sessions::begin_upgrade(call, user, asked.upgrade.as_deref());
+    let proof = Proof::now(call, Methods::password());
+    let begun = sessions::begin_upgrade(call, user, asked.upgrade.as_deref(), &proof);
     let token = match begun.await? {
         Upgrade::Done(token) => token,
         Upgrade::Outdated => return Err(refused(LoginError::Failed)),

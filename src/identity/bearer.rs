@@ -7,10 +7,11 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::audit;
 use super::clients::LiveClient;
+use super::context::{NO_CLASS, PASSWORD};
 use super::error::Fault;
 use super::realm::Realm;
 use super::revoked::Marks;
@@ -21,6 +22,14 @@ use crate::model::user::User;
 
 /// Longest opaque token that is looked up.
 const HANDLE_MAX: usize = 64;
+
+/// The grants whose users sign in.
+const BY_PASSWORD: [&str; 4] = [
+    "authorization_code",
+    "implicit",
+    "password",
+    "urn:ietf:params:oauth:grant-type:device_code",
+];
 
 /// Most tokens kept in memory.
 const KEPT: usize = 16 * 1024;
@@ -103,6 +112,25 @@ impl Issued {
             "" => self.text("aud"),
             named => named,
         }
+    }
+
+    /// What it says of how its user signed in: `acr`, `amr` and `auth_time`.
+    /// Tokens of plain sign-ins leave it out.
+    pub(super) fn sign_in(&self) -> Map<String, Value> {
+        let mut told = Map::new();
+        for name in ["acr", "amr", "auth_time"] {
+            if let Some(value) = self.claims.get(name) {
+                told.insert(name.to_owned(), value.clone());
+            }
+        }
+        if !self.claims.contains_key("auth_level") {
+            // Nobody signed in.
+            told.clear();
+        } else if BY_PASSWORD.contains(&self.text("grant_type")) {
+            told.entry("acr").or_insert_with(|| NO_CLASS.into());
+            told.entry("amr").or_insert_with(|| json!([PASSWORD]));
+        }
+        told
     }
 
     /// Its identifier.

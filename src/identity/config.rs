@@ -1,5 +1,6 @@
 //! The `identity` section of the configuration file, as written.
 
+mod factors;
 mod federation;
 mod password_policy;
 
@@ -16,6 +17,7 @@ use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
 use crate::model::secret::Secret;
 
+pub use factors::{AuthenticationClass, FactorSettings, SecondFactor, usual_classes};
 pub use federation::{
     AssertionAudience, FederationProvider, LinkExisting, LinkRules, ResponseMode,
 };
@@ -242,6 +244,12 @@ pub struct RealmSettings {
     pub password_policy: PasswordPolicy,
     /// Other OpenID providers that users may sign in through.
     pub federation: Vec<FederationProvider>,
+    /// Of whom a second factor is asked.
+    pub second_factor: SecondFactor,
+    /// Which factors there are.
+    pub factors: FactorSettings,
+    /// Classes of authentication, from the weakest to the strongest.
+    pub acr_values: Vec<AuthenticationClass>,
 }
 
 /// What clients that register themselves (RFC 7591) may be.
@@ -339,6 +347,9 @@ impl Default for RealmSettings {
             registration: RegistrationSettings::default(),
             password_policy: PasswordPolicy::default(),
             federation: Vec::new(),
+            second_factor: SecondFactor::default(),
+            factors: FactorSettings::default(),
+            acr_values: usual_classes(),
         }
     }
 }

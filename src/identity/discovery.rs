@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::config::RegistrationMode;
 use super::error::OAuthError;
-use super::issue::ACR;
 use super::{Call, cors, device, respond, userinfo};
 use crate::model::client::SignAlg;
 
@@ -40,7 +39,7 @@ pub(super) fn metadata(call: &Call) -> Response {
         "grant_types_supported": GRANT_TYPES,
         "code_challenge_methods_supported": challenge_methods(call),
         "prompt_values_supported": ["none", "login", "consent", "select_account"],
-        "acr_values_supported": [ACR],
+        "acr_values_supported": acr_values(call),
         "ui_locales_supported": call.state.live().look.languages(),
         "authorization_response_iss_parameter_supported": true,
         "dpop_signing_alg_values_supported": SignAlg::OWN,
@@ -83,6 +82,12 @@ pub(super) const GRANT_TYPES: [&str; 8] = [
     "urn:ietf:params:oauth:grant-type:jwt-bearer",
     "urn:ietf:params:oauth:grant-type:token-exchange",
 ];
+
+/// The classes of authentication, from the weakest to the strongest.
+fn acr_values(call: &Call) -> Vec<&str> {
+    let classes = call.realm.settings.acr_values.iter();
+    classes.map(|class| class.value.as_str()).collect()
+}
 
 /// How code challenges may be made.
 fn challenge_methods(call: &Call) -> &'static [&'static str] {

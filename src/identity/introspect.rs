@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::bearer::{self, GoodToken, Issued};
 use super::clients::LiveClient;
+use super::context::NO_CLASS;
 use super::error::{Fault, OAuthError};
 use super::form;
 use super::refresh::Presented;
@@ -96,6 +97,7 @@ fn said(issued: &Issued) -> Box<str> {
     ] {
         body.insert(name.to_owned(), value);
     }
+    body.extend(issued.sign_in());
     bearer::open_ended(body)
 }
 
@@ -127,7 +129,7 @@ async fn refresh(call: &Call, caller: &LiveClient, token: &str) -> Result<Option
     };
     let exp = expires_ms.min(grant.ends_ms).div_euclid(1000);
     let subject = caller.subject(&user);
-    let body = json!({
+    let mut body = json!({
         "active": true,
         "scope": grant.scopes.join(" "),
         "realm": grant.realm,
@@ -141,6 +143,11 @@ async fn refresh(call: &Call, caller: &LiveClient, token: &str) -> Result<Option
         "auth_level": 0,
         "authGrantId": grant.id,
         "expires_in": exp - call.now_ms.div_euclid(1000),
+        "auth_time": grant.auth_time,
+        "acr": grant.acr.as_deref().unwrap_or(NO_CLASS),
     });
+    if !grant.amr.is_empty() {
+        body["amr"] = json!(grant.amr);
+    }
     Ok(Some(body.to_string()))
 }

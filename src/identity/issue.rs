@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::State;
 use super::audit;
 use super::clients::LiveClient;
+use super::context::{NO_CLASS, PASSWORD};
 use super::error::Fault;
 use super::realm::Realm;
 use super::refresh::{self, Presented};
@@ -34,6 +35,7 @@ pub(super) struct Issue<'a> {
     pub(super) grant_id: &'a str,
     /// In seconds since the epoch.
     pub(super) auth_time: i64,
+    pub(super) context: Context<'a>,
     pub(super) now_ms: i64,
     pub(super) asked: Asked<'a>,
     pub(super) confined: Confined<'a>,
@@ -68,11 +70,32 @@ pub(super) struct Confined<'a> {
     pub(super) ends_s: Option<i64>,
 }
 
-/// How users sign in (RFC 8176).
-const AMR: [&str; 1] = ["pwd"];
+/// How the user signed in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Context<'a> {
+    /// The methods (RFC 8176); none: nobody knows.
+    pub(super) amr: &'a [String],
+    /// The class; absent: the lowest.
+    pub(super) acr: Option<&'a str>,
+}
 
-/// The one class of authentication there is.
-pub(super) const ACR: &str = "0";
+impl<'a> Context<'a> {
+    /// That of a grant.
+    pub(super) fn of(grant: &'a Grant) -> Self {
+        Self {
+            amr: &grant.amr,
+            acr: grant.acr.as_deref(),
+        }
+    }
+
+    /// Whether the user showed a password and nothing more. Access tokens say
+    /// nothing of it, as they always did.
+    fn is_plain(self) -> bool {
+        self.acr.is_none_or(|acr| acr == NO_CLASS)
+            && matches!(self.amr, [] | [_])
+            && self.amr.iter().all(|word| word == PASSWORD)
+    }
+}
 
 /// A token response (interface 2.3).
 #[derive(Debug, Serialize)]
@@ -118,6 +141,11 @@ struct AccessClaims<'a> {
     grant_type: &'a str,
     scope: &'a [String],
     auth_time: i64,
+    /// Where it was more than a password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acr: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    amr: &'a [String],
     realm: &'a str,
     exp: i64,
     iat: i64,
@@ -155,8 +183,8 @@ struct IdClaims<'a> {
     nonce: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sid: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    amr: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    amr: &'a [String],
     sub: &'a str,
     #[serde(rename = "auditTrackingId")]
     audit_tracking_id: String,
@@ -164,7 +192,7 @@ struct IdClaims<'a> {
     #[serde(rename = "tokenName")]
     token_name: &'static str,
     aud: &'a str,
-    acr: &'static str,
+    acr: &'a str,
     azp: &'a str,
     auth_time: i64,
     realm: &'a str,
@@ -259,6 +287,10 @@ pub(super) async fn access_token(
 }
 
 fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> AccessClaims<'a> {
+    let said = match issue.context.is_plain() {
+        true => Context::default(),
+        false => issue.context,
+    };
     AccessClaims {
         sub: issue.subject,
         cts: "OAUTH2_STATELESS_GRANT",
@@ -280,6 +312,8 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         grant_type: issue.grant_type,
         scope: issue.scopes,
         auth_time: issue.auth_time,
+        acr: said.acr,
+        amr: said.amr,
         realm: &issue.realm.path,
         exp: iat + life,
         iat,
@@ -336,13 +370,13 @@ pub(super) async fn id_token(
         s_hash: asked.state.map(|state| half_hash(alg, state)),
         nonce: asked.nonce,
         sid: asked.sid,
-        amr: issue.user.map(|_| AMR),
+        amr: issue.context.amr,
         sub: issue.subject,
         audit_tracking_id: state.audit_id(),
         iss: &issue.realm.issuer,
         token_name: "id_token",
         aud: issue.client.id(),
-        acr: ACR,
+        acr: issue.context.acr.unwrap_or(NO_CLASS),
         azp: issue.client.id(),
         auth_time: issue.auth_time,
         realm: &issue.realm.path,

@@ -13,6 +13,7 @@ mod change_password;
 mod client_auth;
 mod clients;
 pub mod config;
+mod context;
 mod cookies;
 mod cors;
 mod describe;

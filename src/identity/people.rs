@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::api_version::{Version, version};
 use super::change_password::{self, ChangeError};
+use super::context::PASSWORD;
 use super::error::JsonError;
 use super::password_policy::told;
 use super::{Call, form, goto, respond, rest, sessions};
@@ -36,7 +37,11 @@ async fn act_on(call: &Call, named: &str) -> Result<Response, JsonError> {
         other => return Err(rest::no_such_action(other)),
     }
     let caller = sessions::of_caller(call, None).await?;
-    let (_, user) = caller.ok_or_else(rest::denied)?;
+    let (token, user) = caller.ok_or_else(rest::denied)?;
+    // What else was shown when it began, and the password now.
+    let mut proof = sessions::proof(call, &token).await?;
+    proof.methods.add([PASSWORD]);
+    proof.auth_ms = call.now_ms;
     let named = named.replace('+', "%2B");
     let named = form::decode(named.as_bytes()).unwrap_or_default();
     if name::key(&named) != name::key(&user.user_name) && named != user.id.to_string() {
@@ -51,7 +56,7 @@ async fn act_on(call: &Call, named: &str) -> Result<Response, JsonError> {
     let user = changed.map_err(not_changed)?;
     let mut response = respond::json(StatusCode::OK, &json!({}));
     // The old session has ended with the others.
-    if let Some(token) = sessions::begin(call, &user).await? {
+    if let Some(token) = sessions::begin(call, &user, &proof).await? {
         if sessions::is_in_header(call) {
             response = respond::json(StatusCode::OK, &json!({"tokenId": token}));
         }

@@ -10,12 +10,16 @@ mod server_info;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::USER_AGENT;
 
 use super::audit;
+use super::context::Methods;
 use super::error::Fault;
 use super::login::{settle, still_stands};
+use super::sign_in::Proof;
 use super::{Call, State, cookies};
 use crate::clock::{random_bytes, random_uuid};
+use crate::http::ClientInfo;
 use crate::model::audit::{Actor, Detail, Event, Kind, Trace};
 use crate::model::grant::{Grant, StoredSession, TokenHash};
 use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
@@ -121,6 +125,7 @@ pub(super) async fn begin_upgrade(
     call: &Call,
     user: &User,
     named: Option<&str>,
+    proof: &Proof,
 ) -> Result<Upgrade, Fault> {
     let old = match named {
         Some(token) => find(call, token).await?,
@@ -128,8 +133,8 @@ pub(super) async fn begin_upgrade(
     };
     let token = match (named, old) {
         (_, Some((_, other))) if other.id != user.id => return Ok(Upgrade::OtherUser),
-        (Some(named), Some(_)) => begin_after(call, user, Some(named)).await?,
-        _ => begin(call, user).await?,
+        (Some(named), Some(_)) => begin_after(call, user, Some(named), proof).await?,
+        _ => begin(call, user, proof).await?,
     };
     Ok(token.map_or(Upgrade::Outdated, Upgrade::Done))
 }
@@ -149,15 +154,23 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
     Ok(found)
 }
 
-/// Begins a session for `user`, who has just shown the password; gives its
-/// token. The session that the browser had ends: whoever knew its token has
+/// Begins a session for `user`, who has shown `proof`; gives its token. The session that the browser had ends: whoever knew its token has
 /// nothing. If it was the same user's and is alive, the new one keeps its name.
 /// `None`: the password is another one by now.
-pub(super) async fn begin(call: &Call, user: &User) -> Result<Option<String>, Fault> {
-    begin_after(call, user, token_of_browser(call).as_deref()).await
+pub(super) async fn begin(
+    call: &Call,
+    user: &User,
+    proof: &Proof,
+) -> Result<Option<String>, Fault> {
+    begin_after(call, user, token_of_browser(call).as_deref(), proof).await
 }
 
-async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<Option<String>, Fault> {
+async fn begin_after(
+    call: &Call,
+    user: &User,
+    old: Option<&str>,
+    proof: &Proof,
+) -> Result<Option<String>, Fault> {
     let (state, now_ms) = (&call.state, call.now_ms);
     let token = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
     let old = old.map(TokenHash::of);
@@ -175,7 +188,10 @@ async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<Opti
         used_ms: now_ms,
         ends_ms: now_ms + i64::from(settings.max_minutes) * 60_000,
         sid: random_uuid().to_string(),
-        auth_ms: now_ms,
+        auth_ms: proof.auth_ms,
+        amr: proof.methods.words().to_vec(),
+        agent: agent(call),
+        address: address(call),
     };
     let store = &state.store;
     if let Some(known) = &known
@@ -212,6 +228,23 @@ async fn begin_after(call: &Call, user: &User, old: Option<&str>) -> Result<Opti
         return Ok(None);
     }
     Ok(Some(token))
+}
+
+/// Most of what a browser calls itself that is kept, in characters.
+const AGENT_MAX: usize = 256;
+
+/// What the caller's browser or program calls itself.
+fn agent(call: &Call) -> String {
+    let agent = call.headers().get(USER_AGENT);
+    let agent = agent.and_then(|value| value.to_str().ok());
+    agent.unwrap_or_default().chars().take(AGENT_MAX).collect()
+}
+
+fn address(call: &Call) -> String {
+    let info = call.parts.extensions.get::<ClientInfo>();
+    info.map_or_else(String::new, |info| {
+        info.addr.ip().to_canonical().to_string()
+    })
 }
 
 impl State {
@@ -328,6 +361,13 @@ pub(super) async fn take_back(call: &Call, response: &mut Response) -> Result<bo
     let name = cookies::name(&live, &live.config.session.cookie_name);
     cookies::clear(response, &live, &name);
     Ok(true)
+}
+
+/// What the user of the session of this token has shown.
+pub(super) async fn proof(call: &Call, token: &str) -> Result<Proof, Fault> {
+    let found = call.state.store.session(TokenHash::of(token)).await?;
+    let now = || Proof::now(call, Methods::default());
+    Ok(found.as_ref().map_or_else(now, Proof::of))
 }
 
 /// The session of this token and its user, if both are good now.

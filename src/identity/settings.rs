@@ -3,9 +3,9 @@
 use ipnet::IpNet;
 use url::Url;
 
-use super::config::{RealmSettings, RegistrationSettings, TrustedIssuer};
+use super::config::{RealmSettings, RegistrationSettings, SecondFactor, TrustedIssuer};
 use super::cors::is_origin;
-use super::{discovery, records};
+use super::{context, discovery, records};
 use crate::jose::jwks::KeySet;
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::user::schema::RecordError;
@@ -47,6 +47,8 @@ pub(super) fn check(settings: &RealmSettings) -> Result<(), RecordError> {
     }
     check_devices(settings)?;
     check_registration(&settings.registration)?;
+    check_factors(settings)?;
+    context::check(&settings.acr_values)?;
     let wrong = |one: &String| one != "*" && !is_origin(one);
     if let Some(index) = settings.cors_origins.iter().position(wrong) {
         let text = "must be an origin such as https://app.example, or *";
@@ -85,6 +87,24 @@ fn check_registration(settings: &RegistrationSettings) -> Result<(), RecordError
     let known = |grant: &String| discovery::GRANT_TYPES.contains(&grant.as_str());
     if let Some(index) = settings.grant_types.iter().position(|grant| !known(grant)) {
         return wrong(&format!("grant_types[{index}]"), "is no grant type");
+    }
+    Ok(())
+}
+
+/// Longest time that a browser is let go without the second factor, in days.
+const REMEMBERED_MAX: u32 = 365;
+
+fn check_factors(settings: &RealmSettings) -> Result<(), RecordError> {
+    let factors = &settings.factors;
+    let wrong = |name: &str, text: &str| Err(RecordError::new(name, text).below("factors"));
+    if factors.remember_browser_days > REMEMBERED_MAX {
+        return wrong("remember_browser_days", "must be at most 365");
+    }
+    if factors.issuer.len() > 64 || factors.issuer.contains(':') {
+        return wrong("issuer", "must be at most 64 bytes, without a colon");
+    }
+    if factors.kinds.is_empty() && settings.second_factor == SecondFactor::Required {
+        return wrong("kinds", "must name one where a second factor is required");
     }
     Ok(())
 }

@@ -1,9 +1,43 @@
-//! What a sign-in form leads to, whatever page it stood on.
+//! Signing in on a page, whatever page that is: the form, what it leads to, and
+//! the steps that may follow.
 
+mod entrance;
+
+use super::context::Methods;
 use super::error::Fault;
 use super::login::{LoginError, is_confined, login};
 use super::pages::Failed;
 use super::{Call, sessions};
+use crate::model::grant::StoredSession;
+use crate::model::user::User;
+pub(super) use entrance::{Entrance, Fields};
+
+/// What a user has shown, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Proof {
+    /// By which methods.
+    pub(super) methods: Methods,
+    /// When the user last signed in anew, in milliseconds since the epoch.
+    pub(super) auth_ms: i64,
+}
+
+impl Proof {
+    /// These methods, just now.
+    pub(super) fn now(call: &Call, methods: Methods) -> Self {
+        Self {
+            methods,
+            auth_ms: call.now_ms,
+        }
+    }
+
+    /// What the user of this session has shown.
+    pub(super) fn of(session: &StoredSession) -> Self {
+        Self {
+            methods: Methods::from(session.amr.as_slice()),
+            auth_ms: session.auth_ms,
+        }
+    }
+}
 
 /// What came of it.
 #[derive(Debug)]
@@ -17,15 +51,12 @@ pub(super) enum SignIn {
 }
 
 /// Signs in with the name and password of a form that this browser was shown.
-pub(super) async fn sign_in(call: &Call, name: &str, password: &str) -> Result<SignIn, Fault> {
+async fn by_password(call: &Call, name: &str, password: &str) -> Result<SignIn, Fault> {
     if is_confined(call, name) {
         return Ok(SignIn::Forbidden);
     }
     match login(&call.state, &call.realm, name, password, call.now_ms).await {
-        Ok(user) => Ok(match sessions::begin(call, &user).await? {
-            Some(token) => SignIn::Done(token),
-            None => SignIn::Again(Failed::Credentials),
-        }),
+        Ok(user) => complete(call, &user, Methods::password()).await,
         // One answer for all of them: nobody learns who exists.
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
             Ok(SignIn::Again(Failed::Credentials))
@@ -33,4 +64,17 @@ pub(super) async fn sign_in(call: &Call, name: &str, password: &str) -> Result<S
         Err(LoginError::Fault(Fault::Busy(_))) => Ok(SignIn::Again(Failed::Busy)),
         Err(LoginError::Fault(fault)) => Err(fault),
     }
+}
+
+/// What follows now that `user` has shown who they are by `methods`: a session,
+/// or the step that is missing.
+pub(super) async fn complete(call: &Call, user: &User, methods: Methods) -> Result<SignIn, Fault> {
+    begin(call, user, &Proof::now(call, methods)).await
+}
+
+async fn begin(call: &Call, user: &User, proof: &Proof) -> Result<SignIn, Fault> {
+    Ok(match sessions::begin(call, user, proof).await? {
+        Some(token) => SignIn::Done(token),
+        None => SignIn::Again(Failed::Credentials),
+    })
 }

@@ -32,6 +32,9 @@ pub(super) const CLAIMS: [&str; 15] = [
     "address",
 ];
 
+/// What the endpoint tells of the sign-in where it is asked for.
+pub(super) const OF_SIGN_IN: [&str; 3] = ["acr", "amr", "auth_time"];
+
 /// The scope that allows this claim; `None`: the claim is not the user's to
 /// give.
 pub(super) fn scope_of(claim: &str) -> Option<&'static str> {
@@ -134,6 +137,8 @@ fn claims(token: &GoodToken) -> Map<String, Value> {
     if let Some(asked) = asked {
         let named = |name: &String| asked.iter().any(|wish| wish == name);
         claims.extend(all(user).into_iter().filter(|(name, _)| named(name)));
+        let told = token.issued.sign_in();
+        claims.extend(told.into_iter().filter(|(name, _)| named(name)));
     }
     claims
 }

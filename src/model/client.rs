@@ -57,7 +57,8 @@ pub struct ClientMetadata {
     /// Whether its ID tokens must say when their user signed in: they all do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_auth_time: Option<bool>,
-    /// The authentication contexts that it wishes for; there is one.
+    /// The classes of authentication that it wishes for, unless a request says
+    /// otherwise; the dearest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub default_acr_values: Vec<String>,
     /// Where it is told that a session of its has ended.
@@ -154,6 +155,9 @@ pub struct ClientMetadata {
     /// False is for clients of one's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_consent: Option<bool>,
+    /// Own: whether its users need a second factor, whatever the realm asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_second_factor: Option<bool>,
     /// Own: whether it must send a code challenge; absent: a public one must.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_pkce: Option<bool>,

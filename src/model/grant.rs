@@ -77,6 +77,13 @@ pub struct Grant {
     /// The key (RFC 7638 thumbprint) that its refresh tokens are bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_to: Option<String>,
+    /// The methods by which the user signed in (RFC 8176); none: the password,
+    /// or nobody knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amr: Vec<String>,
+    /// The class of that sign-in, as its client is told; absent: the lowest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acr: Option<String>,
 }
 
 /// The refresh tokens of a grant as the store keeps them: one is in force.
@@ -195,6 +202,12 @@ pub struct StoredSession {
     pub sid: String,
     /// When its user last showed the password, in milliseconds since the epoch.
     pub auth_ms: i64,
+    /// The methods by which its user signed in (RFC 8176).
+    pub amr: Vec<String>,
+    /// What its browser or program calls itself, as far as that is kept.
+    pub agent: String,
+    /// The address that it was begun from, if known.
+    pub address: String,
 }
 
 impl StoredSession {

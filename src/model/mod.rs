@@ -7,6 +7,7 @@ pub mod certificate;
 pub mod client;
 pub mod consumer;
 pub mod device;
+pub mod factor;
 pub mod federation;
 pub mod grant;
 pub mod key_path;

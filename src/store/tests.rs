@@ -92,6 +92,8 @@ fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
             userinfo_claims: Vec::new(),
             resources: Vec::new(),
             bound_to: None,
+            amr: Vec::new(),
+            acr: None,
         },
         expires_ms: 50_000,
     }
@@ -542,6 +544,9 @@ async fn what_a_user_holds_goes_with_the_user() {
         ends_ms: 90_000,
         sid: "sid".to_owned(),
         auth_ms: 1,
+        amr: vec!["pwd".to_owned(), "otp".to_owned()],
+        agent: "a browser".to_owned(),
+        address: "192.0.2.1".to_owned(),
     };
     store.insert_session(&session, 5).await.expect("inserted");
     assert!(store.delete_user(demo.id, 2).await.expect("deleted"));

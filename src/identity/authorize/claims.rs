@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::identity::issue::ACR;
 use crate::identity::userinfo;
 use crate::jose::json;
 use crate::model::user::User;
@@ -56,18 +55,18 @@ impl Wanted {
             .find_map(|claims| claims.get("sub")?.get("value")?.as_str())
     }
 
-    /// Whether the client insists on a class of authentication that there is
-    /// not.
-    pub(super) fn insists_on_other_acr(&self) -> bool {
+    /// The classes of authentication that the client names, the dearest first,
+    /// and whether it insists on one of them (§5.5.1.1).
+    pub(super) fn classes(&self) -> (Vec<&str>, bool) {
         let Some(wish) = self.id_token.get("acr") else {
-            return false;
+            return (Vec::new(), false);
         };
-        let essential = wish.get("essential") == Some(&Value::Bool(true));
-        let value = wish.get("value");
         let values = wish.get("values").and_then(Value::as_array);
-        let fits = value.is_none_or(|value| value == ACR)
-            && values.is_none_or(|values| values.iter().any(|value| value == ACR));
-        essential && !fits
+        let values = values.into_iter().flatten().chain(wish.get("value"));
+        let values: Vec<_> = values.filter_map(Value::as_str).collect();
+        let named = wish.get("value").is_some() || wish.get("values").is_some();
+        let essential = wish.get("essential") == Some(&Value::Bool(true));
+        (values, essential && named)
     }
 
     /// The claims about `user` that the ID token shall hold: those asked for
@@ -87,7 +86,10 @@ impl Wanted {
     /// The claims that the userinfo endpoint shall tell besides those of the
     /// scopes.
     pub(super) fn for_userinfo(&self) -> Vec<String> {
-        let known = |name: &&String| userinfo::CLAIMS.contains(&name.as_str());
+        let known = |name: &&String| {
+            let name = name.as_str();
+            userinfo::CLAIMS.contains(&name) || userinfo::OF_SIGN_IN.contains(&name)
+        };
         self.userinfo.keys().filter(known).cloned().collect()
     }
 }
@@ -123,15 +125,22 @@ mod tests {
     }
 
     #[test]
-    fn an_essential_acr_that_there_is_not_is_noticed() {
-        let insists = |wish: &str| {
+    fn an_essential_class_is_told_from_a_wish() {
+        let classes = |wish: &str| {
             let wanted = Wanted::parse(&format!(r#"{{"id_token":{{"acr":{wish}}}}}"#));
-            wanted.expect("well-formed").insists_on_other_acr()
+            let wanted = wanted.expect("well-formed");
+            let (values, essential) = wanted.classes();
+            (values.join(" "), essential)
         };
-        assert!(insists(r#"{"essential":true,"values":["gold"]}"#));
-        assert!(insists(r#"{"essential":true,"value":"gold"}"#));
-        assert!(!insists(r#"{"essential":true,"values":["gold","0"]}"#));
-        assert!(!insists(r#"{"values":["gold"]}"#));
-        assert!(!insists("null"));
+        let told = |values: &str, essential| (values.to_owned(), essential);
+        let both = r#"{"essential":true,"values":["gold",1,"0"]}"#;
+        assert_eq!(classes(both), told("gold 0", true));
+        assert_eq!(
+            classes(r#"{"essential":true,"value":"gold"}"#),
+            told("gold", true)
+        );
+        assert_eq!(classes(r#"{"essential":true}"#), told("", false));
+        assert_eq!(classes(r#"{"values":["gold"]}"#), told("gold", false));
+        assert_eq!(classes("null"), told("", false));
     }
 }

@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::back::{Refused, Told};
 use super::request::Request;
 use crate::clock::random_bytes;
-use crate::identity::issue::{self, Asked, Confined, Issue};
+use crate::identity::context::Methods;
+use crate::identity::issue::{self, Asked, Confined, Context, Issue};
 use crate::identity::{Call, audit};
 use crate::model::audit::{Detail, Event, Kind};
 use crate::model::authorization::{Authorization, StoredCode};
@@ -59,6 +60,7 @@ pub(super) async fn finish(
         grant_type: &grant.grant_type,
         grant_id: &grant.id,
         auth_time: grant.auth_time,
+        context: Context::of(&grant),
         now_ms: call.now_ms,
         asked: Asked {
             nonce: request.nonce.as_deref(),
@@ -107,6 +109,8 @@ fn grant(call: &Call, request: &Request, session: &StoredSession, user: &User) -
         true => "authorization_code",
         false => "implicit",
     };
+    let methods = Methods::from(session.amr.as_slice());
+    let acr = request.demand.told(&call.realm.settings, &methods);
     Grant {
         id: issue::handle(),
         realm: call.realm.path.clone(),
@@ -120,6 +124,8 @@ fn grant(call: &Call, request: &Request, session: &StoredSession, user: &User) -
         userinfo_claims: request.wanted.for_userinfo(),
         resources: request.resources.clone(),
         bound_to: None,
+        amr: session.amr.clone(),
+        acr: Some(acr.to_owned()),
     }
 }
 

@@ -29,14 +29,13 @@ pub(super) use params::SWITCH;
 use params::{CARRIED_MAX, CARRIED_TO_OTHERS_MAX, Params, SINCE};
 pub(super) use push::push;
 pub(super) use reference::References;
-use request::Request;
 pub(super) use request::is_unreserved;
+use request::{Request, UNMET};
 
-use super::authenticate::forbidden_page;
 use super::error::OAuthError;
 use super::federation::{FAILED, Offer};
 use super::pages::{self, Applicant, Failed, FormParts};
-use super::sign_in::{self, SignIn};
+use super::sign_in::{Entrance, Fields, Proof};
 use super::{Call, audit, serve, sessions};
 use crate::model::audit::{Detail, Event, Kind};
 use crate::model::grant::{StoredSession, TokenHash};
@@ -159,28 +158,27 @@ impl<'a> Visit<'a> {
         }
     }
 
-    fn login_purpose(&self) -> [&str; 2] {
-        ["login", &self.request.query]
-    }
-
     fn consent_purpose<'p>(&'p self, session: &'p StoredSession) -> [&'p str; 3] {
         ["consent", &session.sid, &self.request.query]
     }
 
-    fn show_sign_in(
-        &self,
-        call: &Call,
-        name: &str,
-        offer: &Offer,
-        failed: Option<Failed>,
-    ) -> Response {
-        let mut form = self.form(call, "authorize/login", &self.login_purpose());
-        form.ways = offer.ways(call, &self.browser);
-        let request = self.request;
-        let frame = &request.back.frame;
-        let mut response = pages::sign_in(frame, applicant(request), &form, name, failed);
-        self.browser.remember(call, &mut response);
-        response
+    /// Where the user signs in for this request.
+    fn entrance<'v>(&'v self, call: &'v Call, offer: &'v Offer) -> Entrance<'v> {
+        let (request, query) = (self.request, &self.request.query);
+        let shown_ms = self.shown_ms.unwrap_or(call.now_ms);
+        let since = self.browser.since(query, shown_ms);
+        let spelt: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
+        Entrance {
+            call,
+            browser: &self.browser,
+            frame: &request.back.frame,
+            applicant: applicant(request),
+            offer,
+            purpose: vec!["login", query],
+            action: here(call, "authorize/login", query),
+            next: format!("{}&{SINCE}={spelt}", here(call, "authorize", query)),
+            since,
+        }
     }
 
     fn show_consent(
@@ -238,7 +236,7 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
                 Err(silent) => failed = Some(silent),
             }
         }
-        return Ok(visit.show_sign_in(call, name, &offer, failed));
+        return Ok(visit.entrance(call, &offer).show(name, failed));
     };
     if request
         .subject
@@ -246,6 +244,11 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
         .is_some_and(|wanted| *wanted != user.user_name)
     {
         return Err(tell("login_required", "Another user is signed in"));
+    }
+    let shown = Proof::of(&session).methods;
+    let lacks = request.demand.lacks(&call.realm.settings, &shown);
+    if request.demand.is_strict() && !lacks.is_empty() {
+        return Err(Refused::Back(Box::new(request.back.clone()), UNMET));
     }
     // No link decides, and nothing is decided where nothing may be shown.
     let may_decide = call.parts.method == Method::POST && !request.prompt.none;
@@ -358,28 +361,7 @@ fn consent(event: Event, request: &Request) -> Event {
 
 async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
     let visit = Visit::of(call, params, request);
-    let name = params.own("username").unwrap_or_default();
+    let fields = Fields::read(|name| params.own(name));
     let offer = visit.offer(call, false);
-    let again = |failed| Ok(visit.show_sign_in(call, name, &offer, Some(failed)));
-    if !visit
-        .browser
-        .sent(call, &visit.login_purpose(), params.own("csrf"))
-    {
-        return again(Failed::Stale);
-    }
-    let password = params.own("password").unwrap_or_default();
-    let token = match sign_in::sign_in(call, name, password).await? {
-        SignIn::Forbidden => return Ok(forbidden_page()),
-        SignIn::Again(failed) => return again(failed),
-        SignIn::Done(token) => token,
-    };
-    let since = params.own(SINCE).unwrap_or_default();
-    let since: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
-    let next = format!(
-        "{}&{SINCE}={since}",
-        here(call, "authorize", &request.query)
-    );
-    let mut response = redirect(call, &next);
-    sessions::hand_over(call, &mut response, &token);
-    Ok(response)
+    Ok(visit.entrance(call, &offer).submitted(&fields).await?)
 }

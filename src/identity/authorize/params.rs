@@ -7,6 +7,7 @@ use url::form_urlencoded;
 use crate::identity::Call;
 use crate::identity::federation::FAILED;
 use crate::identity::form::{Form, FormError};
+use crate::identity::sign_in::Fields;
 
 /// Longest request that is carried on through sign-in, in bytes: it becomes part
 /// of addresses, which whoever is on the way must take.
@@ -16,17 +17,14 @@ pub(super) const CARRIED_MAX: usize = 4 * 1024;
 pub(super) const CARRIED_TO_OTHERS_MAX: usize = 1024;
 
 /// Parameters of ours, which are not part of the client's request.
-const OWN: [&str; 11] = [
+const OWN: [&str; 8] = [
     SINCE,
     SWITCH,
     FAILED,
-    "csrf",
     "approve",
     "deny",
     "decision",
     "save_consent",
-    "username",
-    "password",
     "login",
 ];
 
@@ -141,7 +139,7 @@ impl Params {
 }
 
 fn is_own(name: &str) -> bool {
-    OWN.contains(&name)
+    OWN.contains(&name) || Fields::NAMES.contains(&name)
 }
 
 fn value<'p>(pairs: &'p [(String, String)], name: &str) -> Option<&'p str> {

@@ -9,6 +9,7 @@ use super::params::Params;
 use super::redirect_uri::is_registered;
 use super::resolve::Resolved;
 use crate::identity::clients::LiveClient;
+use crate::identity::context::Demand;
 use crate::identity::error::OAuthError;
 use crate::identity::token::granted;
 use crate::identity::{Call, audit, hint, resource};
@@ -82,6 +83,8 @@ pub(super) struct Request {
     /// The user that the client will have no other than.
     pub(super) subject: Option<String>,
     pub(super) wanted: Wanted,
+    /// How the user has to have signed in.
+    pub(super) demand: Demand,
     /// Whom access tokens shall be for; none: the client.
     pub(super) resources: Vec<String>,
     /// The key that must be proven to exchange the code.
@@ -199,10 +202,7 @@ async fn checked(
             .ok_or_else(|| Told::new("invalid_request", "Malformed parameter, claims"))?,
         None => Wanted::default(),
     };
-    if wanted.insists_on_other_acr() {
-        let text = "The class of authentication is not available";
-        return Err(Told::new("unmet_authentication_requirements", text));
-    }
+    let demand = demand(call, params, client, &wanted)?;
     wanted.confine(&client.scopes);
     let mut told = scopes.clone();
     for scope in wanted.scopes() {
@@ -233,6 +233,7 @@ async fn checked(
         login_hint: login_hint.or_else(|| subject.clone().filter(|_| is_told)),
         subject,
         wanted,
+        demand,
         resources: resources(params, client)?,
         dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
         query: params.carried().to_owned(),
@@ -241,6 +242,43 @@ async fn checked(
         object: false,
     })
 }
+
+/// How the user has to have signed in: as the client's record says, and what the
+/// request adds (OpenID Connect Core §3.1.2.1, §5.5.1.1).
+fn demand(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    wanted: &Wanted,
+) -> Result<Demand, Told> {
+    let settings = &call.realm.settings;
+    let metadata = &client.client.metadata;
+    let demand = Demand::second_factor(metadata.require_second_factor == Some(true));
+    let (classes, essential) = wanted.classes();
+    if essential {
+        return demand.insist(settings, classes).map_err(|_| UNMET);
+    }
+    let asked = params.get("acr_values").unwrap_or_default().split(' ');
+    let asked = classes
+        .into_iter()
+        .chain(asked.filter(|one| !one.is_empty()));
+    let mut asked: Vec<_> = asked.take(ACR_VALUES_MAX).collect();
+    if asked.is_empty() {
+        let usual = metadata.default_acr_values.iter();
+        asked.extend(usual.map(String::as_str).take(ACR_VALUES_MAX));
+    }
+    Ok(demand.wish(settings, asked))
+}
+
+/// Most classes of authentication that are looked at in a request.
+const ACR_VALUES_MAX: usize = 50;
+
+/// What was insisted on can't be had (OpenID Connect Unmet Authentication
+/// Requirements 1.0 §2).
+pub(super) const UNMET: Told = Told::new(
+    "unmet_authentication_requirements",
+    "The class of authentication is not available",
+);
 
 /// The name of the user that the client will have no other than, and whether
 /// the request says that name.

@@ -13,16 +13,16 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 
 use super::{ADDRESS_GUESSES, GRANT, USER_GUESSES, user_code};
 use crate::http::ClientInfo;
-use crate::identity::authenticate::forbidden_page;
 use crate::identity::authorize::{self, Browser, redirect};
 use crate::identity::clients::LiveClient;
+use crate::identity::context::{Methods, strongest};
 use crate::identity::error::OAuthError;
 use crate::identity::federation::{FAILED, Offer};
 use crate::identity::form::Form;
 use crate::identity::lockout::Attempt;
 use crate::identity::network::network;
 use crate::identity::pages::{self, Applicant, Failed, FormParts, Frame};
-use crate::identity::sign_in::{SignIn, sign_in};
+use crate::identity::sign_in::{Entrance, Fields};
 use crate::identity::{Call, audit, issue, serve, sessions};
 use crate::model::audit::{Actor, Event, Kind};
 use crate::model::device::{StoredDevice, Verdict};
@@ -133,7 +133,10 @@ impl Visit<'_> {
             _ => return Ok(self.show_entry(typed, Some(Failed::UserCode))),
         };
         if posted && self.input.body.get("password").is_some() {
-            return self.sign_in(&waiting, &code).await;
+            let fields = Fields::read(|name| self.input.body.get(name));
+            let offer = self.offer(&code);
+            let entrance = self.entrance(&waiting, &code, &offer);
+            return Ok(entrance.submitted(&fields).await?);
         }
         let switches = posted && self.input.body.get(authorize::SWITCH).is_some();
         if posted && decided.is_none() && !switches {
@@ -141,7 +144,9 @@ impl Visit<'_> {
             return Ok(redirect(self.call, &self.address(Some(&code))));
         }
         let Some((session, user)) = session.as_ref().filter(|_| !switches) else {
-            return Ok(self.show_sign_in(&waiting, &code, None));
+            let offer = self.offer(&code);
+            let failed = self.input.query.get(FAILED).and_then(Failed::elsewhere);
+            return Ok(self.entrance(&waiting, &code, &offer).show("", failed));
         };
         match decided {
             Some(yes) if known => self.decide(&waiting, (session, user), yes).await,
@@ -209,21 +214,24 @@ impl Visit<'_> {
         Ok(client.map(|client| Box::new(Waiting { device, client })))
     }
 
-    async fn sign_in(&self, waiting: &Waiting, code: &str) -> Result<Response, OAuthError> {
-        let call = self.call;
-        let csrf = self.input.body.get("csrf");
-        if !self.browser.sent(call, &["device login", code], csrf) {
-            return Ok(self.show_sign_in(waiting, code, Some(Failed::Stale)));
-        }
-        let field = |name| self.input.body.get(name).unwrap_or_default();
-        match sign_in(call, field("username"), field("password")).await? {
-            SignIn::Forbidden => Ok(forbidden_page()),
-            SignIn::Again(failed) => Ok(self.show_sign_in(waiting, code, Some(failed))),
-            SignIn::Done(token) => {
-                let mut response = redirect(call, &self.address(Some(code)));
-                sessions::hand_over(call, &mut response, &token);
-                Ok(response)
-            }
+    /// Where the user signs in for this code.
+    fn entrance<'v>(
+        &'v self,
+        waiting: &'v Waiting,
+        code: &'v str,
+        offer: &'v Offer,
+    ) -> Entrance<'v> {
+        let address = self.address(Some(code));
+        Entrance {
+            call: self.call,
+            browser: &self.browser,
+            frame: &self.frame,
+            applicant: Applicant::of(&waiting.client.client.metadata, &self.frame),
+            offer,
+            purpose: vec!["device login", code],
+            action: address.clone(),
+            since: String::new(),
+            next: address,
         }
     }
 
@@ -317,18 +325,6 @@ impl Visit<'_> {
         }
     }
 
-    fn show_sign_in(&self, waiting: &Waiting, code: &str, failed: Option<Failed>) -> Response {
-        let mut form = self.form(code, &["device login", code]);
-        form.ways = self.offer(code).ways(self.call, &self.browser);
-        let elsewhere = self.input.query.get(FAILED).and_then(Failed::elsewhere);
-        let failed = failed.or(elsewhere);
-        let name = self.input.body.get("username").unwrap_or_default();
-        let applicant = Applicant::of(&waiting.client.client.metadata, &self.frame);
-        let mut response = pages::sign_in(&self.frame, applicant, &form, name, failed);
-        self.browser.remember(self.call, &mut response);
-        response
-    }
-
     fn show_question(
         &self,
         waiting: &Waiting,
@@ -356,6 +352,8 @@ fn grant(
     client: &LiveClient,
     (session, user): (&StoredSession, &User),
 ) -> Grant {
+    let methods = Methods::from(session.amr.as_slice());
+    let acr = strongest(&call.realm.settings, &methods);
     Grant {
         id: issue::handle(),
         realm: call.realm.path.clone(),
@@ -370,5 +368,7 @@ fn grant(
         userinfo_claims: Vec::new(),
         resources: device.request.resources.clone(),
         bound_to: None,
+        amr: session.amr.clone(),
+        acr: Some(acr.to_owned()),
     }
 }

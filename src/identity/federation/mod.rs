@@ -28,11 +28,12 @@ pub(super) use provider::{Provider, compile, issuer_name};
 use super::audit::{self, Reason};
 use super::authenticate::forbidden_page;
 use super::authorize::{self, Browser, redirect};
+use super::context::Methods;
 use super::error::OAuthError;
 use super::form::Form;
 use super::login::is_confined;
 use super::pages::Failed;
-use super::sign_in::SignIn;
+use super::sign_in::{self, SignIn};
 use super::{Call, sessions};
 use crate::http::outbound::Guarded;
 use crate::model::grant::TokenHash;
@@ -194,11 +195,9 @@ async fn arrived(
         call.state.federation.count(provider, "linked");
         return Ok(redirect(call, &to));
     }
-    let _methods = account::methods(provider, &subject);
-    let begun = match sessions::begin(call, &user).await? {
-        Some(token) => SignIn::Done(token),
-        None => SignIn::Again(Failed::Stale),
-    };
+    let methods = account::methods(provider, &subject);
+    let methods = Methods::of(methods.iter().map(String::as_str));
+    let begun = sign_in::complete(call, &user, methods).await?;
     let response = match begun {
         SignIn::Done(token) => {
             let mut response = redirect(call, &to);

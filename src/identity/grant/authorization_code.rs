@@ -13,7 +13,7 @@ use crate::identity::authorize::is_unreserved;
 use crate::identity::clients::LiveClient;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::token::{client_for, required};
 use crate::identity::{Call, audit, dpop, resource};
@@ -129,6 +129,7 @@ async fn give(
         grant_type: GRANT,
         grant_id: &grant.id,
         auth_time: grant.auth_time,
+        context: Context::of(&grant),
         now_ms,
         asked: Asked {
             nonce: code.authorization.nonce.as_deref(),

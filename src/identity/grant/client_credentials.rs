@@ -7,7 +7,7 @@ use crate::identity::Call;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted};
 
@@ -34,6 +34,7 @@ pub(in crate::identity) async fn issue(
         grant_type: GRANT,
         grant_id: &issue::handle(),
         auth_time: call.now_ms.div_euclid(1000),
+        context: Context::default(),
         now_ms: call.now_ms,
         asked: Asked::default(),
         confined: Confined {

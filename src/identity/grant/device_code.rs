@@ -5,7 +5,7 @@ use crate::identity::device::GRANT;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::grant::authorization_code::is_proven;
-use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::token::{client_for, required};
 use crate::identity::{Call, audit, dpop, resource};
@@ -91,6 +91,7 @@ async fn give(
         grant_type: GRANT,
         grant_id: &grant.id,
         auth_time: grant.auth_time,
+        context: Context::of(&grant),
         now_ms,
         asked: Asked::default(),
         confined,

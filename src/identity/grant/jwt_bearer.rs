@@ -12,7 +12,7 @@ use crate::identity::clients::LiveClient;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
 use crate::jose::claims::{CLOCK_SKEW, check_times};
@@ -50,6 +50,7 @@ pub(in crate::identity) async fn issue(
         grant_type: GRANT,
         grant_id: &issue::handle(),
         auth_time: call.now_ms.div_euclid(1000),
+        context: Context::default(),
         now_ms: call.now_ms,
         asked: Asked::default(),
         confined: Confined {

@@ -2,10 +2,11 @@
 
 use crate::identity::Call;
 use crate::identity::audit;
+use crate::identity::context::{Methods, strongest};
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::login::{LoginError, is_confined, login, still_stands};
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
@@ -25,6 +26,7 @@ pub(in crate::identity) async fn issue(
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let audience = resource::asked(form, &client)?;
     let user = sign_in(call, name, password).await?;
+    let methods = Methods::password();
     // Guesses of passwords leave no proofs to remember.
     let bound_to = dpop::binding(call, &client)?;
     let (realm, now_ms) = (&call.realm, call.now_ms);
@@ -42,6 +44,8 @@ pub(in crate::identity) async fn issue(
         resources: audience,
         // Other clients prove who they are; their keys may change.
         bound_to: bound_to.clone().filter(|_| client.client.is_public()),
+        amr: methods.words().to_vec(),
+        acr: Some(strongest(&realm.settings, &methods).to_owned()),
     };
     let subject = client.subject(&user);
     let issue = Issue {
@@ -53,6 +57,7 @@ pub(in crate::identity) async fn issue(
         grant_type: GRANT,
         grant_id: &grant.id,
         auth_time: grant.auth_time,
+        context: Context::of(&grant),
         now_ms,
         asked: Asked::default(),
         confined: Confined {

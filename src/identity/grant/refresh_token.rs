@@ -11,7 +11,7 @@ use crate::identity::clients::LiveClient;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::login::settle;
 use crate::identity::refresh::Presented;
 use crate::identity::resource;
@@ -58,6 +58,7 @@ pub(in crate::identity) async fn issue(
         grant_type: &old.grant.grant_type,
         grant_id: &old.grant.id,
         auth_time: old.grant.auth_time,
+        context: Context::of(&old.grant),
         now_ms,
         asked: Asked {
             sid: old.grant.sid.as_deref(),

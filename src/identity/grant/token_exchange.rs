@@ -14,7 +14,7 @@ use crate::identity::clients::LiveClient;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
-use crate::identity::issue::{self, Asked, Confined, Issue, TokenResponse};
+use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted};
 
@@ -52,6 +52,13 @@ pub(in crate::identity) async fn issue(
     let scopes = granted(form.get("scope"), &all, &all)?;
     let name = name_for(&client, &subject);
     let auth_time = subject.issued.claims.get("auth_time");
+    let amr = subject.issued.claims.get("amr").and_then(Value::as_array);
+    let amr: Vec<String> = amr
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
     let issue = Issue {
         realm: &call.realm,
         client: &client,
@@ -61,6 +68,10 @@ pub(in crate::identity) async fn issue(
         grant_type: GRANT,
         grant_id: subject.issued.grant_id(),
         auth_time: auth_time.and_then(Value::as_i64).unwrap_or_default(),
+        context: Context {
+            amr: &amr,
+            acr: subject.issued.claims.get("acr").and_then(Value::as_str),
+        },
         now_ms: call.now_ms,
         asked: Asked::default(),
         confined: Confined {

@@ -362,6 +362,7 @@ mod tests {
         "refresh_token_rotation",
         "require_consent",
         "require_pkce",
+        "require_second_factor",
         "resources",
     ];
 

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::identity::config::HashingConfig;
+use crate::identity::context::Methods;
 use crate::identity::login::login;
+use crate::identity::sign_in::Proof;
 use crate::identity::testing::{Answer, PASSWORD_GRANT, Provider, config, request};
 use crate::identity::{Call, sessions};
 use crate::model::secret::Secret;
@@ -280,7 +282,10 @@ async fn a_sign_in_that_races_with_another_password_leaves_nothing_behind() {
                 demo.version -= 1;
             }
         }
-        let begun = sessions::begin(&call, &demo).await.expect("an answer");
+        let proof = Proof::now(&call, Methods::password());
+        let begun = sessions::begin(&call, &demo, &proof)
+            .await
+            .expect("an answer");
         assert_eq!(begun, None, "{how}");
         let all = SessionQuery::default();
         let left = provider.store.sessions(&all, None, 9).await;

@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0012_members.sql"),
     include_str!("migrations/0013_audit.sql"),
     include_str!("migrations/0014_federation.sql"),
+    include_str!("migrations/0015_sign_ins.sql"),
 ];
 
 /// Makes the missing migrations; `PRAGMA user_version` counts those made.

@@ -29,8 +29,9 @@ pub(super) async fn insert(
     }
     let user_id = session.user_id.to_string();
     sql(
-        "INSERT INTO sessions (hash, realm, user_id, created_ms, used_ms, ends_ms, sid, auth_ms)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO sessions (hash, realm, user_id, created_ms, used_ms, ends_ms, sid, auth_ms,
+                               amr, agent, address)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     )
     .bind(session.hash)
     .bind(&session.realm)
@@ -40,6 +41,9 @@ pub(super) async fn insert(
     .bind(session.ends_ms)
     .bind(&session.sid)
     .bind(session.auth_ms)
+    .bind(session.amr.join(" "))
+    .bind(&session.agent)
+    .bind(&session.address)
     .run(tx)
     .await?;
     let beyond = sql("SELECT realm, sid FROM sessions WHERE user_id = $1
@@ -57,6 +61,8 @@ pub(super) async fn insert(
 }
 
 fn read(row: &Row) -> Result<StoredSession, StoreError> {
+    let amr = row.text("amr")?;
+    let amr = amr.split(' ').filter(|word| !word.is_empty());
     Ok(StoredSession {
         hash: row.hash("hash")?,
         realm: row.text("realm")?,
@@ -66,6 +72,9 @@ fn read(row: &Row) -> Result<StoredSession, StoreError> {
         ends_ms: row.int("ends_ms")?,
         sid: row.text("sid")?,
         auth_ms: row.int("auth_ms")?,
+        amr: amr.map(str::to_owned).collect(),
+        agent: row.text("agent")?,
+        address: row.text("address")?,
     })
 }
 

@@ -21,6 +21,9 @@ fn session(token: &str, of: &User, begun_ms: i64) -> StoredSession {
         ends_ms: 90_000,
         sid: token.to_owned(),
         auth_ms: begun_ms,
+        amr: vec!["pwd".to_owned(), "otp".to_owned()],
+        agent: "a browser".to_owned(),
+        address: "192.0.2.1".to_owned(),
     }
 }
 
