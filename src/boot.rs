@@ -133,6 +133,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await
         .map_err(|error| refused(&declared, &error))?;
+    control.follow();
     // A broken one is told, and does not keep the others from their work.
     control.replace_route_files(route_files.load(routes)).await;
     let fine = count_route_files(&route_files, &telemetry);

@@ -1,6 +1,7 @@
 //! The only writer: a change is compiled, then persisted, then in force.
 
 mod difference;
+mod follow;
 mod told;
 
 use std::path::PathBuf;

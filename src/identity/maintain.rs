@@ -13,6 +13,9 @@ use crate::model::client::{ClientMetadata, SignAlg};
 /// How often another process's changes are looked for.
 const POLL: Duration = Duration::from_millis(200);
 
+/// How long to wait for more changes once one was told of.
+const TOGETHER: Duration = Duration::from_millis(20);
+
 /// Polls between two beginnings of sweeping, and looks at the keys: a minute.
 const ROUND: u32 = 300;
 
@@ -93,6 +96,9 @@ async fn run(weak: Weak<State>) {
     let mut healthy = true;
     let mut tick = 0_u32;
     let mut more_to_sweep = false;
+    let Some(mut changes) = weak.upgrade().map(|state| state.store.changes()) else {
+        return;
+    };
     loop {
         let Some(state) = weak.upgrade() else { return };
         let result = poll(&state, &mut seen).await;
@@ -116,7 +122,11 @@ async fn run(weak: Weak<State>) {
         }
         drop(state);
         tick = tick.wrapping_add(1);
-        tokio::time::sleep(POLL).await;
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            // Of many that come together, one look takes in all.
+            Ok(()) = changes.changed() => tokio::time::sleep(TOGETHER).await,
+        }
     }
 }
 

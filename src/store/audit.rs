@@ -46,9 +46,12 @@ impl Beside {
 
     /// The record that a transaction of the running task has to take in.
     pub(super) fn waiting() -> Option<Self> {
-        Self::current().filter(|Self(waiting)| {
-            !waiting.taken.load(Ordering::Acquire) && !waiting.void.load(Ordering::Acquire)
-        })
+        Self::current().filter(Self::waits)
+    }
+
+    /// Whether it is in no transaction yet, and the act was not in vain.
+    pub(super) fn waits(&self) -> bool {
+        !self.0.taken.load(Ordering::Acquire) && !self.0.void.load(Ordering::Acquire)
     }
 
     /// Unless `did`, the running task's act was not done after all, whatever it

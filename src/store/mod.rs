@@ -7,6 +7,8 @@ mod audit;
 mod sql;
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::path::Path;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::model::audit::{AuditQuery, AuditRecord};
@@ -128,8 +131,17 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Taken`] when two records of a kind would share a name.
     async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<(), StoreError>;
 
-    /// A number that changes when another process has changed the store.
+    /// A number that changes when another process has changed what the identity
+    /// provider holds in memory: realms, users, clients, keys, revocations.
     async fn data_version(&self) -> Result<i64, StoreError>;
+
+    /// A number that changes when another process has changed the gateway's
+    /// entities, or perhaps something else.
+    async fn entities_version(&self) -> Result<i64, StoreError>;
+
+    /// Tells when the versions may be others now, as far as the database says so
+    /// by itself; not every one does, nor at all times.
+    fn changes(&self) -> watch::Receiver<()>;
 
     /// A number that grows with every change of users and clients that is made
     /// through this very value: what is held of them is then stale.

@@ -1,6 +1,8 @@
 //! The contract of [`Store`], run against every implementation.
 
 mod changes;
+mod nodes;
+mod postgres;
 mod sessions;
 
 use std::os::unix::fs::PermissionsExt;
@@ -41,10 +43,7 @@ impl Fixture {
 }
 
 fn url(directory: &tempfile::TempDir) -> String {
-    format!(
-        "sqlite:{}",
-        directory.path().join("state/doorward.db").display()
-    )
+    testing::url(directory.path())
 }
 
 fn user(name: &str, profile: Value) -> User {
@@ -156,6 +155,9 @@ fn compare(path: &str, op: Op, text: &str) -> Filter {
 
 #[tokio::test]
 async fn the_state_is_private_to_its_owner() {
+    if testing::is_postgres() {
+        return;
+    }
     let fixture = Fixture::new().await;
     let state = fixture.directory.path().join("state");
     let mode = |path: &std::path::Path| {
@@ -424,59 +426,6 @@ async fn writes_that_share_a_commit_do_not_share_their_failures() {
     assert!(d.expect("an outcome"));
     let kept = other.refresh_tokens(twice.family).await.expect("a lookup");
     assert_eq!(kept.map(|kept| kept.current), Some(TokenHash::of("two")));
-}
-
-#[tokio::test]
-async fn refresh_tokens_of_the_first_version_are_taken_over() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("old.db");
-    let demo = random_uuid();
-    let options = sqlx::sqlite::SqliteConnectOptions::new()
-        .filename(&path)
-        .create_if_missing(true);
-    let old = sqlx::SqlitePool::connect_with(options)
-        .await
-        .expect("a database");
-    let first = include_str!("sql/migrations/0001_first.sql");
-    sqlx::raw_sql(first)
-        .execute(&old)
-        .await
-        .expect("the first version");
-    let grant = serde_json::to_string(&refresh("token", demo).grant).expect("JSON");
-    for statement in [
-        "PRAGMA user_version = 1".to_owned(),
-        format!(
-            "INSERT INTO users VALUES ('{demo}', '/', 'demo', 'demo', NULL, 'active', 'store', 1, 1, 1, '{{}}')"
-        ),
-    ] {
-        sqlx::raw_sql(sqlx::AssertSqlSafe(statement))
-            .execute(&old)
-            .await
-            .expect("done");
-    }
-    for (token, used) in [("token", 0), ("spent", 1)] {
-        sqlx::query("INSERT INTO refresh_tokens VALUES (?, 'grant', '/', 'app', ?, ?, 50000, ?)")
-            .bind(TokenHash::of(token).0.to_vec())
-            .bind(demo.to_string())
-            .bind(used)
-            .bind(&grant)
-            .execute(&old)
-            .await
-            .expect("inserted");
-    }
-    old.close().await;
-    let store = open(&format!("sqlite:{}", path.display()))
-        .await
-        .expect("it opens");
-    let hash = TokenHash::of("token");
-    let kept = store
-        .refresh_tokens(hash)
-        .await
-        .expect("a lookup")
-        .expect("kept");
-    assert_eq!((kept.current, kept.grant.user_id), (hash, demo));
-    let spent = store.refresh_tokens(TokenHash::of("spent")).await;
-    assert!(spent.expect("a lookup").is_none());
 }
 
 #[tokio::test]
@@ -804,15 +753,10 @@ async fn a_refresh_replay_with_an_earlier_time_is_still_a_reuse() {
     assert_eq!(rotate("one", "late", 1100).await, Rotation::Reused);
 }
 
-#[tokio::test]
-async fn a_device_is_decided_once_and_gives_once() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
-    let demo = user("demo", json!({}));
-    store.insert_user(&demo).await.expect("inserted");
-    let device = |name: &str| StoredDevice {
+fn device(name: &str) -> StoredDevice {
+    StoredDevice {
         hash: TokenHash::of(name),
-        user_code: TokenHash::of(&name.to_uppercase()),
+        user_code: TokenHash::of(&format!("user code {name}")),
         realm: "/".to_owned(),
         client_id: "app".to_owned(),
         request: DeviceRequest {
@@ -822,7 +766,15 @@ async fn a_device_is_decided_once_and_gives_once() {
         },
         verdict: Verdict::Pending,
         expires_ms: 60_000,
-    };
+    }
+}
+
+#[tokio::test]
+async fn a_device_is_decided_once_and_gives_once() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
     let one = device("one");
     assert!(store.insert_device(&one, 2, 0).await.expect("an answer"));
     let same_code = StoredDevice {

@@ -1,12 +1,16 @@
 //! Authorization codes.
 
-use super::{Database, Tx, sql, sweep, tokens, write_doc};
-use crate::model::authorization::{Authorization, CODE_KEPT_MS, Redemption, StoredCode};
+use super::{Database, Tx, sessions, sql, tokens, write_doc};
+use crate::model::authorization::{Authorization, Redemption, StoredCode};
 use crate::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
 
-pub(super) async fn insert(tx: &mut Tx, code: &StoredCode) -> Result<(), StoreError> {
+/// Says whether the session that it was given in is still there.
+pub(super) async fn insert(tx: &mut Tx, code: &StoredCode) -> Result<bool, StoreError> {
     let grant = &code.authorization.grant;
+    if !sessions::note_grant(tx, grant, code.expires_ms).await? {
+        return Ok(false);
+    }
     sql(
         "INSERT INTO codes (hash, user_id, realm, client_id, used, expires_ms, doc, sid)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
@@ -20,8 +24,8 @@ pub(super) async fn insert(tx: &mut Tx, code: &StoredCode) -> Result<(), StoreEr
     .bind(write_doc(&code.authorization)?)
     .bind(grant.sid.as_ref())
     .run(tx)
-    .await
-    .map(drop)
+    .await?;
+    Ok(true)
 }
 
 pub(super) async fn by_hash(
@@ -71,11 +75,4 @@ pub(super) async fn redeem(
     let grant_id = authorization.grant.id;
     tokens::revoke(tx, &grant_id, revoked_until_ms).await?;
     Ok(Redemption::Replayed(grant_id))
-}
-
-/// Removes codes, at most `limit`, whose use need not be noticed any more.
-pub(super) async fn sweep(tx: &mut Tx, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
-    let delete = "DELETE FROM codes WHERE hash IN
-           (SELECT hash FROM codes WHERE expires_ms <= $1 LIMIT $2)";
-    sweep::expired(tx, delete, now_ms - CODE_KEPT_MS, limit).await
 }

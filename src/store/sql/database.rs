@@ -1,12 +1,15 @@
 //! Connections to either database, and transactions on them.
 
+use std::sync::Arc;
+
 use sqlx::query::Query;
-use sqlx::{Encode, PgPool, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Type};
+use sqlx::{Encode, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Type};
 
 use super::dialect::Dialect;
+use super::postgres::{self, Server};
 use super::row::Row;
 use super::statement::Value;
-use super::{audit, postgres, unavailable};
+use super::{audit, unavailable};
 use crate::store::{Beside, StoreError};
 
 /// The connections of a store.
@@ -17,10 +20,7 @@ pub(super) enum Database {
         writer: SqlitePool,
         readers: SqlitePool,
     },
-    Postgres {
-        writer: PgPool,
-        readers: PgPool,
-    },
+    Postgres(Arc<Server>),
 }
 
 /// A transaction. Unless it is committed, nothing of it remains.
@@ -34,7 +34,7 @@ impl Database {
     pub(super) fn dialect(&self) -> Dialect {
         match self {
             Self::Sqlite { .. } => Dialect::Sqlite,
-            Self::Postgres { .. } => Dialect::Postgres,
+            Self::Postgres(_) => Dialect::Postgres,
         }
     }
 
@@ -45,10 +45,7 @@ impl Database {
                 let begun = writer.begin_with("BEGIN IMMEDIATE").await;
                 begun.map(Tx::Sqlite).map_err(unavailable)
             }
-            Self::Postgres { writer, .. } => {
-                let begun = writer.begin_with(postgres::BEGIN).await;
-                begun.map(Tx::Postgres).map_err(unavailable)
-            }
+            Self::Postgres(server) => server.begin().await.map(Tx::Postgres),
         }
     }
 
@@ -59,21 +56,20 @@ impl Database {
                 let begun = readers.begin().await;
                 begun.map(Tx::Sqlite).map_err(unavailable)
             }
-            Self::Postgres { readers, .. } => {
-                let begun = readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-                begun.await.map(Tx::Postgres).map_err(unavailable)
-            }
+            Self::Postgres(server) => server.snapshot().await.map(Tx::Postgres),
         }
     }
 
-    /// A number that changes when another process has changed the database.
-    pub(super) async fn data_version(&self) -> Result<i64, StoreError> {
+    /// A number that changes when another process has changed `subject`, one of
+    /// those that `doorward_changed()` is called with. SQLite knows of changes,
+    /// not of what.
+    pub(super) async fn version(&self, subject: &'static str) -> Result<i64, StoreError> {
         match self {
             Self::Sqlite { writer, .. } => {
                 let version = sqlx::query_scalar("PRAGMA data_version");
                 version.fetch_one(writer).await.map_err(unavailable)
             }
-            Self::Postgres { .. } => Ok(0),
+            Self::Postgres(server) => server.version(subject).await,
         }
     }
 
@@ -87,10 +83,9 @@ impl Database {
                 let row = query::<Sqlite>(text, values).fetch_optional(readers).await;
                 row.map(|row| row.map(Row::Sqlite)).map_err(unavailable)
             }
-            Self::Postgres { readers, .. } => {
-                let row = query::<Postgres>(text, values).fetch_optional(readers);
-                let row = row.await.map_err(unavailable)?;
-                Ok(row.map(Row::Postgres))
+            Self::Postgres(server) => {
+                let rows = server.read(text, values).await?;
+                Ok(rows.into_iter().next().map(Row::Postgres))
             }
         }
     }
@@ -102,9 +97,8 @@ impl Database {
                 let rows = rows.map_err(unavailable)?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
-            Self::Postgres { readers, .. } => {
-                let rows = query::<Postgres>(text, values).fetch_all(readers).await;
-                let rows = rows.map_err(unavailable)?;
+            Self::Postgres(server) => {
+                let rows = server.read(text, values).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
@@ -158,6 +152,7 @@ impl Tx {
                 Ok(row.await?.map(Row::Sqlite))
             }
             Self::Postgres(tx) => {
+                let values = &postgres::sought(values);
                 let row = query::<Postgres>(text, values).fetch_optional(&mut **tx);
                 Ok(row.await?.map(Row::Postgres))
             }
@@ -175,6 +170,7 @@ impl Tx {
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Self::Postgres(tx) => {
+                let values = &postgres::sought(values);
                 let rows = query::<Postgres>(text, values).fetch_all(&mut **tx).await?;
                 Ok(rows.into_iter().map(Row::Postgres).collect())
             }
@@ -183,7 +179,7 @@ impl Tx {
 }
 
 /// The statement with its values, as the driver takes it.
-fn query<'q, DB>(text: SqlStr, values: &'q [Value]) -> Query<'q, DB, DB::Arguments>
+pub(super) fn query<'q, DB>(text: SqlStr, values: &'q [Value]) -> Query<'q, DB, DB::Arguments>
 where
     DB: sqlx::Database,
     Option<&'q str>: Encode<'q, DB> + Type<DB>,

@@ -1,7 +1,7 @@
 //! What devices asked for, until they got it.
 
-use super::{Database, Row, Tx, damaged, parse_doc, sql, sweep, tokens, write_doc};
-use crate::model::device::{DEVICE_KEPT_MS, StoredDevice, Verdict};
+use super::{Database, Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
+use crate::model::device::{StoredDevice, Verdict};
 use crate::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
 
@@ -115,12 +115,4 @@ pub(super) async fn redeem(
     }
     tokens::insert(tx, refresh, access).await?;
     Ok(true)
-}
-
-/// Removes requests, at most `limit`, that no device needs to be told of any
-/// more.
-pub(super) async fn sweep(tx: &mut Tx, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
-    let delete = "DELETE FROM devices WHERE hash IN
-           (SELECT hash FROM devices WHERE expires_ms <= $1 LIMIT $2)";
-    sweep::expired(tx, delete, now_ms - DEVICE_KEPT_MS, limit).await
 }

@@ -184,16 +184,15 @@ impl Writer<'_> {
             }
             Op::StartsWith => self.starts_with(column, text),
             Op::EndsWith => {
-                let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
                 self.text("(length(");
                 self.text(column);
-                self.sql.push(") >= ").push_bind(length);
-                self.text(" AND substr(");
+                self.sql.push(") >= length(").push_bind(text);
+                self.text(") AND substr(");
                 self.text(column);
                 self.text(", length(");
                 self.text(column);
-                self.sql.push(") + 1 - ").push_bind(length);
-                self.sql.push(") = ").push_bind(text.clone());
+                self.sql.push(") + 1 - length(").push_bind(text);
+                self.sql.push(")) = ").push_bind(text);
                 self.text(")");
             }
             _ => {

@@ -28,17 +28,22 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0013_audit.sql"),
     include_str!("migrations/0014_federation.sql"),
     include_str!("migrations/0015_sign_ins.sql"),
+    include_str!("migrations/0016_changes.sql"),
 ];
 
 /// Makes the missing migrations; `PRAGMA user_version` counts those made.
 pub(super) async fn sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
+    sqlite_to(writer, MIGRATIONS).await
+}
+
+async fn sqlite_to(writer: &SqlitePool, migrations: &[&str]) -> Result<(), StoreError> {
     let begun = writer.begin_with("BEGIN IMMEDIATE").await;
     let mut tx = begun.map_err(unavailable)?;
     let version: i64 = sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(&mut *tx)
         .await
         .map_err(unavailable)?;
-    let missing = missing(version)?;
+    let missing = missing(migrations, version)?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -48,7 +53,7 @@ pub(super) async fn sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
         made.map_err(unavailable)?;
     }
     // A PRAGMA takes no bound value; this is a number of ours.
-    let count = format!("PRAGMA user_version = {}", MIGRATIONS.len());
+    let count = format!("PRAGMA user_version = {}", migrations.len());
     let noted = sqlx::raw_sql(AssertSqlSafe(count)).execute(&mut *tx).await;
     noted.map_err(unavailable)?;
     tx.commit().await.map_err(unavailable)
@@ -64,10 +69,14 @@ pub(super) async fn is_sqlite_current(readers: &SqlitePool) -> Result<bool, Stor
 /// Makes the missing migrations; the table `doorward_schema` counts those made.
 /// Of several nodes that start at once, one does it and the others wait.
 pub(super) async fn postgres(writer: &PgPool) -> Result<(), StoreError> {
+    postgres_to(writer, MIGRATIONS).await
+}
+
+async fn postgres_to(writer: &PgPool, migrations: &[&str]) -> Result<(), StoreError> {
     let begun = writer.begin_with(server::BEGIN).await;
     let mut tx = begun.map_err(unavailable)?;
     let version = postgres_version(&mut tx).await?;
-    let missing = missing(version.unwrap_or(0))?;
+    let missing = missing(migrations, version.unwrap_or(0))?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -84,7 +93,7 @@ pub(super) async fn postgres(writer: &PgPool) -> Result<(), StoreError> {
     }
     let made = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *tx).await;
     made.map_err(unavailable)?;
-    let count = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let count = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let noted = sqlx::query("UPDATE doorward_schema SET version = $1").bind(count);
     noted.execute(&mut *tx).await.map_err(unavailable)?;
     tx.commit().await.map_err(unavailable)
@@ -113,10 +122,10 @@ pub(super) fn is_current(version: i64) -> bool {
 }
 
 /// The migrations that a database lacks in which so many were made.
-fn missing(made: i64) -> Result<&'static [&'static str], StoreError> {
+fn missing<'a>(migrations: &'a [&'a str], made: i64) -> Result<&'a [&'a str], StoreError> {
     let missing = usize::try_from(made)
         .ok()
-        .and_then(|made| MIGRATIONS.get(made..));
+        .and_then(|made| migrations.get(made..));
     missing.ok_or_else(|| {
         StoreError::Unavailable("the database was written by a newer version".to_owned())
     })
@@ -163,3 +172,6 @@ fn postgres_types(text: &str) -> String {
     }
     typed
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,14 +34,19 @@ mod sync;
 mod tokens;
 mod users;
 
+use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::watch;
 use uuid::Uuid;
 
-use batch::{Batch, Done, Work};
+use batch::{Batch, told_if};
 use database::{Database, Tx};
+use postgres::Server;
 use row::Row;
 use statement::{Builder, On, sql};
 
@@ -66,10 +71,11 @@ use crate::model::session::{
 use crate::model::user::User;
 
 /// The store in a database.
-#[derive(Debug)]
 pub struct SqlStore {
     database: Database,
     batch: Batch,
+    /// Told when the database says that another process changed something.
+    changed_by_others: watch::Sender<()>,
     /// Changes of users and clients.
     changes: AtomicU64,
     /// Clients that registered themselves.
@@ -77,13 +83,47 @@ pub struct SqlStore {
 }
 
 impl SqlStore {
-    fn on(database: Database) -> Self {
+    fn on(database: Database, changed_by_others: watch::Sender<()>) -> Self {
         Self {
             batch: Batch::start(database.clone()),
             database,
+            changed_by_others,
             changes: AtomicU64::new(0),
             registered: AtomicU64::new(0),
         }
+    }
+
+    /// Opens the PostgreSQL database at `url`, migrating it as needed.
+    ///
+    /// # Errors
+    /// [`StoreError::Address`] when the address can't be read;
+    /// [`StoreError::Unavailable`] when the server does not answer, refuses, or
+    /// the database was written by a newer version.
+    pub async fn open_postgres(url: &str) -> Result<Self, StoreError> {
+        let (server, changes) = connect(url).await?;
+        migrate::postgres(server.writer()).await?;
+        Ok(Self::on(Database::Postgres(Arc::new(server)), changes))
+    }
+
+    /// Opens the PostgreSQL database at `url` without changing it; `None`: there
+    /// is no store in it yet.
+    ///
+    /// # Errors
+    /// As [`SqlStore::open_postgres`]; also when another version wrote it.
+    pub async fn open_existing_postgres(url: &str) -> Result<Option<Self>, StoreError> {
+        let (server, changes) = connect(url).await?;
+        let mut connection = server.writer().acquire().await.map_err(unavailable)?;
+        match migrate::postgres_version(&mut connection).await? {
+            None => return Ok(None),
+            Some(version) if migrate::is_current(version) => {}
+            Some(_) => {
+                let reason = "the database was written by another version";
+                return Err(StoreError::Unavailable(reason.to_owned()));
+            }
+        }
+        drop(connection);
+        let database = Database::Postgres(Arc::new(server));
+        Ok(Some(Self::on(database, changes)))
     }
 
     /// The outcome of a change of users or clients. Counted when it is over,
@@ -96,6 +136,21 @@ impl SqlStore {
     async fn begin(&self) -> Result<Tx, StoreError> {
         self.database.begin().await
     }
+}
+
+async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
+    // No host is one for others, if `host` says where; not for the parser.
+    let url = match url.split_once("@/") {
+        Some((user, rest)) if rest.contains("host=") => format!("{user}@localhost/{rest}"),
+        _ => url.to_owned(),
+    };
+    // What is wrong with it is said without what it holds: a password.
+    let options = PgConnectOptions::from_str(&url);
+    let options =
+        options.map_err(|error| StoreError::Address(format!("can't be used: {error}")))?;
+    let changes = watch::Sender::new(());
+    let server = Server::connect(options, changes.clone()).await?;
+    Ok((server, changes))
 }
 
 fn unavailable(error: sqlx::Error) -> StoreError {
@@ -153,7 +208,15 @@ impl Store for SqlStore {
     }
 
     async fn data_version(&self) -> Result<i64, StoreError> {
-        self.database.data_version().await
+        self.database.version("identity").await
+    }
+
+    async fn entities_version(&self) -> Result<i64, StoreError> {
+        self.database.version("entities").await
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changed_by_others.subscribe()
     }
 
     fn generation(&self) -> u64 {
@@ -448,8 +511,11 @@ impl Store for SqlStore {
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
     ) -> Result<(), StoreError> {
-        let work = Work::Record(refresh.cloned().map(Box::new), access.cloned());
-        self.batch.write(work).await.map(drop)
+        let of = (refresh.cloned(), access.cloned());
+        let write = self.batch.write(of, |tx, (refresh, access)| {
+            Box::pin(tokens::insert(tx, refresh.as_ref(), access.as_ref()))
+        });
+        write.await
     }
 
     async fn refresh_tokens(&self, family: TokenHash) -> Result<Option<StoredRefresh>, StoreError> {
@@ -461,19 +527,22 @@ impl Store for SqlStore {
         exchange: Exchange,
         access: Option<&StoredAccess>,
     ) -> Result<Rotation, StoreError> {
-        let work = Work::Exchange(exchange, access.cloned());
-        match self.batch.write(work).await? {
-            Done::Exchanged(outcome) => Ok(outcome),
-            _ => Err(damaged("another write was answered")),
-        }
+        let of = (exchange, access.cloned());
+        let write = self.batch.write(of, |tx, (exchange, access)| {
+            let exchanged = tokens::exchange(tx, exchange, access.as_ref());
+            Box::pin(told_if(exchanged, |rotation| {
+                matches!(rotation, Rotation::Done | Rotation::Again(_))
+            }))
+        });
+        write.await
     }
 
     async fn revoke_grant(&self, grant_id: &str, until_ms: i64) -> Result<(), StoreError> {
-        let work = Work::RevokeGrant {
-            grant_id: grant_id.to_owned(),
-            until_ms,
-        };
-        self.batch.write(work).await.map(drop)
+        let of = (grant_id.to_owned(), until_ms);
+        let write = self.batch.write(of, |tx, (grant_id, until_ms)| {
+            Box::pin(tokens::revoke(tx, grant_id, *until_ms))
+        });
+        write.await
     }
 
     async fn revoke_access_token(
@@ -482,12 +551,11 @@ impl Store for SqlStore {
         token_id: &str,
         until_ms: i64,
     ) -> Result<(), StoreError> {
-        let work = Work::RevokeAccess {
-            hash,
-            token_id: token_id.to_owned(),
-            until_ms,
-        };
-        self.batch.write(work).await.map(drop)
+        let of = (hash, token_id.to_owned(), until_ms);
+        let write = self.batch.write(of, |tx, (hash, token_id, until_ms)| {
+            Box::pin(tokens::revoke_access(tx, *hash, token_id, *until_ms))
+        });
+        write.await
     }
 
     async fn revocations(&self) -> Result<Vec<(Revocation, i64)>, StoreError> {
@@ -504,15 +572,11 @@ impl Store for SqlStore {
         until_ms: i64,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        let work = Work::Remember {
-            what,
-            until_ms,
-            now_ms,
-        };
-        match self.batch.write(work).await? {
-            Done::Remembered(new) => Ok(new),
-            _ => Err(damaged("another write was answered")),
-        }
+        let of = (what, until_ms, now_ms);
+        let write = self.batch.aside(of, |tx, (what, until_ms, now_ms)| {
+            Box::pin(tokens::remember(tx, *what, *until_ms, *now_ms))
+        });
+        write.await
     }
 
     async fn insert_session(
@@ -520,10 +584,11 @@ impl Store for SqlStore {
         session: &StoredSession,
         quota: u32,
     ) -> Result<Vec<EndedSession>, StoreError> {
-        let mut tx = self.begin().await?;
-        let ended = sessions::insert(&mut tx, None, session, quota).await?;
-        tx.commit().await?;
-        Ok(ended)
+        let of = (session.clone(), quota);
+        let write = self.batch.write(of, |tx, (session, quota)| {
+            Box::pin(sessions::insert(tx, None, session, *quota))
+        });
+        write.await
     }
 
     async fn replace_session(
@@ -532,10 +597,11 @@ impl Store for SqlStore {
         session: &StoredSession,
         quota: u32,
     ) -> Result<Vec<EndedSession>, StoreError> {
-        let mut tx = self.begin().await?;
-        let ended = sessions::insert(&mut tx, Some(old), session, quota).await?;
-        tx.commit().await?;
-        Ok(ended)
+        let of = (old, session.clone(), quota);
+        let write = self.batch.write(of, |tx, (old, session, quota)| {
+            Box::pin(sessions::insert(tx, Some(*old), session, *quota))
+        });
+        write.await
     }
 
     async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError> {
@@ -543,9 +609,10 @@ impl Store for SqlStore {
     }
 
     async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        sessions::touch(&mut tx, hash, now_ms).await?;
-        tx.commit().await
+        let write = self.batch.aside((hash, now_ms), |tx, (hash, now_ms)| {
+            Box::pin(sessions::touch(tx, *hash, *now_ms))
+        });
+        write.await
     }
 
     async fn session_named(
@@ -577,10 +644,13 @@ impl Store for SqlStore {
     }
 
     async fn begin_grant(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
-        let noted = sessions::note_grant(&mut tx, grant, now_ms).await?;
-        tx.commit().await?;
-        Ok(noted)
+        let of = (grant.clone(), now_ms);
+        let write = self.batch.write(of, |tx, (grant, now_ms)| {
+            Box::pin(told_if(sessions::note_grant(tx, grant, *now_ms), |noted| {
+                *noted
+            }))
+        });
+        write.await
     }
 
     async fn take_logouts(
@@ -596,20 +666,17 @@ impl Store for SqlStore {
     }
 
     async fn settle_logout(&self, id: i64) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        logouts::settle(&mut tx, id).await?;
-        tx.commit().await
+        let write = self
+            .batch
+            .aside(id, |tx, id| Box::pin(logouts::settle(tx, *id)));
+        write.await
     }
 
     async fn insert_code(&self, code: &StoredCode) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
-        let grant = &code.authorization.grant;
-        if !sessions::note_grant(&mut tx, grant, code.expires_ms).await? {
-            return Ok(false);
-        }
-        codes::insert(&mut tx, code).await?;
-        tx.commit().await?;
-        Ok(true)
+        let write = self.batch.write(code.clone(), |tx, code| {
+            Box::pin(told_if(codes::insert(tx, code), |kept| *kept))
+        });
+        write.await
     }
 
     async fn code(&self, hash: TokenHash) -> Result<Option<StoredCode>, StoreError> {
@@ -623,11 +690,15 @@ impl Store for SqlStore {
         access: Option<&StoredAccess>,
         revoked_until_ms: i64,
     ) -> Result<Redemption, StoreError> {
-        let mut tx = self.begin().await?;
-        let outcome = codes::redeem(&mut tx, hash, refresh, access, revoked_until_ms).await?;
-        Beside::only_if(outcome == Redemption::Done);
-        tx.commit().await?;
-        Ok(outcome)
+        let of = (hash, refresh.cloned(), access.cloned(), revoked_until_ms);
+        let write = self
+            .batch
+            .write(of, |tx, (hash, refresh, access, until_ms)| {
+                let (refresh, access) = (refresh.as_ref(), access.as_ref());
+                let redeemed = codes::redeem(tx, *hash, refresh, access, *until_ms);
+                Box::pin(told_if(redeemed, |outcome| *outcome == Redemption::Done))
+            });
+        write.await
     }
 
     async fn insert_device(
@@ -636,11 +707,14 @@ impl Store for SqlStore {
         most: u32,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
-        let fits = devices::insert(&mut tx, device, most, now_ms).await?;
-        Beside::only_if(fits);
-        tx.commit().await?;
-        Ok(fits)
+        let of = (device.clone(), most, now_ms);
+        let write = self.batch.write(of, |tx, (device, most, now_ms)| {
+            Box::pin(told_if(
+                devices::insert(tx, device, *most, *now_ms),
+                |fits| *fits,
+            ))
+        });
+        write.await
     }
 
     async fn device(&self, hash: TokenHash) -> Result<Option<StoredDevice>, StoreError> {
@@ -660,11 +734,12 @@ impl Store for SqlStore {
         verdict: &Verdict,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
-        let decided = devices::decide(&mut tx, user_code, verdict, now_ms).await?;
-        Beside::only_if(decided);
-        tx.commit().await?;
-        Ok(decided)
+        let of = (user_code, verdict.clone(), now_ms);
+        let write = self.batch.write(of, |tx, (user_code, verdict, now_ms)| {
+            let decided = devices::decide(tx, *user_code, verdict, *now_ms);
+            Box::pin(told_if(decided, |decided| *decided))
+        });
+        write.await
     }
 
     async fn redeem_device(
@@ -673,11 +748,12 @@ impl Store for SqlStore {
         refresh: Option<&StoredRefresh>,
         access: Option<&StoredAccess>,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
-        let given = devices::redeem(&mut tx, hash, refresh, access).await?;
-        Beside::only_if(given);
-        tx.commit().await?;
-        Ok(given)
+        let of = (hash, refresh.cloned(), access.cloned());
+        let write = self.batch.write(of, |tx, (hash, refresh, access)| {
+            let given = devices::redeem(tx, *hash, refresh.as_ref(), access.as_ref());
+            Box::pin(told_if(given, |given| *given))
+        });
+        write.await
     }
 
     async fn keep_request(
@@ -685,13 +761,11 @@ impl Store for SqlStore {
         request: &StoredRequest,
         most_bytes: u32,
     ) -> Result<bool, StoreError> {
-        let request = Box::new(request.clone());
-        let work = Work::KeepRequest {
-            request,
-            most_bytes,
-        };
-        let done = self.batch.write(work).await?;
-        Ok(matches!(done, Done::Request(true)))
+        let of = (request.clone(), most_bytes);
+        let write = self.batch.aside(of, |tx, (request, most_bytes)| {
+            Box::pin(requests::keep(tx, request, *most_bytes))
+        });
+        write.await
     }
 
     async fn kept_request(&self, hash: TokenHash) -> Result<Option<StoredRequest>, StoreError> {
@@ -699,13 +773,17 @@ impl Store for SqlStore {
     }
 
     async fn prolong_request(&self, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError> {
-        let work = Work::ProlongRequest { hash, ends_ms };
-        self.batch.write(work).await.map(drop)
+        let write = self.batch.aside((hash, ends_ms), |tx, (hash, ends_ms)| {
+            Box::pin(requests::prolong(tx, *hash, *ends_ms))
+        });
+        write.await
     }
 
     async fn take_request(&self, hash: TokenHash) -> Result<bool, StoreError> {
-        let done = self.batch.write(Work::TakeRequest(hash)).await?;
-        Ok(matches!(done, Done::Request(true)))
+        let write = self
+            .batch
+            .aside(hash, |tx, hash| Box::pin(requests::take(tx, *hash)));
+        write.await
     }
 
     async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {
@@ -726,8 +804,15 @@ impl Store for SqlStore {
     }
 
     async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
-        let work = Work::Audit(records.into());
-        self.batch.write(work).await.map(drop)
+        let write = self.batch.aside(records, |tx, records| {
+            Box::pin(async move {
+                for record in records {
+                    audit::append(tx, record).await?;
+                }
+                Ok(())
+            })
+        });
+        write.await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<Map<String, Value>>, StoreError> {
@@ -742,6 +827,15 @@ impl Store for SqlStore {
     }
 
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
-        tokens::sweep(self.begin().await?, now_ms, limit).await
+        let mut gone = 0;
+        // Each kind is a write of its own: others come in between.
+        for (delete, kept_ms) in sweep::EXPIRED {
+            let of = (*delete, now_ms - kept_ms, limit);
+            let write = self.batch.write(of, |tx, (delete, before_ms, limit)| {
+                Box::pin(sweep::expired(tx, delete, *before_ms, *limit))
+            });
+            gone += write.await?;
+        }
+        Ok(gone)
     }
 }

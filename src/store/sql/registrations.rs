@@ -1,6 +1,6 @@
 //! Clients that register themselves, and the tokens that let them.
 
-use super::{Builder, Database, Row, Tx, clients, damaged, sql, sweep};
+use super::{Builder, Database, Row, Tx, clients, damaged, sql};
 use crate::model::client::Client;
 use crate::model::grant::TokenHash;
 use crate::model::registration::{InitialToken, Registered};
@@ -138,12 +138,4 @@ pub(super) async fn sweep_unused(
         clients::remove(tx, realm, &client.text("client_id")?).await?;
     }
     Ok(idle.len() as u64)
-}
-
-/// Removes tokens that have ended or are used up.
-pub(super) async fn sweep_tokens(tx: &mut Tx, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
-    let delete = "DELETE FROM initial_tokens WHERE hash IN
-           (SELECT hash FROM initial_tokens
-            WHERE expires_ms <= $1 OR uses_left = 0 LIMIT $2)";
-    sweep::expired(tx, delete, now_ms, limit).await
 }

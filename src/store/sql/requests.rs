@@ -1,6 +1,6 @@
 //! Authorization requests that are kept for clients.
 
-use super::{Database, Tx, sql, sweep, write_doc};
+use super::{Database, Tx, sql, write_doc};
 use crate::model::authorization::StoredRequest;
 use crate::model::grant::TokenHash;
 use crate::store::StoreError;
@@ -71,10 +71,4 @@ pub(super) async fn take(tx: &mut Tx, hash: TokenHash) -> Result<bool, StoreErro
         .run(tx)
         .await?;
     Ok(done == 1)
-}
-
-pub(super) async fn sweep(tx: &mut Tx, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
-    let delete = "DELETE FROM requests WHERE hash IN
-           (SELECT hash FROM requests WHERE ends_ms <= $1 LIMIT $2)";
-    sweep::expired(tx, delete, now_ms, limit).await
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use tokio::sync::watch;
 
 use super::{Database, SqlStore, migrate, unavailable};
 use crate::store::StoreError;
@@ -41,7 +42,8 @@ impl SqlStore {
         migrate::sqlite(&writer).await?;
         let readers = pool(READERS).connect_with(options.read_only(true)).await;
         let readers = readers.map_err(unavailable)?;
-        Ok(Self::on(Database::Sqlite { writer, readers }))
+        let database = Database::Sqlite { writer, readers };
+        Ok(Self::on(database, watch::Sender::new(())))
     }
 
     /// Opens the file at `path` for reading only.
@@ -60,7 +62,8 @@ impl SqlStore {
             return Err(cannot_open(path, "it was written by another version"));
         }
         let writer = readers.clone();
-        Ok(Self::on(Database::Sqlite { writer, readers }))
+        let database = Database::Sqlite { writer, readers };
+        Ok(Self::on(database, watch::Sender::new(())))
     }
 }
 

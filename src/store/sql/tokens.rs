@@ -1,8 +1,6 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
-use super::{
-    Database, Row, Tx, codes, devices, registrations, requests, row, sql, sweep, write_doc,
-};
+use super::{Database, Row, Tx, row, sql, write_doc};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };
@@ -215,32 +213,4 @@ pub(super) async fn access(
         claims: row.doc("doc")?,
         expires_ms: row.int("expires_ms")?,
     }))
-}
-
-pub(super) async fn sweep(mut tx: Tx, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
-    let mut gone = 0;
-    for statement in [
-        "DELETE FROM refresh_tokens WHERE family IN
-           (SELECT family FROM refresh_tokens WHERE expires_ms <= $1 LIMIT $2)",
-        "DELETE FROM access_tokens WHERE hash IN
-           (SELECT hash FROM access_tokens WHERE expires_ms <= $1 LIMIT $2)",
-        "DELETE FROM revoked_grants WHERE grant_id IN
-           (SELECT grant_id FROM revoked_grants WHERE expires_ms <= $1 LIMIT $2)",
-        "DELETE FROM revoked_tokens WHERE token_id IN
-           (SELECT token_id FROM revoked_tokens WHERE expires_ms <= $1 LIMIT $2)",
-        "DELETE FROM seen WHERE hash IN
-           (SELECT hash FROM seen WHERE expires_ms <= $1 LIMIT $2)",
-        "DELETE FROM session_grants WHERE grant_id IN
-           (SELECT grant_id FROM session_grants WHERE expires_ms <= $1 LIMIT $2)",
-        "DELETE FROM signing_keys WHERE kid IN
-           (SELECT kid FROM signing_keys WHERE expires_ms <= $1 LIMIT $2)",
-    ] {
-        gone += sweep::expired(&mut tx, statement, now_ms, limit).await?;
-    }
-    gone += codes::sweep(&mut tx, now_ms, limit).await?;
-    gone += devices::sweep(&mut tx, now_ms, limit).await?;
-    gone += registrations::sweep_tokens(&mut tx, now_ms, limit).await?;
-    gone += requests::sweep(&mut tx, now_ms, limit).await?;
-    tx.commit().await?;
-    Ok(gone)
 }

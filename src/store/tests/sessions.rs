@@ -11,7 +11,7 @@ async fn with_user() -> (Fixture, User) {
 }
 
 /// A session that began at `begun_ms` and is called like its token.
-fn session(token: &str, of: &User, begun_ms: i64) -> StoredSession {
+pub(super) fn session(token: &str, of: &User, begun_ms: i64) -> StoredSession {
     StoredSession {
         hash: TokenHash::of(token),
         realm: "/".to_owned(),

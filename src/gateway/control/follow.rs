@@ -1,0 +1,63 @@
+//! What other processes make of the stored entities is put in force here too.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::{Control, DeclaredEntities, DeclaredError, Difference, difference};
+use super::{stored_entities, unreadable};
+use crate::gateway::snapshot::Snapshot;
+
+/// How often it is looked for where the database does not tell.
+const POLL: Duration = Duration::from_millis(500);
+
+impl Control {
+    /// Follows the changes of other processes as long as `self` is there.
+    pub fn follow(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        tokio::spawn(async move { run(weak).await });
+    }
+
+    /// Puts in force what the store holds now; says whether it is something
+    /// else than before.
+    async fn take_in(&self) -> Result<bool, DeclaredError> {
+        let _alone = self.writer.lock().await;
+        let stored = stored_entities(&*self.store).await.map_err(unreadable)?;
+        let current = self.entities.load_full();
+        let items = stored.items().collect();
+        let candidate = difference::with_stored(&current, DeclaredEntities { items })?;
+        if Difference::between(&current, &candidate).is_empty() {
+            return Ok(false);
+        }
+        let previous = self.live.load_full();
+        let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))?;
+        self.swap(candidate, snapshot);
+        Ok(true)
+    }
+}
+
+async fn run(weak: Weak<Control>) {
+    let Some(mut changes) = weak.upgrade().map(|control| control.store.changes()) else {
+        return;
+    };
+    let mut seen = None;
+    while let Some(control) = weak.upgrade() {
+        // A store that does not answer is told of elsewhere.
+        if let Ok(version) = control.store.entities_version().await
+            && seen != Some(version)
+        {
+            match control.take_in().await {
+                Ok(true) => tracing::info!("entities that another process changed are in force"),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(%error, "entities of the store are not in force");
+                }
+            }
+            seen = Some(version);
+        }
+        drop(control);
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            Ok(()) = changes.changed() => {}
+        }
+    }
+}

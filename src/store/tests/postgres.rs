@@ -1,0 +1,140 @@
+//! What only a store on PostgreSQL has to withstand.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::testing::postgres::Cluster;
+use super::*;
+
+/// How long to wait for what is bound to come.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn access(name: &str) -> StoredAccess {
+    StoredAccess {
+        hash: TokenHash::of(name),
+        grant_id: name.to_owned(),
+        claims: Map::new(),
+        expires_ms: 90_000,
+    }
+}
+
+/// Writes tokens one after another until it is told to stop; those that were
+/// acknowledged, and whether any was refused.
+async fn write_on(store: Arc<dyn Store>, who: usize, stop: Arc<AtomicBool>) -> (Vec<String>, bool) {
+    let (mut kept, mut refused) = (Vec::new(), false);
+    for number in 0.. {
+        if stop.load(Ordering::Acquire) {
+            break;
+        }
+        let name = format!("{who}/{number}");
+        match store.record_tokens(None, Some(&access(&name))).await {
+            Ok(()) => kept.push(name),
+            Err(StoreError::Unavailable(_)) => {
+                refused = true;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (kept, refused)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn what_was_acknowledged_survives_a_crash_of_the_server_under_load() {
+    let cluster = Cluster::start("");
+    let url = cluster.database("crash");
+    let store = open(&url).await.expect("a store");
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..8)
+        .map(|who| tokio::spawn(write_on(store.clone(), who, stop.clone())))
+        .collect();
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::task::block_in_place(|| cluster.crash_and_restart());
+    }
+    let again = async {
+        while let Err(error) = store.record_tokens(None, Some(&access("again"))).await {
+            assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, again)
+        .await
+        .expect("it writes again");
+    stop.store(true, Ordering::Release);
+    let (mut kept, mut refused) = (0, false);
+    for writer in writers {
+        let (names, was_refused) = writer.await.expect("no panic");
+        refused |= was_refused;
+        for name in names {
+            kept += 1;
+            let token = store.access_token(TokenHash::of(&name)).await;
+            assert!(token.expect("a lookup").is_some(), "{name} is lost");
+        }
+    }
+    assert!(kept > 0 && refused, "{kept}, {refused}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_node_is_told_at_once_of_what_another_changes() {
+    let url = Cluster::shared().database("told");
+    let (a, b) = (open(&url).await.expect("a"), open(&url).await.expect("b"));
+    let mut changes = a.changes();
+    let seen = a.data_version().await.expect("a version");
+    b.revoke_grant("grant", 90_000).await.expect("revoked");
+    let told = async {
+        while a.data_version().await.expect("a version") == seen {
+            changes.changed().await.expect("the store is there");
+        }
+    };
+    tokio::time::timeout(DEADLINE, told)
+        .await
+        .expect("it was told");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn reading_alone_creates_nothing() {
+    let url = Cluster::shared().database("nothing");
+    assert!(open_existing(&url).await.expect("an answer").is_none());
+    open(&url).await.expect("a store");
+    let store = open_existing(&url).await.expect("an answer");
+    let realms = store.expect("a store").realms().await.expect("realms");
+    assert_eq!(realms.len(), 1);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_transaction_that_hangs_stops_the_others_for_a_while_only() {
+    let cluster = Cluster::shared();
+    let url = cluster.database("hangs");
+    let store = open(&url).await.expect("a store");
+    let stuck = sqlx::PgPool::connect(&url).await.expect("a connection");
+    let mut tx = stuck.begin().await.expect("begun");
+    for text in [
+        "SET LOCAL idle_in_transaction_session_timeout = '1s'",
+        "SELECT pg_advisory_xact_lock(x'646f6f7277617264'::bigint)",
+    ] {
+        sqlx::query(text).execute(&mut *tx).await.expect("done");
+    }
+    let kept = store.record_tokens(None, Some(&access("late"))).await;
+    kept.expect("kept once the other one was ended");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn errors_do_not_show_the_password() {
+    let cluster = Cluster::shared();
+    let wrong = cluster.url("absent") + "&password=hush-hush";
+    for url in [
+        wrong.as_str(),
+        "postgres://u:hush-hush@127.0.0.1:1/x?sslmode=hush",
+        "postgres://u:hush-hush@127.0.0.1:99999/x",
+        "postgres:u:hush-hush@127.0.0.1/x",
+    ] {
+        let error = open(url).await.map(drop).expect_err("refused").to_string();
+        assert!(!error.contains("hush-hush"), "{error}");
+    }
+}
