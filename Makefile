@@ -50,7 +50,7 @@ check: deps ## Formatting, lints, documentation and dependency policy; warnings 
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server
 NEEDS_BENCH := wrk:wrk
 # What the clients of other makers run in, which the tests put before the door.
-NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium
+NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium slapd:slapd
 
 deps: ## Install what build and tests need where it is missing (Debian: apt-get).
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer (https://rustup.rs)" >&2; exit 1; }

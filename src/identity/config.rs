@@ -2,6 +2,7 @@
 
 mod factors;
 mod federation;
+mod ldap;
 mod password_policy;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use factors::{AuthenticationClass, FactorSettings, SecondFactor, usual_class
 pub use federation::{
     AssertionAudience, FederationProvider, LinkExisting, LinkRules, ResponseMode,
 };
+pub use ldap::{LdapConfig, SearchScope};
 pub use password_policy::PasswordPolicy;
 
 /// The identity provider.
@@ -250,6 +252,8 @@ pub struct RealmSettings {
     pub factors: FactorSettings,
     /// Classes of authentication, from the weakest to the strongest.
     pub acr_values: Vec<AuthenticationClass>,
+    /// A directory whose users sign in with the passwords that it knows.
+    pub ldap: Option<LdapConfig>,
 }
 
 /// What clients that register themselves (RFC 7591) may be.
@@ -350,6 +354,7 @@ impl Default for RealmSettings {
             second_factor: SecondFactor::default(),
             factors: FactorSettings::default(),
             acr_values: usual_classes(),
+            ldap: None,
         }
     }
 }

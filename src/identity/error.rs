@@ -83,13 +83,15 @@ pub(super) enum Fault {
     Key(#[from] KeyError),
     #[error("too many passwords are being checked")]
     Busy(#[from] Busy),
+    #[error("the directory gave no answer")]
+    Directory,
 }
 
 impl Fault {
     /// The status; logs what an operator must know.
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy(_) | Self::Directory => StatusCode::SERVICE_UNAVAILABLE,
             Self::Store(_) | Self::Key(_) => {
                 tracing::error!(error = %self, "identity request failed");
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -203,7 +205,9 @@ impl<F: Into<Fault>> From<F> for OAuthError {
     fn from(fault: F) -> Self {
         let fault = fault.into();
         let (error, header) = match fault {
-            Fault::Busy(_) => ("temporarily_unavailable", Some((RETRY_AFTER, BUSY_SECONDS))),
+            Fault::Busy(_) | Fault::Directory => {
+                ("temporarily_unavailable", Some((RETRY_AFTER, BUSY_SECONDS)))
+            }
             Fault::Store(_) | Fault::Key(_) => ("server_error", None),
         };
         Self {
@@ -287,12 +291,13 @@ impl<F: Into<Fault>> From<F> for JsonError {
         let fault = fault.into();
         let message = match fault {
             Fault::Busy(_) => "Too many sign-ins at once",
+            Fault::Directory => "Nobody can sign in just now",
             Fault::Store(_) | Fault::Key(_) => "Internal Server Error",
         };
         Self {
             status: fault.status(),
             message: message.to_owned(),
-            retry: matches!(fault, Fault::Busy(_)),
+            retry: matches!(fault, Fault::Busy(_) | Fault::Directory),
             failure_url: None,
         }
     }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::config::RealmSettings;
 use super::federation::{self, Provider};
 use super::goto::Destinations;
+use super::ldap::Directory;
 use super::password_policy::Rules;
 use super::settings::{self, Trusted};
 use crate::model::user::schema::RecordError;
@@ -48,6 +49,7 @@ pub(super) struct InForce {
     pub(super) destinations: Arc<Destinations>,
     pub(super) passwords: Arc<Rules>,
     pub(super) providers: Arc<[Arc<Provider>]>,
+    pub(super) directory: Option<Arc<Directory>>,
 }
 
 impl InForce {
@@ -73,6 +75,7 @@ impl InForce {
             destinations: Arc::new(Destinations::parse(&settings.goto_urls)?),
             passwords: Rules::read(&settings.password_policy, &self.passwords)?,
             providers: federation::compile(&settings)?.into(),
+            directory: Directory::compile(&settings)?,
             settings: Arc::new(settings),
             written: Arc::new(written),
         })

@@ -1,11 +1,11 @@
 //! Checking a user's name and password: the one way in for every surface.
 
-use super::audit;
 use super::error::Fault;
 use super::password::{PASSWORD_MAX, Place};
 use super::password_policy::prepared_secret;
 use super::realm::Realm;
 use super::{Call, State};
+use super::{audit, ldap};
 use crate::http::ClientInfo;
 use crate::model::audit::Kind;
 use crate::model::secret::Secret;
@@ -64,6 +64,7 @@ impl LoginError {
             Self::Locked => "locked",
             Self::Deactivated => "deactivated",
             Self::Fault(Fault::Busy(_)) => "busy",
+            Self::Fault(Fault::Directory) => "directory",
             Self::Fault(_) => "server_error",
         }
     }
@@ -120,17 +121,31 @@ async fn check(
     if let Some(user) = &user {
         audit::user(user);
     }
-    let hash = match &user {
-        Some(user) => known_hash(state, realm, user, &place).await?,
-        None => None,
-    };
     let password = Secret::new(password);
-    let who = (&*realm.path, &*key);
-    let right = state
-        .hasher
-        .verify_user(&place, who, password.clone(), hash)
-        .await?;
-    let Some(user) = user.filter(|_| right) else {
+    let user = match ldap::source(state, realm, user.as_ref()).await? {
+        Some(directory) => {
+            let asked = (name, user.as_ref());
+            // Nobody learns by the clock whose password is known where.
+            let nobodys = state.hasher.verify(&place, password.clone(), None);
+            let there = ldap::user(state, (realm, directory), asked, &password, now_ms);
+            let (there, nobodys) = tokio::join!(there, nobodys);
+            nobodys?;
+            there?
+        }
+        None => {
+            let hash = match &user {
+                Some(user) => known_hash(state, realm, user, &place).await?,
+                None => None,
+            };
+            let who = (&*realm.path, &*key);
+            let right = state
+                .hasher
+                .verify_user(&place, who, password.clone(), hash)
+                .await?;
+            user.filter(|_| right)
+        }
+    };
+    let Some(user) = user else {
         attempt.failed(&config, state.clock.now_ms());
         return Err(LoginError::Failed);
     };

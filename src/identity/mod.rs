@@ -32,6 +32,7 @@ mod inherit;
 mod introspect;
 mod issue;
 mod keys;
+mod ldap;
 mod lockout;
 mod login;
 mod logout;
@@ -383,6 +384,7 @@ impl Identity {
             issued: AtomicU64::new(1),
         });
         state.read_revocations().await?;
+        warn_of_directories(&state.live());
         maintain::start(&state);
         logouts::start(&state);
         Ok(Self { state })
@@ -415,6 +417,7 @@ impl Identity {
         config.session.cookie_name.clone_from(cookie_name);
         let (allow, authorities) = outbound(&config)?;
         let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
+        warn_of_directories(&live);
         state.live.store(Arc::new(live));
         state.outbound.replace(allow, authorities);
         state.forget();
@@ -480,7 +483,22 @@ fn not_opened(fault: Fault) -> IdentityError {
     match fault {
         Fault::Store(error) => IdentityError::Store(error),
         Fault::Key(error) => IdentityError::Key(error),
-        Fault::Busy(_) => IdentityError::Key(crate::jose::keys::KeyError::Generation),
+        Fault::Busy(_) | Fault::Directory => {
+            IdentityError::Key(crate::jose::keys::KeyError::Generation)
+        }
+    }
+}
+
+/// Tells the operator of directories whose passwords others can read.
+fn warn_of_directories(live: &Live) {
+    let mut told: Vec<&Arc<ldap::Directory>> = Vec::new();
+    for realm in live.realms() {
+        if let Some(directory) = realm.directory()
+            && !told.iter().any(|known| Arc::ptr_eq(known, directory))
+        {
+            directory.warn(&realm.path);
+            told.push(directory);
+        }
     }
 }
 

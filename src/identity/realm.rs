@@ -13,6 +13,7 @@ use super::federation::Provider;
 use super::goto::Destinations;
 use super::hosts::Hosts;
 use super::inherit::{InForce, OwnSettings};
+use super::ldap::Directory;
 use super::pages::Look;
 use super::password_policy::Rules;
 use super::settings::Trusted;
@@ -319,6 +320,11 @@ impl Realm {
     /// The providers that users may sign in through, in the order of pages.
     pub(super) fn providers(&self) -> &[Arc<Provider>] {
         &self.in_force.providers
+    }
+
+    /// The directory that knows passwords of users, if there is one.
+    pub(super) fn directory(&self) -> Option<&Arc<Directory>> {
+        self.in_force.directory.as_ref()
     }
 
     /// Where the administrator may sign in from, if that is restricted.

@@ -61,7 +61,9 @@ async fn by_password(call: &Call, name: &str, password: &str) -> Result<SignIn, 
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
             Ok(SignIn::Again(Failed::Credentials))
         }
-        Err(LoginError::Fault(Fault::Busy(_))) => Ok(SignIn::Again(Failed::Busy)),
+        Err(LoginError::Fault(Fault::Busy(_) | Fault::Directory)) => {
+            Ok(SignIn::Again(Failed::Busy))
+        }
         Err(LoginError::Fault(fault)) => Err(fault),
     }
 }

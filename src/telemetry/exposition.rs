@@ -195,6 +195,18 @@ impl Telemetry {
                     .collect(),
             ),
             family(
+                "doorward_directory_checks_total",
+                "Verdicts of directories (LDAP) on passwords, by directory and outcome.",
+                MetricType::COUNTER,
+                self.metrics
+                    .directory_checks()
+                    .into_iter()
+                    .map(|(directory, outcome, n)| {
+                        counter(&[("directory", &directory), ("outcome", outcome)], n)
+                    })
+                    .collect(),
+            ),
+            family(
                 "doorward_throttle_partitions",
                 "Partitions that throttling filters hold.",
                 MetricType::GAUGE,

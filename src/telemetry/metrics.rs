@@ -104,11 +104,36 @@ pub struct Metrics {
     audit_records: Counter,
     audit_dropped: Counter,
     audit_failures: Counter,
-    federation: DashMap<(String, &'static str), Counter>,
+    federation: Named,
+    directories: Named,
 }
 
-/// Most pairs of provider and outcome that are counted apart.
-const FEDERATION_MAX: usize = 1_000;
+/// Counters by a name of the settings and an outcome.
+type Named = DashMap<(String, &'static str), Counter>;
+
+/// Most pairs of name and outcome that are counted apart.
+const NAMED_MAX: usize = 1_000;
+
+fn named(all: &Named, name: &str, outcome: &'static str) -> Counter {
+    let key = (name.to_owned(), outcome);
+    if let Some(known) = all.get(&key) {
+        return known.clone();
+    }
+    let name = match all.len() < NAMED_MAX {
+        true => key.0,
+        false => "other".to_owned(),
+    };
+    all.entry((name, outcome)).or_default().clone()
+}
+
+fn counted(all: &Named) -> Vec<(String, &'static str, u64)> {
+    let mut all: Vec<_> = all
+        .iter()
+        .map(|entry| (entry.key().0.clone(), entry.key().1, entry.value().get()))
+        .collect();
+    all.sort_unstable();
+    all
+}
 
 impl Metrics {
     /// Records of the audit log that were written
@@ -149,26 +174,23 @@ impl Metrics {
     /// outcome (`doorward_federated_sign_ins_total`). Of names there are as many
     /// as the settings have had; beyond a bound they are counted as `other`.
     pub fn federation(&self, provider: &str, outcome: &'static str) -> Counter {
-        let key = (provider.to_owned(), outcome);
-        if let Some(known) = self.federation.get(&key) {
-            return known.clone();
-        }
-        let provider = match self.federation.len() < FEDERATION_MAX {
-            true => key.0,
-            false => "other".to_owned(),
-        };
-        let counter = self.federation.entry((provider, outcome));
-        counter.or_default().clone()
+        named(&self.federation, provider, outcome)
     }
 
     /// The same so far: provider, outcome, count.
     pub(super) fn federated(&self) -> Vec<(String, &'static str, u64)> {
-        let all = self.federation.iter();
-        let mut all: Vec<_> = all
-            .map(|entry| (entry.key().0.clone(), entry.key().1, entry.value().get()))
-            .collect();
-        all.sort_unstable();
-        all
+        counted(&self.federation)
+    }
+
+    /// Verdicts of a directory on passwords, by its name in the settings and
+    /// outcome (`doorward_directory_checks_total`); bounded alike.
+    pub fn directory(&self, directory: &str, outcome: &'static str) -> Counter {
+        named(&self.directories, directory, outcome)
+    }
+
+    /// The same so far: directory, outcome, count.
+    pub(super) fn directory_checks(&self) -> Vec<(String, &'static str, u64)> {
+        counted(&self.directories)
     }
 
     /// How often `plugin` came to `decision`

@@ -40,9 +40,10 @@ pub(super) async fn of(
         call,
         provider,
         subject,
-        said: provider
-            .mapping
-            .read(&subject.claims, is_verified(provider, subject)),
+        // The claim about verification speaks of the claim `email` alone.
+        said: provider.mapping.read(&subject.claims, &|claim| {
+            claim == ["email"] && is_verified(provider, subject)
+        }),
     };
     let known = call
         .state

@@ -68,8 +68,13 @@ impl Mapping {
         all.collect::<Result<_, _>>().map(Self)
     }
 
-    /// What these claims say; whether an address is verified is for the caller.
-    pub(in crate::identity) fn read(&self, claims: &Map<String, Value>, verified: bool) -> Said {
+    /// What these claims say; which of them are verified addresses is for the
+    /// caller.
+    pub(in crate::identity) fn read(
+        &self,
+        claims: &Map<String, Value>,
+        verified: &dyn Fn(&[String]) -> bool,
+    ) -> Said {
         let mut said = Said::default();
         for rule in &self.0 {
             let value = find(claims, &rule.claim).and_then(scalar);
@@ -81,9 +86,8 @@ impl Mapping {
                 continue;
             };
             match rule.many {
-                // The claim about verification speaks of this claim alone.
                 true => {
-                    let verified = verified && rule.claim == ["email"];
+                    let verified = rule.attribute == "emails" && verified(&rule.claim);
                     said.many.push((rule.attribute, text, verified));
                 }
                 false => said.single.push((rule.attribute, text)),
@@ -247,6 +251,14 @@ mod tests {
         value.as_object().cloned().expect("an object")
     }
 
+    fn email(claim: &[String]) -> bool {
+        claim == ["email"]
+    }
+
+    fn nothing(_: &[String]) -> bool {
+        false
+    }
+
     fn usual() -> Mapping {
         Mapping::compile(None).expect("the usual mapping")
     }
@@ -258,7 +270,7 @@ mod tests {
             "email_verified": true, "phone_number": "+1", "locale": 7, "nickname": "",
         }));
         let mut record = Map::new();
-        usual().read(&claims, true).apply(&mut record, None);
+        usual().read(&claims, &email).apply(&mut record, None);
         assert_eq!(
             Value::Object(record),
             json!({
@@ -271,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_verified_is_not_marked_so() {
-        let said = usual().read(&claims(json!({"email": "ann@x.example"})), false);
+        let said = usual().read(&claims(json!({"email": "ann@x.example"})), &nothing);
         let mut record = Map::new();
         said.apply(&mut record, None);
         assert_eq!(
@@ -286,7 +298,7 @@ mod tests {
             {"value": "own@x.example", "verified": true},
             {"value": "Old@x.example", "primary": true, "verified": true},
         ]}));
-        let said = usual().read(&claims(json!({"email": "new@x.example"})), false);
+        let said = usual().read(&claims(json!({"email": "new@x.example"})), &nothing);
         said.apply(&mut record, Some("old@x.example"));
         assert_eq!(
             record["emails"],
@@ -301,7 +313,7 @@ mod tests {
     fn verification_of_one_claim_says_nothing_of_another() {
         let map = BTreeMap::from([("emails".to_owned(), "contact".to_owned())]);
         let mapping = Mapping::compile(Some(&map)).expect("a mapping");
-        let said = mapping.read(&claims(json!({"contact": "boss@x.example"})), true);
+        let said = mapping.read(&claims(json!({"contact": "boss@x.example"})), &email);
         assert_eq!(said.many, [("emails", "boss@x.example".to_owned(), false)]);
     }
 
@@ -328,7 +340,7 @@ mod tests {
     fn long_and_strange_texts_are_left_out() {
         let said = usual().read(
             &claims(json!({"name": "x".repeat(5000), "nickname": "a\nb", "profile": {"a": 1}})),
-            true,
+            &email,
         );
         assert_eq!(said, Said::default());
     }

@@ -22,6 +22,7 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
+pub(super) use mapping::{Mapping, Said};
 pub(super) use offer::{Offer, Way};
 pub(super) use provider::{Provider, compile, issuer_name};
 
@@ -82,6 +83,13 @@ impl Federation {
     pub(super) fn report_to(&self, metrics: Arc<Metrics>) {
         // Set once, at the start.
         let _ = self.metrics.set(metrics);
+    }
+
+    /// Counts a verdict of a directory on a password.
+    pub(super) fn count_directory(&self, directory: &str, outcome: &'static str) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.directory(directory, outcome).inc();
+        }
     }
 
     fn count(&self, provider: &Provider, outcome: &'static str) {

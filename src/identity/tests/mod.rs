@@ -8,6 +8,7 @@ mod discovery;
 mod federation;
 mod hosts;
 mod id_token_info;
+mod ldap;
 mod manage;
 mod passwords;
 mod pushed;

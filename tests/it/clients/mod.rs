@@ -5,6 +5,8 @@
 //! `make test` installs what they need and runs them. `cargo test` alone leaves
 //! them out and says so.
 
+mod directory;
+mod federation;
 mod keys;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ struct Stage {
     base: String,
     /// Where a script may be a client's site.
     site: Port,
+    /// Where a script may be another provider.
+    upstream: Port,
     _tls: Port,
 }
 
@@ -30,11 +34,14 @@ impl Stage {
     /// Starts the program with the realms and clients of `identity.yaml`.
     async fn set() -> Self {
         let keys = Keys::make();
-        let (tls, site) = (Port::reserve(), Port::reserve());
+        let (tls, site, upstream) = (Port::reserve(), Port::reserve(), Port::reserve());
         let base = format!("https://{}", tls.authority());
-        let section = keys.fill(include_str!("identity.yaml"));
+        let realms = concat!(include_str!("federation.yaml"), "outbound:");
+        let section = include_str!("identity.yaml").replacen("outbound:", realms, 1);
+        let section = keys.fill(&section);
         let section = section
             .replace("@BASE@", &base)
+            .replace("@UPSTREAM@", &upstream.authority())
             .replace("@SITE@", &format!("https://{}", site.authority()))
             .replace('\n', "\n  ");
         let proxy = format!(
@@ -57,6 +64,7 @@ impl Stage {
             door,
             base,
             site,
+            upstream,
             _tls: tls,
         }
     }
@@ -66,6 +74,8 @@ impl Stage {
         command
             .env("DOORWARD_BASE", &self.base)
             .env("DOORWARD_SITE", self.site.number().to_string())
+            .env("DOORWARD_PROGRAM", env!("CARGO_BIN_EXE_doorward"))
+            .env("DOORWARD_UPSTREAM", self.upstream.number().to_string())
             .env("DOORWARD_ADMIN", self.door.admin_url(""))
             .env("DOORWARD_KEYS", self.door.path("keys.json"))
             .env("DOORWARD_DIR", self.door.dir())
