@@ -1,9 +1,11 @@
 //! The command line.
 
+mod audit;
 mod config;
 mod explain;
 pub mod identity;
 mod run;
+mod store;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -41,6 +43,10 @@ enum Command {
     /// Exports and imports the gateway's entities
     #[command(subcommand)]
     Config(config::Action),
+    /// Exports, imports and checks the whole store
+    Store(store::Command),
+    /// Reads the audit log
+    Audit(Box<audit::Command>),
     #[command(flatten)]
     Identity(Box<identity::Command>),
     /// Prints a completion script for a shell
@@ -76,6 +82,8 @@ pub fn main() -> ExitCode {
         Command::Health(file) => health(&file.config),
         Command::Explain(arguments) => explain::run(*arguments),
         Command::Config(action) => config::run(&action),
+        Command::Store(command) => store::run(&command),
+        Command::Audit(command) => audit::run(&command),
         Command::Identity(command) => identity::run(*command),
         Command::Completions { shell } => {
             let mut command = Cli::command();

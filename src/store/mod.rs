@@ -39,7 +39,7 @@ use crate::model::session::{
 use crate::model::user::User;
 
 pub use audit::{Beside, beside, complete};
-pub use sql::SqlStore;
+pub use sql::{Finding, Rows, SqlStore, TransferError};
 
 /// Why the store could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -628,10 +628,18 @@ pub trait Store: Send + Sync + 'static {
 /// [`StoreError::Address`] for other addresses; [`StoreError::Unavailable`]
 /// when the database can't be opened or was written by a newer version.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(match address(url)? {
-        Address::Sqlite(path) => Arc::new(SqlStore::open_sqlite(path).await?),
-        Address::Postgres => Arc::new(SqlStore::open_postgres(url).await?),
-    })
+    Ok(Arc::new(open_whole(url).await?))
+}
+
+/// As [`open`], to export or import all of it.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_whole(url: &str) -> Result<SqlStore, StoreError> {
+    match address(url)? {
+        Address::Sqlite(path) => SqlStore::open_sqlite(path).await,
+        Address::Postgres => SqlStore::open_postgres(url).await,
+    }
 }
 
 /// Opens the store at `url` for reading, if there is one: nothing is created,
@@ -640,12 +648,22 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 /// # Errors
 /// As [`open`]; also for a store that an older version wrote.
 pub async fn open_existing(url: &str) -> Result<Option<Arc<dyn Store>>, StoreError> {
-    let store = match address(url)? {
-        Address::Sqlite(path) if path.exists() => Some(SqlStore::open_existing_sqlite(path).await?),
-        Address::Sqlite(_) => None,
-        Address::Postgres => SqlStore::open_existing_postgres(url).await?,
-    };
+    let store = open_existing_whole(url).await?;
     Ok(store.map(|store| Arc::new(store) as Arc<dyn Store>))
+}
+
+/// As [`open_existing`], to export or check all of it.
+///
+/// # Errors
+/// As [`open_existing`].
+pub async fn open_existing_whole(url: &str) -> Result<Option<SqlStore>, StoreError> {
+    match address(url)? {
+        Address::Sqlite(path) if path.exists() => {
+            SqlStore::open_existing_sqlite(path).await.map(Some)
+        }
+        Address::Sqlite(_) => Ok(None),
+        Address::Postgres => SqlStore::open_existing_postgres(url).await,
+    }
 }
 
 /// Which database an address means.

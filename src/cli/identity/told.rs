@@ -96,7 +96,7 @@ fn kind_of_realms(action: &realms::Action) -> Option<(Kind, &str)> {
 }
 
 /// Who runs the command: the system's user, whatever the environment says.
-pub(crate) fn operator() -> Actor {
+pub(in crate::cli) fn operator() -> Actor {
     let uid = std::fs::metadata("/proc/self").map(|own| own.uid()).ok();
     let Some(uid) = uid else {
         return Actor::Cli("unknown".to_owned());

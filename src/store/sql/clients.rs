@@ -8,7 +8,7 @@ use crate::model::secret::Secret;
 use crate::model::user::Owner;
 use crate::store::StoreError;
 
-fn read(row: &Row) -> Result<Client, StoreError> {
+pub(super) fn read(row: &Row) -> Result<Client, StoreError> {
     let owner = row.text("owner")?;
     let plain = row.opt_text("secret")?;
     let salt = row.opt_bytes("salt")?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sqlx::query::Query;
-use sqlx::{Encode, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Type};
+use sqlx::{AssertSqlSafe, Encode, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Type};
 
 use super::dialect::Dialect;
 use super::postgres::{self, Server};
@@ -111,6 +111,30 @@ impl Tx {
             Self::Sqlite(_) => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
         }
+    }
+
+    /// Lets the transaction take its time: it reads or writes everything.
+    pub(super) async fn without_limits(&mut self) -> Result<(), StoreError> {
+        let Self::Postgres(tx) = self else {
+            return Ok(());
+        };
+        let text = "SET LOCAL statement_timeout = 0;
+                    SET LOCAL idle_in_transaction_session_timeout = 0";
+        let done = sqlx::raw_sql(text).execute(&mut **tx).await;
+        done.map(drop).map_err(unavailable)
+    }
+
+    /// Lets the numbers of new rows begin behind those that are there.
+    pub(super) async fn number_on(&mut self, table: &'static str) -> Result<(), StoreError> {
+        let Self::Postgres(tx) = self else {
+            return Ok(());
+        };
+        let text = format!(
+            "SELECT setval(pg_get_serial_sequence('{table}', 'id'),
+                           (SELECT coalesce(max(id), 1) FROM {table}))"
+        );
+        let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut **tx).await;
+        done.map(drop).map_err(unavailable)
     }
 
     /// Makes what was written durable.

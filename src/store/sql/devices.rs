@@ -57,7 +57,7 @@ pub(super) async fn by_user_code(
     row.one(readers).await?.as_ref().map(read).transpose()
 }
 
-fn read(row: &Row) -> Result<StoredDevice, StoreError> {
+pub(super) fn read(row: &Row) -> Result<StoredDevice, StoreError> {
     let given = row.opt_text("given")?;
     Ok(StoredDevice {
         hash: row.hash("hash")?,

@@ -6,7 +6,7 @@ use crate::model::grant::StoredKey;
 use crate::model::secret::Secret;
 use crate::store::StoreError;
 
-fn read(row: &Row) -> Result<StoredKey, StoreError> {
+pub(super) fn read(row: &Row) -> Result<StoredKey, StoreError> {
     let alg = row.text("alg")?;
     Ok(StoredKey {
         kid: row.text("kid")?,

@@ -31,6 +31,10 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0016_changes.sql"),
 ];
 
+/// How many there are.
+#[expect(clippy::cast_possible_truncation, reason = "they are few")]
+pub(super) const CURRENT: u32 = MIGRATIONS.len() as u32;
+
 /// Makes the missing migrations; `PRAGMA user_version` counts those made.
 pub(super) async fn sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
     sqlite_to(writer, MIGRATIONS).await

@@ -7,6 +7,7 @@
 
 mod audit;
 mod batch;
+mod check;
 mod clients;
 mod codes;
 mod consents;
@@ -32,6 +33,7 @@ mod statement;
 mod sweep;
 mod sync;
 mod tokens;
+mod transfer;
 mod users;
 
 use std::str::FromStr;
@@ -43,6 +45,9 @@ use serde_json::{Map, Value};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::watch;
 use uuid::Uuid;
+
+pub use check::Finding;
+pub use transfer::{Rows, TransferError};
 
 use batch::{Batch, told_if};
 use database::{Database, Tx};

@@ -81,7 +81,7 @@ pub(super) async fn tokens(
     rows.iter().map(read).collect()
 }
 
-fn read(row: &Row) -> Result<InitialToken, StoreError> {
+pub(super) fn read(row: &Row) -> Result<InitialToken, StoreError> {
     let uses_left = row.opt_int("uses_left")?;
     Ok(InitialToken {
         id: row.text("id")?,

@@ -60,7 +60,7 @@ pub(super) async fn insert(
     Ok(ended)
 }
 
-fn read(row: &Row) -> Result<StoredSession, StoreError> {
+pub(super) fn read(row: &Row) -> Result<StoredSession, StoreError> {
     let amr = row.text("amr")?;
     let amr = amr.split(' ').filter(|word| !word.is_empty());
     Ok(StoredSession {

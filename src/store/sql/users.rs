@@ -1,8 +1,9 @@
 //! Users, and the index of their attributes.
 
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Builder, Database, Row, Tx, damaged, endings, filter, sql, write_shown};
+use super::{Builder, Database, Row, Tx, damaged, endings, filter, parse_doc, sql, write_shown};
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
 use crate::model::user::{Owner, User, name as user_name, schema};
@@ -157,20 +158,43 @@ pub(super) async fn update(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
 const INDEXED_AT_ONCE: usize = 500;
 
 async fn index(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
-    let id = user.id.to_string();
-    for values in schema::indexed(&user.profile).chunks(INDEXED_AT_ONCE) {
+    index_profile(tx, &user.id.to_string(), &user.realm, &user.profile).await
+}
+
+/// Makes the index of a user that was imported, from its columns of text.
+pub(super) async fn index_of(
+    tx: &mut Tx,
+    cells: &[(&'static str, &str)],
+) -> Result<(), StoreError> {
+    let cell = |wanted: &str| {
+        let found = cells.iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, text)| *text)
+    };
+    let (Some(id), Some(realm), Some(doc)) = (cell("id"), cell("realm"), cell("doc")) else {
+        return Err(damaged("a user without id, realm or doc"));
+    };
+    index_profile(tx, id, realm, &parse_doc(doc)?).await
+}
+
+async fn index_profile(
+    tx: &mut Tx,
+    id: &str,
+    realm: &str,
+    profile: &Map<String, Value>,
+) -> Result<(), StoreError> {
+    for values in schema::indexed(profile).chunks(INDEXED_AT_ONCE) {
         let mut insert =
             Builder::new("INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ");
         for (position, value) in values.iter().enumerate() {
             insert
                 .push(if position == 0 { "(" } else { ", (" })
-                .push_bind(&id)
+                .push_bind(id)
                 .push(", ")
                 .push_bind(value.path)
                 .push(", ")
                 .push_bind(i64::try_from(value.index).unwrap_or(i64::MAX))
                 .push(", ")
-                .push_bind(&user.realm)
+                .push_bind(realm)
                 .push(", ")
                 .push_bind(value.text.as_str())
                 .push(")");

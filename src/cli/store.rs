@@ -1,0 +1,272 @@
+//! `doorward store …`: the whole store as a file, and whether it is sound.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::identity::told::operator;
+use super::{USAGE, complain};
+use crate::audit::{Audit, AuditConfig};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::model::audit::{Event, Kind, Trace};
+use crate::store::{self, Finding, Rows, Store};
+use crate::telemetry::Metrics;
+
+/// Most findings that are printed.
+const PRINTED: usize = 1000;
+
+const EXAMPLES: &str = "\
+Examples:
+  doorward store export backup.jsonl
+  doorward store export - --store sqlite:data/doorward.db | zstd > backup.jsonl.zst
+  doorward store import backup.jsonl --store postgres://doorward@db/doorward
+  doorward store check
+
+An export is of one moment, beside a running server or without one. It holds hashes of
+passwords and private keys (sealed, if there is a master key): keep it as you keep the store.";
+
+/// `doorward store …`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Command {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// Which store.
+#[derive(Debug, Args)]
+pub(super) struct Place {
+    /// The configuration file that names the store
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "DOORWARD_CONFIG",
+        default_value = "conf/doorward.yaml",
+        global = true
+    )]
+    config: PathBuf,
+    /// The store itself (sqlite:PATH or postgres://…), without a configuration file
+    #[arg(long, value_name = "URL", global = true)]
+    store: Option<String>,
+}
+
+impl Place {
+    /// The address of the store, and the rules of its audit log.
+    pub(super) fn find(&self) -> Result<(String, AuditConfig), crate::config::ConfigError> {
+        match (&self.store, Config::load(&self.config)) {
+            (Some(url), config) => Ok((url.clone(), config.unwrap_or_default().audit)),
+            (None, config) => config.map(|config| (config.store.0, config.audit)),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Writes everything that the store holds, as JSON lines; a file is made for its owner only
+    Export {
+        /// Where to write to; `-` is standard output
+        #[arg(default_value = "-")]
+        file: PathBuf,
+        /// Leaves the audit log out
+        #[arg(long)]
+        no_audit: bool,
+    },
+    /// Fills an empty store with an export: all of it, or nothing
+    Import {
+        /// The export; `-` is standard input
+        file: PathBuf,
+        /// Removes what the store holds first
+        #[arg(long)]
+        force: bool,
+    },
+    /// Tells what is wrong in the store, if anything; exit status 1 if something is
+    Check,
+}
+
+/// Does what the command says; exit status 1 when it can't, 2 for a wrong file.
+pub(super) fn run(command: &Command) -> ExitCode {
+    let (url, log) = match command.place.find() {
+        Ok(found) => found,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let done = on_runtime(async {
+        match &command.action {
+            Action::Export { file, no_audit } => export(&url, log, file, !no_audit).await,
+            Action::Import { file, force } => import(&url, log, file, *force).await,
+            Action::Check => check(&url).await,
+        }
+    });
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Waits for `work` on a runtime of its own.
+pub(super) fn on_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(work)
+}
+
+async fn export(url: &str, log: AuditConfig, file: &Path, audit: bool) -> anyhow::Result<ExitCode> {
+    let store = store::open_existing_whole(url).await?;
+    let store = store.context("there is no store")?;
+    let to_file = file != Path::new("-");
+    let mut out: Box<dyn Write + Send> = if to_file {
+        let made = private(file);
+        let made = made.with_context(|| format!("{} can't be written", file.display()))?;
+        Box::new(BufWriter::new(made))
+    } else {
+        Box::new(BufWriter::new(std::io::stdout()))
+    };
+    let bar = Bar::new("exported");
+    let clock = Clock::system();
+    let now_ms = clock.now_ms();
+    let mut progress = |rows| bar.add(rows);
+    let exported = store.export(&mut out, audit, now_ms, &mut progress);
+    let rows = exported.await?;
+    bar.done();
+    drop(out);
+    if to_file {
+        File::open(file)?.sync_all()?;
+    }
+    let event = Event::new(Kind::StoreExport, operator()).with("rows", count(&rows));
+    // The store that was read may not be written by that handle.
+    let writable = store::open(url).await?;
+    tell(writable, log, event, &clock).await?;
+    eprintln!("{}", summary(&rows, "exported"));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn import(url: &str, log: AuditConfig, file: &Path, force: bool) -> anyhow::Result<ExitCode> {
+    let mut input: Box<dyn BufRead + Send> = if file == Path::new("-") {
+        Box::new(BufReader::new(std::io::stdin()))
+    } else {
+        let opened = File::open(file);
+        let opened = opened.with_context(|| format!("{} can't be read", file.display()))?;
+        Box::new(BufReader::with_capacity(1 << 20, opened))
+    };
+    let store = store::open_whole(url).await?;
+    let bar = Bar::new("imported");
+    let imported = store
+        .import(&mut input, force, &mut |rows| bar.add(rows))
+        .await;
+    bar.done();
+    let rows = imported.with_context(|| format!("{}: nothing was imported", file.display()))?;
+    let event = Event::new(Kind::StoreImport, operator()).with("rows", count(&rows));
+    tell(Arc::new(store), log, event, &Clock::system()).await?;
+    eprintln!("{}", summary(&rows, "imported"));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn check(url: &str) -> anyhow::Result<ExitCode> {
+    let store = store::open_existing_whole(url).await?;
+    let store = store.context("there is no store")?;
+    let bar = Bar::new("checked");
+    let mut found: Vec<Finding> = Vec::new();
+    let mut all = 0_usize;
+    let mut tell = |finding| {
+        all += 1;
+        if found.len() < PRINTED {
+            found.push(finding);
+        }
+    };
+    let records = store.check(&mut tell, &mut |rows| bar.add(rows)).await?;
+    bar.done();
+    for finding in &found {
+        println!("{finding}");
+    }
+    if all > found.len() {
+        println!("… and {} more", all - found.len());
+    }
+    if all > 0 {
+        complain(&format!("{records} records, {all} findings"));
+        return Ok(ExitCode::FAILURE);
+    }
+    println!("{records} records: ok");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file for the owner's eyes only, from the first byte.
+pub(super) fn private(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let file = options.open(path)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+async fn tell(
+    store: Arc<dyn Store>,
+    log: AuditConfig,
+    event: Event,
+    clock: &Clock,
+) -> anyhow::Result<()> {
+    let audit = Audit::open(log, store, clock.clone(), &Metrics::default())?;
+    audit.keep(event, Trace::default(), clock.now_ms()).await;
+    audit.flush().await;
+    Ok(())
+}
+
+fn count(rows: &Rows) -> i64 {
+    i64::try_from(rows.values().sum::<u64>()).unwrap_or(i64::MAX)
+}
+
+fn summary(rows: &Rows, done: &str) -> String {
+    let tables = rows.iter().filter(|(_, rows)| **rows > 0);
+    let tables: Vec<_> = tables
+        .map(|(table, rows)| format!("{rows} {table}"))
+        .collect();
+    format!("{done}: {} rows ({})", count(rows), tables.join(", "))
+}
+
+/// Progress on a terminal; elsewhere nothing.
+struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    fn new(doing: &'static str) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} rows, {per_sec}");
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        bar.set_message(doing);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self(Some(bar))
+    }
+
+    fn add(&self, rows: u64) {
+        if let Some(bar) = &self.0 {
+            bar.inc(rows);
+        }
+    }
+
+    fn done(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
