@@ -97,7 +97,10 @@ async fn a_record_is_there_with_its_act_or_not_at_all() {
     done.await.expect("stored");
     let again = audit.with(told(Kind::ClientCreate), NOW_MS, insert("a"), |()| true);
     assert!(matches!(again.await, Err(StoreError::Taken(_))));
-    assert_eq!(fixture.told().await, [record("client.create", "success", 1)]);
+    assert_eq!(
+        fixture.told().await,
+        [record("client.create", "success", 1)]
+    );
     let query = AuditQuery {
         client_id: Some("a".to_owned()),
         limit: 9,
@@ -119,13 +122,17 @@ async fn only_what_is_wanted_is_recorded() {
     let fixture = Fixture::with(config).await;
     let audit = &fixture.audit;
     audit.note(event(Kind::TokenIssue), Trace::default(), NOW_MS);
-    audit.keep(event(Kind::KeyRotate), Trace::default(), NOW_MS).await;
+    audit
+        .keep(event(Kind::KeyRotate), Trace::default(), NOW_MS)
+        .await;
     audit.reload(&AuditConfig {
         events: Some(vec![Kind::TokenIssue]),
         ..AuditConfig::default()
     });
     audit.note(event(Kind::TokenIssue), Trace::default(), NOW_MS);
-    audit.keep(event(Kind::KeyRotate), Trace::default(), NOW_MS).await;
+    audit
+        .keep(event(Kind::KeyRotate), Trace::default(), NOW_MS)
+        .await;
     audit.flush().await;
     let expected = [
         record("key.rotate", "success", 1),
@@ -163,8 +170,10 @@ async fn the_file_has_every_record_as_a_line() {
     let fixture = Fixture::with(config).await;
     let audit = &fixture.audit;
     audit.note(event(Kind::TokenIssue), Trace::default(), NOW_MS);
-    audit.keep(event(Kind::KeyRotate), Trace::default(), NOW_MS).await;
-    let act = fixture.store.insert_initial_token(&crate::model::registration::InitialToken {
+    audit
+        .keep(event(Kind::KeyRotate), Trace::default(), NOW_MS)
+        .await;
+    let token = crate::model::registration::InitialToken {
         id: "t".to_owned(),
         realm: "/".to_owned(),
         hash: crate::model::grant::TokenHash::of("t"),
@@ -172,7 +181,8 @@ async fn the_file_has_every_record_as_a_line() {
         uses_left: None,
         created_ms: 1,
         expires_ms: None,
-    });
+    };
+    let act = fixture.store.insert_initial_token(&token);
     let act = audit.with(told(Kind::InitialTokenCreate), NOW_MS, act, |()| true);
     act.await.expect("stored");
     audit.flush().await;
@@ -192,7 +202,10 @@ async fn records_go_when_they_are_too_old_and_not_before() {
     let fixture = Fixture::with(AuditConfig::default()).await;
     for days in [100, 91, 89, 0] {
         let at_ms = NOW_MS - days * DAY_MS;
-        fixture.audit.keep(event(Kind::KeyRotate), Trace::default(), at_ms).await;
+        fixture
+            .audit
+            .keep(event(Kind::KeyRotate), Trace::default(), at_ms)
+            .await;
     }
     assert!(!fixture.audit.0.sweep().await);
     assert_eq!(fixture.told().await.len(), 2);
@@ -209,13 +222,20 @@ async fn records_wait_for_a_store_that_does_not_answer() {
     let fixture = Fixture::with(AuditConfig::default()).await;
     let path = fixture.directory.path().join("db");
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
-    let pool = sqlx::SqlitePool::connect_with(options).await.expect("a database");
+    let pool = sqlx::SqlitePool::connect_with(options)
+        .await
+        .expect("a database");
     let run = async |text: &'static str| {
         sqlx::query(text).execute(&pool).await.expect("done");
     };
     run("ALTER TABLE audit RENAME TO elsewhere").await;
-    fixture.audit.note(event(Kind::TokenIssue), Trace::default(), NOW_MS);
-    fixture.audit.keep(event(Kind::KeyRotate), Trace::default(), NOW_MS).await;
+    fixture
+        .audit
+        .note(event(Kind::TokenIssue), Trace::default(), NOW_MS);
+    fixture
+        .audit
+        .keep(event(Kind::KeyRotate), Trace::default(), NOW_MS)
+        .await;
     fixture.audit.flush().await;
     assert!(fixture.metrics.audit_failures().get() > 0);
     run("ALTER TABLE elsewhere RENAME TO audit").await;

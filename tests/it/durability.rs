@@ -1,5 +1,7 @@
 //! What was acknowledged is there after `kill -9`.
 
+mod kills;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

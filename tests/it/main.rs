@@ -2,6 +2,7 @@
 //! interface.
 
 mod admin;
+mod audit;
 mod bad_input;
 mod balancing;
 mod cli;

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 pub(super) use export::piece;
 
-use super::{Builder, Row, SqlStore, Tx, users};
 #[cfg(test)]
 use super::Database;
+use super::{Builder, Row, SqlStore, Tx, users};
 use crate::store::StoreError;
 
 /// Why the store was not exported or imported. Nothing was changed.

@@ -56,6 +56,10 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
         ("password", Text), ("status", Text), ("owner", Text), ("version", Int),
         ("created_ms", Int), ("updated_ms", Int), ("doc", Text),
     ]),
+    table("federated_identities", 1, &[
+        ("id", Text), ("realm", Text), ("user_id", Text), ("issuer", Text), ("subject", Text),
+        ("provider", Text), ("email", Text), ("created_ms", Int), ("used_ms", Int),
+    ]),
     table("clients", 2, &[
         ("realm", Text), ("client_id", Text), ("owner", Text), ("salt", Bytes),
         ("digest", Bytes), ("secret", Text), ("created_ms", Int), ("updated_ms", Int),

@@ -38,7 +38,10 @@ fn user(name: &str) -> User {
 async fn filled(directory: &tempfile::TempDir) -> SqlStore {
     let store = new_store(directory, "old").await;
     for n in 0..2500 {
-        store.insert_user(&user(&format!("user{n}"))).await.expect("stored");
+        store
+            .insert_user(&user(&format!("user{n}")))
+            .await
+            .expect("stored");
     }
     let someone = user("someone");
     store.insert_user(&someone).await.expect("stored");
@@ -53,7 +56,10 @@ async fn filled(directory: &tempfile::TempDir) -> SqlStore {
         auth_ms: 1,
     };
     store.insert_session(&session, 5).await.expect("stored");
-    store.remember(TokenHash::of("x"), 9, 1).await.expect("stored");
+    store
+        .remember(TokenHash::of("x"), 9, 1)
+        .await
+        .expect("stored");
     let told = Told {
         id: audit_id(5, 0, [1; 8]),
         at_ms: 5,
@@ -101,7 +107,10 @@ async fn an_import_is_what_was_exported() {
     let text = exported(&old, true).await;
     let new = new_store(&directory, "new").await;
     let rows = imported(&new, &text, false).await.expect("imported");
-    assert_eq!((rows["users"], rows["sessions"], rows["audit"]), (2501, 1, 1));
+    assert_eq!(
+        (rows["users"], rows["sessions"], rows["audit"]),
+        (2501, 1, 1)
+    );
     assert_eq!(exported(&new, true).await, text);
     assert_eq!(findings(&new).await, []);
     let session = new.session(TokenHash::of("session")).await.expect("read");
@@ -126,7 +135,10 @@ async fn nothing_is_put_over_what_is_there_unless_that_is_wanted() {
     let new = new_store(&directory, "new").await;
     new.insert_user(&user("own")).await.expect("stored");
     let refused = imported(&new, &text, false).await.expect_err("not empty");
-    assert!(matches!(refused, TransferError::NotEmpty("users")), "{refused}");
+    assert!(
+        matches!(refused, TransferError::NotEmpty("users")),
+        "{refused}"
+    );
     assert_eq!(users(&new).await, 1);
     imported(&new, &text, true).await.expect("imported");
     assert_eq!(users(&new).await, 2501);
@@ -150,9 +162,15 @@ async fn a_damaged_export_changes_nothing_and_says_where() {
     let unknown = whole.replacen("{\"table\":\"users\"", "{\"table\":\"user\"", 1);
     let more = format!("{whole}[]\n");
     for (text, said) in [
-        (cut.as_str(), "the export is cut short: its last line is missing"),
+        (
+            cut.as_str(),
+            "the export is cut short: its last line is missing",
+        ),
         (half, "the export is cut short: its last line is missing"),
-        (&changed, "the export is damaged: it is not what its last line says"),
+        (
+            &changed,
+            "the export is damaged: it is not what its last line says",
+        ),
         (&newer, "the export was made by a newer version"),
         (&retyped, "realms.owner is of another type"),
         (&unknown, "names a table that there is not"),
@@ -161,10 +179,15 @@ async fn a_damaged_export_changes_nothing_and_says_where() {
         ("{}\n", "this is no export of a store"),
     ] {
         let refused = imported(&new, text.as_bytes(), true).await.expect_err(said);
-        assert!(refused.to_string().contains(said), "{refused} is not {said}");
+        assert!(
+            refused.to_string().contains(said),
+            "{refused} is not {said}"
+        );
         assert!(new.user_by_name("/", "own").await.expect("read").is_some());
     }
-    let refused = imported(&new, retyped.as_bytes(), true).await.expect_err("refused");
+    let refused = imported(&new, retyped.as_bytes(), true)
+        .await
+        .expect_err("refused");
     assert!(refused.to_string().starts_with("line "), "{refused}");
 }
 
@@ -207,7 +230,9 @@ async fn what_is_wrong_in_a_store_is_found() {
     ] {
         sqlx::query(damage).execute(writer).await.expect("damaged");
         let found = findings(&store).await;
-        let told = found.iter().any(|one| one.table == table && one.problem.contains(problem));
+        let told = found
+            .iter()
+            .any(|one| one.table == table && one.problem.contains(problem));
         assert!(told, "{problem} is not in {found:?}");
     }
 }
