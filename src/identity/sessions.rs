@@ -211,6 +211,8 @@ async fn begin_after(
     };
     audit::actor(Actor::User(user.id));
     let told = |event: Event| {
+        let methods = session.amr.iter().map(String::as_str);
+        let event = event.with("methods", methods.collect::<Detail>());
         let event = event.user(user.id, &user.user_name);
         event.target(&format!("sessions/{}", session.sid))
     };

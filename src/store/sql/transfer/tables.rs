@@ -76,7 +76,8 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
     ]),
     table("sessions", 1, &[
         ("hash", Bytes), ("realm", Text), ("user_id", Text), ("created_ms", Int),
-        ("used_ms", Int), ("ends_ms", Int), ("sid", Text), ("auth_ms", Int),
+        ("used_ms", Int), ("ends_ms", Int), ("sid", Text), ("auth_ms", Int), ("amr", Text),
+        ("agent", Text), ("address", Text),
     ]),
     table("session_clients", 2, &[("sid", Text), ("client_id", Text), ("realm", Text)]),
     table("session_grants", 1, &[

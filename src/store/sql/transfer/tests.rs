@@ -54,6 +54,9 @@ async fn filled(directory: &tempfile::TempDir) -> SqlStore {
         ends_ms: i64::MAX,
         sid: "sid".to_owned(),
         auth_ms: 1,
+        amr: vec!["pwd".to_owned()],
+        agent: "a browser".to_owned(),
+        address: "192.0.2.1".to_owned(),
     };
     store.insert_session(&session, 5).await.expect("stored");
     store
