@@ -171,18 +171,30 @@ async fn act(url: &str, action: &Action) -> anyhow::Result<()> {
             let mut out = target(output.as_deref())?;
             let mut seen = Seen::default();
             write_all(&*store, query.clone(), &mut *out, &mut seen).await?;
-            while *follow {
-                out.flush()?;
-                tokio::time::sleep(LOOK).await;
-                let since_ms = seen.newest_ms - LATE_MS;
-                let query = AuditQuery {
-                    since_ms: query.since_ms.max(Some(since_ms)),
-                    ..query.clone()
-                };
-                write_all(&*store, query, &mut *out, &mut seen).await?;
+            if *follow {
+                return go_on(&*store, &query, &mut *out, &mut seen).await;
             }
             Ok(out.flush()?)
         }
+    }
+}
+
+/// Writes new records as they come, until nobody reads them any more.
+async fn go_on(
+    store: &dyn Store,
+    query: &AuditQuery,
+    out: &mut dyn Write,
+    seen: &mut Seen,
+) -> anyhow::Result<()> {
+    loop {
+        out.flush()?;
+        tokio::time::sleep(LOOK).await;
+        let since_ms = seen.newest_ms - LATE_MS;
+        let query = AuditQuery {
+            since_ms: query.since_ms.max(Some(since_ms)),
+            ..query.clone()
+        };
+        write_all(store, query, out, seen).await?;
     }
 }
 

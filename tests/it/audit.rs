@@ -180,8 +180,9 @@ async fn administration(door: &Door, secrets: &mut Secrets) {
     let patch = json!({"client_name": "Made"});
     let patched = door.admin_json(Method::PATCH, "/identity/clients/made", &patch);
     patched.await.expect(200);
-    let rotated = door.admin_post("/identity/clients/made/secret", &json!({}));
-    secrets.add(&rotated.await.expect(200).json()["client_secret"]);
+    let path = "/identity/clients/made/secret";
+    let rotated = door.admin_post(path, &json!({})).await.expect(200).json();
+    secrets.add(&rotated["client_secret"]);
     door.admin_delete("/identity/clients/made")
         .await
         .expect(204);
