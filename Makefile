@@ -12,10 +12,10 @@ PROFILE     ?= quick
 BINARY      := target/$(PROFILE)/doorward
 
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench check deps deps-bench deps-clients
+.PHONY: help run upstream build release test bench check deps deps-bench deps-clients deps-postgres
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## Build, start the demo front door (CONFIG=conf/demo.yaml), say what to try.
 	@if [ '$(CONFIG)' = conf/demo.yaml ]; then cat conf/demo.txt; fi
@@ -30,10 +30,12 @@ build: deps ## Build target/quick/doorward (PROFILE=quick).
 release: deps ## Build target/release/doorward: fat link-time optimisation, takes minutes.
 	$(CARGO) build --locked --release
 
-# Those that `cargo test` alone ignores are the clients of other makers.
-test: deps deps-clients ## Run every test; the servers that tests talk to are started by the tests.
+# Those that `cargo test` alone ignores are the clients of other makers, and what
+# needs PostgreSQL. The store's contract is run on both databases.
+test: deps deps-postgres deps-clients ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
+	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked --lib -- store::
 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
@@ -59,6 +61,10 @@ deps: ## Install what build and tests need where it is missing (Debian: apt-get)
 deps-bench: deps ## Install what the load benchmark needs as well (nginx joins when installed).
 	@$(call install,$(NEEDS_BENCH))
 	@command -v nginx >/dev/null || echo 'nginx is not installed: the benchmark runs without that comparison'
+
+# Debian keeps the server's programs off the PATH.
+deps-postgres: deps ## Install PostgreSQL for the tests, which start a server of their own.
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v initdb >/dev/null || { $(call install,-:postgresql); }
 
 CLIENTS      := tests/clients
 NODE_MODULES := $(CLIENTS)/node_modules/.package-lock.json

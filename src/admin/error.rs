@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::reply;
 use crate::gateway::control::ChangeError;
 use crate::model::schema::Violations;
+use crate::store::StoreError;
 
 /// Why a request was not done (gateway-admin-api §4).
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +134,14 @@ impl ApiError {
             ApiError::Token => self.plain(StatusCode::UNAUTHORIZED),
             ApiError::Change(ChangeError::Invalid { field, message }) => {
                 ApiError::Schema(Violations::of(&field, message)).into_response()
+            }
+            ApiError::Change(ChangeError::Store(StoreError::Unfit)) => {
+                self.plain(StatusCode::BAD_REQUEST)
+            }
+            ApiError::Change(ChangeError::Store(StoreError::Unavailable(why))) => {
+                tracing::error!(why, "a change could not be stored");
+                let message: Cow<'static, str> = "The store does not answer".into();
+                reply::message(StatusCode::SERVICE_UNAVAILABLE, message)
             }
             ApiError::Change(ChangeError::Store(error)) => {
                 tracing::error!(%error, "a change could not be stored");

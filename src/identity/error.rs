@@ -92,9 +92,13 @@ impl Fault {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Busy(_) | Self::Directory => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Store(StoreError::Unfit) => StatusCode::BAD_REQUEST,
             Self::Store(_) | Self::Key(_) => {
                 tracing::error!(error = %self, "identity request failed");
-                StatusCode::INTERNAL_SERVER_ERROR
+                match self {
+                    Self::Store(StoreError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
+                    _ => StatusCode::INTERNAL_SERVER_ERROR,
+                }
             }
         }
     }
@@ -205,9 +209,10 @@ impl<F: Into<Fault>> From<F> for OAuthError {
     fn from(fault: F) -> Self {
         let fault = fault.into();
         let (error, header) = match fault {
-            Fault::Busy(_) | Fault::Directory => {
+            Fault::Busy(_) | Fault::Directory | Fault::Store(StoreError::Unavailable(_)) => {
                 ("temporarily_unavailable", Some((RETRY_AFTER, BUSY_SECONDS)))
             }
+            Fault::Store(StoreError::Unfit) => ("invalid_request", None),
             Fault::Store(_) | Fault::Key(_) => ("server_error", None),
         };
         Self {
@@ -292,12 +297,17 @@ impl<F: Into<Fault>> From<F> for JsonError {
         let message = match fault {
             Fault::Busy(_) => "Too many sign-ins at once",
             Fault::Directory => "Nobody can sign in just now",
+            Fault::Store(StoreError::Unavailable(_)) => "Service Unavailable",
+            Fault::Store(StoreError::Unfit) => "Bad Request",
             Fault::Store(_) | Fault::Key(_) => "Internal Server Error",
         };
         Self {
             status: fault.status(),
             message: message.to_owned(),
-            retry: matches!(fault, Fault::Busy(_) | Fault::Directory),
+            retry: matches!(
+                fault,
+                Fault::Busy(_) | Fault::Directory | Fault::Store(StoreError::Unavailable(_))
+            ),
             failure_url: None,
         }
     }

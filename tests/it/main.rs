@@ -30,6 +30,7 @@ mod route_files;
 mod routing;
 mod sharing;
 mod smuggling;
+mod stores;
 mod support;
 mod throttling;
 mod tls;

@@ -89,13 +89,22 @@ impl Cluster {
         format!("postgres:///{name}?user=doorward&host={}", self.host())
     }
 
-    /// Stops the server as a crash would, and starts it again.
-    pub(crate) fn crash_and_restart(&self) {
-        let data = self.directory.join("data").display().to_string();
-        let log = self.directory.join("log").display().to_string();
-        self.run("pg_ctl", &["-D", &data, "-m", "immediate", "-s", "stop"]);
-        std::thread::sleep(std::time::Duration::from_millis(500));
+    /// Stops the server as a crash would.
+    pub(crate) fn stop(&self) {
+        self.run(
+            "pg_ctl",
+            &["-D", &self.path("data"), "-m", "immediate", "-s", "stop"],
+        );
+    }
+
+    /// Starts a server that was stopped.
+    pub(crate) fn go_on(&self) {
+        let (data, log) = (self.path("data"), self.path("log"));
         self.run("pg_ctl", &["-D", &data, "-l", &log, "-w", "-s", "start"]);
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
     }
 
     fn host(&self) -> String {

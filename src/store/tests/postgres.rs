@@ -51,7 +51,9 @@ async fn what_was_acknowledged_survives_a_crash_of_the_server_under_load() {
         .collect();
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        tokio::task::block_in_place(|| cluster.crash_and_restart());
+        tokio::task::block_in_place(|| cluster.stop());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::task::block_in_place(|| cluster.go_on());
     }
     let again = async {
         while let Err(error) = store.record_tokens(None, Some(&access("again"))).await {

@@ -48,6 +48,7 @@ pub(crate) struct Setup {
     admin: String,
     identity: String,
     entities: String,
+    store: String,
     env: Vec<(String, String)>,
 }
 
@@ -60,8 +61,15 @@ impl Setup {
             admin: r#"{listen: "@ADMIN@"}"#.to_owned(),
             identity: format!("\n  base_url: http://@PROXY@{IDENTITY}"),
             entities: format!("_format_version: \"3.0\"\nservices:{IDENTITY_SERVICE}"),
+            store: "sqlite:@DIR@/data/doorward.db".to_owned(),
             env: Vec::new(),
         }
+    }
+
+    /// Keeps everything in the database at this address.
+    pub(crate) fn store(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.store);
+        self
     }
 
     /// Replaces the `proxy` section.
@@ -106,10 +114,10 @@ impl Setup {
             log: Arc::default(),
         };
         let main = format!(
-            "proxy: {}\nadmin: {}\nstore: \"sqlite:@DIR@/data/doorward.db\"\n\
+            "proxy: {}\nadmin: {}\nstore: \"{}\"\n\
              entities: [\"@DIR@/routes.yaml\"]\nidentity: {}\n\
              telemetry: {{access_log: stdout, metrics: true}}\n",
-            self.proxy, self.admin, self.identity
+            self.proxy, self.admin, self.store, self.identity
         );
         door.write("doorward.yaml", &main);
         door.write("routes.yaml", &self.entities);

@@ -1,0 +1,187 @@
+//! The real program on PostgreSQL, one node and two.
+//!
+//! `cargo test` alone leaves these out: they need PostgreSQL's programs.
+
+#[path = "../../src/store/testing/postgres.rs"]
+mod postgres;
+
+use postgres::Cluster;
+use serde_json::{Value, json};
+
+use crate::support::door::IDENTITY;
+use crate::support::{Answer, Door, Setup, Upstream, eventually, http};
+
+async fn node(database: &str) -> Door {
+    // Nodes are one provider: of one name, wherever they listen.
+    let identity = format!("\n  base_url: http://door.test{IDENTITY}");
+    let setup = Setup::new().identity(&identity).store(database);
+    setup.start().await
+}
+
+async fn sign_in(door: &Door, user: &str, password: &str) -> Answer {
+    let request = http::client().post(door.proxy_url("/json/authenticate"));
+    let request = request.header("X-Service-Username", user);
+    let request = request.header("X-Service-Password", password);
+    http::send(
+        request
+            .header("content-type", "application/json")
+            .body("{}"),
+    )
+    .await
+}
+
+async fn password_grant(door: &Door, user: &str, password: &str) -> Answer {
+    door.token_request(&[
+        ("grant_type", "password"),
+        ("username", user),
+        ("password", password),
+        ("scope", "openid profile"),
+        ("client_id", "orders"),
+        ("client_secret", "orders-secret"),
+    ])
+    .await
+}
+
+async fn refresh(door: &Door, token: &Value) -> Answer {
+    door.token_request(&[
+        ("grant_type", "refresh_token"),
+        ("refresh_token", token.as_str().expect("a refresh token")),
+        ("client_id", "orders"),
+        ("client_secret", "orders-secret"),
+    ])
+    .await
+}
+
+fn run(door: &Door, arguments: &[&str]) -> String {
+    let output = door.run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn a_node_on_postgresql_keeps_users_tokens_and_entities_over_restarts() {
+    let mut door = node(&Cluster::shared().database("one_node")).await;
+    let upstream = Upstream::echo().await;
+    door.expose("api", &upstream.url(""), "api.test").await;
+    sign_in(&door, "demo", "Ch4ng31t-demo").await.expect(200);
+    sign_in(&door, "demo", "wrong").await.expect(401);
+    let first = password_grant(&door, "demo", "Ch4ng31t-demo").await;
+    let first = first.expect(200).json();
+    let config = ["-c", "doorward.yaml"];
+    run(&door, &[&["realms", "add", "/staff"], &config[..]].concat());
+    assert!(run(&door, &[&["users", "list"], &config[..]].concat()).contains("alice"));
+    door.kill();
+    door.start().await;
+    door.get("api.test", "/").await.expect(200);
+    let second = refresh(&door, &first["refresh_token"]).await;
+    let second = second.expect(200).json();
+    refresh(&door, &first["refresh_token"]).await.expect(400);
+    refresh(&door, &second["refresh_token"]).await.expect(400);
+    assert!(run(&door, &[&["realms", "list"], &config[..]].concat()).contains("/staff"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn two_nodes_learn_of_each_others_changes() {
+    let database = Cluster::shared().database("two_nodes");
+    let (a, b) = (node(&database).await, node(&database).await);
+    let upstream = Upstream::echo().await;
+    a.expose("api", &upstream.url(""), "api.test").await;
+    eventually("the route of the other node", || async {
+        (b.get("api.test", "/").await.status == 200).then_some(())
+    })
+    .await;
+    // A token of one is known to the other, until either revokes it.
+    let tokens = password_grant(&a, "demo", "Ch4ng31t-demo").await;
+    let tokens = tokens.expect(200).json();
+    let access = tokens["access_token"].as_str().expect("a token").to_owned();
+    let info = |door: &Door| {
+        let url = door.proxy_url("/oauth2/tokeninfo");
+        http::send(http::client().get(url).bearer_auth(&access))
+    };
+    info(&b).await.expect(200);
+    let revoke = http::client().post(a.proxy_url("/oauth2/token/revoke"));
+    let revoke = revoke.basic_auth("orders", Some("orders-secret"));
+    http::send(revoke.form(&[("token", &access)]))
+        .await
+        .expect(200);
+    eventually("the revocation by the other node", || async {
+        (info(&b).await.status != 200).then_some(())
+    })
+    .await;
+    // A client and a realm that one is told of are the other's too.
+    let client = json!({"client_id": "late", "grant_types": ["client_credentials"],
+        "scope": "openid", "token_endpoint_auth_method": "client_secret_post"});
+    let made = a.admin_post("/identity/clients", &client).await;
+    let made = made.expect(201).json();
+    let secret = made["client_secret"].as_str().expect("a secret");
+    let pairs = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "late"),
+        ("client_secret", secret),
+        ("scope", "openid"),
+    ];
+    a.token_request(&pairs).await.expect(200);
+    eventually("the client of the other node", || async {
+        (b.token_request(&pairs).await.status == 200).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn of_two_nodes_one_exchanges_a_refresh_token() {
+    let database = Cluster::shared().database("exchange");
+    let (a, b) = (node(&database).await, node(&database).await);
+    for _ in 0..5 {
+        let tokens = password_grant(&a, "demo", "Ch4ng31t-demo").await;
+        let token = tokens.expect(200).json()["refresh_token"].clone();
+        let (one, two) = tokio::join!(refresh(&a, &token), refresh(&b, &token));
+        let statuses = [one.status, two.status];
+        assert!(
+            statuses == [200, 400] || statuses == [400, 200],
+            "{statuses:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn while_the_server_is_away_requests_fail_and_then_go_on() {
+    let cluster = Cluster::start("");
+    let mut door = node(&cluster.database("away")).await;
+    let mut refused = 0;
+    let tokens = password_grant(&door, "demo", "Ch4ng31t-demo").await;
+    let token = tokens.expect(200).json()["refresh_token"].clone();
+    cluster.stop();
+    for _ in 0..5 {
+        let answer = password_grant(&door, "demo", "Ch4ng31t-demo").await;
+        assert_eq!(answer.status, 503, "{}", answer.body);
+        refused += 1;
+    }
+    cluster.go_on();
+    eventually("the store to answer again", || async {
+        (password_grant(&door, "demo", "Ch4ng31t-demo").await.status == 200).then_some(())
+    })
+    .await;
+    refresh(&door, &token).await.expect(200);
+    assert!(refused > 0 && door.exited().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn no_password_of_the_database_is_logged() {
+    let url = Cluster::shared().database("quiet") + "&password=hush-hush";
+    let door = node(&url).await;
+    run(&door, &["users", "list", "-c", "doorward.yaml"]);
+    assert!(!door.log_text().contains("hush-hush"));
+    let broken = Setup::new()
+        .store("postgres://u:hush-hush@127.0.0.1:1/x")
+        .lay_out();
+    let output = broken.run(&["run", "-c", "doorward.yaml"]);
+    assert!(!output.status.success());
+    let said = [output.stdout, output.stderr].concat();
+    assert!(!String::from_utf8_lossy(&said).contains("hush-hush"));
+}
