@@ -283,7 +283,9 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         | Endpoint::FederationAnswer => refused(Kind::SessionBegin),
         Endpoint::Sessions | Endpoint::Session => refused(Kind::SessionEnd),
         Endpoint::Register => register(method),
-        Endpoint::Users | Endpoint::User => users(method),
+        Endpoint::Users | Endpoint::User | Endpoint::Me => users(method),
+        Endpoint::Groups | Endpoint::Group => groups(method),
+        Endpoint::UserSearch | Endpoint::GroupSearch | Endpoint::Bulk => refused(Kind::TokenRefuse),
         _ => None,
     }
 }
@@ -306,6 +308,19 @@ fn users(method: &Method) -> Option<About> {
         "POST" => Kind::UserCreate,
         "PUT" | "PATCH" => Kind::UserUpdate,
         "DELETE" => Kind::UserDelete,
+        _ => Kind::TokenRefuse,
+    };
+    Some(About {
+        done: None,
+        refused: kind,
+    })
+}
+
+fn groups(method: &Method) -> Option<About> {
+    let kind = match method.as_str() {
+        "POST" => Kind::GroupCreate,
+        "PUT" | "PATCH" => Kind::GroupUpdate,
+        "DELETE" => Kind::GroupDelete,
         _ => Kind::TokenRefuse,
     };
     Some(About {

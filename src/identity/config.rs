@@ -226,6 +226,17 @@ pub struct RealmSettings {
     /// The scope that a token needs to query users. Absent: every token of a
     /// client on its own behalf may, and a user's token sees that user only.
     pub users_scope: Option<String>,
+    /// The scope that the token of a client on its own behalf needs to create,
+    /// change and delete users. Empty: nobody may.
+    pub users_write_scope: String,
+    /// The scope that a token needs to query groups. Absent: every token of a
+    /// client on its own behalf may, and a user's token sees that user's groups.
+    pub groups_scope: Option<String>,
+    /// As `users_write_scope`, for groups.
+    pub groups_write_scope: String,
+    /// The scope that a user's token needs to change that user's own profile.
+    /// Empty: nobody may.
+    pub me_write_scope: String,
     /// Origins whose scripts may read answers of the provider, besides those of
     /// the clients; `*`: all. Cookies are never read for them.
     pub cors_origins: Vec<String>,
@@ -343,6 +354,10 @@ impl Default for RealmSettings {
             issue_refresh_token: true,
             default_scope: String::new(),
             users_scope: None,
+            users_write_scope: "scim:write".to_owned(),
+            groups_scope: None,
+            groups_write_scope: "scim:write".to_owned(),
+            me_write_scope: "me:write".to_owned(),
             cors_origins: Vec::new(),
             success_url: "/".to_owned(),
             goto_urls: Vec::new(),

@@ -333,8 +333,24 @@ impl ScimError {
         }
     }
 
-    /// The response.
-    pub(super) fn response(self) -> Response {
+    /// A 400 of this kind (RFC 7644 §3.12, table 9).
+    pub(super) fn bad(scim_type: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            scim_type: Some(scim_type),
+            ..Self::new(StatusCode::BAD_REQUEST, detail)
+        }
+    }
+
+    /// The same about the operation of this number, from 0.
+    pub(super) fn at_operation(self, index: usize) -> Self {
+        Self {
+            detail: format!("Operations[{index}]: {}", self.detail),
+            ..self
+        }
+    }
+
+    /// What the response says.
+    pub(super) fn body(&self) -> Value {
         let mut body = json!({
             "schemas": ["urn:ietf:params:scim:api:messages:2.0:Error"],
             "status": self.status.as_u16().to_string(),
@@ -343,7 +359,12 @@ impl ScimError {
         if let Some(scim_type) = self.scim_type {
             body["scimType"] = Value::from(scim_type);
         }
-        let mut response = respond::json(self.status, &body);
+        body
+    }
+
+    /// The response.
+    pub(super) fn response(self) -> Response {
+        let mut response = respond::json(self.status, &self.body());
         if let Some(scim_type) = self.scim_type {
             response.extensions_mut().insert(Reason(scim_type.into()));
         }

@@ -130,7 +130,8 @@ enum Surface {
     OAuth2,
     /// `/json[/realms/…]/…`: authentication.
     Json,
-    /// `/v1/…`: users; the realm is the access token's.
+    /// `/v1/…` and `/scim/v2/…`: users and groups; the realm is the access
+    /// token's, and names have no case.
     V1,
 }
 
@@ -162,11 +163,24 @@ enum Endpoint {
     People,
     Person,
     Users,
+    UserSearch,
     User,
+    Groups,
+    GroupSearch,
+    Group,
+    Me,
+    Bulk,
+    Schemas,
+    Schema,
+    ResourceTypes,
+    ResourceType,
+    ServiceProvider,
 }
 
 const GET: &[Method] = &[Method::GET];
 const POST: &[Method] = &[Method::POST];
+const LIST: &[Method] = &[Method::GET, Method::POST];
+const RECORD: &[Method] = &[Method::GET, Method::PUT, Method::PATCH, Method::DELETE];
 const REGISTER: &[Method] = &[Method::GET, Method::POST, Method::PUT, Method::DELETE];
 
 /// Every endpoint: surface, the rest of the path after the realm, methods.
@@ -196,8 +210,19 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::Json, "users/{id}", POST, Endpoint::Person),
     (Surface::Json, "sessions/{id}", POST, Endpoint::Session),
     (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
-    (Surface::V1, "users", GET, Endpoint::Users),
-    (Surface::V1, "users/{id}", GET, Endpoint::User),
+    (Surface::V1, "users", LIST, Endpoint::Users),
+    (Surface::V1, "users/.search", POST, Endpoint::UserSearch),
+    (Surface::V1, "users/{id}", RECORD, Endpoint::User),
+    (Surface::V1, "groups", LIST, Endpoint::Groups),
+    (Surface::V1, "groups/.search", POST, Endpoint::GroupSearch),
+    (Surface::V1, "groups/{id}", RECORD, Endpoint::Group),
+    (Surface::V1, "Me", RECORD, Endpoint::Me),
+    (Surface::V1, "Bulk", POST, Endpoint::Bulk),
+    (Surface::V1, "Schemas", GET, Endpoint::Schemas),
+    (Surface::V1, "Schemas/{id}", GET, Endpoint::Schema),
+    (Surface::V1, "ResourceTypes", GET, Endpoint::ResourceTypes),
+    (Surface::V1, "ResourceTypes/{id}", GET, Endpoint::ResourceType),
+    (Surface::V1, "ServiceProviderConfig", GET, Endpoint::ServiceProvider),
 ];
 
 /// The identity provider.

@@ -70,6 +70,9 @@ pub fn new_user(realm: &str, record: &Map<String, Value>) -> Result<User, Record
             _ => return Err(wrong("accountStatus", "must be Active or Deactivated")),
         },
     };
+    if by_status.is_some() && by_flag.is_some() && by_status != by_flag {
+        return Err(wrong("active", "contradicts accountStatus"));
+    }
     Ok(User {
         id,
         realm: realm.to_owned(),

@@ -92,6 +92,12 @@ fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
     }
 }
 
+/// The path that was called, without that of the base URL.
+pub(super) fn path_below_base(call: &Call) -> Cow<'_, str> {
+    let live = call.state.live();
+    below_base(&live.base_path, call.parts.uri.path())
+}
+
 /// The address that was called, as a client knows it.
 pub(super) fn url(call: &Call) -> String {
     let live = call.state.live();
@@ -219,6 +225,7 @@ fn surface(path: &str) -> Option<(Surface, &str)> {
         .map(|rest| (Surface::OAuth2, rest))
         .or_else(|| below("/json").map(|rest| (Surface::Json, rest)))
         .or_else(|| below("/v1").map(|rest| (Surface::V1, rest)))
+        .or_else(|| below(scim::STANDARD).map(|rest| (Surface::V1, rest)))
 }
 
 async fn call(
@@ -248,7 +255,7 @@ async fn call(
         state: Arc::clone(state),
         realm,
         parts,
-        body: read(body).await?,
+        body: read(body, body_max(surface)).await?,
         now_ms: state.clock.now_ms(),
         named_path,
     };
@@ -272,7 +279,11 @@ fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], En
                 }
                 None => (rest, *suffix),
             };
-            let realm = rest.strip_suffix(suffix)?;
+            let realm = match surface {
+                // Clients of other makers begin them with capitals.
+                Surface::V1 => rest.eq_ignore_ascii_case(suffix).then_some("")?,
+                _ => rest.strip_suffix(suffix)?,
+            };
             let realm = match realm.strip_suffix('/') {
                 Some(realm) if !realm.is_empty() => realm,
                 None if realm.is_empty() => "",
@@ -317,8 +328,16 @@ fn realm_of_query(surface: Surface, uri: &Uri) -> Option<String> {
     })
 }
 
-async fn read(body: Body) -> Result<Bytes, Lost> {
-    match Limited::new(body, BODY_MAX).collect().await {
+/// Longest body of requests to a surface, in bytes.
+fn body_max(surface: Surface) -> usize {
+    match surface {
+        Surface::V1 => scim::BODY_MAX,
+        Surface::OAuth2 | Surface::Json => BODY_MAX,
+    }
+}
+
+async fn read(body: Body, most: usize) -> Result<Bytes, Lost> {
+    match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Lost::TooLong),
         Err(_) => Err(Lost::Body),
@@ -409,8 +428,19 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
         Endpoint::People => Ok(people::post(call, None).await),
         Endpoint::Person => Ok(people::post(call, Some(call.last_segment())).await),
-        Endpoint::Users => Ok(or_scim(scim::users::list(call).await)),
-        Endpoint::User => Ok(or_scim(scim::users::one(call, call.last_segment()).await)),
+        Endpoint::Users
+        | Endpoint::UserSearch
+        | Endpoint::User
+        | Endpoint::Groups
+        | Endpoint::GroupSearch
+        | Endpoint::Group
+        | Endpoint::Me
+        | Endpoint::Bulk
+        | Endpoint::Schemas
+        | Endpoint::Schema
+        | Endpoint::ResourceTypes
+        | Endpoint::ResourceType
+        | Endpoint::ServiceProvider => Ok(scim::answer(call, endpoint).await),
     };
     result.unwrap_or_else(OAuthError::response)
 }
@@ -423,8 +453,4 @@ fn theme_file(call: &Call) -> Response {
     let file = live.look.theme();
     let file = file.and_then(|theme| theme.answer(name, query, call.headers()));
     file.unwrap_or_else(|| lost_oauth(Lost::Path, &call.parts.method).response())
-}
-
-fn or_scim(result: Result<Response, ScimError>) -> Response {
-    result.unwrap_or_else(ScimError::response)
 }

@@ -10,6 +10,7 @@ pub mod device;
 pub mod factor;
 pub mod federation;
 pub mod grant;
+pub mod group;
 pub mod key_path;
 mod number;
 pub mod plugin;

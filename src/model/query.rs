@@ -2,12 +2,16 @@
 
 use super::user::schema::Attribute;
 
-/// Which users to return, in ascending order of their folded name.
+/// Which users, or groups, to return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserQuery {
     /// What they must satisfy.
     pub filter: Filter,
-    /// Only those whose folded name is greater.
+    /// What they are sorted by; in the end, and without any, ascending by the
+    /// key of their name.
+    pub sort: Vec<SortKey>,
+    /// Only those with a greater key of their name. Without effect where they
+    /// are sorted otherwise.
     pub after: Option<String>,
     /// How many of the rest to skip.
     pub skip: u32,
@@ -15,7 +19,17 @@ pub struct UserQuery {
     pub limit: u32,
 }
 
-/// A condition on a user (RFC 7644 §3.4.2.2).
+/// An attribute to sort by (RFC 7644 §3.4.2.3): its primary value, or else its
+/// first. Records without one come last, and first if descending.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortKey {
+    /// The attribute.
+    pub attribute: &'static Attribute,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+}
+
+/// A condition on a user or a group (RFC 7644 §3.4.2.2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// True.

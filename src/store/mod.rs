@@ -28,6 +28,7 @@ use crate::model::grant::{
     Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
 };
+use crate::model::group::{Group, MemberChange, Membership};
 use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
@@ -98,6 +99,49 @@ pub struct UserPage {
     pub total: u64,
     /// Whether others follow.
     pub more: bool,
+}
+
+/// One page of groups, by ascending folded name.
+#[derive(Clone, Debug)]
+pub struct GroupPage {
+    /// The groups.
+    pub groups: Vec<Group>,
+    /// How many satisfy the filter in all.
+    pub total: u64,
+    /// Whether others follow.
+    pub more: bool,
+}
+
+/// A change of one group: what is absent stays.
+#[derive(Clone, Debug)]
+pub struct GroupChange {
+    /// Path of the group's realm.
+    pub realm: String,
+    /// Its identifier.
+    pub id: Uuid,
+    /// The version that is meant; none: whichever there is.
+    pub seen: Option<i64>,
+    /// The new name.
+    pub name: Option<String>,
+    /// The new external identifier, or none.
+    pub external_id: Option<Option<String>>,
+    /// Who comes and goes.
+    pub members: MemberChange,
+    /// Now, in milliseconds since the epoch.
+    pub now_ms: i64,
+}
+
+/// What became of a write of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupOutcome {
+    /// It is done; the group as it is now, or was before it went.
+    Done(Group),
+    /// There is no such group in the realm.
+    Missing,
+    /// It has another version than was meant: this one.
+    Stale(i64),
+    /// This is no user of the realm; nothing was written.
+    NoUser(Uuid),
 }
 
 /// What the configuration file declares of the identity provider.
@@ -209,6 +253,10 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Taken`] when the new name is another user's.
     async fn update_user(&self, user: &User) -> Result<(), StoreError>;
 
+    /// As [`Store::update_user`], with a new password hash: refresh tokens and
+    /// sessions of the user end.
+    async fn update_user_and_password(&self, user: &User, hash: &Secret) -> Result<(), StoreError>;
+
     /// Sets the password hash of a user made in the store; its refresh tokens
     /// and sessions end.
     ///
@@ -280,6 +328,48 @@ pub trait Store: Send + Sync + 'static {
         id: Uuid,
         now_ms: i64,
     ) -> Result<bool, StoreError>;
+
+    /// The group of this id.
+    async fn group(&self, realm: &str, id: Uuid) -> Result<Option<Group>, StoreError>;
+
+    /// The groups that satisfy a query.
+    async fn groups(&self, realm: &str, query: &UserQuery) -> Result<GroupPage, StoreError>;
+
+    /// Members of a group by ascending identifier: those after `after`, at most
+    /// `limit`.
+    async fn members(
+        &self,
+        group: Uuid,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Membership>, StoreError>;
+
+    /// The groups of these users, by user and ascending name: at most 20,000.
+    async fn memberships(&self, users: &[Uuid]) -> Result<Vec<(Uuid, Membership)>, StoreError>;
+
+    /// Adds a group with its members.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the name is another group's.
+    async fn insert_group(
+        &self,
+        group: &Group,
+        members: &MemberChange,
+    ) -> Result<GroupOutcome, StoreError>;
+
+    /// Changes a group. Its version grows, unless everything was so already.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the new name is another group's.
+    async fn change_group(&self, change: &GroupChange) -> Result<GroupOutcome, StoreError>;
+
+    /// Removes a group, of this version if one is named.
+    async fn delete_group(
+        &self,
+        realm: &str,
+        id: Uuid,
+        seen: Option<i64>,
+    ) -> Result<GroupOutcome, StoreError>;
 
     /// The client of this identifier (exact).
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError>;

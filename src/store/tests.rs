@@ -140,6 +140,7 @@ async fn realm_paths(store: &Arc<dyn Store>) -> Vec<String> {
 async fn names(store: &Arc<dyn Store>, filter: Filter) -> Vec<String> {
     let query = UserQuery {
         filter,
+        sort: Vec::new(),
         after: None,
         skip: 0,
         limit: 100,
@@ -338,6 +339,7 @@ async fn pages_follow_one_another_and_count_all() {
     }
     let mut query = UserQuery {
         filter: Filter::Always,
+        sort: Vec::new(),
         after: None,
         skip: 0,
         limit: 2,

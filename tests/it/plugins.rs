@@ -130,7 +130,7 @@ async fn the_identity_provider_can_be_throttled_like_any_service() {
   protocol: internal
   host: identity
   routes:
-  - {name: identity, paths: [/oauth2, /json, /v1/users, /.well-known], strip_path: false}
+  - {name: identity, paths: [/oauth2, /json, /v1, /scim/v2, /.well-known], strip_path: false}
   plugins:
   - {name: throttling, config: {rate: {numberOfRequests: 2, duration: 1 day}}}
 ";

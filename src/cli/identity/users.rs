@@ -226,6 +226,7 @@ async fn list(filter: Option<String>, desk: &mut Desk<'_>) -> anyhow::Result<()>
     };
     let mut query = UserQuery {
         filter,
+        sort: Vec::new(),
         after: None,
         skip: 0,
         limit: 500,

@@ -161,6 +161,7 @@ impl Visit<'_> {
         };
         let query = UserQuery {
             filter: Filter::Compare(emails, Op::Equal, Operand::Text(fold(address))),
+            sort: Vec::new(),
             after: None,
             skip: 0,
             limit: SAME_ADDRESS_MAX,

@@ -3,12 +3,14 @@
 //! `and` binds tighter than `or`; names and operators have no case. Also read:
 //! `!` for `not`, the literals `true` and `false`, and JSON pointers for paths.
 
-use chrono::DateTime;
+mod compare;
+pub(super) mod evaluate;
+
 use serde_json::Value;
 
-use crate::model::query::{Filter, Op, Operand};
-use crate::model::user::name;
-use crate::model::user::schema::{self, Attribute, Type, USER_URN};
+use self::compare::{compare, is_operator, op};
+use crate::model::query::Filter;
+use crate::model::user::schema::{Attribute, ENTERPRISE, ENTERPRISE_URN, Schema, Type};
 
 /// Longest filter, in bytes.
 const LENGTH_MAX: usize = 4096;
@@ -25,8 +27,25 @@ pub(super) struct FilterError {
     message: String,
 }
 
-/// Reads a filter.
-pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
+/// Reads a filter on records of `schema`.
+pub(super) fn parse(schema: &'static Schema, text: &str) -> Result<Filter, FilterError> {
+    read(schema, None, text)
+}
+
+/// Reads a filter on the values of `parent`: what stands in brackets.
+pub(super) fn parse_element(
+    schema: &'static Schema,
+    parent: &'static Attribute,
+    text: &str,
+) -> Result<Filter, FilterError> {
+    read(schema, Some(parent), text)
+}
+
+fn read(
+    schema: &'static Schema,
+    element: Option<&'static Attribute>,
+    text: &str,
+) -> Result<Filter, FilterError> {
     if text.len() > LENGTH_MAX {
         return Err(FilterError {
             position: LENGTH_MAX + 1,
@@ -34,10 +53,11 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
         });
     }
     let mut parser = Parser {
+        schema,
         text,
         at: 0,
         depth: 0,
-        element: None,
+        element,
     };
     let filter = parser.any_of()?;
     parser.blanks();
@@ -48,6 +68,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
 }
 
 struct Parser<'a> {
+    schema: &'static Schema,
     text: &'a str,
     /// Byte offset of what is read next.
     at: usize,
@@ -57,9 +78,9 @@ struct Parser<'a> {
 }
 
 /// What a path in a filter names.
-enum Target {
+pub(super) enum Target {
     Known(&'static Attribute),
-    /// Not an attribute of users: it has no value (RFC 7644 §3.4.2.2).
+    /// No attribute of the records: it has no value (RFC 7644 §3.4.2.2).
     Unknown,
 }
 
@@ -209,7 +230,7 @@ impl<'a> Parser<'a> {
         self.blanks();
         let value_at = self.at;
         let value = self.value()?;
-        compare(target, op, &value).map_err(|message| {
+        compare(self.schema, target, op, &value).map_err(|message| {
             let at = if message.0 { operator_at } else { value_at };
             self.wrong_at(at, message.1)
         })
@@ -231,7 +252,8 @@ impl<'a> Parser<'a> {
         };
         // An unknown attribute has no sub-attributes either; what stands in
         // its brackets must still be a filter.
-        self.element = many.or_else(|| schema::find("emails"));
+        let some = |all: &'static [Attribute]| all.iter().find(|one| one.kind == Type::ComplexMany);
+        self.element = many.or_else(|| some(self.schema.attributes));
         let inner = self.nested(']', Self::any_of);
         self.element = None;
         let inner = inner?;
@@ -240,7 +262,9 @@ impl<'a> Parser<'a> {
 
     fn resolve(&self, path: &str, start: usize) -> Result<Target, FilterError> {
         let (urn, name) = match path.rsplit_once(':') {
+            _ if path.eq_ignore_ascii_case(ENTERPRISE_URN) => (None, ENTERPRISE),
             Some((urn, name)) => (Some(urn), name),
+            None if path.to_ascii_lowercase().starts_with(ENTERPRISE) => (Some(""), path),
             None => (None, path),
         };
         let name = name
@@ -257,20 +281,22 @@ impl<'a> Parser<'a> {
         if parts > 2 || (parts > 1 && self.element.is_some()) || !name.split('.').all(legal) {
             return Err(self.wrong_at(start, "expected an attribute"));
         }
-        if urn.is_some_and(|urn| !urn.eq_ignore_ascii_case(USER_URN)) {
-            return Ok(Target::Unknown);
-        }
-        if let Some((parent, _)) = name.split_once('.')
-            && schema::find(parent).is_some_and(|parent| parent.kind == Type::Free)
-        {
-            // They can be anything: to say that nobody has them would be wrong.
-            return Err(self.wrong_at(start, format!("members of {parent} can't be asked for")));
-        }
-        let name = match self.element {
-            Some(parent) => format!("{}.{name}", parent.path),
-            None => name,
+        let name = match urn {
+            Some(urn) if urn.eq_ignore_ascii_case(ENTERPRISE_URN) => format!("{ENTERPRISE}.{name}"),
+            Some(urn) if !urn.eq_ignore_ascii_case(self.schema.urn) => return Ok(Target::Unknown),
+            _ => name,
         };
-        Ok(schema::find(&name).map_or(Target::Unknown, Target::Known))
+        let parent = name.split('.').next().and_then(|top| self.schema.find(top));
+        if name.contains('.') && parent.is_some_and(|parent| parent.kind == Type::Free) {
+            // They can be anything: to say that nobody has them would be wrong.
+            let text = "members of preferences can't be asked for";
+            return Err(self.wrong_at(start, text));
+        }
+        let found = match self.element {
+            Some(parent) => self.schema.part(parent, &name),
+            None => self.schema.find(&name),
+        };
+        Ok(found.map_or(Target::Unknown, Target::Known))
     }
 
     /// A JSON literal.
@@ -309,112 +335,6 @@ fn string_end(text: &str) -> Option<usize> {
         }
     }
     None
-}
-
-fn op(word: &str) -> Option<Op> {
-    let ops = [
-        ("eq", Op::Equal),
-        ("ne", Op::NotEqual),
-        ("co", Op::Contains),
-        ("sw", Op::StartsWith),
-        ("ew", Op::EndsWith),
-        ("gt", Op::Greater),
-        ("ge", Op::GreaterOrEqual),
-        ("lt", Op::Less),
-        ("le", Op::LessOrEqual),
-    ];
-    let found = ops.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
-    found.map(|(_, op)| *op)
-}
-
-fn is_operator(word: &str) -> bool {
-    word.eq_ignore_ascii_case("pr") || op(word).is_some()
-}
-
-/// Why a comparison makes no sense; `true`: the operator is at fault, else the
-/// value.
-struct Senseless(bool, &'static str);
-
-fn compare(target: Target, op: Op, value: &Value) -> Result<Filter, Senseless> {
-    let attribute = match target {
-        Target::Known(attribute) => attribute,
-        // Without a value nothing is true of it but being different.
-        Target::Unknown => {
-            let differs = (op == Op::NotEqual) != value.is_null();
-            let equal_to_none = op == Op::Equal && value.is_null();
-            return Ok(if (op == Op::NotEqual && differs) || equal_to_none {
-                Filter::Always
-            } else {
-                Filter::Never
-            });
-        }
-    };
-    if value.is_null() {
-        let present = Filter::Present(attribute);
-        return match op {
-            Op::Equal => Ok(Filter::Not(Box::new(present))),
-            Op::NotEqual => Ok(present),
-            _ => Err(Senseless(true, "null can only be compared by eq and ne")),
-        };
-    }
-    let attribute = match attribute.kind {
-        Type::ComplexMany => schema::find(&format!("{}.value", attribute.path))
-            .ok_or(Senseless(true, "name a sub-attribute to compare"))?,
-        Type::Complex => return Err(Senseless(true, "name a sub-attribute to compare")),
-        Type::Free => return Err(Senseless(true, "it can only be asked for by pr")),
-        // It has the address in it under which the client came.
-        _ if attribute.path == "meta.location" => {
-            return Err(Senseless(true, "compare the id instead"));
-        }
-        _ => attribute,
-    };
-    let operand = operand(attribute, op, value)?;
-    Ok(Filter::Compare(attribute, op, operand))
-}
-
-fn operand(attribute: &Attribute, op: Op, value: &Value) -> Result<Operand, Senseless> {
-    let by_text = matches!(op, Op::Contains | Op::StartsWith | Op::EndsWith);
-    match attribute.kind {
-        Type::Boolean => {
-            if !matches!(op, Op::Equal | Op::NotEqual) {
-                return Err(Senseless(
-                    true,
-                    "true and false can only be compared by eq and ne",
-                ));
-            }
-            let flag = match value {
-                Value::Bool(flag) => Some(*flag),
-                Value::String(text) => text.to_ascii_lowercase().parse().ok(),
-                _ => None,
-            };
-            let flag = flag.ok_or(Senseless(false, "expected true or false"))?;
-            Ok(Operand::Text(flag.to_string()))
-        }
-        Type::Instant => {
-            if by_text {
-                return Err(Senseless(
-                    true,
-                    "instants can't be compared by co, sw and ew",
-                ));
-            }
-            let instant = value
-                .as_str()
-                .and_then(|text| DateTime::parse_from_rfc3339(text).ok());
-            let instant = instant.ok_or(Senseless(
-                false,
-                "expected an instant like \"2026-01-31T12:00:00Z\"",
-            ))?;
-            Ok(Operand::Instant(instant.timestamp_millis()))
-        }
-        // The whole of a name is looked up as one that signs in.
-        _ if attribute.path == "userName" && matches!(op, Op::Equal | Op::NotEqual) => value
-            .as_str()
-            .map(|text| Operand::Text(name::key(text)))
-            .ok_or(Senseless(false, "expected a string in double quotes")),
-        _ => schema::comparable(attribute, value)
-            .map(Operand::Text)
-            .ok_or(Senseless(false, "expected a string in double quotes")),
-    }
 }
 
 #[cfg(test)]

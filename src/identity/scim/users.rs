@@ -1,217 +1,263 @@
-//! `GET /v1/users` (interface 4.1) and `GET /v1/users/{id}`.
+//! `/v1/users`: queries (interface 4.1), and users created, replaced, changed
+//! and removed (RFC 7644 §3).
 //!
-//! The access token's realm is the one whose users are seen. Unless the realm
-//! names a scope for it (`users_scope`), a token of a client on its own behalf
-//! sees all users, and a token of a user that user only.
+//! The access token's realm is the one whose users are meant.
 
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG};
-use http::{HeaderValue, StatusCode};
-use serde_json::{Value, json};
+use http::{Method, StatusCode};
+use serde_json::{Map, Value};
+use uuid::Uuid;
 
-use super::{filter, record};
-use crate::identity::bearer::{self, GoodToken};
+use super::access::{self, Kind};
+use super::asked::Asked;
+use super::change::{self, Change};
+use super::projection::Projection;
+use super::record::Place;
+use super::{body, patch, record, reply};
+use crate::identity::bearer::GoodToken;
 use crate::identity::error::ScimError;
-use crate::identity::form::Form;
-use crate::identity::{Call, respond};
-use crate::model::query::{Filter, Op, Operand, UserQuery};
-use crate::model::user::{name, schema};
-use crate::store::UserPage;
+use crate::identity::{Call, audit, records};
+use crate::model::audit::{Event, Kind as Told};
+use crate::model::query::{Filter, Op, Operand};
+use crate::model::user::name;
+use crate::model::user::schema::{self, USER, USER_URN};
+use crate::model::user::{Owner, User};
+use crate::store::StoreError;
 
-/// Most users of one answer, and how many come when the client does not say.
-const PAGE_MAX: u32 = 1000;
-
-/// Answers with the users that satisfy `filter`.
-pub(in crate::identity) async fn list(call: &Call) -> Result<Response, ScimError> {
-    let token = reader(call).await?;
-    let query = call.parts.uri.query().unwrap_or_default();
-    let query =
-        Form::parse(query.as_bytes()).map_err(|error| bad("invalidValue", error.to_string()))?;
-    let asked = match query.get("filter") {
-        Some(text) => {
-            filter::parse(text).map_err(|error| bad("invalidFilter", error.to_string()))?
+/// Answers a request to all users.
+pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
+    match call.parts.method {
+        Method::POST => create(call).await,
+        _ => {
+            let token = access::reader(call, Kind::User).await?;
+            let query = call.parts.uri.query().unwrap_or_default();
+            list(call, &token, &Asked::of_query(&USER, query)?).await
         }
-        None => Filter::Always,
-    };
-    let paging = Paging::read(&query)?;
-    let wanted = UserQuery {
-        filter: within_sight(&token, asked),
-        after: paging.after.clone(),
-        skip: paging.skip,
-        limit: paging.limit,
-    };
-    let page = call.state.store.users(&token.realm.path, &wanted).await?;
-    Ok(respond(call, &list_body(call, &page, &paging)))
+    }
+}
+
+/// Answers a query that is in the body.
+pub(super) async fn search(call: &Call) -> Result<Response, ScimError> {
+    let token = access::reader(call, Kind::User).await?;
+    let asked = Asked::of_body(&USER, &body::object(call)?)?;
+    list(call, &token, &asked).await
+}
+
+/// Answers a request to one user.
+pub(super) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
+    let id = || id.parse::<Uuid>().map_err(|_| Kind::User.missing());
+    match call.parts.method {
+        Method::PUT => {
+            let token = access::writer(call, Kind::User).await?;
+            replace(call, &token, id()?).await
+        }
+        Method::PATCH => {
+            let token = access::writer(call, Kind::User).await?;
+            modify(call, &token, id()?).await
+        }
+        Method::DELETE => {
+            let token = access::writer(call, Kind::User).await?;
+            remove(call, &token, id()?).await
+        }
+        _ => {
+            let token = access::reader(call, Kind::User).await?;
+            let id = id()?;
+            let own = token.user.as_ref().is_none_or(|own| own.id == id);
+            if !own && !access::sees_all(&token, Kind::User) {
+                return Err(Kind::User.missing());
+            }
+            show(call, &token, id).await
+        }
+    }
 }
 
 /// Answers with one user.
-pub(in crate::identity) async fn one(call: &Call, id: &str) -> Result<Response, ScimError> {
-    let token = reader(call).await?;
-    let missing = || ScimError::new(StatusCode::NOT_FOUND, "There is no such user.");
-    let id = id.parse().map_err(|_| missing())?;
+pub(super) async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+    let user = find(call, token, id).await?;
+    let version = record::version(user.version);
+    if body::is_known(call.headers(), &version) {
+        return Ok(reply::not_modified(&version));
+    }
+    let projection = projection(call)?;
+    shown(call, StatusCode::OK, &user, &projection).await
+}
+
+async fn find(call: &Call, token: &GoodToken, id: Uuid) -> Result<User, ScimError> {
     let user = call.state.store.user(&token.realm.path, id).await?;
-    let sees_all = token.realm.settings.users_scope.is_some();
-    let user = user
-        .filter(|user| sees_all || token.user.as_ref().is_none_or(|own| own.id == user.id))
-        .ok_or_else(missing)?;
-    let base_url = &call.state.live().base_url;
-    let mut response = respond(call, &record::of(&user, base_url));
-    if let Ok(tag) = HeaderValue::from_str(&record::version(&user)) {
-        response.headers_mut().insert(ETAG, tag);
+    user.ok_or_else(|| Kind::User.missing())
+}
+
+/// What the address says of the attributes to show.
+fn projection(call: &Call) -> Result<Projection, ScimError> {
+    let query = call.parts.uri.query().unwrap_or_default();
+    Ok(Asked::of_query(&USER, query)?.projection)
+}
+
+/// The answer that shows a user.
+async fn shown(
+    call: &Call,
+    status: StatusCode,
+    user: &User,
+    projection: &Projection,
+) -> Result<Response, ScimError> {
+    let place = Place::of(call);
+    let groups = match projection.wants("groups") {
+        true => {
+            let rows = call.state.store.memberships(&[user.id]).await?;
+            rows.into_iter().map(|(_, group)| group).collect()
+        }
+        false => Vec::new(),
+    };
+    let mut record = record::user(user, &groups, &place);
+    projection.apply(&USER, &mut record);
+    let mut response = reply::record(call, status, &Value::Object(record));
+    reply::tagged(&mut response, &record::version(user.version));
+    if status == StatusCode::CREATED {
+        reply::located(&mut response, &place.location(Kind::User, user.id));
     }
     Ok(response)
 }
 
-fn bad(scim_type: &'static str, detail: String) -> ScimError {
-    ScimError {
-        scim_type: Some(scim_type),
-        ..ScimError::new(StatusCode::BAD_REQUEST, detail)
-    }
-}
-
-/// The token of a request that may read users.
-async fn reader(call: &Call) -> Result<GoodToken, ScimError> {
-    let unauthorized = |challenge: &str, detail: &str| ScimError {
-        challenge: Some(challenge.to_owned()),
-        ..ScimError::new(StatusCode::UNAUTHORIZED, detail)
-    };
-    let token = bearer::from_header(call.headers())
-        .ok_or_else(|| unauthorized("Bearer realm=\"/\"", "An access token is required."))?;
-    let good = bearer::check(&call.state, token, call.now_ms).await?;
-    // A bound token is more than its text; here only texts are shown.
-    let good = good.filter(|good| good.issued.bound_to().is_none());
-    let good = good.ok_or_else(|| {
-        let challenge = "Bearer realm=\"/\", error=\"invalid_token\"";
-        unauthorized(
-            challenge,
-            "The access token is expired, revoked or not valid.",
-        )
-    })?;
-    match &good.realm.settings.users_scope {
-        Some(scope) if !good.issued.scopes().any(|granted| granted == scope) => Err(ScimError {
-            challenge: Some(format!(
-                "Bearer realm=\"/\", error=\"insufficient_scope\", scope=\"{scope}\""
-            )),
-            ..ScimError::new(
-                StatusCode::FORBIDDEN,
-                format!("The scope {scope} is required."),
-            )
-        }),
-        _ => Ok(good),
-    }
-}
-
-/// `asked`, and no more than the token may see.
-fn within_sight(token: &GoodToken, asked: Filter) -> Filter {
-    match (&token.user, schema::find("id")) {
-        (Some(user), Some(id)) if token.realm.settings.users_scope.is_none() => {
-            let own = Operand::Text(user.id.to_string());
-            Filter::And(vec![Filter::Compare(id, Op::Equal, own), asked])
+async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response, ScimError> {
+    let query = asked.query(within_sight(token));
+    let store = &call.state.store;
+    let page = store.users(&token.realm.path, &query).await?;
+    let ids: Vec<_> = page.users.iter().map(|user| user.id).collect();
+    let mut groups: std::collections::HashMap<Uuid, Vec<_>> = std::collections::HashMap::new();
+    if asked.projection.wants("groups") && !ids.is_empty() {
+        for (user, group) in store.memberships(&ids).await? {
+            groups.entry(user).or_default().push(group);
         }
-        _ => asked,
     }
-}
-
-/// Which part of the result is wanted.
-struct Paging {
-    limit: u32,
-    skip: u32,
-    after: Option<String>,
-    /// `startIndex` as it counts, if the client speaks of it.
-    start: Option<u32>,
-}
-
-impl Paging {
-    /// Reads `startIndex` and `count`, or `_pageSize` with
-    /// `_pagedResultsCookie` or `_pagedResultsOffset`.
-    fn read(query: &Form<'_>) -> Result<Self, ScimError> {
-        let number = |name: &str| match query.get(name) {
-            None => Ok(None),
-            Some(text) => match text.parse::<i64>() {
-                Ok(number) => Ok(Some(number)),
-                Err(_) => Err(bad("invalidValue", format!("{name} must be an integer"))),
-            },
-        };
-        let clamp = |value: i64| u32::try_from(value.max(0)).unwrap_or(u32::MAX);
-        let (count, size) = (number("count")?, number("_pageSize")?);
-        let (start, offset) = (number("startIndex")?, number("_pagedResultsOffset")?);
-        let cookie = query.get("_pagedResultsCookie");
-        if cookie.is_some() && offset.is_some() {
-            let text =
-                "The parameters _pagedResultsOffset and _pagedResultsCookie are mutually exclusive";
-            return Err(bad("invalidValue", text.to_owned()));
-        }
-        if cookie.is_some() && size.is_none_or(|size| size <= 0) {
-            let text = "_pagedResultsCookie needs a _pageSize greater than 0";
-            return Err(bad("invalidValue", text.to_owned()));
-        }
-        // A page of the imitated kind without a size, or of size 0, has no bound.
-        let size = size.filter(|size| *size > 0);
-        let start = start.map(|start| clamp(start).max(1));
-        Ok(Self {
-            limit: count.or(size).map_or(PAGE_MAX, clamp).min(PAGE_MAX),
-            skip: start
-                .map(|start| start - 1)
-                .or(offset.map(clamp))
-                .unwrap_or(0),
-            after: cookie.map(decode_cookie).transpose()?,
-            start,
-        })
-    }
-}
-
-/// The cookie is the folded name of the last user sent, and tells no secret.
-fn encode_cookie(page: &UserPage) -> Option<String> {
-    let last = page.users.last().filter(|_| page.more)?;
-    Some(URL_SAFE_NO_PAD.encode(name::key(&last.user_name)))
-}
-
-fn decode_cookie(cookie: &str) -> Result<String, ScimError> {
-    let bytes = URL_SAFE_NO_PAD.decode(cookie).ok();
-    bytes
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| {
-            bad(
-                "invalidValue",
-                "_pagedResultsCookie is not one of ours".to_owned(),
-            )
-        })
-}
-
-/// The list response (interface 2.2).
-fn list_body(call: &Call, page: &UserPage, paging: &Paging) -> Value {
-    let base_url = &call.state.live().base_url;
-    let records: Vec<_> = page
-        .users
-        .iter()
-        .map(|user| record::of(user, base_url))
-        .collect();
-    let mut body = json!({
-        "schemas": ["urn:ietf:params:scim:api:messages:2.0:ListResponse"],
-        "totalResults": page.total,
-        "itemsPerPage": records.len(),
-        "pagedResultsCookie": encode_cookie(page),
-        "Resources": records,
+    let place = Place::of(call);
+    let records = page.users.iter().map(|user| {
+        let groups = groups.get(&user.id).map_or(&[][..], Vec::as_slice);
+        let mut record = record::user(user, groups, &place);
+        asked.projection.apply(&USER, &mut record);
+        Value::Object(record)
     });
-    if let Some(start) = paging.start {
-        body["startIndex"] = json!(start);
-    }
-    body
+    let records: Vec<Value> = records.collect();
+    let last = page.users.last().filter(|_| page.more);
+    let cookie = last.map(|last| asked.cookie(records.len(), &name::key(&last.user_name)));
+    Ok(reply::list(call, records, page.total, cookie, asked.start))
 }
 
-/// JSON, or SCIM's media type for clients that ask for it.
-fn respond(call: &Call, body: &Value) -> Response {
-    let mut response = respond::json(StatusCode::OK, body);
-    respond::never_stored(&mut response);
-    let accepts = call.headers().get_all(ACCEPT).iter();
-    let scim = accepts
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| value.to_ascii_lowercase().contains("application/scim+json"));
-    if scim {
-        let kind = HeaderValue::from_static("application/scim+json");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
+/// What the token may see of all users.
+fn within_sight(token: &GoodToken) -> Filter {
+    match (&token.user, schema::find("id")) {
+        (Some(user), Some(id)) if !access::sees_all(token, Kind::User) => {
+            Filter::Compare(id, Op::Equal, Operand::Text(user.id.to_string()))
+        }
+        _ => Filter::Always,
     }
-    response
+}
+
+/// `POST /v1/users`
+async fn create(call: &Call) -> Result<Response, ScimError> {
+    let token = access::writer(call, Kind::User).await?;
+    let mut sent = body::object(call)?;
+    body::check_schemas(&sent, USER_URN)?;
+    let projection = projection(call)?;
+    let password = change::take_password(&mut sent)?;
+    // Identifiers are ours to give.
+    sent.retain(|name, _| !name.eq_ignore_ascii_case("id"));
+    let user = records::new_user(&token.realm.path, &sent).map_err(change::refused)?;
+    let mut user = User {
+        created_ms: call.now_ms,
+        updated_ms: call.now_ms,
+        ..user
+    };
+    if let Some(password) = &password {
+        user.password_hash = Some(change::hash(call, &token, &user, password).await?);
+    }
+    let insert = call.state.store.insert_user(&user);
+    let about = |event: Event| event.user(user.id, &user.user_name);
+    match audit::with(&call.state, Told::UserCreate, about, insert).await {
+        Ok(()) => shown(call, StatusCode::CREATED, &user, &projection).await,
+        Err(error) => Err(change::failed(call, error)),
+    }
+}
+
+/// `PUT /v1/users/{id}`
+async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+    let mut sent = body::object(call)?;
+    body::check_schemas(&sent, USER_URN)?;
+    let password = change::take_password(&mut sent)?;
+    let change = Change {
+        token,
+        id,
+        password,
+        own: false,
+    };
+    apply(call, change, |old| Ok(change::replaced(old, &sent))).await
+}
+
+/// `PATCH /v1/users/{id}`
+async fn modify(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+    let (operations, password) = operations(call, id)?;
+    let change = Change {
+        token,
+        id,
+        password,
+        own: false,
+    };
+    apply(call, change, |old| patched(old, &operations)).await
+}
+
+/// The operations of a PATCH, without what it says of the password.
+pub(super) fn operations(
+    call: &Call,
+    id: Uuid,
+) -> Result<(Vec<patch::Operation>, Option<crate::model::secret::Secret>), ScimError> {
+    let mut sent = body::object(call)?;
+    let password = change::take_patched_password(&mut sent)?;
+    let mut members = sent.iter();
+    let operations = members.find(|(name, _)| name.eq_ignore_ascii_case("operations"));
+    let none = operations.is_some_and(|(_, all)| all.as_array().is_some_and(Vec::is_empty));
+    match none && password.is_some() {
+        // Nothing but the password.
+        true => Ok((Vec::new(), password)),
+        false => Ok((patch::read(&USER, &id.to_string(), &sent)?, password)),
+    }
+}
+
+/// The record that the operations make of a user's.
+pub(super) fn patched(
+    old: &User,
+    operations: &[patch::Operation],
+) -> Result<Map<String, Value>, ScimError> {
+    let mut record = change::record(old);
+    for (index, operation) in operations.iter().enumerate() {
+        patch::apply(&USER, &mut record, operation).map_err(|error| error.at_operation(index))?;
+    }
+    Ok(record)
+}
+
+/// Makes the change, and answers with the user as it is then.
+pub(super) async fn apply(
+    call: &Call,
+    change: Change<'_>,
+    make: impl Fn(&User) -> Result<Map<String, Value>, ScimError> + Send + Sync,
+) -> Result<Response, ScimError> {
+    let projection = projection(call)?;
+    let user = change.make(call, make).await?;
+    shown(call, StatusCode::OK, &user, &projection).await
+}
+
+/// `DELETE /v1/users/{id}`
+async fn remove(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
+    let user = find(call, token, id).await?;
+    body::check_version(call.headers(), &record::version(user.version))?;
+    if user.owner == Owner::File {
+        let error = StoreError::FileOwned(user.user_name);
+        return Err(change::failed(call, error));
+    }
+    let delete = call.state.store.delete_user(id, call.now_ms);
+    let about = |event: Event| event.user(user.id, &user.user_name);
+    let gone = audit::with_if(&call.state, Told::UserDelete, about, delete, |gone| *gone).await;
+    if !gone.map_err(|error| change::failed(call, error))? {
+        return Err(Kind::User.missing());
+    }
+    change::ended(call).await?;
+    Ok(reply::nothing())
 }

@@ -14,6 +14,7 @@ mod passwords;
 mod pushed;
 mod refresh;
 mod registration;
+mod scim;
 mod session_actions;
 mod sessions;
 mod tokeninfo;

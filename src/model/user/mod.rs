@@ -1,5 +1,6 @@
 //! People who sign in.
 
+pub mod attributes;
 pub mod name;
 pub mod schema;
 

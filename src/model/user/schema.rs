@@ -1,17 +1,18 @@
-//! The attributes of a user (interface 2.1): their types, and what of them the
-//! store indexes for filters.
+//! Records by their schema: how attributes are called and what values they
+//! have, and what of them the store indexes for filters.
 
 use serde_json::{Map, Value};
 
 use super::{fold, name};
 
-/// The schema's URN (RFC 7643 §4.1).
-pub const USER_URN: &str = "urn:ietf:params:scim:schemas:core:2.0:User";
+pub use super::attributes::{ENTERPRISE, ENTERPRISE_URN, GROUP, GROUP_URN, USER, USER_URN};
 
 /// Most values of a multi-valued attribute.
-const MAX_VALUES: usize = 64;
+pub const MAX_VALUES: usize = 64;
 /// Longest text of an attribute, in bytes: room for a certificate.
 const MAX_TEXT: usize = 16 * 1024;
+/// Largest value of a free attribute, in bytes of JSON.
+const MAX_FREE: usize = 64 * 1024;
 
 /// The type of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,124 +36,225 @@ pub enum Type {
 /// An attribute that may appear in a record or a filter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its dotted path, spelt as in records.
+    /// Its dotted path, spelt as in records; those of the extension stand below
+    /// [`ENTERPRISE`].
     pub path: &'static str,
     /// Its type.
     pub kind: Type,
     /// Set by the service alone; ignored on input.
     pub read_only: bool,
+    /// What it is, in a sentence for people.
+    pub about: &'static str,
 }
-
-const fn text(path: &'static str) -> Attribute {
-    Attribute {
-        path,
-        kind: Type::Text,
-        read_only: false,
-    }
-}
-
-const fn of(path: &'static str, kind: Type) -> Attribute {
-    Attribute {
-        path,
-        kind,
-        read_only: false,
-    }
-}
-
-const fn fixed(path: &'static str, kind: Type) -> Attribute {
-    Attribute {
-        path,
-        kind,
-        read_only: true,
-    }
-}
-
-/// Every attribute of a user, sub-attributes after their parent.
-#[rustfmt::skip]
-pub static ATTRIBUTES: &[Attribute] = &[
-    fixed("id", Type::Exact),
-    of("externalId", Type::Exact),
-    text("userName"),
-    text("accountStatus"),
-    of("active", Type::Boolean),
-    text("displayName"),
-    text("nickName"),
-    text("profileUrl"),
-    text("title"),
-    text("userType"),
-    text("preferredLanguage"),
-    text("locale"),
-    text("timezone"),
-    of("name", Type::Complex),
-    text("name.formatted"),
-    text("name.familyName"),
-    text("name.givenName"),
-    text("name.middleName"),
-    text("name.honorificPrefix"),
-    text("name.honorificSuffix"),
-    of("addresses", Type::ComplexMany),
-    text("addresses.type"),
-    text("addresses.streetAddress"),
-    text("addresses.locality"),
-    text("addresses.region"),
-    text("addresses.postalCode"),
-    text("addresses.country"),
-    fixed("addresses.formatted", Type::Text),
-    of("addresses.primary", Type::Boolean),
-    of("emails", Type::ComplexMany),
-    text("emails.value"),
-    text("emails.type"),
-    text("emails.display"),
-    of("emails.primary", Type::Boolean),
-    of("emails.verified", Type::Boolean),
-    of("phoneNumbers", Type::ComplexMany),
-    text("phoneNumbers.value"),
-    text("phoneNumbers.type"),
-    text("phoneNumbers.display"),
-    of("phoneNumbers.primary", Type::Boolean),
-    of("ims", Type::ComplexMany),
-    text("ims.value"),
-    text("ims.type"),
-    text("ims.display"),
-    of("ims.primary", Type::Boolean),
-    of("x509Certificates", Type::ComplexMany),
-    of("x509Certificates.value", Type::Exact),
-    text("x509Certificates.type"),
-    text("x509Certificates.display"),
-    of("x509Certificates.primary", Type::Boolean),
-    of("preferences", Type::Free),
-    fixed("meta", Type::Complex),
-    fixed("meta.resourceType", Type::Exact),
-    fixed("meta.created", Type::Instant),
-    fixed("meta.lastModified", Type::Instant),
-    fixed("meta.location", Type::Exact),
-    fixed("meta.version", Type::Exact),
-    fixed("schemas", Type::Exact),
-];
 
 impl Attribute {
-    /// The last part of its path.
+    /// The member of records that holds it.
     pub fn name(&self) -> &'static str {
-        self.path.rsplit('.').next().unwrap_or(self.path)
+        match self.path {
+            ENTERPRISE => ENTERPRISE_URN,
+            path => path.rsplit('.').next().unwrap_or(path),
+        }
     }
 
-    /// Whether a user can have several values of it.
+    /// Whether a record can have several values of it.
     pub fn is_many(&self) -> bool {
-        let parent = self.path.split('.').next().unwrap_or(self.path);
-        find(parent).is_some_and(|parent| parent.kind == Type::ComplexMany)
+        let top = self.path.split('.').next().unwrap_or(self.path);
+        [&USER, &GROUP]
+            .iter()
+            .filter_map(|schema| schema.find(top))
+            .any(|top| top.kind == Type::ComplexMany)
     }
 }
 
-/// The attribute of this dotted path; names compare without regard to case.
-///
-/// `meta.lastModifed`, as one table of the interface spells it, is read too.
+/// A kind of record.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Its URN.
+    pub urn: &'static str,
+    /// Every attribute, sub-attributes after their parent.
+    pub attributes: &'static [Attribute],
+}
+
+/// The attribute of users of this dotted path; see [`Schema::find`].
 pub fn find(path: &str) -> Option<&'static Attribute> {
-    if path.eq_ignore_ascii_case("meta.lastModifed") {
-        return find("meta.lastModified");
+    USER.find(path)
+}
+
+/// A user's record as [`Schema::canonical`] leaves it.
+///
+/// # Errors
+/// The first unknown name, wrong type or value out of bounds.
+pub fn canonical(record: &Map<String, Value>) -> Result<Map<String, Value>, RecordError> {
+    USER.canonical(record)
+}
+
+impl Schema {
+    /// The attribute of this dotted path; names compare without regard to case.
+    ///
+    /// `meta.lastModifed`, as one table of the interface spells it, is read too.
+    pub fn find(&self, path: &str) -> Option<&'static Attribute> {
+        if path.eq_ignore_ascii_case("meta.lastModifed") {
+            return self.find("meta.lastModified");
+        }
+        let mut all = self.attributes.iter();
+        all.find(|attribute| attribute.path.eq_ignore_ascii_case(path))
     }
-    ATTRIBUTES
-        .iter()
-        .find(|attribute| attribute.path.eq_ignore_ascii_case(path))
+
+    /// The sub-attribute of this name.
+    pub fn part(&self, parent: &Attribute, name: &str) -> Option<&'static Attribute> {
+        let bare = |attribute: &&Attribute| {
+            let rest = attribute.path.strip_prefix(parent.path);
+            let rest = rest.and_then(|rest| rest.strip_prefix('.'));
+            rest.is_some_and(|rest| rest.eq_ignore_ascii_case(name))
+        };
+        self.attributes.iter().find(bare)
+    }
+
+    /// The sub-attributes, without theirs.
+    pub fn parts(&self, parent: &Attribute) -> impl Iterator<Item = &'static Attribute> {
+        let below = format!("{}.", parent.path);
+        self.attributes.iter().filter(move |attribute| {
+            let rest = attribute.path.strip_prefix(&below);
+            rest.is_some_and(|rest| !rest.contains('.'))
+        })
+    }
+
+    /// The attribute that a member of a whole record is.
+    pub fn member(&self, name: &str) -> Option<&'static Attribute> {
+        if name.contains(':') {
+            let name = match strip_urn(name, self.urn) {
+                Some(name) => name,
+                None if name.eq_ignore_ascii_case(ENTERPRISE_URN) => ENTERPRISE,
+                None => return None,
+            };
+            return self.find(name).filter(|found| !found.path.contains('.'));
+        }
+        let found = self.find(name)?;
+        (!name.contains('.') && found.path != ENTERPRISE).then_some(found)
+    }
+
+    /// `record` with its names spelt as in the schema, read-only attributes and
+    /// empty values removed, and every value checked.
+    ///
+    /// # Errors
+    /// The first unknown name, wrong type or value out of bounds.
+    pub fn canonical(
+        &self,
+        record: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, RecordError> {
+        let mut clean = Map::new();
+        for (name, value) in record {
+            let attribute = self.member(name);
+            let attribute = attribute.ok_or_else(|| RecordError::unknown(name))?;
+            if attribute.read_only {
+                continue;
+            }
+            if let Some(value) = self.value(attribute, name, value)?
+                && clean.insert(attribute.name().to_owned(), value).is_some()
+            {
+                return Err(RecordError::new(name, "given twice"));
+            }
+        }
+        Ok(clean)
+    }
+
+    /// A value of `attribute`, checked; nothing if it is none (RFC 7643 §2.5).
+    ///
+    /// # Errors
+    /// As [`Schema::canonical`]; `at` is the path of the value.
+    pub fn value(
+        &self,
+        attribute: &Attribute,
+        at: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, RecordError> {
+        match (attribute.kind, value) {
+            (_, Value::Null) => Ok(None),
+            (Type::Complex, value) => self.object(attribute, at, value),
+            (Type::ComplexMany, value) => self.array(attribute, at, value),
+            _ => simple(attribute, at, value).map(Some),
+        }
+    }
+
+    fn object(
+        &self,
+        parent: &Attribute,
+        at: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, RecordError> {
+        let members = value
+            .as_object()
+            .ok_or_else(|| RecordError::new(at, "expected an object"))?;
+        let mut clean = Map::new();
+        for (name, value) in members {
+            let at = format!("{at}.{name}");
+            let attribute = self.part(parent, name);
+            let attribute = attribute.ok_or_else(|| RecordError::unknown(&at))?;
+            if attribute.read_only {
+                continue;
+            }
+            if let Some(value) = self.value(attribute, &at, value)?
+                && clean.insert(attribute.name().to_owned(), value).is_some()
+            {
+                return Err(RecordError::new(at, "given twice"));
+            }
+        }
+        Ok((!clean.is_empty()).then_some(Value::Object(clean)))
+    }
+
+    fn array(
+        &self,
+        parent: &Attribute,
+        at: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, RecordError> {
+        let values = value
+            .as_array()
+            .ok_or_else(|| RecordError::new(at, "expected an array"))?;
+        if values.len() > MAX_VALUES {
+            let text = format!("more than {MAX_VALUES} values");
+            return Err(RecordError::new(at, text));
+        }
+        let mut clean = Vec::with_capacity(values.len());
+        let mut primaries = 0;
+        for (index, value) in values.iter().enumerate() {
+            let at = format!("{at}[{index}]");
+            let Some(value) = self.element(parent, &at, value)? else {
+                continue;
+            };
+            primaries += usize::from(value.get("primary") == Some(&Value::Bool(true)));
+            clean.push(value);
+        }
+        if primaries > 1 {
+            return Err(RecordError::new(at, "more than one value is primary"));
+        }
+        Ok((!clean.is_empty()).then_some(Value::Array(clean)))
+    }
+
+    /// One value of a multi-valued attribute, checked.
+    ///
+    /// # Errors
+    /// As [`Schema::value`].
+    pub fn element(
+        &self,
+        parent: &Attribute,
+        at: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, RecordError> {
+        match (value, self.part(parent, "value")) {
+            (Value::String(_), Some(plain)) => simple(plain, at, value).map(Some),
+            _ => self.object(parent, at, value),
+        }
+    }
+}
+
+/// `name` without the URN and the colon before it.
+pub fn strip_urn<'a>(name: &'a str, urn: &str) -> Option<&'a str> {
+    let before = name.get(..urn.len())?;
+    let rest = &name[urn.len()..];
+    before
+        .eq_ignore_ascii_case(urn)
+        .then(|| rest.strip_prefix(':'))?
 }
 
 /// What is wrong with a record, and where.
@@ -165,6 +267,9 @@ pub struct RecordError {
     pub message: String,
 }
 
+/// What is said of a name that no attribute has.
+const UNKNOWN: &str = "no such attribute";
+
 impl RecordError {
     /// The error `message` about the value at `path`.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
@@ -172,6 +277,15 @@ impl RecordError {
             path: path.into(),
             message: message.into(),
         }
+    }
+
+    fn unknown(path: &str) -> Self {
+        Self::new(path.chars().take(200).collect::<String>(), UNKNOWN)
+    }
+
+    /// Whether no attribute has the name at the path.
+    pub fn is_unknown(&self) -> bool {
+        self.message == UNKNOWN
     }
 
     /// The same error, of a record that is itself at `parent`.
@@ -182,31 +296,6 @@ impl RecordError {
             ..self
         }
     }
-}
-
-/// `record` with its names spelt as in the schema, read-only attributes and
-/// empty values removed, and every value checked.
-///
-/// # Errors
-/// The first unknown name, wrong type or value out of bounds.
-pub fn canonical(record: &Map<String, Value>) -> Result<Map<String, Value>, RecordError> {
-    let mut clean = Map::new();
-    for (name, value) in record {
-        let attribute = (!name.contains('.')).then(|| find(name)).flatten();
-        let attribute = attribute.ok_or_else(|| RecordError::new(name, "no such attribute"))?;
-        if attribute.read_only || value.is_null() {
-            continue;
-        }
-        let value = match attribute.kind {
-            Type::Complex => object(attribute, name, value)?,
-            Type::ComplexMany => array(attribute, name, value)?,
-            _ => simple(attribute, name, value)?,
-        };
-        if clean.insert(attribute.path.to_owned(), value).is_some() {
-            return Err(RecordError::new(name, "given twice"));
-        }
-    }
-    Ok(clean)
 }
 
 fn simple(attribute: &Attribute, at: &str, value: &Value) -> Result<Value, RecordError> {
@@ -223,54 +312,18 @@ fn simple(attribute: &Attribute, at: &str, value: &Value) -> Result<Value, Recor
         };
         return Err(RecordError::new(at, format!("expected {expected}")));
     }
-    if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) {
-        return Err(RecordError::new(at, "too long"));
-    }
-    Ok(value.clone())
-}
-
-fn object(parent: &Attribute, at: &str, value: &Value) -> Result<Value, RecordError> {
-    let members = value
-        .as_object()
-        .ok_or_else(|| RecordError::new(at, "expected an object"))?;
-    let mut clean = Map::new();
-    for (name, value) in members {
-        let at = format!("{at}.{name}");
-        let attribute = find(&format!("{}.{name}", parent.path))
-            .ok_or_else(|| RecordError::new(&at, "no such attribute"))?;
-        if attribute.read_only || value.is_null() {
-            continue;
+    let size = match value {
+        Value::String(text) if text.contains('\0') => {
+            return Err(RecordError::new(at, "must not contain U+0000"));
         }
-        clean.insert(attribute.name().to_owned(), simple(attribute, &at, value)?);
+        Value::String(text) => text.len() > MAX_TEXT,
+        Value::Object(_) => value.to_string().len() > MAX_FREE,
+        _ => false,
+    };
+    match size {
+        true => Err(RecordError::new(at, "too long")),
+        false => Ok(value.clone()),
     }
-    Ok(Value::Object(clean))
-}
-
-fn array(parent: &Attribute, at: &str, value: &Value) -> Result<Value, RecordError> {
-    let values = value
-        .as_array()
-        .ok_or_else(|| RecordError::new(at, "expected an array"))?;
-    if values.len() > MAX_VALUES {
-        return Err(RecordError::new(
-            at,
-            format!("more than {MAX_VALUES} values"),
-        ));
-    }
-    let mut clean = Vec::with_capacity(values.len());
-    let mut primaries = 0;
-    for (index, value) in values.iter().enumerate() {
-        let at = format!("{at}[{index}]");
-        let value = match (value, find(&format!("{}.value", parent.path))) {
-            (Value::String(_), Some(plain)) => simple(plain, &at, value)?,
-            _ => object(parent, &at, value)?,
-        };
-        primaries += usize::from(value.get("primary") == Some(&Value::Bool(true)));
-        clean.push(value);
-    }
-    if primaries > 1 {
-        return Err(RecordError::new(at, "more than one value is primary"));
-    }
-    Ok(Value::Array(clean))
 }
 
 /// One indexed value of a user.
@@ -284,47 +337,63 @@ pub struct Indexed {
     pub text: String,
 }
 
-/// What the store indexes of a canonical `profile`.
+/// What the store indexes of a canonical `profile` of a user.
 pub fn indexed(profile: &Map<String, Value>) -> Vec<Indexed> {
     let mut rows = Vec::new();
     for (name, value) in profile {
+        let Some(attribute) = USER.member(name) else {
+            continue;
+        };
         match value {
             Value::Array(values) => {
                 for (index, value) in values.iter().enumerate() {
-                    index_value(name, index, value, &mut rows);
+                    index_value(attribute, index, value, &mut rows);
                 }
             }
-            value => index_value(name, 0, value, &mut rows),
+            value => index_value(attribute, 0, value, &mut rows),
         }
     }
     rows
 }
 
-fn index_value(name: &str, index: usize, value: &Value, rows: &mut Vec<Indexed>) {
-    let mut push = |path: String, value: &Value| {
-        let Some(attribute) = find(&path) else { return };
-        if let Some(text) = comparable(attribute, value) {
-            rows.push(Indexed {
-                path: attribute.path,
-                index,
-                text,
-            });
-        }
-    };
+fn index_value(
+    attribute: &'static Attribute,
+    index: usize,
+    value: &Value,
+    rows: &mut Vec<Indexed>,
+) {
     match value {
+        Value::Object(_) if attribute.kind == Type::Free => {}
         Value::Object(members) => {
             for (member, value) in members {
-                push(format!("{name}.{member}"), value);
+                if let Some(part) = USER.part(attribute, member) {
+                    index_value(part, index, value, rows);
+                }
             }
-            if name == "addresses" {
+            if attribute.path == "addresses" {
                 let formatted = formatted_address(members);
-                push("addresses.formatted".to_owned(), &Value::String(formatted));
+                if let Some(part) = USER
+                    .part(attribute, "formatted")
+                    .filter(|_| !formatted.is_empty())
+                {
+                    index_value(part, index, &Value::String(formatted), rows);
+                }
             }
         }
-        Value::String(_) if find(name).is_some_and(|a| a.kind == Type::ComplexMany) => {
-            push(format!("{name}.value"), value);
+        value => {
+            let attribute = match attribute.kind {
+                Type::ComplexMany => USER.part(attribute, "value"),
+                _ => Some(attribute),
+            };
+            let row = attribute.and_then(|attribute| {
+                Some(Indexed {
+                    path: attribute.path,
+                    index,
+                    text: comparable(attribute, value)?,
+                })
+            });
+            rows.extend(row);
         }
-        value => push(name.to_owned(), value),
     }
 }
 

@@ -29,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0014_federation.sql"),
     include_str!("migrations/0015_sign_ins.sql"),
     include_str!("migrations/0016_changes.sql"),
+    include_str!("migrations/0017_groups.sql"),
 ];
 
 /// How many there are.

@@ -18,9 +18,11 @@ mod endings;
 mod entities;
 mod federation;
 mod filter;
+mod groups;
 mod keys;
 mod logouts;
 mod migrate;
+mod page;
 mod postgres;
 mod realms;
 mod registrations;
@@ -55,7 +57,10 @@ use postgres::Server;
 use row::Row;
 use statement::{Builder, On, sql};
 
-use super::{Beside, Declared, EntityWrite, Store, StoreError, UserPage};
+use super::{
+    Beside, Declared, EntityWrite, GroupChange, GroupOutcome, GroupPage, Store, StoreError,
+    UserPage,
+};
 use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
@@ -65,6 +70,7 @@ use crate::model::grant::{
     Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
     TokenHash,
 };
+use crate::model::group::{Group, MemberChange, Membership};
 use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
@@ -286,6 +292,55 @@ impl Store for SqlStore {
         let mut tx = self.begin().await?;
         users::update(&mut tx, user).await?;
         self.changed(tx.commit().await)
+    }
+
+    async fn update_user_and_password(&self, user: &User, hash: &Secret) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        users::update(&mut tx, user).await?;
+        users::update_password(&mut tx, user, hash).await?;
+        self.changed(tx.commit().await)
+    }
+
+    async fn group(&self, realm: &str, id: Uuid) -> Result<Option<Group>, StoreError> {
+        groups::by_id(&self.database, realm, id).await
+    }
+
+    async fn groups(&self, realm: &str, query: &UserQuery) -> Result<GroupPage, StoreError> {
+        groups::page(&self.database, realm, query).await
+    }
+
+    async fn members(
+        &self,
+        group: Uuid,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Membership>, StoreError> {
+        groups::members(&self.database, group, after, limit).await
+    }
+
+    async fn memberships(&self, users: &[Uuid]) -> Result<Vec<(Uuid, Membership)>, StoreError> {
+        groups::of_users(&self.database, users).await
+    }
+
+    async fn insert_group(
+        &self,
+        group: &Group,
+        members: &MemberChange,
+    ) -> Result<GroupOutcome, StoreError> {
+        groups::insert(self.begin().await?, group, members).await
+    }
+
+    async fn change_group(&self, change: &GroupChange) -> Result<GroupOutcome, StoreError> {
+        groups::change(self.begin().await?, change).await
+    }
+
+    async fn delete_group(
+        &self,
+        realm: &str,
+        id: Uuid,
+        seen: Option<i64>,
+    ) -> Result<GroupOutcome, StoreError> {
+        groups::delete(self.begin().await?, realm, id, seen).await
     }
 
     async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError> {

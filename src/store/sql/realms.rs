@@ -75,6 +75,7 @@ pub(super) async fn delete(tx: &mut Tx, path: &str) -> Result<RealmRemoval, Stor
     refuse_declared(tx, path).await?;
     let below = format!("{path}/");
     let inside = sql("SELECT (SELECT count(*) FROM users WHERE realm = $1)
+              + (SELECT count(*) FROM user_groups WHERE realm = $1)
               + (SELECT count(*) FROM clients WHERE realm = $1)
               + (SELECT count(*) FROM realms WHERE substr(path, 1, length($2)) = $2) AS inside")
     .bind(path)

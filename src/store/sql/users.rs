@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Builder, Database, Row, Tx, damaged, endings, filter, parse_doc, sql, write_shown};
+use super::filter::Records;
+use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, sql, write_shown};
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
 use crate::model::user::{Owner, User, name as user_name, schema};
@@ -59,43 +60,11 @@ pub(super) async fn page(
     realm: &str,
     query: &UserQuery,
 ) -> Result<UserPage, StoreError> {
-    // One read transaction: the count and the page speak of the same moment.
-    let mut tx = readers.snapshot().await?;
-    let dialect = tx.dialect();
-    let realm_is = if filter::leads(&query.filter) {
-        dialect.unindexed_realm_is()
-    } else {
-        "u.realm = "
-    };
-    let mut count = Builder::new("SELECT count(*) AS total FROM users u WHERE ");
-    count.push(realm_is);
-    count.push_bind(realm.to_owned()).push(" AND ");
-    filter::push(&mut count, dialect, realm, &query.filter);
-    let total = count.build().one(&mut tx).await?;
-    let total = total.map_or(Ok(0), |row| row.int("total"))?;
-
-    let mut select = Builder::new("SELECT u.* FROM users u WHERE ");
-    select.push(realm_is);
-    select.push_bind(realm.to_owned()).push(" AND ");
-    filter::push(&mut select, dialect, realm, &query.filter);
-    if let Some(after) = &query.after {
-        select.push(" AND u.user_key > ").push_bind(after.clone());
-    }
-    select
-        .push(" ORDER BY u.user_key LIMIT ")
-        .push_bind(i64::from(query.limit) + 1)
-        .push(" OFFSET ")
-        .push_bind(i64::from(query.skip));
-    let rows = select.build().all(&mut tx).await?;
-    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let page = page::read(readers, Records::Users, realm, query).await?;
     Ok(UserPage {
-        users: rows
-            .iter()
-            .take(limit)
-            .map(read)
-            .collect::<Result<_, _>>()?,
-        total: u64::try_from(total).unwrap_or_default(),
-        more: rows.len() > limit,
+        users: page.rows.iter().map(read).collect::<Result<_, _>>()?,
+        total: page.total,
+        more: page.more,
     })
 }
 
@@ -202,6 +171,20 @@ async fn index_profile(
         insert.build().run(tx).await?;
     }
     Ok(())
+}
+
+pub(super) async fn update_password(
+    tx: &mut Tx,
+    user: &User,
+    hash: &Secret,
+) -> Result<(), StoreError> {
+    let id = user.id.to_string();
+    sql("UPDATE users SET password = $1 WHERE id = $2")
+        .bind(hash.expose())
+        .bind(&id)
+        .run(tx)
+        .await?;
+    endings::end_logins(tx, &id, user.updated_ms).await
 }
 
 async fn owner(tx: &mut Tx, id: &str) -> Result<Option<(String, String)>, StoreError> {

@@ -37,7 +37,7 @@ pub(crate) const IDENTITY_SERVICE: &str = "
   protocol: internal
   host: identity
   routes:
-  - {name: identity, paths: [/oauth2, /json, /v1/users, /.well-known], strip_path: false}
+  - {name: identity, paths: [/oauth2, /json, /v1, /scim/v2, /.well-known], strip_path: false}
 ";
 
 /// What a door is started with. Texts may name `@PROXY@` and `@ADMIN@`

@@ -1,4 +1,10 @@
 use super::*;
+use crate::model::query::{Op, Operand};
+use crate::model::user::schema::{self, USER};
+
+fn parse(text: &str) -> Result<Filter, FilterError> {
+    super::parse(&USER, text)
+}
 
 fn attribute(path: &str) -> &'static Attribute {
     schema::find(path).expect("an attribute")
@@ -122,6 +128,7 @@ fn null_means_no_value_and_unknown_attributes_have_none() {
             "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:userName pr",
             Filter::Never,
         ),
+        ("enterprise.department pr", Filter::Never),
     ] {
         assert_eq!(parse(text), Ok(expected), "{text}");
     }
@@ -216,4 +223,21 @@ proptest::proptest! {
     ) {
         let _ = parse(&text);
     }
+}
+
+#[test]
+fn the_extension_is_named_by_its_urn() {
+    let urn = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User";
+    assert_eq!(
+        parse(&format!("{urn}:department eq \"Sales\"")),
+        Ok(test("enterprise.department", Op::Equal, "sales"))
+    );
+    assert_eq!(
+        parse(&format!("{urn}:manager.value eq \"Q\"")),
+        Ok(test("enterprise.manager.value", Op::Equal, "Q"))
+    );
+    assert_eq!(
+        parse(&format!("{urn} pr")),
+        Ok(Filter::Present(attribute("enterprise")))
+    );
 }

@@ -60,6 +60,11 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
         ("id", Text), ("realm", Text), ("user_id", Text), ("issuer", Text), ("subject", Text),
         ("provider", Text), ("email", Text), ("created_ms", Int), ("used_ms", Int),
     ]),
+    table("user_groups", 1, &[
+        ("id", Text), ("realm", Text), ("name", Text), ("name_key", Text), ("external_id", Text),
+        ("version", Int), ("created_ms", Int), ("updated_ms", Int),
+    ]),
+    table("group_members", 2, &[("group_id", Text), ("user_id", Text)]),
     table("clients", 2, &[
         ("realm", Text), ("client_id", Text), ("owner", Text), ("salt", Bytes),
         ("digest", Bytes), ("secret", Text), ("created_ms", Int), ("updated_ms", Int),

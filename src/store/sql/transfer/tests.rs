@@ -96,6 +96,7 @@ async fn findings(store: &SqlStore) -> Vec<Finding> {
 async fn users(store: &SqlStore) -> u64 {
     let query = UserQuery {
         filter: Filter::Always,
+        sort: Vec::new(),
         after: None,
         skip: 0,
         limit: 1,

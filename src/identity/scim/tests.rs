@@ -1,0 +1,212 @@
+//! What the store finds, against the filter asked of each record in memory.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Map, Value, json};
+
+use super::record::{self, Place};
+use super::{filter, parse_filter};
+use crate::clock::random_uuid;
+use crate::identity::records::new_user;
+use crate::model::query::{Filter, UserQuery};
+use crate::model::user::User;
+use crate::store::{self, Store};
+
+const ENTERPRISE: &str = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User";
+
+/// Few words, so that filters find something; of several forms and lengths.
+fn word() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "a", "A", "ab", "b", "Ba", "ß", "é", "_", "%", "", "a b", "x\\\"y",
+    ])
+    .prop_map(str::to_owned)
+}
+
+fn plain(word: &str) -> String {
+    word.replace("\\\"", "\"")
+}
+
+fn person() -> impl Strategy<Value = Value> {
+    let element = || (word(), word(), prop::option::of(any::<bool>()));
+    let elements = || prop::collection::vec(element(), 0..3);
+    let parts = (
+        word(),
+        prop::option::of(word()),
+        any::<bool>(),
+        elements(),
+        elements(),
+    );
+    parts.prop_map(|(title, given, active, emails, addresses)| {
+        let mut primary = false;
+        let mut first = |wanted: Option<bool>| {
+            let flag = wanted.map(|wanted| wanted && !primary);
+            primary |= flag == Some(true);
+            flag
+        };
+        let emails: Vec<Value> = emails
+            .iter()
+            .map(|(value, kind, flag)| {
+                json!({"value": plain(value), "type": plain(kind), "primary": first(*flag)})
+            })
+            .collect();
+        let addresses: Vec<Value> = addresses
+            .iter()
+            .map(|(street, town, _)| json!({"streetAddress": plain(street), "locality": plain(town)}))
+            .collect();
+        json!({
+            "userName": format!("u{}", random_uuid()),
+            "title": plain(&title), "accountStatus": if active { "Active" } else { "Deactivated" },
+            "name": {"givenName": given.as_deref().map(plain)},
+            "emails": emails, "addresses": addresses, "ims": [plain(&title)],
+            "preferences": if active { json!({"a": 1}) } else { json!({}) },
+            ENTERPRISE: {"department": given.as_deref().map(plain), "manager": {"value": plain(&title)}},
+        })
+    })
+}
+
+fn test() -> impl Strategy<Value = String> {
+    let paths = vec![
+        "title",
+        "name.givenName",
+        "emails",
+        "emails.type",
+        "emails.value",
+        "addresses.formatted",
+        "addresses.locality",
+        "ims",
+        "externalId",
+        "accountStatus",
+        "userName",
+        "displayName",
+        "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:department",
+        "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:manager.value",
+        "shoeSize",
+    ];
+    let ops = vec!["eq", "ne", "co", "sw", "ew", "gt", "ge", "lt", "le"];
+    let compare = (
+        prop::sample::select(paths),
+        prop::sample::select(ops),
+        word(),
+    )
+        .prop_map(|(path, op, word)| format!("{path} {op} \"{word}\""));
+    let present = prop::sample::select(vec![
+        "title pr",
+        "name pr",
+        "emails pr",
+        "preferences pr",
+        "emails.primary pr",
+        "groups pr",
+        "addresses.formatted pr",
+        "active eq true",
+        "active ne true",
+        "emails.primary eq true",
+        "emails.primary ne false",
+        "title eq null",
+        "meta.created ge \"2020-01-01T00:00:00Z\"",
+        "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User pr",
+        "true",
+        "false",
+    ]);
+    prop_oneof![4 => compare, 1 => present.prop_map(str::to_owned)]
+}
+
+fn inside() -> impl Strategy<Value = String> {
+    let ops = vec!["eq", "ne", "co", "sw", "ew", "gt"];
+    let compare = (
+        prop::sample::select(vec!["type", "value"]),
+        prop::sample::select(ops),
+        word(),
+    )
+        .prop_map(|(path, op, word)| format!("{path} {op} \"{word}\""));
+    let flag = prop::sample::select(vec!["primary eq true", "primary pr", "not (type pr)"]);
+    prop_oneof![3 => compare, 1 => flag.prop_map(str::to_owned)]
+}
+
+fn question() -> impl Strategy<Value = String> {
+    let element = (inside(), inside(), prop::sample::select(vec!["and", "or"]))
+        .prop_map(|(one, other, word)| format!("emails[{one} {word} {other}]"));
+    let leaf = prop_oneof![4 => test(), 1 => element];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} and {b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} or {b})")),
+            inner.clone().prop_map(|inner| format!("not ({inner})")),
+            inner.prop_map(|inner| format!("!({inner})")),
+        ]
+    })
+}
+
+async fn found(store: &dyn Store, filter: Filter, limit: u32) -> (Vec<String>, u64) {
+    let mut query = UserQuery {
+        filter,
+        sort: Vec::new(),
+        after: None,
+        skip: 0,
+        limit,
+    };
+    let (mut names, mut total) = (Vec::new(), None);
+    loop {
+        let page = store.users("/", &query).await.expect("a page");
+        names.extend(page.users.iter().map(|user| user.user_name.clone()));
+        assert_eq!(*total.get_or_insert(page.total), page.total);
+        match page.users.last().filter(|_| page.more) {
+            Some(last) => query.after = Some(last.user_name.clone()),
+            None => return (names, total.unwrap_or_default()),
+        }
+    }
+}
+
+/// Puts `people` into `store`, and asks it and each record the same questions.
+async fn compare(store: &dyn Store, people: &[Value], questions: &[String]) {
+    let mut users: Vec<User> = Vec::new();
+    for person in people {
+        let record: &Map<String, Value> = person.as_object().expect("a record");
+        let user = new_user("/", record).expect("a user");
+        store.insert_user(&user).await.expect("inserted");
+        users.push(user);
+    }
+    users.sort_by(|a, b| a.user_name.cmp(&b.user_name));
+    let place = Place::standard("http://localhost");
+    for question in questions {
+        let filter = parse_filter(question).expect("a filter");
+        let fits =
+            |user: &&User| filter::evaluate::record(&filter, &record::user(user, &[], &place));
+        let expected: Vec<_> = users
+            .iter()
+            .filter(fits)
+            .map(|user| user.user_name.clone())
+            .collect();
+        for limit in [4, 1000] {
+            let (names, total) = found(store, filter.clone(), limit).await;
+            assert_eq!(names, expected, "{question}");
+            assert_eq!(total, expected.len() as u64, "{question}");
+        }
+    }
+    for user in users {
+        store.delete_user(user.id, 0).await.expect("deleted");
+    }
+}
+
+#[test]
+fn the_store_finds_what_the_records_say() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite:{}", directory.path().join("doorward.db").display());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let store: Arc<dyn Store> = runtime.block_on(store::open(&url)).expect("a store");
+    let mut runner = TestRunner::new(Config {
+        cases: 24,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let all = (
+        prop::collection::vec(person(), 1..12),
+        prop::collection::vec(question(), 24),
+    );
+    let ran = runner.run(&all, |(people, questions)| {
+        runtime.block_on(compare(&*store, &people, &questions));
+        Ok(())
+    });
+    ran.expect("no difference");
+}
