@@ -1,6 +1,7 @@
 //! The contract of [`Store`], run against every implementation.
 
 mod changes;
+mod federation;
 mod nodes;
 mod postgres;
 mod sessions;
