@@ -106,16 +106,20 @@ async function signInThere(page, name) {
   await page.click('button[type=submit]')
 }
 
+/** What its pages fetch from elsewhere. */
+const FONTS = 'https://fonts.googleapis.com/'
+
 /** A browser that is allowed to go there. */
 async function traveller() {
   const here = await person()
-  const { leave, seen } = here
+  const { context, leave, seen } = here
+  await context.route(`${FONTS}**`, (route) => route.fulfill({ body: '' }))
   return {
     ...here,
     leave: async () => {
-      seen.foreign = seen.foreign.filter((url) => !url.startsWith(foreign))
       // What its own pages do is its own affair.
-      seen.violations = seen.violations.filter((text) => !text.includes(foreign))
+      const own = (text) => text.includes(foreign) || text.includes(FONTS)
+      for (const name of Object.keys(seen)) seen[name] = seen[name].filter((text) => !own(text))
       await leave()
     },
   }

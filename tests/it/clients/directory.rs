@@ -202,9 +202,15 @@ async fn passwords_of_a_directory_of_another_maker() {
         );
     }
     assert_eq!(stage.status("deceived", "ann", "her secret").await, 503);
-    let links = stage
-        .door
-        .run(&["users", "identities", "ann", "--realm", "/secure"]);
+    let links = stage.door.run(&[
+        "users",
+        "-c",
+        "doorward.yaml",
+        "--realm",
+        "/secure",
+        "identities",
+        "ann",
+    ]);
     let links = String::from_utf8_lossy(&links.stdout).into_owned();
     assert!(links.contains("ldap:ldap"), "{links}");
     stage.slapd.kill().expect("our own process");
