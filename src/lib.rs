@@ -15,7 +15,7 @@
 //! # Imports point one way
 //!
 //! `main → cli, boot, server → config → gateway, admin, identity → plugins, audit →
-//! filter, store, http, shared, telemetry → model, expr, jose, x509, yaml, clock`. `identity` imports
+//! filter, session, store, http, shared, telemetry → model, expr, jose, x509, yaml, clock`. `identity` imports
 //! neither `gateway` nor `admin`; a plugin imports neither `gateway` nor
 //! `identity`. A test checks this.
 
@@ -34,6 +34,7 @@ pub mod jose;
 pub mod model;
 pub mod plugins;
 pub mod server;
+pub mod session;
 pub mod shared;
 pub mod store;
 pub mod telemetry;

@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["config"],
     &["gateway", "admin", "identity"],
     &["plugins", "audit"],
-    &["filter", "store", "http", "shared", "telemetry"],
+    &["filter", "session", "store", "http", "shared", "telemetry"],
     &["model", "expr", "jose", "x509", "yaml", "clock"],
 ];
 

@@ -21,6 +21,7 @@ mod imports;
 mod mutual_tls;
 mod names;
 mod openid_connect;
+mod openid_connect_login;
 mod operation;
 mod plugins;
 mod proxying;

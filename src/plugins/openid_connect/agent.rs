@@ -63,6 +63,11 @@ impl Agent {
         known.ok_or(Refusal::ProviderUnavailable)
     }
 
+    /// Waits for keys that are newer than those at hand, if any can be had now.
+    pub(super) async fn wait_for_newer_keys(&self) {
+        self.provider.wait_for_newer(self.clock.now_ms()).await;
+    }
+
     /// The address of an endpoint.
     ///
     /// # Errors

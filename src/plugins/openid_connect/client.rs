@@ -112,6 +112,18 @@ impl Clients {
         };
         named.and_then(by_name).or_else(|| self.all.first())
     }
+
+    /// The first client, and its place.
+    pub(super) fn first(&self) -> Option<(&Arc<Client>, usize)> {
+        self.all.first().map(|client| (client, 0))
+    }
+
+    /// The client with this identifier, and its place.
+    pub(super) fn named(&self, id: &str) -> Option<(&Arc<Client>, usize)> {
+        let mut all = self.all.iter().enumerate();
+        let found = all.find(|(_, client)| client.id == id);
+        found.map(|(index, client)| (client, index))
+    }
 }
 
 /// The item of a list that belongs to a client: its own, or else the first.

@@ -11,8 +11,10 @@ use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::bearer::body;
 use super::cache::Verified;
+use super::credentials::{Credential, Shown as Credentials};
 use super::grants::{Given, TokenDesk, Tokens};
 use super::refusal::{Class, Refusal};
+use super::sessions::Shown;
 use super::told::Asking;
 use super::verifier::Checked;
 use super::word::Word;
@@ -26,51 +28,160 @@ impl OpenIdConnect {
             || (search.looks_into_bodies() && body::is_searchable(request))
     }
 
-    /// Decides by the first credential that is found: a token, or else what
-    /// the provider gives tokens for.
+    /// Whether the request asks for a logout, or may be the end of a login.
+    pub(super) fn is_of_login(&self, request: &RequestHeader) -> bool {
+        (self.logout.as_ref()).is_some_and(|logout| {
+            logout.is_asked_in_head(request) || logout.may_be_asked_in_body(request)
+        }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_end_with(request))
+    }
+
+    /// Decides by the first credential that is found: a session, a token, or
+    /// else what the provider gives tokens for. Who brings none is sent to the
+    /// provider to sign in, where that is on.
     pub(super) async fn decide(
         &self,
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
+        let first =
+            self.is_of_login(session.req_header()) && body::is_searchable(session.req_header());
+        let mut given = self.arguments(session, exchange, first).await?;
+        if let Some(flow) = self.decide_about_login(session, exchange, &given).await? {
+            return Ok(flow);
+        }
+        let mut void = Refusal::NoToken;
+        if let Some(sessions) = &self.sessions {
+            let request = session.req_header();
+            match sessions.shown(&request.headers, self.agent.clock.now_ms()) {
+                Shown::Nothing => {}
+                Shown::Void(refusal) => void = refusal,
+                Shown::Live(login, due) => {
+                    let asking = self.asking(request, &given);
+                    let judged = self.judge_login_patiently(sessions, *login, due, &asking);
+                    return Ok(match judged.await {
+                        Ok((login, due, verified)) => {
+                            self.go_on(sessions, login, due, &verified, request, exchange)
+                        }
+                        Err(refusal) => self.refuse_login(sessions, refusal, request, exchange),
+                    });
+                }
+            }
+        }
         let request = session.req_header();
         let places = &self.settings().places;
         let mut found = None;
         if self.takes_tokens() {
             found = places.find(request)?.map(|found| found.into_owned());
         }
-        if found.is_none() && self.may_be_in_body(request) && exchange.body.is_none() {
-            exchange.body = Some(body::read(session).await?);
+        if found.is_none() && self.may_be_in_body(request) {
+            given = self.arguments(session, exchange, true).await?;
+            let body = exchange.body.as_deref();
+            if self.takes_tokens() {
+                found = places.find_in_read_body(session.req_header(), body)?;
+            }
         }
         let request = session.req_header();
-        let sent = exchange.body.clone();
-        if found.is_none() && self.takes_tokens() {
-            found = places.find_in_read_body(request, sent.as_deref())?;
-        }
-        let parameters = sent.as_deref().unwrap_or_default();
-        let parameters = body::parameters_of(&request.headers, parameters);
-        let arguments = Arguments::new(request.uri.query(), parameters);
-        let asking = Asking {
-            client: self.settings().clients.chosen(&request.headers, &arguments),
-            headers: &request.headers,
-            arguments: &arguments,
-        };
+        let asking = self.asking(request, &given);
         if let Some(found) = found {
             let verified = self.judge_patiently(&found.token, &asking).await?;
             return Ok(self.accept(&verified, request, found.in_query, exchange));
         }
-        let desk = self.desk.as_ref().ok_or(Refusal::NoToken)?;
-        let shown = self.settings().search.find(&request.headers, &arguments)?;
-        let shown = shown.ok_or(Refusal::NoToken)?;
-        let verified = self.redeem(desk, &shown.credential, &asking).await?;
-        if self.settings().hide_credentials {
-            let form = sent.filter(|_| body::is_form(&request.headers));
-            let left = shown.hide(session.req_header_mut(), form.as_deref());
-            if let Some(left) = left {
-                exchange.replacement = Some(Bytes::from(left));
+        let shown = match &self.desk {
+            Some(_) => self.settings().search.find(&request.headers, &given)?,
+            None => None,
+        };
+        match (shown, &self.desk) {
+            (Some(shown), Some(desk)) => {
+                let verified = self.redeem(desk, &shown.credential, &asking).await?;
+                self.hide(&shown, session, exchange);
+                Ok(self.accept(&verified, session.req_header(), false, exchange))
             }
+            _ => self.sign_in(void, session, exchange, &given).await,
         }
-        Ok(self.accept(&verified, session.req_header(), false, exchange))
+    }
+
+    /// Logouts, and ends of logins.
+    async fn decide_about_login(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        given: &Arguments,
+    ) -> Result<Option<Flow>, Refusal> {
+        let request = session.req_header();
+        if let (Some(logout), Some(sessions)) = (&self.logout, &self.sessions)
+            && (logout.is_asked_in_head(request) || logout.is_asked_in_body(request, given))
+        {
+            let flow = self.log_out(logout, sessions, request, exchange).await?;
+            return Ok(Some(flow));
+        }
+        match &self.logins {
+            Some(logins) if logins.is_answer(request, given) => {
+                // The query has the code: not for the log.
+                exchange.token_in_query = true;
+                let flow = self.end_login(logins, session, given, exchange).await?;
+                Ok(Some(flow))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Who shows nothing signs in, or is refused: `void` is what is wrong with
+    /// the session that was shown.
+    async fn sign_in(
+        &self,
+        void: Refusal,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        given: &Arguments,
+    ) -> Result<Flow, Refusal> {
+        let request = session.req_header();
+        if let Some(sessions) = &self.sessions
+            && void != Refusal::NoToken
+        {
+            let secure = exchange.secure;
+            sessions.forget(&request.headers, secure, &mut exchange.response_headers);
+        }
+        match &self.logins {
+            Some(logins) => self.begin_login(logins, request, given, exchange).await,
+            None => Err(void),
+        }
+    }
+
+    /// The parameters of a request: of its body only if `with_body`, which
+    /// reads it.
+    async fn arguments(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        with_body: bool,
+    ) -> Result<Arguments, Refusal> {
+        if with_body && exchange.body.is_none() {
+            exchange.body = Some(body::read(session).await?);
+        }
+        let request = session.req_header();
+        let body = exchange.body.as_deref().unwrap_or_default();
+        let parameters = body::parameters_of(&request.headers, body);
+        Ok(Arguments::new(request.uri.query(), parameters))
+    }
+
+    fn asking<'a>(&'a self, request: &'a RequestHeader, given: &'a Arguments) -> Asking<'a> {
+        Asking {
+            client: self.settings().clients.chosen(&request.headers, given),
+            headers: &request.headers,
+            arguments: given,
+        }
+    }
+
+    /// Takes what was shown out of what the upstream gets.
+    fn hide(&self, shown: &Credentials, session: &mut Session, exchange: &mut Exchange) {
+        if !self.settings().hide_credentials {
+            return;
+        }
+        let form = exchange.body.as_ref();
+        let form = form.filter(|_| body::is_form(&session.req_header().headers));
+        if let Some(left) = shown.hide(session.req_header_mut(), form.map(|form| &form[..])) {
+            exchange.replacement = Some(Bytes::from(left));
+        }
     }
 
     fn may_be_in_body(&self, request: &RequestHeader) -> bool {
@@ -104,7 +215,7 @@ impl OpenIdConnect {
     async fn redeem(
         &self,
         desk: &TokenDesk,
-        credential: &super::credentials::Credential,
+        credential: &Credential,
         asking: &Asking<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
         let given = desk.exchange(credential, asking).await?;

@@ -14,10 +14,20 @@ pub(super) enum Endpoint {
     Token,
     Introspection,
     Userinfo,
+    Authorization,
+    Revocation,
+    EndSession,
 }
 
 impl Endpoint {
-    const ALL: [Self; 3] = [Self::Token, Self::Introspection, Self::Userinfo];
+    const ALL: [Self; 6] = [
+        Self::Token,
+        Self::Introspection,
+        Self::Userinfo,
+        Self::Authorization,
+        Self::Revocation,
+        Self::EndSession,
+    ];
 
     /// Its member of discovery documents, and its setting.
     pub(super) fn name(self) -> &'static str {
@@ -25,6 +35,9 @@ impl Endpoint {
             Self::Token => "token_endpoint",
             Self::Introspection => "introspection_endpoint",
             Self::Userinfo => "userinfo_endpoint",
+            Self::Authorization => "authorization_endpoint",
+            Self::Revocation => "revocation_endpoint",
+            Self::EndSession => "end_session_endpoint",
         }
     }
 }
@@ -50,8 +63,10 @@ impl Endpoints {
             let name = endpoint.name();
             let method = format!("{name}_auth_method");
             let proof = match endpoint {
-                Endpoint::Userinfo => None,
-                _ => fields.text(&method)?,
+                Endpoint::Token | Endpoint::Introspection | Endpoint::Revocation => {
+                    fields.text(&method)?
+                }
+                Endpoint::Userinfo | Endpoint::Authorization | Endpoint::EndSession => None,
             };
             Ok(Setting {
                 url: fields.url(name)?,

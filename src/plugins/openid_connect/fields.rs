@@ -34,6 +34,17 @@ impl<'a> Fields<'a> {
             .unwrap_or(Ok(false))
     }
 
+    /// A flag without a default.
+    pub(super) fn maybe_flag(self, name: &str) -> Result<Option<bool>, ConfigError> {
+        self.value(name)
+            .map(|value| {
+                value
+                    .as_bool()
+                    .ok_or_else(|| wrong(name, "expected a boolean"))
+            })
+            .transpose()
+    }
+
     /// A whole number that is not negative.
     pub(super) fn integer(self, name: &str) -> Result<Option<i64>, ConfigError> {
         self.value(name)

@@ -26,6 +26,9 @@ use crate::http::outbound::Answer;
 use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
 
+/// For how long the next tokens of a session are there for requests that were
+/// under way with the last ones, in milliseconds.
+const LATE_MS: i64 = 60_000;
 /// Most token responses remembered, about.
 const RESPONSES: usize = 16 * 1024;
 
@@ -33,6 +36,8 @@ const RESPONSES: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub(super) access: Secret,
+    pub(super) id: Option<Secret>,
+    pub(super) refresh: Option<Secret>,
     /// Granted scopes, where the answer names them.
     pub(super) scope: Option<String>,
     /// When the access token ends, in milliseconds, where the answer tells.
@@ -76,6 +81,7 @@ pub(super) enum Grant {
     Password,
     ClientCredentials,
     RefreshToken,
+    AuthorizationCode,
 }
 
 impl Grant {
@@ -84,6 +90,7 @@ impl Grant {
             Self::Password => "password",
             Self::ClientCredentials => "client_credentials",
             Self::RefreshToken => "refresh_token",
+            Self::AuthorizationCode => "authorization_code",
         }
     }
 }
@@ -150,6 +157,44 @@ impl TokenDesk {
         }
     }
 
+    /// The tokens for a code, asked for once however often it comes at the
+    /// same time. `form` is what proves that it was meant for the gateway.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(super) async fn redeem(
+        &self,
+        form: &[(&str, &str)],
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Tokens>, Refusal> {
+        let given = self.ask(Grant::AuthorizationCode, form, None, asking).await;
+        match given {
+            Ok(given) => Ok(given.tokens),
+            Err(Refusal::WrongCredentials) => Err(Refusal::CodeRefused),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// The next tokens of a session: those who come late with the same refresh
+    /// token, which is good only once, get the same.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(super) async fn refresh(
+        &self,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Tokens>, Refusal> {
+        let form = [("refresh_token", token)];
+        let given = self.ask(Grant::RefreshToken, &form, None, asking).await?;
+        if !given.remembered {
+            let until = self.agent.clock.now_ms().saturating_add(LATE_MS);
+            self.held
+                .insert(given.about, (Arc::clone(&given.tokens), until));
+        }
+        Ok(given.tokens)
+    }
+
     /// Forgets tokens that are void.
     pub(super) fn forget(&self, given: &Given) {
         self.held.remove(&given.about);
@@ -165,7 +210,10 @@ impl TokenDesk {
         let grants = &self.grants;
         let mut sent = vec![("grant_type".to_owned(), grant.name().to_owned())];
         sent.extend(form.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
-        sent.extend((grants.audience.iter()).map(|one| ("audience".to_owned(), one.clone())));
+        if grant != Grant::AuthorizationCode && grant != Grant::RefreshToken {
+            let audience = grants.audience.iter();
+            sent.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
+        }
         sent.extend(grants.extras.parameters(asking.headers, asking.arguments));
         let mut headers = grants.extras.headers(asking.headers);
         let client = match caller {
@@ -175,14 +223,16 @@ impl TokenDesk {
                 None
             }
         };
-        let scope = grants.scope.iter();
+        // A code and a refresh token bring their scopes with them.
+        let by_scope = matches!(grant, Grant::Password | Grant::ClientCredentials);
+        let scope = grants.scope.iter().filter(|_| by_scope);
         let mut about = self.about(client.as_deref(), &sent, &headers);
         sent.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
         if grants.with_scope {
             about = self.about(client.as_deref(), &sent, &headers);
         }
         let now_ms = self.agent.clock.now_ms();
-        let remember = grants.remember && grant != Grant::RefreshToken;
+        let remember = grants.remember && by_scope;
         if let Some((tokens, until)) = self.held.get(&about)
             && now_ms < until
         {
@@ -292,6 +342,8 @@ fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusa
     });
     Ok(Tokens {
         access: Secret::new(access.ok_or(Refusal::ProviderUnavailable)?),
+        id: text("id_token").map(Secret::new),
+        refresh: text("refresh_token").map(Secret::new),
         scope: text("scope").map(str::to_owned),
         ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
     })

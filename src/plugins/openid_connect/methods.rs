@@ -48,7 +48,7 @@ impl Method {
 
     /// Whether the gateway asks the provider as a client of its own.
     fn needs_client(self) -> bool {
-        !matches!(self, Self::Session | Self::Bearer | Self::KongOauth2)
+        !matches!(self, Self::Bearer | Self::KongOauth2)
     }
 }
 
@@ -64,15 +64,18 @@ impl Methods {
         let chosen = fields.is_changed("auth_methods");
         let client = !fields.texts("client_id")?.is_empty();
         let mut methods = Self::default();
-        let (mut idle, mut lacking) = (Vec::new(), Vec::new());
+        let mut lacking = Vec::new();
         for method in Method::ALL {
             if !named.iter().any(|name| name == method.name()) {
                 continue;
             }
             // Who brings the whole credential needs none of ours.
-            let own = matches!(method, Method::ClientCredentials | Method::Userinfo) && chosen;
+            let own = chosen
+                && matches!(
+                    method,
+                    Method::ClientCredentials | Method::Userinfo | Method::Session
+                );
             match method {
-                Method::Session | Method::AuthorizationCode => idle.push(method.name()),
                 Method::KongOauth2 => {}
                 Method::RefreshToken if fields.text("refresh_token_param_name")?.is_none() => {
                     if chosen {
@@ -83,7 +86,7 @@ impl Methods {
                 _ => methods.0 |= 1 << method as u16,
             }
         }
-        Ok((methods, warnings(&idle, &lacking, &named, chosen)))
+        Ok((methods, warnings(&lacking, &named, chosen)))
     }
 
     pub(super) fn has(self, method: Method) -> bool {
@@ -91,19 +94,13 @@ impl Methods {
     }
 }
 
-fn warnings(idle: &[&str], lacking: &[&str], named: &[String], chosen: bool) -> Vec<String> {
+fn warnings(lacking: &[&str], named: &[String], chosen: bool) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut said = Vec::new();
-    if !idle.is_empty() {
-        said.push(format!("{} (not supported yet)", idle.join(", ")));
-    }
     if !lacking.is_empty() {
         let lacking = lacking.join(", ");
-        said.push(format!("{lacking} (they need a client_id)"));
-    }
-    if !said.is_empty() {
-        let said = said.join("; ");
-        warnings.push(format!("auth_methods without effect: {said}"));
+        warnings.push(format!(
+            "auth_methods without effect: {lacking} (they need a client_id)"
+        ));
     }
     let local = Method::KongOauth2.name();
     if chosen && named.iter().any(|name| name == local) {
@@ -138,7 +135,14 @@ mod tests {
     #[test]
     fn with_a_client_the_provider_is_asked() {
         let (on, _) = methods(json!({"client_id": ["a"]}));
-        let wanted = ["bearer", "introspection", "password", "client_credentials"];
+        let wanted = [
+            "session",
+            "bearer",
+            "introspection",
+            "password",
+            "client_credentials",
+            "authorization_code",
+        ];
         assert_eq!(on, wanted);
         let config = json!({"client_id": ["a"], "refresh_token_param_name": "rt"});
         assert!(methods(config).0.contains(&"refresh_token"));

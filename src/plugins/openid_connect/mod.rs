@@ -7,6 +7,7 @@
 //! signature, claims and permissions were checked with this plugin's own
 //! settings and with keys that are still in force.
 
+mod after;
 mod agent;
 mod answers;
 mod arguments;
@@ -21,11 +22,16 @@ mod extras;
 mod fields;
 pub(super) mod flight;
 mod grants;
+mod id_token;
+mod login;
+mod logins;
+mod logout;
 mod methods;
 pub(super) mod provider;
 pub(super) mod refusal;
 pub(super) mod rules;
 mod schema;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -57,8 +63,11 @@ use agent::Agent;
 use bearer::Found;
 use cache::Verified;
 use grants::TokenDesk;
+use logins::Logins;
+use logout::Logout;
 use provider::Known;
 use refusal::Refusal;
+use sessions::{Sessions, Shown};
 use settings::{Asked, Settings};
 use told::Asker;
 use verifier::{Check, Checked, Judgement, Verifier};
@@ -74,17 +83,23 @@ pub const KIND: Kind = Kind {
 
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let (settings, asked) = Settings::new(fields::Fields(config))?;
+    let (settings, asked) = Settings::new(fields::Fields(config), parts.providers.secret())?;
     Ok(Arc::new(OpenIdConnect::new(settings, asked, parts)))
 }
 
 /// Lets requests pass that carry a valid token.
 struct OpenIdConnect {
     verifier: Verifier<Settings>,
+    agent: Arc<Agent>,
     /// Asks about tokens that can't be verified here.
     asker: Option<Asker>,
     /// Asks for tokens.
     desk: Option<TokenDesk>,
+    sessions: Option<Sessions>,
+    logins: Option<Logins>,
+    logout: Option<Logout>,
+    logins_begun: Counter,
+    logouts: Counter,
     consumers: Arc<Consumers>,
     passed: Counter,
     anonymous: Counter,
@@ -101,6 +116,12 @@ impl OpenIdConnect {
         Self {
             asker: asked.told.map(asker),
             desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),
+            agent,
+            sessions: asked.sessions,
+            logins: asked.logins,
+            logout: asked.logout,
+            logins_begun: decision("login"),
+            logouts: decision("logout"),
             verifier: Verifier::new(settings, config, parts),
             consumers: Arc::clone(&parts.consumers),
             passed: decision("pass"),
@@ -243,6 +264,19 @@ impl Filter for OpenIdConnect {
         if self.passes_as_preflight(request) {
             return Verdict::Now(Flow::Continue);
         }
+        if self.is_of_login(request) {
+            return Verdict::Wait;
+        }
+        if let Some(sessions) = &self.sessions {
+            let now_ms = self.agent.clock.now_ms();
+            match sessions.shown(&request.headers, now_ms) {
+                Shown::Live(login, due) => {
+                    return self.judge_login(sessions, login, due, request, exchange);
+                }
+                Shown::Void(_) => return Verdict::Wait,
+                Shown::Nothing => {}
+            }
+        }
         let settings = self.settings();
         if self.takes_tokens() {
             match settings.places.find(request) {
@@ -252,7 +286,7 @@ impl Filter for OpenIdConnect {
                 Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
             }
         }
-        if self.desk.is_some() && self.may_show_credentials(request) {
+        if self.logins.is_some() || (self.desk.is_some() && self.may_show_credentials(request)) {
             return Verdict::Wait;
         }
         Verdict::Now(self.refuse(Refusal::NoToken, exchange))
@@ -267,6 +301,12 @@ impl Filter for OpenIdConnect {
         if exchange.body.is_some() {
             // The body is here: no upstream has to be asked whether to send it.
             request.remove_header(&EXPECT);
+        }
+        if let Some(sessions) = &self.sessions {
+            sessions.strip(request);
+        }
+        if let Some(logins) = &self.logins {
+            logins.strip(request);
         }
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
@@ -288,6 +328,12 @@ impl Filter for OpenIdConnect {
         if exchange.token_in_query && !is_private(response) {
             let private = HeaderValue::from_static("private");
             let _ = response.insert_header(CACHE_CONTROL, private);
+        }
+        if let Some(sessions) = &self.sessions
+            && sessions.is_in(&exchange.response_headers)
+        {
+            let no_store = HeaderValue::from_static("no-store");
+            let _ = response.insert_header(CACHE_CONTROL, no_store);
         }
         if let Some(token) = &exchange.token {
             self.settings().headers.write_downstream(token, response);

@@ -37,9 +37,31 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Providers {
     known: Mutex<HashMap<ProviderConfig, Weak<Provider>>>,
+    secret: ProcessSecret,
+}
+
+/// What sessions are sealed with where no secret is configured: random, and the
+/// same for the life of the process, whatever is reloaded.
+struct ProcessSecret([u8; 32]);
+
+impl Default for ProcessSecret {
+    fn default() -> Self {
+        Self(crate::clock::random_bytes())
+    }
+}
+
+impl std::fmt::Debug for ProcessSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProcessSecret")
+    }
 }
 
 impl Providers {
+    /// A secret of the process.
+    pub(in crate::plugins) fn secret(&self) -> &[u8] {
+        &self.secret.0
+    }
+
     /// The provider of this configuration: an existing one, with its keys, if
     /// a plugin holds one.
     pub(in crate::plugins) fn provider(

@@ -45,6 +45,21 @@ pub(in crate::plugins) enum Refusal {
     WrongCredentials,
     ProviderRefuses,
     NoEndpoint,
+    CodeRefused,
+    ForgedState,
+    ForeignLogin,
+    LoginExpired,
+    LoginRepeated,
+    LoginRefused,
+    MixedUp,
+    MalformedCallback,
+    NoIdToken,
+    WrongIdToken,
+    WrongNonce,
+    WrongHash,
+    BrokenSession,
+    SessionOver,
+    SessionTooBig,
 }
 
 use Refusal::*;
@@ -70,7 +85,7 @@ pub(in crate::plugins) enum Class {
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(in crate::plugins) const ALL: [Self; 37] = [
+    pub(in crate::plugins) const ALL: [Self; 52] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -108,6 +123,21 @@ impl Refusal {
         WrongCredentials,
         ProviderRefuses,
         NoEndpoint,
+        CodeRefused,
+        ForgedState,
+        ForeignLogin,
+        LoginExpired,
+        LoginRepeated,
+        LoginRefused,
+        MixedUp,
+        MalformedCallback,
+        NoIdToken,
+        WrongIdToken,
+        WrongNonce,
+        WrongHash,
+        BrokenSession,
+        SessionOver,
+        SessionTooBig,
     ];
 
     /// Its code and a sentence for people, in the characters that a
@@ -160,6 +190,24 @@ impl Refusal {
             ),
             ProviderRefuses => ("provider_refuses", "the provider refuses the gateway"),
             NoEndpoint => ("no_endpoint", "the provider has no endpoint for this"),
+            CodeRefused => ("code_refused", "the provider does not take the code"),
+            ForgedState => ("forged_state", "the state is not of a login of the gateway"),
+            ForeignLogin => ("foreign_login", "the login was not begun in this browser"),
+            LoginExpired => ("login_expired", "the login took too long"),
+            LoginRepeated => ("login_repeated", "the login is over already"),
+            LoginRefused => ("login_refused", "the provider did not let the user in"),
+            MixedUp => ("mixed_up_issuer", "the answer is of another provider"),
+            MalformedCallback => (
+                "malformed_callback",
+                "the answer of the provider is malformed",
+            ),
+            NoIdToken => ("no_id_token", "the provider gave no ID token"),
+            WrongIdToken => ("wrong_id_token", "the ID token is not valid"),
+            WrongNonce => ("wrong_nonce", "the ID token is of another login"),
+            WrongHash => ("wrong_at_hash", "the ID token is of another access token"),
+            BrokenSession => ("broken_session", "the session can not be read"),
+            SessionOver => ("session_over", "the session is over"),
+            SessionTooBig => ("session_too_big", "the session does not fit into cookies"),
         }
     }
 
@@ -181,20 +229,21 @@ impl Refusal {
     /// How it is answered.
     pub(in crate::plugins) fn class(self) -> Class {
         match self {
-            NoToken => Class::NoCredential,
-            RepeatedToken | MalformedRequest | MalformedCredentials | RepeatedCredentials => {
-                Class::BadRequest
-            }
+            NoToken | BrokenSession => Class::NoCredential,
+            RepeatedToken | MalformedRequest | MalformedCredentials | RepeatedCredentials
+            | MalformedCallback => Class::BadRequest,
             BodyTimeout => Class::Slow,
             BodyTooLong => Class::TooLong,
             MalformedToken | TokenTooLong | EncryptedToken | UnsupportedAlg | UnknownExtension
             | UnknownKey | BadSignature | TokenExpired | TokenNotYetValid | MalformedTimes
             | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken
-            | InactiveToken | WrongCredentials => Class::BadToken,
+            | InactiveToken | WrongCredentials | CodeRefused | ForgedState | ForeignLogin
+            | LoginExpired | LoginRepeated | LoginRefused | MixedUp | NoIdToken | WrongIdToken
+            | WrongNonce | WrongHash | SessionOver => Class::BadToken,
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
-            NoAnonymous | ProviderUnavailable | ProviderRefuses | NoEndpoint | InsecureRequest
-            | NoScopes => Class::Broken,
+            NoAnonymous | ProviderUnavailable | ProviderRefuses | NoEndpoint | SessionTooBig
+            | InsecureRequest | NoScopes => Class::Broken,
         }
     }
 }

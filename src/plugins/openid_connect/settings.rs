@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::after::After;
 use super::answers::Answers;
 use super::bearer::Places;
 use super::client::Clients;
@@ -11,9 +12,13 @@ use super::credentials::Search;
 use super::endpoints::Endpoints;
 use super::fields::{Fields, wrong};
 use super::grants::Grants;
+use super::id_token::IdTokens;
+use super::logins::Logins;
+use super::logout::Logout;
 use super::methods::{Method, Methods};
 use super::provider::ProviderConfig;
 use super::rules::Rules;
+use super::sessions::Sessions;
 use super::told::Told;
 use super::upstream::Headers;
 use crate::http::outbound::{Options, Version};
@@ -24,6 +29,7 @@ use crate::plugins::ConfigError;
 const WITHOUT_EFFECT: &[&str] = &[
     "cache_ttl_resurrect",
     "cluster_cache_strategy",
+    "disable_session",
     "downstream_access_token_header",
     "downstream_access_token_jwk_header",
     "downstream_id_token_header",
@@ -37,9 +43,25 @@ const WITHOUT_EFFECT: &[&str] = &[
     "http_proxy",
     "https_proxy",
     "mtls_introspection_endpoint",
+    "mtls_revocation_endpoint",
     "mtls_token_endpoint",
+    "pushed_authorization_request_endpoint",
+    "require_pushed_authorization_requests",
+    "require_signed_request_object",
     "resolve_distributed_claims",
     "search_user_info",
+    "session_bind",
+    "session_compressor",
+    "session_cookie_maxsize",
+    "session_cookie_renew",
+    "session_enforce_same_subject",
+    "session_hash_storage_key",
+    "session_hash_subject",
+    "session_remember",
+    "session_request_headers",
+    "session_response_headers",
+    "session_store_metadata",
+    "session_strategy",
     "tls_client_auth_cert_id",
     "token_exchange_endpoint",
     "token_headers_grants",
@@ -73,6 +95,9 @@ pub(super) struct Settings {
     /// Where other credentials than tokens may be.
     pub(super) search: Search,
     pub(super) clients: Clients,
+    pub(super) id_tokens: IdTokens,
+    /// What users get who have signed in.
+    pub(super) after: After,
     pub(super) verify_signature: bool,
     /// The key of HMAC signatures, where they are allowed.
     pub(super) hs_secret: Option<Secret>,
@@ -86,19 +111,24 @@ pub(super) struct Settings {
 }
 
 /// What the parts of the filter that ask the provider work with.
-#[derive(Debug)]
 pub(super) struct Asked {
     pub(super) endpoints: Endpoints,
     /// About tokens.
     pub(super) told: Option<Told>,
     /// For tokens.
     pub(super) grants: Option<Grants>,
+    pub(super) sessions: Option<Sessions>,
+    pub(super) logins: Option<Logins>,
+    pub(super) logout: Option<Logout>,
 }
 
 impl Settings {
+    /// `secret` is what sessions are sealed with where the configuration names
+    /// nothing.
+    ///
     /// # Errors
     /// Names the field that can't be.
-    pub(super) fn new(fields: Fields<'_>) -> Result<(Self, Asked), ConfigError> {
+    pub(super) fn new(fields: Fields<'_>, secret: &[u8]) -> Result<(Self, Asked), ConfigError> {
         let issuer = fields
             .url("issuer")?
             .ok_or_else(|| wrong("issuer", "required field missing"))?;
@@ -110,18 +140,11 @@ impl Settings {
         }
         let rules = Arc::new(Rules::new(fields)?);
         let (methods, idle) = Methods::new(fields)?;
-        let asks = [
-            Method::Password,
-            Method::ClientCredentials,
-            Method::RefreshToken,
-        ];
-        let asks = asks.into_iter().any(|method| methods.has(method));
         let told = Told::new(fields, methods, &rules)?;
         let asks_about_all = told.as_ref().is_some_and(Told::of_all);
         let asked = Asked {
-            endpoints: Endpoints::new(fields, &issuer)?,
             told,
-            grants: asks.then(|| Grants::new(fields)).transpose()?,
+            ..Asked::new(fields, methods, &issuer, secret)?
         };
         let cookie = fields.text("jwt_session_cookie")?;
         let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
@@ -136,16 +159,51 @@ impl Settings {
             asks_about_all,
             search: Search::new(fields, methods)?,
             clients: Clients::new(fields)?,
+            id_tokens: IdTokens::new(fields, hs_secret(fields)?.as_ref())?,
+            after: After::new(fields)?,
             verify_signature: fields.flag("verify_signature")?,
             hs_secret: hs_secret(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
             run_on_preflight: fields.flag("run_on_preflight")?,
             hide_credentials: fields.flag("hide_credentials")?,
             cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
-            warnings: warnings(fields, idle)?,
+            warnings: warnings(fields, methods, idle)?,
             rules,
         };
         Ok((settings, asked))
+    }
+}
+
+impl Asked {
+    fn new(
+        fields: Fields<'_>,
+        methods: Methods,
+        issuer: &url::Url,
+        secret: &[u8],
+    ) -> Result<Self, ConfigError> {
+        let asks = [
+            Method::Password,
+            Method::ClientCredentials,
+            Method::RefreshToken,
+            Method::Session,
+            Method::AuthorizationCode,
+        ];
+        let asks = asks.into_iter().any(|method| methods.has(method));
+        let sessions = methods.has(Method::Session);
+        let logins = methods.has(Method::AuthorizationCode);
+        Ok(Self {
+            endpoints: Endpoints::new(fields, issuer)?,
+            told: None,
+            grants: asks.then(|| Grants::new(fields)).transpose()?,
+            sessions: sessions
+                .then(|| Sessions::new(fields, secret))
+                .transpose()?,
+            logins: logins.then(|| Logins::new(fields, secret)).transpose()?,
+            logout: match sessions {
+                true => Logout::new(fields)?,
+                false => None,
+            },
+        })
     }
 }
 
@@ -201,7 +259,11 @@ fn cache_ttl(fields: Fields<'_>) -> Result<i64, ConfigError> {
     Ok(most.map_or(ttl, |most| ttl.min(most)))
 }
 
-fn warnings(fields: Fields<'_>, mut warnings: Vec<String>) -> Result<Vec<String>, ConfigError> {
+fn warnings(
+    fields: Fields<'_>,
+    methods: Methods,
+    mut warnings: Vec<String>,
+) -> Result<Vec<String>, ConfigError> {
     let mut warn = |warning: String| warnings.push(warning);
     let idle: Vec<&str> = WITHOUT_EFFECT
         .iter()
@@ -234,6 +296,9 @@ fn warnings(fields: Fields<'_>, mut warnings: Vec<String>) -> Result<Vec<String>
             warn(format!("{name} is false: {risk}"));
         }
     }
+    if methods.has(Method::AuthorizationCode) {
+        warn_of_logins(fields, &mut warn)?;
+    }
     let secret = hs_secret(fields)?;
     if secret.is_some_and(|secret| secret.expose().len() < 32) {
         warn("client_secret is shorter than 32 bytes: HS signatures can be forged".into());
@@ -243,6 +308,27 @@ fn warnings(fields: Fields<'_>, mut warnings: Vec<String>) -> Result<Vec<String>
         warn("using_pseudo_issuer without jwks_endpoint: there are no keys".into());
     }
     Ok(warnings)
+}
+
+fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {
+    if fields.text("session_secret")?.is_none_or(str::is_empty) {
+        warn(
+            "session_secret is not set: sessions are of this process alone, and end with it".into(),
+        );
+    }
+    if fields.is_changed("session_storage") {
+        warn("session_storage: sessions are kept in cookies only yet".into());
+    }
+    let mode = fields.text("response_mode")?.unwrap_or("query");
+    if !matches!(mode, "query" | "form_post") {
+        warn(format!(
+            "response_mode: {mode} is not supported yet, query is used"
+        ));
+    }
+    if fields.is_changed("response_type") {
+        warn("response_type: only code is supported, and used".into());
+    }
+    Ok(())
 }
 
 fn holds(fields: Fields<'_>, name: &str, word: &str) -> Result<bool, ConfigError> {

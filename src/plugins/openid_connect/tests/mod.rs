@@ -7,6 +7,7 @@ mod consumers;
 mod keys;
 mod proxied;
 mod requests;
+mod signing_in;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

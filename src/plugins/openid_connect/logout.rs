@@ -1,0 +1,173 @@
+//! Signing users out: here, and at the provider (RFC 7009, OpenID Connect
+//! RP-Initiated Logout).
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, StatusCode};
+use pingora::http::RequestHeader;
+use url::Url;
+
+use super::OpenIdConnect;
+use super::agent::Question;
+use super::arguments::{Arguments, Where};
+use super::client::nth;
+use super::endpoints::Endpoint;
+use super::fields::Fields;
+use super::login::redirect;
+use super::refusal::Refusal;
+use super::sessions::{LoginSession, Sessions, Shown};
+use crate::filter::{Exchange, Flow};
+use crate::http::reply::Reply;
+use crate::plugins::ConfigError;
+
+/// How requests ask for a logout, and what is done then.
+#[derive(Debug)]
+pub(super) struct Logout {
+    methods: Vec<Method>,
+    query: Option<String>,
+    body: Option<String>,
+    suffix: Option<String>,
+    revokes_access: bool,
+    revokes_refresh: bool,
+    revocation_parameter: String,
+    addresses: Vec<Url>,
+}
+
+const IN_BODY: Where = Where {
+    header: false,
+    query: false,
+    body: true,
+};
+
+impl Logout {
+    /// `None`: there is no way to ask for one.
+    pub(super) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
+        let text = |name: &str| {
+            let text = fields.text(name)?;
+            Ok::<_, ConfigError>(text.filter(|text| !text.is_empty()).map(str::to_owned))
+        };
+        let revokes = fields.flag("logout_revoke")?;
+        let methods = fields.texts("logout_methods")?;
+        let methods = methods.iter().filter_map(|name| name.parse().ok());
+        let logout = Self {
+            methods: methods.collect(),
+            query: text("logout_query_arg")?,
+            body: text("logout_post_arg")?,
+            suffix: text("logout_uri_suffix")?,
+            revokes_access: revokes && fields.flag("logout_revoke_access_token")?,
+            revokes_refresh: revokes && fields.flag("logout_revoke_refresh_token")?,
+            revocation_parameter: text("revocation_token_param_name")?
+                .unwrap_or_else(|| "token".to_owned()),
+            addresses: fields.urls("logout_redirect_uri")?,
+        };
+        let any = logout.query.is_some() || logout.body.is_some() || logout.suffix.is_some();
+        Ok(any.then_some(logout))
+    }
+
+    /// Whether the head of a request asks for a logout, as far as it tells.
+    pub(super) fn is_asked_in_head(&self, request: &RequestHeader) -> bool {
+        if !self.methods.contains(&request.method) {
+            return false;
+        }
+        let path = request.uri.path();
+        let by_path = self.suffix.as_ref().is_some_and(|end| path.ends_with(end));
+        let by_query = self.query.as_ref().is_some_and(|name| {
+            let query = request.uri.query().unwrap_or_default();
+            let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+            pairs.any(|(key, _)| key == *name)
+        });
+        by_path || by_query
+    }
+
+    /// Whether its body has to be read to know.
+    pub(super) fn may_be_asked_in_body(&self, request: &RequestHeader) -> bool {
+        self.body.is_some()
+            && self.methods.contains(&request.method)
+            && request.headers.contains_key(CONTENT_TYPE)
+            && super::bearer::body::is_searchable(request)
+    }
+
+    /// Whether a body asks for a logout.
+    pub(super) fn is_asked_in_body(&self, request: &RequestHeader, given: &Arguments) -> bool {
+        let named = self.body.as_ref().map(|name| given.only(name, IN_BODY));
+        self.methods.contains(&request.method) && matches!(named, Some(Ok(Some(_)) | Err(_)))
+    }
+}
+
+impl OpenIdConnect {
+    /// Ends the session of a request, and leads the browser to the provider to
+    /// end that there.
+    pub(super) async fn log_out(
+        &self,
+        logout: &Logout,
+        sessions: &Sessions,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        let now_ms = self.agent.clock.now_ms();
+        let login = match sessions.shown(&request.headers, now_ms) {
+            Shown::Live(login, _) => Some(login),
+            Shown::Nothing | Shown::Void(_) => None,
+        };
+        let (headers, secure) = (&request.headers, exchange.secure);
+        sessions.forget(headers, secure, &mut exchange.response_headers);
+        self.logouts.inc();
+        if let Some(login) = &login {
+            self.revoke(logout, login).await;
+        }
+        let client = login.as_ref().map(|login| login.client.as_str());
+        let clients = &self.settings().clients;
+        let client = client.and_then(|id| clients.named(id));
+        let client = client.or_else(|| clients.first());
+        let index = client.map_or(0, |(_, index)| index);
+        let back = nth(&logout.addresses, index);
+        if let Ok(mut url) = self.agent.url(Endpoint::EndSession).await {
+            let mut query = url.query_pairs_mut();
+            if let Some(id_token) = login.as_ref().and_then(|login| login.id_token.as_ref()) {
+                query.append_pair("id_token_hint", id_token);
+            }
+            if let Some((client, _)) = client {
+                query.append_pair("client_id", &client.id);
+            }
+            if let Some(back) = back {
+                query.append_pair("post_logout_redirect_uri", back.as_str());
+            }
+            drop(query);
+            return redirect(url.as_str());
+        }
+        match back {
+            Some(back) => redirect(back.as_str()),
+            None => Ok(Flow::Respond(Reply::message(StatusCode::OK, "Logged out"))),
+        }
+    }
+
+    /// Revokes the session's tokens, as far as the provider does; the user is
+    /// out here in any case.
+    async fn revoke(&self, logout: &Logout, login: &LoginSession) {
+        let refresh = login.refresh.as_deref().filter(|_| logout.revokes_refresh);
+        let access = Some(login.access.as_str()).filter(|_| logout.revokes_access);
+        let client = self.settings().clients.named(&login.client);
+        for (hint, token) in [("refresh_token", refresh), ("access_token", access)] {
+            let Some(token) = token else { continue };
+            let form = vec![
+                (logout.revocation_parameter.clone(), token.to_owned()),
+                ("token_type_hint".to_owned(), hint.to_owned()),
+            ];
+            let answer = self.agent.post(Question {
+                endpoint: Endpoint::Revocation,
+                client: client.map(|(client, _)| client.clone()),
+                form,
+                headers: HeaderMap::new(),
+            });
+            match answer.await {
+                Ok(answer) if answer.status.is_success() => {}
+                Ok(answer) => {
+                    tracing::warn!(status = %answer.status, hint, "a token was not revoked");
+                }
+                Err(refusal) => {
+                    let reason = refusal.describe().1;
+                    tracing::warn!(reason, hint, "a token was not revoked");
+                }
+            }
+        }
+    }
+}

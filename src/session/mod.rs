@@ -1,0 +1,11 @@
+//! Login sessions of the gateway as a relying party: what browsers keep of
+//! them, sealed.
+//!
+//! Pure parts, without I/O and without knowledge of any provider: [`seal`]
+//! makes texts that only the gateway can read and nobody can change or move,
+//! [`cookie`] brings them to browsers and back, [`timers`] says when a session
+//! is over. Time is an argument.
+
+pub mod cookie;
+pub mod seal;
+pub mod timers;

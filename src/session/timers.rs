@@ -1,0 +1,92 @@
+//! When a login session is over.
+
+/// How long a session lasts, in milliseconds; `None`: no such bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    /// Since it was last renewed, which use does.
+    pub rolling: Option<i64>,
+    /// Without any use.
+    pub idling: Option<i64>,
+    /// Since it began, whatever its use.
+    pub absolute: Option<i64>,
+}
+
+/// What is to be done with a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It goes on as it is.
+    Fresh,
+    /// It goes on, and the browser shall keep a renewed one.
+    Due,
+    /// It is over.
+    Over,
+}
+
+impl Timers {
+    /// The age at `now_ms` of a session that began at `started_ms` and was
+    /// renewed at `renewed_ms`. A session from the future is over: its clock
+    /// can't be trusted.
+    ///
+    /// A session is renewed after a quarter of its shorter bound: not with
+    /// every request, and early enough that use keeps it alive.
+    pub fn age(self, started_ms: i64, renewed_ms: i64, now_ms: i64) -> Age {
+        const SKEW: i64 = 60_000;
+        let since = |then: i64| now_ms.saturating_sub(then);
+        if since(started_ms) < -SKEW || since(renewed_ms) < -SKEW {
+            return Age::Over;
+        }
+        let span = match (self.rolling, self.idling) {
+            (Some(rolling), Some(idling)) => Some(rolling.min(idling)),
+            (one, other) => one.or(other),
+        };
+        let over = |bound: Option<i64>, then| bound.is_some_and(|bound| since(then) >= bound);
+        if over(self.absolute, started_ms) || over(span, renewed_ms) {
+            return Age::Over;
+        }
+        match over(span.map(|span| span / 4), renewed_ms) {
+            true => Age::Due,
+            false => Age::Fresh,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_renews_a_session_until_its_absolute_end() {
+        let timers = Timers {
+            rolling: Some(4_000),
+            idling: None,
+            absolute: Some(10_000),
+        };
+        for (renewed, now, age) in [
+            (0, 0, Age::Fresh),
+            (0, 999, Age::Fresh),
+            (0, 1_000, Age::Due),
+            (0, 3_999, Age::Due),
+            (0, 4_000, Age::Over),
+            (9_000, 9_999, Age::Fresh),
+            (9_000, 10_000, Age::Over),
+        ] {
+            assert_eq!(timers.age(0, renewed, now), age, "{renewed} {now}");
+        }
+    }
+
+    #[test]
+    fn the_shorter_of_rolling_and_idling_counts_and_none_is_for_ever() {
+        let timers = Timers {
+            rolling: Some(9_000),
+            idling: Some(1_000),
+            absolute: None,
+        };
+        assert_eq!(timers.age(0, 0, 1_000), Age::Over);
+        assert_eq!(Timers::default().age(0, 0, i64::MAX), Age::Fresh);
+    }
+
+    #[test]
+    fn a_session_from_the_future_is_over() {
+        assert_eq!(Timers::default().age(100_000, 0, 0), Age::Over);
+    }
+}
