@@ -188,7 +188,8 @@ impl TokenDesk {
         let form = [("refresh_token", token)];
         let given = self.ask(Grant::RefreshToken, &form, None, asking).await?;
         if !given.remembered {
-            let until = self.agent.clock.now_ms().saturating_add(LATE_MS);
+            let late = self.agent.clock.now_ms().saturating_add(LATE_MS);
+            let until = given.tokens.ends_at.map_or(late, |end| end.min(late));
             self.held
                 .insert(given.about, (Arc::clone(&given.tokens), until));
         }

@@ -145,7 +145,9 @@ impl Logins {
         let browser = self.browser(&request.headers);
         let browser = browser.unwrap_or_else(|| token::<16>());
         let (client, index) = client;
-        let path = request.uri.path();
+        // `OPTIONS *` has a target that no address ends with.
+        let path = Some(request.uri.path()).filter(|path| path.starts_with('/'));
+        let path = path.unwrap_or("/");
         let redirect_uri = match nth(&self.redirect_uris, index) {
             Some(url) => url.to_string(),
             None => format!("{origin}{path}"),
@@ -154,11 +156,8 @@ impl Logins {
             .uri
             .path_and_query()
             .map_or(path, |whole| whole.as_str());
-        let target = if target.len() > TARGET_MAX {
-            path
-        } else {
-            target
-        };
+        let good = target.starts_with('/') && target.len() <= TARGET_MAX;
+        let target = if good { target } else { path };
         let begun = Begun {
             nonce: token::<18>(),
             verifier: token::<32>(),
