@@ -43,6 +43,8 @@ async fn door(upstream: &Upstream, issuer: &str) -> Door {
 /// A browser that keeps cookies by host, and knows where `api.test` is.
 struct Browser<'d> {
     api: &'d Door,
+    /// The page that it shows: links may be relative to it.
+    page: url::Url,
     cookies: BTreeMap<(String, String), String>,
 }
 
@@ -52,9 +54,10 @@ impl Browser<'_> {
     }
 
     async fn send(&mut self, address: &str, form: &[(String, String)]) -> Answer {
-        let path = address.strip_prefix("http://api.test");
+        let address = self.page.join(address).expect("an address");
+        let path = address.as_str().strip_prefix("http://api.test");
         let host = if path.is_some() { "api" } else { "provider" };
-        let url = path.map_or(address.to_owned(), |path| self.api.proxy_url(path));
+        let url = path.map_or(address.to_string(), |path| self.api.proxy_url(path));
         let mut request = match form {
             [] => client().get(url),
             form => client().post(url).form(form),
@@ -80,6 +83,7 @@ impl Browser<'_> {
                 false => self.cookies.insert(key, value.to_owned()),
             };
         }
+        self.page = address;
         answer
     }
 
@@ -127,6 +131,7 @@ fn form_of(page: &Answer) -> (String, Vec<(String, String)>) {
 async fn signs_in_and_out(api: &Door, upstream: &Upstream) {
     let mut browser = Browser {
         api,
+        page: "http://api.test/".parse().expect("an address"),
         cookies: BTreeMap::new(),
     };
     let answer = browser
