@@ -143,7 +143,7 @@ impl Logins {
         } = wanted;
         let origin = origin(request, secure).ok_or(Refusal::MalformedRequest)?;
         let browser = self.browser(&request.headers);
-        let browser = browser.unwrap_or_else(|| token::<16>());
+        let browser = browser.unwrap_or_else(token::<16>);
         let (client, index) = client;
         // `OPTIONS *` has a target that no address ends with.
         let path = Some(request.uri.path()).filter(|path| path.starts_with('/'));
