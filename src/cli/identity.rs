@@ -6,6 +6,7 @@
 
 mod clients;
 mod identities;
+mod import;
 mod keys;
 mod members;
 mod realms;

@@ -281,6 +281,7 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         | Endpoint::Authenticate
         | Endpoint::SignOut
         | Endpoint::FederationAnswer => refused(Kind::SessionBegin),
+        Endpoint::Person => refused(Kind::PasswordChange),
         Endpoint::Sessions | Endpoint::Session => refused(Kind::SessionEnd),
         Endpoint::Register => register(method),
         Endpoint::Users | Endpoint::User | Endpoint::Me => users(method),

@@ -3,11 +3,12 @@
 //! The one in force is asked for, and counted like a sign-in when it is wrong.
 //! Everything that was begun with it ends; whoever asked gets a new session.
 
-use super::Call;
 use super::error::Fault;
 use super::login::{LoginError, login};
 use super::password::NewPasswordError;
 use super::password_policy::{Violation, own_texts};
+use super::{Call, audit};
+use crate::model::audit::{Actor, Kind};
 use crate::model::secret::Secret;
 use crate::model::user::{Owner, User};
 use crate::store::StoreError;
@@ -73,7 +74,10 @@ async fn set(call: &Call, user: &User, new: &Secret) -> Result<User, ChangeError
     let hash = state.hasher.hash_new(&place, new, rules, own_texts(user));
     let hash = hash.await?;
     drop(place);
+    audit::user(user);
+    audit::actor(Actor::User(user.id));
     let set = state.store.set_password(user.id, &hash, call.now_ms);
+    let set = audit::with(state, Kind::PasswordChange, audit::as_it_is, set);
     match set.await {
         Err(StoreError::FileOwned(_)) => return Err(ChangeError::Elsewhere),
         Err(StoreError::Conflict(_)) => return Err(ChangeError::Wrong),

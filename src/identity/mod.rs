@@ -28,6 +28,7 @@ mod grant;
 mod hint;
 mod hosts;
 mod id_token_info;
+pub(crate) mod import;
 mod inherit;
 mod introspect;
 mod issue;

@@ -38,6 +38,7 @@ use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
 };
 use crate::model::user::User;
+use crate::model::user::import::{Existing, Import, Imported};
 
 pub use audit::{Beside, beside, complete};
 pub use sql::{Finding, Rows, SqlStore, TransferError};
@@ -244,6 +245,17 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Taken`] when the name is another user's.
     async fn insert_user(&self, user: &User) -> Result<(), StoreError>;
+
+    /// Adds users of one realm, all in one transaction: whoever can't be added
+    /// keeps no other from it. Names what became of each. With `dry` it says
+    /// what would, and nothing is changed.
+    async fn import_users(
+        &self,
+        users: &[Import],
+        existing: Existing,
+        dry: bool,
+        now_ms: i64,
+    ) -> Result<Vec<Imported>, StoreError>;
 
     /// Replaces a user whose version is one less than `user.version`. What one
     /// has begun who is no longer active ends.

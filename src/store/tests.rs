@@ -2,6 +2,7 @@
 
 mod changes;
 mod federation;
+mod imports;
 mod nodes;
 mod postgres;
 mod sessions;

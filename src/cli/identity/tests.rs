@@ -194,3 +194,66 @@ async fn keys_rotate_ahead_or_at_once() {
     let active = states.filter(|key| key["state"] != "old");
     assert_eq!(active.count(), 1);
 }
+
+#[tokio::test]
+async fn users_of_a_file_are_imported_and_refused_ones_reported() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = new_store(&directory).await;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (file, report) = (path("users.csv"), path("report.csv"));
+    let hash = "$2b$04$V1FwC4xa88bF5r2OTd5aMeok35Jf2vagldtM5l2cnXZyln4x3Jzuu";
+    let text = format!(
+        "userName,displayName,password,passwordHash\n\
+         anna,Anna,,{hash}\n\
+         bert,Bert,correct horse,\n\
+         ANNA,Again,,\n\
+         carl,Carl,,{}\n\
+         dora\u{202e},Dora,hunter2,\n",
+        hash.replace("$04$", "$31$")
+    );
+    std::fs::write(&file, text).expect("written");
+    let import = async |more: &str| {
+        let line = format!("users import {file} --json {more}");
+        doorward(&store, "", &line).await
+    };
+    let dry = import(&format!("--dry-run --report {report}")).await;
+    assert!(dry.expect_err("refused").to_string().contains("3 records"));
+    let dry = std::fs::read_to_string(&report).expect("a report");
+    assert!(
+        store
+            .user_by_name("/", "anna")
+            .await
+            .expect("read")
+            .is_none()
+    );
+    let real = import(&format!("--report {report}")).await;
+    assert!(real.expect_err("refused").to_string().contains("3 records"));
+    let real = std::fs::read_to_string(&report).expect("a report");
+    for said in [&dry, &real] {
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines.len(), 4, "{said}");
+        assert!(lines[1].contains("users.csv,4,ANNA,"), "{said}");
+        assert!(lines[2].contains("users.csv,5,carl,"), "{said}");
+        assert!(lines[3].contains("users.csv,6,"), "{said}");
+        assert!(
+            !said.contains("hunter2") && !said.contains("$2b$"),
+            "{said}"
+        );
+    }
+    let user = async |name: &str| {
+        let user = store.user_by_name("/", name).await.expect("read");
+        user.expect(name)
+    };
+    let kept = user("anna").await.password_hash.expect("a hash");
+    assert_eq!(kept.expose(), hash);
+    let made = user("bert").await.password_hash.expect("a hash");
+    assert!(made.expose().starts_with("$argon2id$"));
+    std::fs::write(&file, "userName,title\nanna,Boss\n").expect("written");
+    import("--skip-existing").await.expect("skipped");
+    assert!(!user("anna").await.profile.contains_key("title"));
+    let said = import("--update").await.expect("updated");
+    assert!(said.contains("\"updated\": 1"), "{said}");
+    let anna = user("anna").await;
+    assert_eq!(anna.profile["title"], "Boss");
+    assert_eq!(anna.profile["displayName"], "Anna");
+}

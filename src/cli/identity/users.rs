@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::{Desk, SecretArgs, identities};
+use super::{Desk, SecretArgs, identities, import};
 use crate::identity;
 use crate::model::query::{Filter, UserQuery};
 use crate::model::secret::Secret;
@@ -72,6 +72,8 @@ pub(super) enum Action {
         #[arg(long, value_name = "ID")]
         unlink: Option<uuid::Uuid>,
     },
+    /// Adds the users of a CSV or LDIF file
+    Import(import::ImportArgs),
     /// Deletes a user with sessions and tokens
     Delete {
         /// Its name
@@ -123,6 +125,7 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
                 Some(id) => identities::unlink(&user, id, desk).await,
             }
         }
+        Action::Import(args) => import::act(args, desk).await,
         Action::Delete { name } => {
             let user = find(&name, desk).await?;
             desk.store.delete_user(user.id, desk.clock.now_ms()).await?;

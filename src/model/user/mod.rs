@@ -1,6 +1,7 @@
 //! People who sign in.
 
 pub mod attributes;
+pub mod import;
 pub mod name;
 pub mod schema;
 

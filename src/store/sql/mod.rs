@@ -19,6 +19,7 @@ mod entities;
 mod federation;
 mod filter;
 mod groups;
+mod imports;
 mod keys;
 mod logouts;
 mod migrate;
@@ -80,6 +81,7 @@ use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
 };
 use crate::model::user::User;
+use crate::model::user::import::{Existing, Import, Imported};
 
 /// The store in a database.
 pub struct SqlStore {
@@ -286,6 +288,22 @@ impl Store for SqlStore {
         let mut tx = self.begin().await?;
         users::insert(&mut tx, user).await?;
         self.changed(tx.commit().await)
+    }
+
+    async fn import_users(
+        &self,
+        users: &[Import],
+        existing: Existing,
+        dry: bool,
+        now_ms: i64,
+    ) -> Result<Vec<Imported>, StoreError> {
+        let mut tx = self.begin().await?;
+        let outcomes = imports::users(&mut tx, users, existing, now_ms).await?;
+        if dry {
+            return Ok(outcomes);
+        }
+        self.changed(tx.commit().await)?;
+        Ok(outcomes)
     }
 
     async fn update_user(&self, user: &User) -> Result<(), StoreError> {

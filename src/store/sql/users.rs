@@ -68,7 +68,7 @@ pub(super) async fn page(
     })
 }
 
-fn status(user: &User) -> &'static str {
+pub(super) fn status(user: &User) -> &'static str {
     if user.active { ACTIVE } else { DEACTIVATED }
 }
 

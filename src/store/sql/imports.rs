@@ -1,0 +1,187 @@
+//! Many users in one transaction, many rows a statement.
+
+use std::collections::{HashMap, HashSet};
+
+use uuid::Uuid;
+
+use super::{Builder, Tx, endings, sql, users, write_shown};
+use crate::model::secret::Secret;
+use crate::model::user::import::{Existing, Import, Imported};
+use crate::model::user::{Owner, User, name as user_name, schema};
+use crate::store::StoreError;
+
+/// Rows in one statement: databases bind at most 32,766 values.
+const ROWS: usize = 500;
+
+/// Adds these users of one realm.
+pub(super) async fn users(
+    tx: &mut Tx,
+    imports: &[Import],
+    existing: Existing,
+    now_ms: i64,
+) -> Result<Vec<Imported>, StoreError> {
+    let mut added = HashSet::new();
+    for chunk in imports.chunks(ROWS) {
+        insert(tx, chunk, &mut added).await?;
+    }
+    let mut outcomes = Vec::with_capacity(imports.len());
+    // A name that comes twice is added once.
+    let mut indexed = Vec::new();
+    for import in imports {
+        if added.remove(&(import.user.id, user_name::key(&import.user.user_name))) {
+            indexed.push(&import.user);
+            outcomes.push(Some(Imported::Added));
+        } else {
+            outcomes.push(None);
+        }
+    }
+    index(tx, &indexed).await?;
+    let missing = imports.iter().zip(&outcomes);
+    let missing = missing.filter(|(_, outcome)| outcome.is_none());
+    let missing: Vec<_> = missing.map(|(import, _)| &import.user).collect();
+    let known = known(tx, &missing).await?;
+    let mut all = Vec::with_capacity(imports.len());
+    for (import, outcome) in imports.iter().zip(outcomes) {
+        all.push(match outcome {
+            Some(outcome) => outcome,
+            None => settle(tx, import, &known, existing, now_ms).await?,
+        });
+    }
+    Ok(all)
+}
+
+/// Inserts the users whose names and identifiers are free; adds those to `added`.
+async fn insert(
+    tx: &mut Tx,
+    imports: &[Import],
+    added: &mut HashSet<(Uuid, String)>,
+) -> Result<(), StoreError> {
+    let mut insert = Builder::new(
+        "INSERT INTO users (id, realm, user_name, user_key, password, status, owner, version,
+                            created_ms, updated_ms, doc) VALUES ",
+    );
+    for (position, Import { user, .. }) in imports.iter().enumerate() {
+        insert
+            .push(if position == 0 { "(" } else { ", (" })
+            .push_bind(user.id)
+            .push(", ")
+            .push_bind(&user.realm)
+            .push(", ")
+            .push_bind(&user.user_name)
+            .push(", ")
+            .push_bind(user_name::key(&user.user_name))
+            .push(", ")
+            .push_bind(user.password_hash.as_ref().map(Secret::expose))
+            .push(", ")
+            .push_bind(users::status(user))
+            .push(", ")
+            .push_bind(user.owner.as_str())
+            .push(", ")
+            .push_bind(user.version)
+            .push(", ")
+            .push_bind(user.created_ms)
+            .push(", ")
+            .push_bind(user.updated_ms)
+            .push(", ")
+            .push_bind(write_shown(&user.profile)?)
+            .push(")");
+    }
+    insert.push(" ON CONFLICT DO NOTHING RETURNING id, user_key");
+    for row in insert.build().all(tx).await? {
+        added.insert((row.id("id")?, row.text("user_key")?));
+    }
+    Ok(())
+}
+
+/// Adds what filters look for in these new users.
+async fn index(tx: &mut Tx, users: &[&User]) -> Result<(), StoreError> {
+    let values = users.iter().flat_map(|user| {
+        let values = schema::indexed(&user.profile).into_iter();
+        values.map(move |value| (*user, value))
+    });
+    let values: Vec<_> = values.collect();
+    for chunk in values.chunks(ROWS) {
+        let mut insert =
+            Builder::new("INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ");
+        for (position, (user, value)) in chunk.iter().enumerate() {
+            insert
+                .push(if position == 0 { "(" } else { ", (" })
+                .push_bind(user.id)
+                .push(", ")
+                .push_bind(value.path)
+                .push(", ")
+                .push_bind(i64::try_from(value.index).unwrap_or(i64::MAX))
+                .push(", ")
+                .push_bind(&user.realm)
+                .push(", ")
+                .push_bind(value.text.as_str())
+                .push(")");
+        }
+        insert.build().run(tx).await?;
+    }
+    Ok(())
+}
+
+/// The users who have these names already, by their keys.
+async fn known(tx: &mut Tx, users: &[&User]) -> Result<HashMap<String, User>, StoreError> {
+    let mut all = HashMap::new();
+    for chunk in users.chunks(ROWS) {
+        let Some(first) = chunk.first() else { break };
+        let mut select = Builder::new("SELECT * FROM users WHERE realm = ");
+        select.push_bind(&first.realm).push(" AND user_key IN (");
+        for (position, user) in chunk.iter().enumerate() {
+            select
+                .push(if position == 0 { "" } else { ", " })
+                .push_bind(user_name::key(&user.user_name));
+        }
+        select.push(")");
+        for row in select.build().all(&mut *tx).await? {
+            all.insert(row.text("user_key")?, users::read(&row)?);
+        }
+    }
+    Ok(all)
+}
+
+/// What becomes of a user who could not be added.
+async fn settle(
+    tx: &mut Tx,
+    import: &Import,
+    known: &HashMap<String, User>,
+    existing: Existing,
+    now_ms: i64,
+) -> Result<Imported, StoreError> {
+    let Some(old) = known.get(&user_name::key(&import.user.user_name)) else {
+        return Ok(Imported::Taken);
+    };
+    match existing {
+        Existing::Refuse => return Ok(Imported::Taken),
+        Existing::Skip => return Ok(Imported::Skipped),
+        Existing::Update if old.owner == Owner::File => return Ok(Imported::FileOwned),
+        Existing::Update => {}
+    }
+    // Read again: the file may name it twice.
+    let row = sql("SELECT * FROM users WHERE id = $1").bind(old.id);
+    let Some(row) = row.one(&mut *tx).await? else {
+        return Ok(Imported::Taken);
+    };
+    let old = users::read(&row)?;
+    let mut new = old.clone();
+    new.profile.extend(import.user.profile.clone());
+    if import.says_active {
+        new.active = import.user.active;
+    }
+    (new.version, new.updated_ms) = (old.version + 1, now_ms);
+    users::update(tx, &new).await?;
+    if let Some(hash) = &import.user.password_hash
+        && Some(hash) != old.password_hash.as_ref()
+    {
+        let id = old.id.to_string();
+        sql("UPDATE users SET password = $1 WHERE id = $2")
+            .bind(hash.expose())
+            .bind(&id)
+            .run(tx)
+            .await?;
+        endings::end_logins(tx, &id, now_ms).await?;
+    }
+    Ok(Imported::Updated)
+}
