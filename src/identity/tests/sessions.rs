@@ -192,6 +192,6 @@ async fn a_wrong_method_is_told_the_right_ones() {
     let answer = provider.send(request("PUT", "/v1/users", &[], "")).await;
     assert_eq!(
         (answer.status.as_u16(), answer.header("allow")),
-        (405, "GET")
+        (405, "GET, POST")
     );
 }
