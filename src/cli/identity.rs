@@ -5,6 +5,7 @@
 //! running process notices within a second.
 
 mod clients;
+mod factors;
 mod identities;
 mod import;
 mod keys;

@@ -278,6 +278,7 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         Endpoint::Authorize => refused(Kind::CodeIssue),
         Endpoint::DeviceUser => refused(Kind::DeviceDecide),
         Endpoint::SignIn
+        | Endpoint::Account
         | Endpoint::Authenticate
         | Endpoint::SignOut
         | Endpoint::FederationAnswer => refused(Kind::SessionBegin),

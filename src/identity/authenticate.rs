@@ -12,17 +12,18 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::api_version::{Version, version};
-use super::context::Methods;
+use super::context::{Methods, SEVERAL};
 use super::error::{Fault, JsonError};
-use super::login::{LoginError, is_confined, login};
+use super::factors::{self, Checked};
+use super::login::{LoginError, is_confined, login, settle};
 use super::sessions::{self, Upgrade};
-use super::sign_in::Proof;
+use super::sign_in::{self, Proof};
 use super::{Call, cookies, respond, rest};
 use crate::http::encoded_word;
 use crate::http::reply::FORBIDDEN_PAGE;
 use crate::model::user::{User, name as user_name};
 use asked::Asked;
-use callback::Credentials;
+use callback::{Credentials, Second};
 
 /// Versions of the endpoint. 1.x differs in the shape of errors.
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1)];
@@ -100,6 +101,10 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
             return Ok(forbidden_page());
         }
     }
+    if let Some(second) = &given.second {
+        let outcome = by_code(call, second, &asked).await;
+        return outcome.map_err(|error| with_way_out(call, &asked, error));
+    }
     let (Some(name), Some(password)) = (&given.name, &given.password) else {
         return callback::ask(call, &given, &asked).await;
     };
@@ -111,16 +116,58 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         }
     };
     let outcome = match outcome {
-        Ok(user) => begin_session(call, &user, &asked).await,
+        Ok(user) => by_password(call, &user, &asked).await,
         Err(error) => Err(error),
     };
-    outcome.map_err(|error| JsonError {
+    outcome.map_err(|error| with_way_out(call, &asked, error))
+}
+
+/// Adds where a user goes who could not sign in, if they asked.
+fn with_way_out(call: &Call, asked: &Asked, error: JsonError) -> JsonError {
+    JsonError {
         // The client is to blame, or the user, and not we.
         failure_url: (error.status == StatusCode::UNAUTHORIZED)
             .then(|| asked.failure_url(call))
             .flatten(),
         ..error
-    })
+    }
+}
+
+/// What follows for a user who has shown the password: a session, or the
+/// question for a second factor, where that is a code.
+async fn by_password(call: &Call, user: &User, asked: &Asked) -> Result<Response, JsonError> {
+    let methods = Methods::password();
+    if !sign_in::policy(call, user, &methods).await? {
+        return begin_session(call, user, methods, asked).await;
+    }
+    if factors::has_codes(call, user).await? {
+        return callback::ask_code(call, user, asked).await;
+    }
+    let text = "A second factor is needed, and codes are not set up";
+    Err(JsonError::new(StatusCode::UNAUTHORIZED, text))
+}
+
+/// What follows on the code of the second factor.
+async fn by_code(call: &Call, second: &Second, asked: &Asked) -> Result<Response, JsonError> {
+    let failed = || refused(LoginError::Failed);
+    let (store, realm) = (&call.state.store, &call.realm);
+    let found = store.user(&realm.path, second.user_id).await;
+    let user = found.map_err(Fault::from)?.ok_or_else(failed)?;
+    settle(&call.state, realm, &user).await?;
+    let found = store.user(&realm.path, second.user_id).await;
+    let found = found.map_err(Fault::from)?;
+    // Nothing may have changed since the password was shown.
+    let same = found.filter(|user| user.active && user.version == second.version);
+    let user = same.ok_or_else(failed)?;
+    match factors::check_code(call, &user, &second.code).await? {
+        Checked::Wrong => Err(failed()),
+        Checked::Locked => Err(refused(LoginError::Locked)),
+        Checked::Right(shown) => {
+            let mut methods = Methods::password();
+            methods.add(shown.words.into_iter().chain([SEVERAL]));
+            begin_session(call, &user, methods, asked).await
+        }
+    }
 }
 
 fn refused(error: LoginError) -> JsonError {
@@ -204,11 +251,16 @@ pub(super) fn forbidden_page() -> Response {
     response
 }
 
-async fn begin_session(call: &Call, user: &User, asked: &Asked) -> Result<Response, JsonError> {
+async fn begin_session(
+    call: &Call,
+    user: &User,
+    methods: Methods,
+    asked: &Asked,
+) -> Result<Response, JsonError> {
     if asked.no_session {
         return Ok(success(call, asked, None));
     }
-    let proof = Proof::now(call, Methods::password());
+    let proof = Proof::now(call, methods);
     let begun = sessions::begin_upgrade(call, user, asked.upgrade.as_deref(), &proof);
     let token = match begun.await? {
         Upgrade::Done(token) => token,

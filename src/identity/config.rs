@@ -18,7 +18,9 @@ use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SignAlg, TokenFormat};
 use crate::model::secret::Secret;
 
-pub use factors::{AuthenticationClass, FactorSettings, SecondFactor, usual_classes};
+pub use factors::{
+    AuthenticationClass, FactorSettings, PasskeysConfig, SecondFactor, usual_classes,
+};
 pub use federation::{
     AssertionAudience, FederationProvider, LinkExisting, LinkRules, ResponseMode,
 };
@@ -51,6 +53,8 @@ pub struct IdentityConfig {
     pub file: Option<PathBuf>,
     /// What people see.
     pub pages: PagesConfig,
+    /// Passkeys.
+    pub passkeys: PasskeysConfig,
 }
 
 impl Default for IdentityConfig {
@@ -66,6 +70,7 @@ impl Default for IdentityConfig {
             outbound: OutboundConfig::default(),
             file: None,
             pages: PagesConfig::default(),
+            passkeys: PasskeysConfig::default(),
         }
     }
 }

@@ -42,6 +42,15 @@ pub(super) fn set(response: &mut Response, live: &Live, name: &str, value: &str)
     );
 }
 
+/// Sets a cookie for so many seconds.
+pub(super) fn set_for(response: &mut Response, live: &Live, name: &str, value: &str, seconds: i64) {
+    let secure = if is_secure(live) { "; Secure" } else { "" };
+    add(
+        response,
+        &format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"),
+    );
+}
+
 /// Removes a cookie.
 pub(super) fn clear(response: &mut Response, live: &Live, name: &str) {
     let secure = if is_secure(live) { "; Secure" } else { "" };

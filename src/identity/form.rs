@@ -12,10 +12,11 @@ const MAX_PARAMETERS: usize = 100;
 
 /// What may stand in the body of a request and nowhere else: addresses end up
 /// in logs and histories.
-const NEVER_IN_A_QUERY: [&str; 11] = [
+const NEVER_IN_A_QUERY: [&str; 12] = [
     "client_secret",
     "client_assertion",
     "password",
+    "otp",
     "token",
     "refresh_token",
     "code",

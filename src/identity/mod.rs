@@ -4,6 +4,7 @@
 //! surface, a realm and an endpoint. The realm is resolved, the body read up
 //! to a bound, and the endpoint's function answers.
 
+mod account;
 mod api_version;
 mod audit;
 mod authenticate;
@@ -21,6 +22,7 @@ mod device;
 mod discovery;
 mod dpop;
 mod error;
+mod factors;
 mod federation;
 mod form;
 mod goto;
@@ -116,7 +118,7 @@ use crate::telemetry::Metrics;
 pub use clients::stored_secret;
 pub use error::IdentityError;
 pub use keys::{AHEAD_MS, state_of};
-pub use manage::{identity_record, session_record};
+pub use manage::{factor_record, identity_record, session_record};
 pub use password::hash_blocking;
 pub(crate) use password::hash_new_blocking;
 pub(crate) use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
@@ -148,6 +150,8 @@ enum Endpoint {
     DeviceCode,
     DeviceUser,
     Theme,
+    PasskeyScript,
+    Account,
     Authorize,
     Pushed,
     SignIn,
@@ -196,6 +200,8 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "device/code", POST, Endpoint::DeviceCode),
     (Surface::OAuth2, "device/user", &[Method::GET, Method::POST], Endpoint::DeviceUser),
     (Surface::OAuth2, "theme/{id}", GET, Endpoint::Theme),
+    (Surface::OAuth2, "passkey.js", GET, Endpoint::PasskeyScript),
+    (Surface::OAuth2, "account", &[Method::GET, Method::POST], Endpoint::Account),
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
     (Surface::OAuth2, "par", POST, Endpoint::Pushed),
     (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
@@ -254,6 +260,8 @@ struct State {
     lockout: Lockout,
     /// Wrong codes of devices.
     guesses: Lockout,
+    /// What second factors are sealed with.
+    factors: factors::Factors,
     polls: device::Polls,
     registrations: register::Rate,
     logouts: Logouts,
@@ -377,6 +385,7 @@ impl Identity {
     ) -> Result<Self, IdentityError> {
         let hasher = Hasher::new(&config.hashing)?;
         let live = compile(config, &*store, &clock, None).await?;
+        let factors = factors::Factors::new(vault(&live.config)?);
         let vault = vault(&live.config)?;
         let (allow, authorities) = outbound(&live.config)?;
         let outbound = Arc::new(Guarded::new(allow, authorities));
@@ -402,6 +411,7 @@ impl Identity {
             hasher,
             lockout: Lockout::new(),
             guesses: Lockout::new(),
+            factors,
             polls: device::Polls::new(),
             registrations: register::Rate::new(),
             logouts: Logouts::new(),
@@ -470,7 +480,11 @@ impl Identity {
     /// for nobody else.
     pub fn cookie_names(&self) -> Vec<String> {
         let live = self.state.live();
-        let names = [&live.config.session.cookie_name, authorize::COOKIE];
+        let names = [
+            &live.config.session.cookie_name,
+            authorize::COOKIE,
+            sign_in::TRUSTED_COOKIE,
+        ];
         // Also the other form: one from before TLS is as good as the session.
         let both = |name: &str| [name.to_owned(), format!("__Host-{name}")];
         names.into_iter().flat_map(both).collect()

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
+use super::factors::RelyingParty;
 use super::federation::Provider;
 use super::goto::Destinations;
 use super::hosts::Hosts;
@@ -34,6 +35,8 @@ pub(super) struct Live {
     realms: HashMap<String, Arc<Realm>>,
     pub(super) hosts: Hosts,
     pub(super) look: Arc<Look>,
+    /// Who asks for passkeys, if browsers offer them here.
+    pub(super) relying_party: Option<RelyingParty>,
     pub(super) config: IdentityConfig,
     /// The realms of the store, as they were read.
     pub(super) stored: Vec<StoredRealm>,
@@ -67,7 +70,9 @@ impl Live {
     pub(super) fn compile(config: IdentityConfig) -> Result<(Self, Declared), IdentityError> {
         let base = base(&config.base_url)?;
         let look = Look::compile(&config.pages, &base.url, &base.path)?;
+        let rp_id = config.passkeys.rp_id.as_deref();
         let mut live = Self {
+            relying_party: RelyingParty::of(&base.url, rp_id)?,
             look: Arc::new(look),
             base_url: base.url,
             base_path: base.path,

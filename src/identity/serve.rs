@@ -16,9 +16,9 @@ use super::form::Form;
 use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
-    Call, ENDPOINTS, Endpoint, State, Surface, audit, authenticate, authorize, cors, device,
-    discovery, federation, id_token_info, introspect, logout, people, pushed, register, revoke,
-    scim, sessions, token, tokeninfo, userinfo,
+    Call, ENDPOINTS, Endpoint, State, Surface, account, audit, authenticate, authorize, cors,
+    device, discovery, federation, id_token_info, introspect, logout, people, pushed, register,
+    revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 use crate::http::bridge::SecretPath;
 
@@ -172,6 +172,7 @@ fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option
         endpoint,
         Endpoint::Authorize
             | Endpoint::SignIn
+            | Endpoint::Account
             | Endpoint::SignOut
             | Endpoint::DeviceUser
             | Endpoint::Federation
@@ -412,6 +413,8 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::UserInfo => userinfo::answer(call).await,
         Endpoint::DeviceCode => device::authorize(call).await,
         Endpoint::Theme => Ok(theme_file(call)),
+        Endpoint::PasskeyScript => Ok(pages::passkey_script()),
+        Endpoint::Account => Ok(account::answer(call).await),
         Endpoint::DeviceUser => Ok(device::page(call).await),
         Endpoint::Authorize => Ok(authorize::answer(call).await),
         Endpoint::Pushed => pushed::post(call).await,

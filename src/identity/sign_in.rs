@@ -2,6 +2,8 @@
 //! the steps that may follow.
 
 mod entrance;
+mod steps;
+mod trusted;
 
 use super::context::Methods;
 use super::error::Fault;
@@ -10,7 +12,9 @@ use super::pages::Failed;
 use super::{Call, sessions};
 use crate::model::grant::StoredSession;
 use crate::model::user::User;
-pub(super) use entrance::{Entrance, Fields};
+pub(super) use entrance::{ARRIVED, CODE, Entrance, Fields, PASSKEY, STEP, carried, enrol_passkey};
+pub(super) use steps::{Lacking, Next, complete, lacking, policy};
+pub(super) use trusted::COOKIE as TRUSTED_COOKIE;
 
 /// What a user has shown, and when.
 #[derive(Clone, Debug)]
@@ -44,6 +48,8 @@ impl Proof {
 pub(super) enum SignIn {
     /// The user has a session; this is its token.
     Done(String),
+    /// Something is missing yet, and there is no session.
+    Next(Box<Next>),
     /// The form is to be shown again.
     Again(Failed),
     /// The address may not sign this user in.
@@ -66,12 +72,6 @@ async fn by_password(call: &Call, name: &str, password: &str) -> Result<SignIn, 
         }
         Err(LoginError::Fault(fault)) => Err(fault),
     }
-}
-
-/// What follows now that `user` has shown who they are by `methods`: a session,
-/// or the step that is missing.
-pub(super) async fn complete(call: &Call, user: &User, methods: Methods) -> Result<SignIn, Fault> {
-    begin(call, user, &Proof::now(call, methods)).await
 }
 
 async fn begin(call: &Call, user: &User, proof: &Proof) -> Result<SignIn, Fault> {

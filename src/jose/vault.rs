@@ -68,6 +68,36 @@ impl Vault {
         self.opened(&aad_of(name), stored, KeyError::Secret(name))
     }
 
+    /// As [`Vault::open_text`], for one of many texts of this name: that of
+    /// `owner`, and of nobody else.
+    ///
+    /// # Errors
+    /// As [`Vault::open_text`].
+    pub fn open_own(
+        &self,
+        name: &'static str,
+        owner: &str,
+        stored: &Secret,
+    ) -> Result<Vec<u8>, KeyError> {
+        let aad = format!("{}\n{owner}", aad_of(name));
+        self.opened(&aad, stored, KeyError::Secret(name))
+    }
+
+    /// As [`Vault::seal_text`], for one of many texts of this name: that of
+    /// `owner`.
+    ///
+    /// # Errors
+    /// As [`Vault::open_text`].
+    pub fn seal_own(
+        &self,
+        name: &'static str,
+        owner: &str,
+        stored: &Secret,
+    ) -> Result<Option<Secret>, KeyError> {
+        let aad = format!("{}\n{owner}", aad_of(name));
+        self.sealed(&aad, stored, KeyError::Secret(name))
+    }
+
     fn opened(&self, aad: &str, stored: &Secret, damaged: KeyError) -> Result<Vec<u8>, KeyError> {
         let text = stored.expose();
         let Some(sealed) = text.strip_prefix(SEALED) else {

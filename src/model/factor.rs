@@ -64,3 +64,15 @@ pub struct StoredFactor {
     /// When it was last used, if ever.
     pub used_ms: Option<i64>,
 }
+
+/// What became of a new factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enrolment {
+    /// It is kept.
+    Kept {
+        /// Whether the recovery codes are, too: the user had none.
+        with_codes: bool,
+    },
+    /// Its user has as many as there can be.
+    Full,
+}

@@ -218,6 +218,17 @@ impl StoredSession {
     }
 }
 
+/// What a user let a client have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consent {
+    /// The client.
+    pub client_id: String,
+    /// The scopes.
+    pub scopes: Vec<String>,
+    /// When the user last agreed, in milliseconds since the epoch.
+    pub given_ms: i64,
+}
+
 /// The longest life of an access or ID token, in milliseconds: 30 days. Keys
 /// and revocations are kept that long after their last use.
 pub const MAX_TOKEN_LIFE_MS: i64 = 30 * 24 * 3600 * 1000;

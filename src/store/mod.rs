@@ -23,10 +23,11 @@ use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
+use crate::model::factor::{Enrolment, StoredFactor};
 use crate::model::federation::FederatedIdentity;
 use crate::model::grant::{
-    Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
-    TokenHash,
+    Consent, Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh,
+    StoredSession, TokenHash,
 };
 use crate::model::group::{Group, MemberChange, Membership};
 use crate::model::query::UserQuery;
@@ -716,6 +717,79 @@ pub trait Store: Send + Sync + 'static {
     /// Removes records of the audit log from before `before_ms`, at most `limit`;
     /// says how many went.
     async fn sweep_audit(&self, before_ms: i64, limit: u32) -> Result<u64, StoreError>;
+
+    /// What a user agreed to, by client, in ascending order of clients: at most
+    /// 500.
+    async fn consents(&self, user_id: Uuid) -> Result<Vec<Consent>, StoreError>;
+
+    /// Takes back what a user let a client have, and revokes every grant that the
+    /// user gave it: those.
+    async fn withdraw_consent(
+        &self,
+        realm: &str,
+        user_id: Uuid,
+        client_id: &str,
+        now_ms: i64,
+    ) -> Result<Vec<String>, StoreError>;
+
+    /// The second factors of a user, the oldest first.
+    async fn factors(&self, user_id: Uuid) -> Result<Vec<StoredFactor>, StoreError>;
+
+    /// The passkey of this identifier (base64url).
+    async fn factor_of_credential(
+        &self,
+        realm: &str,
+        credential: &str,
+    ) -> Result<Option<StoredFactor>, StoreError>;
+
+    /// Adds a factor, unless its user has `most` of them, and these recovery
+    /// codes, if the user has none.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the passkey is known already;
+    /// [`StoreError::Conflict`] when the user is gone.
+    async fn insert_factor(
+        &self,
+        factor: &StoredFactor,
+        most: u32,
+        codes: &[TokenHash],
+    ) -> Result<Enrolment, StoreError>;
+
+    /// Spends a proof: notes that a factor was used, and `secret` if it is to be
+    /// kept in another way, if `counter` is more than the last one, or both are
+    /// 0. Says whether it was. Of two who bring the same proof, one is told yes.
+    async fn use_factor(
+        &self,
+        id: Uuid,
+        counter: i64,
+        secret: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// Calls a factor of a user otherwise; says whether it was there.
+    async fn rename_factor(&self, user_id: Uuid, id: Uuid, name: &str) -> Result<bool, StoreError>;
+
+    /// Removes a factor of a user, and with the last one the recovery codes; says
+    /// whether it was there.
+    async fn delete_factor(&self, user_id: Uuid, id: Uuid) -> Result<bool, StoreError>;
+
+    /// Removes all factors and recovery codes of a user, whose sessions and
+    /// refresh tokens end. Says how many factors went.
+    async fn reset_factors(&self, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError>;
+
+    /// Puts these recovery codes in the place of a user's others.
+    async fn replace_recovery_codes(
+        &self,
+        user_id: Uuid,
+        codes: &[TokenHash],
+    ) -> Result<(), StoreError>;
+
+    /// Spends a recovery code of a user; says whether it was one. Of two who
+    /// bring the same, one is told yes.
+    async fn use_recovery_code(&self, user_id: Uuid, code: TokenHash) -> Result<bool, StoreError>;
+
+    /// How many recovery codes a user has left.
+    async fn recovery_codes_left(&self, user_id: Uuid) -> Result<u32, StoreError>;
 
     /// Removes what has expired, at most `limit` records of each kind; says
     /// how many went.

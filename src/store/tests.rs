@@ -1,6 +1,7 @@
 //! The contract of [`Store`], run against every implementation.
 
 mod changes;
+mod factors;
 mod federation;
 mod imports;
 mod nodes;

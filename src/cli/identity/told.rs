@@ -72,6 +72,10 @@ fn kind_of_users(action: &users::Action) -> Option<Kind> {
         users::Action::SetPassword { .. } => Some(Kind::PasswordChange),
         users::Action::Delete { .. } => Some(Kind::UserDelete),
         users::Action::Import(args) => (!args.dry_run).then_some(Kind::UserImport),
+        users::Action::Factors { action } => match action {
+            users::FactorsAction::List { .. } => None,
+            users::FactorsAction::Reset { .. } => Some(Kind::FactorDelete),
+        },
         users::Action::Identities { unlink, .. } => unlink.map(|_| Kind::LinkDelete),
         users::Action::List { .. } | users::Action::Show { .. } => None,
     }

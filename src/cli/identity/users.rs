@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::{Desk, SecretArgs, identities, import};
+use super::{Desk, SecretArgs, factors, identities, import};
 use crate::identity;
 use crate::model::query::{Filter, UserQuery};
 use crate::model::secret::Secret;
@@ -74,9 +74,29 @@ pub(super) enum Action {
     },
     /// Adds the users of a CSV or LDIF file
     Import(import::ImportArgs),
+    /// Lists a user's second factors, or removes them all for one who lost them
+    Factors {
+        #[command(subcommand)]
+        action: FactorsAction,
+    },
     /// Deletes a user with sessions and tokens
     Delete {
         /// Its name
+        name: String,
+    },
+}
+
+/// What to do with second factors.
+#[derive(Debug, Subcommand)]
+pub(super) enum FactorsAction {
+    /// Lists them
+    List {
+        /// The user's name
+        name: String,
+    },
+    /// Removes them and the recovery codes; sessions and refresh tokens end
+    Reset {
+        /// The user's name
         name: String,
     },
 }
@@ -126,6 +146,16 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             }
         }
         Action::Import(args) => import::act(args, desk).await,
+        Action::Factors { action } => match action {
+            FactorsAction::List { name } => {
+                let user = find(&name, desk).await?;
+                factors::list(&user, desk).await
+            }
+            FactorsAction::Reset { name } => {
+                let user = find(&name, desk).await?;
+                factors::reset(&user, desk).await
+            }
+        },
         Action::Delete { name } => {
             let user = find(&name, desk).await?;
             desk.store.delete_user(user.id, desk.clock.now_ms()).await?;

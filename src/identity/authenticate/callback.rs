@@ -7,6 +7,7 @@
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::super::error::{Fault, JsonError};
 use super::super::{Call, respond};
@@ -14,6 +15,7 @@ use super::Asked;
 use crate::clock::random_uuid;
 use crate::jose::verify::Unverified;
 use crate::model::client::SignAlg;
+use crate::model::user::User;
 
 /// Seconds to answer in.
 const LIFE: i64 = 300;
@@ -25,6 +27,17 @@ pub(super) struct Credentials {
     pub(super) password: Option<String>,
     /// A second user name, which does not count.
     pub(super) other_name: Option<String>,
+    /// The code that was asked for after the password.
+    pub(super) second: Option<Second>,
+}
+
+/// The answer to the question for a second factor.
+pub(super) struct Second {
+    /// Who has shown the password, and the version of their record then.
+    pub(super) user_id: Uuid,
+    pub(super) version: i64,
+    /// The code.
+    pub(super) code: String,
 }
 
 impl Credentials {
@@ -59,18 +72,58 @@ pub(super) async fn ask(
         "exp": now + LIFE,
     });
     asked.remember(&mut claims);
-    let signer = call.state.keys.signer(SignAlg::ES256).await?;
-    let auth_id = signer.sign(&claims).map_err(Fault::Key)?;
     let mut callbacks = Vec::new();
     if given.name.is_none() {
         callbacks.push(callback("NameCallback", " User Name: ", "IDToken1"));
     }
     callbacks.push(callback("PasswordCallback", " Password: ", "IDToken2"));
+    question(call, &claims, ("DataStore1", "Sign in"), &callbacks).await
+}
+
+/// Asks for the code of an app, or a recovery code, now that the password of
+/// `user` was shown.
+pub(super) async fn ask_code(
+    call: &Call,
+    user: &User,
+    asked: &Asked,
+) -> Result<Response, JsonError> {
+    let now = call.now_ms.div_euclid(1000);
+    let mut claims = json!({
+        "tokenName": SECOND,
+        "jti": random_uuid(),
+        "iss": call.realm.issuer,
+        "realm": call.realm.path,
+        "name": user.user_name,
+        "user": user.id,
+        "version": user.version,
+        "iat": now,
+        "exp": now + LIFE,
+    });
+    asked.remember(&mut claims);
+    let callbacks = [callback(
+        "PasswordCallback",
+        " Verification code: ",
+        "IDToken1",
+    )];
+    question(call, &claims, ("TOTP2", "Verification code"), &callbacks).await
+}
+
+/// What `authId`s say they are that were given out after the password.
+const SECOND: &str = "authId2";
+
+async fn question(
+    call: &Call,
+    claims: &Value,
+    (stage, header): (&str, &str),
+    callbacks: &[Value],
+) -> Result<Response, JsonError> {
+    let signer = call.state.keys.signer(SignAlg::ES256).await?;
+    let auth_id = signer.sign(claims).map_err(Fault::Key)?;
     let body = json!({
         "authId": auth_id,
         "template": "",
-        "stage": "DataStore1",
-        "header": "Sign in",
+        "stage": stage,
+        "header": header,
         "infoText": vec![""; callbacks.len()],
         "callbacks": callbacks,
     });
@@ -105,7 +158,7 @@ pub(super) fn submitted(
         claims.get(name).and_then(Value::as_str) == Some(value)
     };
     let claims = claims
-        .filter(|claims| is(claims, "tokenName", "authId"))
+        .filter(|claims| is(claims, "tokenName", "authId") || is(claims, "tokenName", SECOND))
         .filter(|claims| is(claims, "iss", &call.realm.issuer))
         .ok_or_else(|| {
             refused(
@@ -128,6 +181,9 @@ pub(super) fn submitted(
         .get("name")
         .and_then(Value::as_str)
         .map(str::to_owned);
+    if is(&claims, "tokenName", SECOND) {
+        return second(&claims, known, body);
+    }
     let name = answer(body, "NameCallback");
     let password = answer(body, "PasswordCallback");
     if password.is_none() || (name.is_none() && known.is_none()) {
@@ -140,6 +196,32 @@ pub(super) fn submitted(
         name: known.or(name),
         password,
         other_name: None,
+        second: None,
+    })
+}
+
+/// The code in a posted callback object: clients know it by either callback.
+fn second(
+    claims: &Map<String, Value>,
+    name: Option<String>,
+    body: &Map<String, Value>,
+) -> Result<Credentials, JsonError> {
+    let code = answer(body, "PasswordCallback").or_else(|| answer(body, "NameCallback"));
+    let user_id = claims.get("user").and_then(Value::as_str);
+    let user_id = user_id.and_then(|id| Uuid::parse_str(id).ok());
+    let version = claims.get("version").and_then(Value::as_i64);
+    let (Some(code), Some(user_id), Some(version)) = (code, user_id, version) else {
+        let text = "The callbacks are not those that were sent";
+        return Err(JsonError::new(StatusCode::BAD_REQUEST, text));
+    };
+    Ok(Credentials {
+        name,
+        second: Some(Second {
+            user_id,
+            version,
+            code,
+        }),
+        ..Credentials::default()
     })
 }
 

@@ -10,6 +10,8 @@ use aws_lc_rs::hmac;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use subtle::ConstantTimeEq;
 
 use crate::clock::random_bytes;
@@ -111,6 +113,32 @@ impl Browser {
         let token = token.unwrap_or_default();
         let right: bool = self.mac(purpose).as_bytes().ct_eq(token.as_bytes()).into();
         !foreign && !self.new && right
+    }
+
+    /// A value that only this browser can bring back, for this purpose and
+    /// within an hour.
+    pub(in crate::identity) fn carry(
+        &self,
+        call: &Call,
+        purpose: &[&str],
+        value: &impl Serialize,
+    ) -> String {
+        // Records of ours always can be written.
+        let text = serde_json::to_vec(&(call.now_ms, value)).unwrap_or_default();
+        self.seal(purpose, text)
+    }
+
+    /// The value of [`Browser::carry`].
+    pub(in crate::identity) fn brought<T: DeserializeOwned>(
+        &self,
+        call: &Call,
+        purpose: &[&str],
+        sealed: &str,
+    ) -> Option<T> {
+        let text = self.open(purpose, sealed).filter(|_| !self.new)?;
+        let (made_ms, value): (i64, T) = serde_json::from_slice(&text).ok()?;
+        let fresh = (made_ms..made_ms + SHOWN_MS).contains(&call.now_ms);
+        fresh.then_some(value)
     }
 
     /// A mark that says that this browser was shown `query` at `now_ms`.

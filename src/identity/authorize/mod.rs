@@ -35,7 +35,7 @@ use request::{Request, UNMET};
 use super::error::OAuthError;
 use super::federation::{FAILED, Offer};
 use super::pages::{self, Applicant, Failed, FormParts};
-use super::sign_in::{Entrance, Fields, Proof};
+use super::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
 use super::{Call, audit, serve, sessions};
 use crate::model::audit::{Detail, Event, Kind};
 use crate::model::grant::{StoredSession, TokenHash};
@@ -226,6 +226,10 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
         }
         let name = request.login_hint.as_deref().unwrap_or_default();
         let offer = visit.offer(call, switches);
+        let entrance = visit.entrance(call, &offer);
+        if let Some(page) = entrance.arrived(params.own(ARRIVED)).await? {
+            return Ok(page);
+        }
         let mut failed = params.own(FAILED).and_then(Failed::elsewhere);
         // Who came back from there empty-handed, or wants to be somebody else,
         // is shown the page: nobody goes round in circles.
@@ -236,7 +240,7 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
                 Err(silent) => failed = Some(silent),
             }
         }
-        return Ok(visit.entrance(call, &offer).show(name, failed));
+        return Ok(entrance.show(name, failed));
     };
     if request
         .subject
@@ -245,10 +249,23 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     {
         return Err(tell("login_required", "Another user is signed in"));
     }
-    let shown = Proof::of(&session).methods;
-    let lacks = request.demand.lacks(&call.realm.settings, &shown);
-    if request.demand.is_strict() && !lacks.is_empty() {
-        return Err(Refused::Back(Box::new(request.back.clone()), UNMET));
+    match sign_in::lacking(call, (&session, &user), &request.demand).await? {
+        Lacking::Nothing => {}
+        Lacking::Unmet => return Err(Refused::Back(Box::new(request.back.clone()), UNMET)),
+        Lacking::Next(_) if request.prompt.none && !request.demand.is_strict() => {}
+        Lacking::Next(_) if request.prompt.none => {
+            return Err(tell(
+                "login_required",
+                "The user has to confirm who they are",
+            ));
+        }
+        Lacking::Next(next) => {
+            if let Some(elsewhere) = before_a_page(call, request).await? {
+                return Ok(elsewhere);
+            }
+            let offer = visit.offer(call, false);
+            return Ok(visit.entrance(call, &offer).show_next(*next, None));
+        }
     }
     // No link decides, and nothing is decided where nothing may be shown.
     let may_decide = call.parts.method == Method::POST && !request.prompt.none;

@@ -7,7 +7,7 @@ use url::form_urlencoded;
 use crate::identity::Call;
 use crate::identity::federation::FAILED;
 use crate::identity::form::{Form, FormError};
-use crate::identity::sign_in::Fields;
+use crate::identity::sign_in::{ARRIVED, Fields};
 
 /// Longest request that is carried on through sign-in, in bytes: it becomes part
 /// of addresses, which whoever is on the way must take.
@@ -17,7 +17,8 @@ pub(super) const CARRIED_MAX: usize = 4 * 1024;
 pub(super) const CARRIED_TO_OTHERS_MAX: usize = 1024;
 
 /// Parameters of ours, which are not part of the client's request.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
+    ARRIVED,
     SINCE,
     SWITCH,
     FAILED,

@@ -68,3 +68,13 @@ pub fn usual_classes() -> Vec<AuthenticationClass> {
         class("phr", &["mfa", "pop"]),
     ]
 }
+
+/// Passkeys (Web Authentication).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PasskeysConfig {
+    /// What passkeys are made for: the host of `base_url`, or a domain above it
+    /// whose other hosts shall take them, too. Absent: the host. Passkeys that
+    /// were made for another one do not work any more.
+    pub rp_id: Option<String>,
+}

@@ -15,14 +15,14 @@ use super::{ADDRESS_GUESSES, GRANT, USER_GUESSES, user_code};
 use crate::http::ClientInfo;
 use crate::identity::authorize::{self, Browser, redirect};
 use crate::identity::clients::LiveClient;
-use crate::identity::context::{Methods, strongest};
+use crate::identity::context::{Demand, Methods, strongest};
 use crate::identity::error::OAuthError;
 use crate::identity::federation::{FAILED, Offer};
 use crate::identity::form::Form;
 use crate::identity::lockout::Attempt;
 use crate::identity::network::network;
 use crate::identity::pages::{self, Applicant, Failed, FormParts, Frame};
-use crate::identity::sign_in::{Entrance, Fields};
+use crate::identity::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
 use crate::identity::{Call, audit, issue, serve, sessions};
 use crate::model::audit::{Actor, Event, Kind};
 use crate::model::device::{StoredDevice, Verdict};
@@ -132,8 +132,8 @@ impl Visit<'_> {
             (Entered::Unseen, _) => return Ok(self.show_entry(typed, Some(Failed::Guesses))),
             _ => return Ok(self.show_entry(typed, Some(Failed::UserCode))),
         };
-        if posted && self.input.body.get("password").is_some() {
-            let fields = Fields::read(|name| self.input.body.get(name));
+        let fields = Fields::read(|name| self.input.body.get(name));
+        if posted && fields.signs_in() {
             let offer = self.offer(&code);
             let entrance = self.entrance(&waiting, &code, &offer);
             return Ok(entrance.submitted(&fields).await?);
@@ -146,11 +146,37 @@ impl Visit<'_> {
         let Some((session, user)) = session.as_ref().filter(|_| !switches) else {
             let offer = self.offer(&code);
             let failed = self.input.query.get(FAILED).and_then(Failed::elsewhere);
-            return Ok(self.entrance(&waiting, &code, &offer).show("", failed));
+            let entrance = self.entrance(&waiting, &code, &offer);
+            let arrived = entrance.arrived(self.input.query.get(ARRIVED)).await?;
+            return Ok(arrived.unwrap_or_else(|| entrance.show("", failed)));
         };
+        if let Some(page) = self.confirm(&waiting, &code, (session, user)).await? {
+            return Ok(page);
+        }
         match decided {
             Some(yes) if known => self.decide(&waiting, (session, user), yes).await,
             stale => Ok(self.show_question(&waiting, &code, (session, user), stale.is_some())),
+        }
+    }
+
+    /// The page that asks for what the client demands of a sign-in and this one
+    /// lacks, if that is anything.
+    async fn confirm(
+        &self,
+        waiting: &Waiting,
+        code: &str,
+        (session, user): (&StoredSession, &User),
+    ) -> Result<Option<Response>, OAuthError> {
+        let metadata = &waiting.client.client.metadata;
+        let usual = metadata.default_acr_values.iter().map(String::as_str);
+        let demand = Demand::second_factor(metadata.require_second_factor == Some(true));
+        let demand = demand.wish(&self.call.realm.settings, usual.take(50));
+        let offer = self.offer(code);
+        let entrance = self.entrance(waiting, code, &offer);
+        match sign_in::lacking(self.call, (session, user), &demand).await? {
+            Lacking::Nothing => Ok(None),
+            Lacking::Unmet => Ok(Some(entrance.show("", Some(Failed::Unmet)))),
+            Lacking::Next(next) => Ok(Some(entrance.show_next(*next, None))),
         }
     }
 

@@ -34,7 +34,7 @@ use super::error::OAuthError;
 use super::form::Form;
 use super::login::is_confined;
 use super::pages::Failed;
-use super::sign_in::{self, SignIn};
+use super::sign_in::{self, ARRIVED, SignIn};
 use super::{Call, sessions};
 use crate::http::outbound::Guarded;
 use crate::model::grant::TokenHash;
@@ -210,6 +210,13 @@ async fn arrived(
         SignIn::Done(token) => {
             let mut response = redirect(call, &to);
             sessions::hand_over(call, &mut response, &token);
+            response
+        }
+        SignIn::Next(next) => {
+            let step = sign_in::carried(call, browser, &next);
+            let joint = if to.contains('?') { '&' } else { '?' };
+            let mut response = redirect(call, &format!("{to}{joint}{ARRIVED}={step}"));
+            browser.remember(call, &mut response);
             response
         }
         SignIn::Again(failed) => return Ok(back(call, &passage.to, failed)),

@@ -2,14 +2,16 @@
 
 use crate::identity::Call;
 use crate::identity::audit;
-use crate::identity::context::{Methods, strongest};
+use crate::identity::clients::LiveClient;
+use crate::identity::context::{Methods, SEVERAL, strongest};
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
+use crate::identity::factors::{self, Checked};
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::login::{LoginError, is_confined, login, still_stands};
-use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
+use crate::identity::{resource, sign_in};
 use crate::model::audit::Kind;
 use crate::model::grant::Grant;
 use crate::model::user::User;
@@ -26,7 +28,7 @@ pub(in crate::identity) async fn issue(
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let audience = resource::asked(form, &client)?;
     let user = sign_in(call, name, password).await?;
-    let methods = Methods::password();
+    let methods = second_factor(call, form, &client, &user).await?;
     // Guesses of passwords leave no proofs to remember.
     let bound_to = dpop::binding(call, &client)?;
     let (realm, now_ms) = (&call.realm, call.now_ms);
@@ -84,6 +86,32 @@ pub(in crate::identity) async fn issue(
         }
     }
     Ok(response)
+}
+
+/// The methods of the sign-in: the password and, of users who need a second
+/// factor, the code in the field `otp`. Without it they are refused like those
+/// with a wrong password.
+async fn second_factor(
+    call: &Call,
+    form: &Form<'_>,
+    client: &LiveClient,
+    user: &User,
+) -> Result<Methods, OAuthError> {
+    let mut methods = Methods::password();
+    let of_client = client.client.metadata.require_second_factor == Some(true);
+    let code = form.get("otp");
+    // A code that is sent is checked, whether or not it is needed.
+    if code.is_none() && !of_client && !sign_in::policy(call, user, &methods).await? {
+        return Ok(methods);
+    }
+    let code = code.ok_or_else(OAuthError::invalid_grant)?;
+    match factors::check_code(call, user, code).await? {
+        Checked::Right(shown) => {
+            methods.add(shown.words.into_iter().chain([SEVERAL]));
+            Ok(methods)
+        }
+        Checked::Wrong | Checked::Locked => Err(OAuthError::invalid_grant()),
+    }
 }
 
 /// The user of this name and password: one answer to all who are none, so that

@@ -105,7 +105,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
 }
 
 /// The user that the address names, in the realm that the query names.
-async fn user(call: &Call) -> Result<User, ManageError> {
+pub(super) async fn user(call: &Call) -> Result<User, ManageError> {
     let realm = call.realm()?;
     let id = call.param(0).parse::<Uuid>();
     let id = id.map_err(|_| ManageError::NotFound)?;

@@ -6,6 +6,7 @@
 
 mod clients;
 mod error;
+mod factors;
 mod identities;
 mod initial_tokens;
 mod keys;
@@ -28,6 +29,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
 
+pub use factors::factor_record;
 pub use identities::identity_record;
 pub use sessions::session_record;
 
@@ -101,6 +103,8 @@ static ENDPOINTS: &[Endpoint] = &[
     on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))).tells(Kind::SessionEnd),
     on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call))),
     on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call))).tells(Kind::SessionEnd),
+    on("GET", "/users/{id}/factors", |call| Box::pin(factors::list(call))),
+    on("DELETE", "/users/{id}/factors", |call| Box::pin(factors::reset(call))).tells(Kind::FactorDelete),
     on("GET", "/users/{id}/identities", |call| Box::pin(identities::list(call))),
     on("POST", "/users/{id}/identities", |call| Box::pin(identities::create(call))).tells(Kind::LinkCreate),
     on("DELETE", "/users/{id}/identities/{id}", |call| Box::pin(identities::delete(call))).tells(Kind::LinkDelete),

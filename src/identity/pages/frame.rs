@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
 use axum::response::Response;
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::header::{
     ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
     STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::texts::Texts;
 use super::{Applicant, Look};
+use crate::clock::random_bytes;
 use crate::identity::respond;
 
 const STYLE: &str = include_str!("../../../templates/page.css");
@@ -60,7 +61,9 @@ pub(in crate::identity) struct Frame {
     /// The origin that a form may lead to beside this one, once answered.
     leads_to: Option<String>,
     /// The script of the page, as the policy names it.
-    pub(super) script: Option<&'static str>,
+    pub(super) script: Option<String>,
+    /// What the page's script and its policy have in common.
+    nonce: String,
     /// The origins of frames that the page holds.
     pub(super) frames: Vec<String>,
     /// The origin that the client's picture is shown from, if it is another.
@@ -81,6 +84,7 @@ impl Frame {
             texts: look.languages.choose(ui_locales, accept),
             leads_to: None,
             script: None,
+            nonce: String::new(),
             frames: Vec::new(),
             logo_from: None,
         }
@@ -111,6 +115,30 @@ impl Frame {
             scheme => Some(format!("{scheme}:")),
         });
         self
+    }
+
+    /// Lets the page run the script for passkeys, if `wanted`.
+    #[must_use]
+    pub(super) fn with_passkeys(mut self, wanted: bool) -> Self {
+        if wanted {
+            self.nonce = URL_SAFE_NO_PAD.encode(random_bytes::<18>());
+            self.script = Some(format!("'nonce-{}'", self.nonce));
+        }
+        self
+    }
+
+    pub(super) fn nonce(&self) -> &str {
+        &self.nonce
+    }
+
+    /// The address of the script for passkeys.
+    pub(super) fn passkey_script(&self) -> &str {
+        &self.look.passkey_script
+    }
+
+    /// What it says, in its language.
+    pub(in crate::identity) fn texts(&self) -> &Texts {
+        &self.texts
     }
 
     pub(super) fn lang(&self) -> &str {
@@ -153,7 +181,7 @@ impl Frame {
     }
 
     pub(super) fn policy(&self) -> String {
-        let script = self.script.unwrap_or("'none'");
+        let script = self.script.as_deref().unwrap_or("'none'");
         let action = match &self.leads_to {
             Some(origin) => format!("'self' https: {origin}"),
             None => "'self'".to_owned(),

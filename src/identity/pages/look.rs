@@ -4,6 +4,7 @@ use http::HeaderValue;
 use url::Url;
 
 use super::frame::origin;
+use super::script;
 use super::texts::Languages;
 use super::theme::Theme;
 use crate::identity::IdentityError;
@@ -20,6 +21,8 @@ pub(in crate::identity) struct Look {
     remote_logos: bool,
     /// The provider's own origin.
     origin: String,
+    /// The address of the script for passkeys.
+    pub(super) passkey_script: String,
 }
 
 impl Look {
@@ -55,6 +58,7 @@ impl Look {
             theme,
             transport,
             remote_logos: config.remote_logos,
+            passkey_script: format!("{base_path}/oauth2/{}", script::address()),
             origin: origin.unwrap_or_default(),
         })
     }

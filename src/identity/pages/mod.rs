@@ -1,12 +1,15 @@
-//! What people see: pages that need no script, load nothing from elsewhere and
+//! What people see: pages that need no script but for passkeys, load nothing from elsewhere and
 //! stand in no other page's frame.
 //!
 //! Templates escape every value that they are given; the tests show each page
 //! hostile ones.
 
+mod account;
 mod device;
+mod factors;
 mod frame;
 mod look;
+mod script;
 mod signed_out;
 mod texts;
 mod theme;
@@ -18,10 +21,14 @@ use http::{HeaderValue, StatusCode};
 
 use super::federation::Way;
 use crate::model::client::ClientMetadata;
+pub(super) use account::{AccountConsent, AccountFactor, AccountPage, AccountSession, account};
 pub(super) use device::{Device, device_done, device_entry, device_question};
+use factors::Passkey;
+pub(super) use factors::{Ceremony, Enrolment, Factors, NewTotp, enrol, factor, recovery};
 pub(super) use frame::Frame;
 use frame::{SCRIPT_SOURCE, show};
 pub(super) use look::Look;
+pub(super) use script::passkey as passkey_script;
 pub(super) use signed_out::{Farewell, signed_out};
 use texts::Texts;
 pub(super) use theme::files as theme_files;
@@ -41,6 +48,20 @@ pub(super) enum Failed {
     Guesses,
     /// Signing in through another provider came to nothing.
     Elsewhere(Elsewhere),
+    /// The code of the second factor is not right.
+    Code,
+    /// The passkey was not accepted.
+    Passkey,
+    /// There were too many wrong tries of a second factor.
+    Tries,
+    /// The user has as many factors as there can be.
+    Full,
+    /// What is demanded can't be had by this user.
+    Unmet,
+    /// What the user wants to do asks for a recent sign-in.
+    Recent,
+    /// The new password can't be chosen.
+    Password,
 }
 
 /// Why signing in through another provider came to nothing.
@@ -82,6 +103,13 @@ impl Failed {
             Self::Elsewhere(Elsewhere::Nobody) => {
                 ("federation_no_account", texts.federation_nobody.as_str())
             }
+            Self::Code => ("invalid_code", texts.factor_wrong.as_str()),
+            Self::Passkey => ("invalid_passkey", texts.passkey_wrong.as_str()),
+            Self::Tries => ("slow_down", texts.factor_tries.as_str()),
+            Self::Full => ("too_many_factors", texts.factor_full.as_str()),
+            Self::Unmet => ("unmet_requirements", texts.factor_missing.as_str()),
+            Self::Recent => ("login_required", texts.recent.as_str()),
+            Self::Password => ("invalid_password", texts.password_refused.as_str()),
         };
         Alert { code, text }
     }
@@ -113,11 +141,19 @@ impl Failed {
 
     fn status(self) -> StatusCode {
         match self {
-            Self::Credentials | Self::Stale | Self::UserCode => StatusCode::BAD_REQUEST,
             // The request is as good as before.
             Self::Elsewhere(Elsewhere::Silent) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Elsewhere(_) => StatusCode::BAD_REQUEST,
-            Self::Guesses => StatusCode::TOO_MANY_REQUESTS,
+            Self::Credentials
+            | Self::Stale
+            | Self::UserCode
+            | Self::Code
+            | Self::Passkey
+            | Self::Full
+            | Self::Unmet
+            | Self::Password => StatusCode::BAD_REQUEST,
+            Self::Recent => StatusCode::OK,
+            Self::Guesses | Self::Tries => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -142,6 +178,18 @@ impl<'a> Applicant<'a> {
             logo: own("logo_uri"),
             policy: own("policy_uri"),
             terms: own("tos_uri"),
+        }
+    }
+}
+
+impl<'a> Applicant<'a> {
+    /// The provider itself, where people see to their account.
+    pub(super) fn ours(frame: &'a Frame) -> Self {
+        Self {
+            name: &frame.texts.account,
+            logo: None,
+            policy: None,
+            terms: None,
         }
     }
 }
@@ -187,22 +235,25 @@ struct SignIn<'a> {
     since: &'a str,
     user_name: &'a str,
     ways: &'a [Way],
+    passkey: Option<Passkey<'a>>,
+    of_account: bool,
 }
 
-/// The page that asks for name and password.
+/// The page that asks for name and password; or, with a ceremony, for a passkey.
 pub(super) fn sign_in(
     frame: &Frame,
     client: Applicant<'_>,
     form: &FormParts,
-    user_name: &str,
+    (user_name, ceremony): (&str, Option<&Ceremony>),
     failed: Option<Failed>,
 ) -> Response {
-    let (frame, logo) = &frame.showing(&client);
+    let (frame, logo) = frame.showing(&client);
+    let frame = &frame.with_passkeys(ceremony.is_some());
     let page = SignIn {
         frame,
         texts: &frame.texts,
         client: client.name,
-        logo: *logo,
+        logo,
         initial: client.initial(),
         policy: link(client.policy),
         terms: link(client.terms),
@@ -212,6 +263,8 @@ pub(super) fn sign_in(
         since: &form.since,
         user_name,
         ways: &form.ways,
+        passkey: ceremony.map(|ceremony| Passkey::alone(ceremony, &frame.texts)),
+        of_account: false,
     };
     let status = failed.map_or(StatusCode::OK, Failed::status);
     let mut response = show(frame, status, &page);
@@ -306,7 +359,7 @@ pub(super) fn form_post(
     action: &str,
     fields: &[(&'static str, String)],
 ) -> Response {
-    frame.script = Some(&SCRIPT_SOURCE);
+    frame.script = Some(SCRIPT_SOURCE.clone());
     let frame = frame.leading_to(action);
     let page = FormPost {
         frame: &frame,

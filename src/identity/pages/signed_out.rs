@@ -51,7 +51,7 @@ pub(in crate::identity) fn signed_out(frame: &Frame, farewell: &Farewell) -> Res
     origins.dedup();
     frame.frames = origins;
     if farewell.next.is_some() {
-        frame.script = Some(&SCRIPT_SOURCE);
+        frame.script = Some(SCRIPT_SOURCE.clone());
     }
     let page = SignedOut {
         frame: &frame,

@@ -48,8 +48,34 @@ fn all_pages() -> Vec<Response> {
         user_code: HOSTILE,
         scopes: &scopes,
     };
+    let ceremony = Ceremony {
+        creates: true,
+        options: text(),
+        step: text(),
+    };
+    let shown = Factors {
+        user_name: HOSTILE,
+        step: HOSTILE,
+        code: true,
+        recovery: true,
+        ceremony: Some(&ceremony),
+        remember: 1,
+        again: HOSTILE,
+    };
+    let totp = NewTotp {
+        address: text(),
+        key: text(),
+        step: text(),
+    };
+    let enrolment = Enrolment {
+        user_name: HOSTILE,
+        totp: Some(&totp),
+        ceremony: Some(&ceremony),
+        again: HOSTILE,
+        of_account: false,
+    };
     vec![
-        sign_in(&frame, client, &form, HOSTILE, failed),
+        sign_in(&frame, client, &form, (HOSTILE, None), failed),
         consent(&frame, client, &form, (HOSTILE, &scopes), failed),
         error(&frame, StatusCode::BAD_REQUEST, HOSTILE, HOSTILE),
         form_post(frame.clone(), HOSTILE, &fields),
@@ -64,7 +90,45 @@ fn all_pages() -> Vec<Response> {
         device_entry(&frame, HOSTILE, HOSTILE, Some(Failed::UserCode)),
         device_question(&frame, &device, &form, failed),
         device_done(&frame, true),
+        sign_in(&frame, client, &form, (HOSTILE, Some(&ceremony)), None),
+        factor(&frame, client, &form, &shown, Some(Failed::Code)),
+        enrol(&frame, client, &form, &enrolment, None),
+        recovery(&frame, &[text()], HOSTILE),
+        account(&frame, &form, hostile_account(), failed),
     ]
+}
+
+fn hostile_account() -> AccountPage<'static> {
+    let text = || HOSTILE.to_owned();
+    AccountPage {
+        user_name: HOSTILE,
+        sessions: vec![AccountSession {
+            id: text(),
+            own: false,
+            agent: text(),
+            address: text(),
+            since: text(),
+            used: text(),
+            clients: text(),
+        }],
+        consents: vec![AccountConsent {
+            client_id: text(),
+            name: text(),
+            scopes: vec![text()],
+        }],
+        factors: vec![AccountFactor {
+            id: text(),
+            name: text(),
+            is_passkey: true,
+            copied: true,
+            added: text(),
+            used: None,
+        }],
+        codes_left: Some(1),
+        may_add: true,
+        may_change_password: true,
+        refused: HOSTILE,
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod authenticate;
 mod authenticate_options;
 mod device;
 mod discovery;
+mod factors;
 mod federation;
 mod hosts;
 mod id_token_info;

@@ -2,7 +2,8 @@
 
 use uuid::Uuid;
 
-use super::{Database, On, Tx, sql};
+use super::{Database, On, Row, Tx, sql, tokens};
+use crate::model::grant::{Consent, MAX_TOKEN_LIFE_MS};
 use crate::store::StoreError;
 
 pub(super) async fn scopes(
@@ -55,4 +56,73 @@ pub(super) async fn add(
     .run(tx)
     .await
     .map(drop)
+}
+
+/// What a user agreed to, by client.
+pub(super) async fn of_user(readers: &Database, user_id: Uuid) -> Result<Vec<Consent>, StoreError> {
+    let rows = sql(
+        "SELECT client_id, scopes, given_ms FROM consents WHERE user_id = $1
+          ORDER BY client_id LIMIT $2",
+    )
+    .bind(user_id)
+    .bind(SHOWN_MAX)
+    .all(readers)
+    .await?;
+    let read = |row: &Row| {
+        let scopes = row.text("scopes")?;
+        let scopes = scopes.split(' ').filter(|scope| !scope.is_empty());
+        Ok(Consent {
+            client_id: row.text("client_id")?,
+            scopes: scopes.map(str::to_owned).collect(),
+            given_ms: row.int("given_ms")?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Most consents that are listed.
+const SHOWN_MAX: u32 = 500;
+
+/// Takes back what a user let a client have, with all that was granted to it.
+pub(super) async fn withdraw(
+    tx: &mut Tx,
+    realm: &str,
+    user_id: Uuid,
+    client_id: &str,
+    now_ms: i64,
+) -> Result<Vec<String>, StoreError> {
+    sql("DELETE FROM consents WHERE user_id = $1 AND realm = $2 AND client_id = $3")
+        .bind(user_id)
+        .bind(realm)
+        .bind(client_id)
+        .run(&mut *tx)
+        .await?;
+    let rows = sql("SELECT grant_id FROM refresh_tokens
+          WHERE user_id = $1 AND realm = $2 AND client_id = $3
+          UNION SELECT grant_id FROM session_grants
+          WHERE user_id = $1 AND realm = $2 AND client_id = $3")
+    .bind(user_id)
+    .bind(realm)
+    .bind(client_id)
+    .all(&mut *tx)
+    .await?;
+    let mut grants = Vec::new();
+    for row in rows {
+        let grant_id = row.text("grant_id")?;
+        let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+        tokens::revoke(tx, &grant_id, until_ms).await?;
+        grants.push(grant_id);
+    }
+    for statement in [
+        "DELETE FROM session_grants WHERE user_id = $1 AND realm = $2 AND client_id = $3",
+        "DELETE FROM codes WHERE user_id = $1 AND realm = $2 AND client_id = $3 AND used = 0",
+    ] {
+        sql(statement)
+            .bind(user_id)
+            .bind(realm)
+            .bind(client_id)
+            .run(&mut *tx)
+            .await?;
+    }
+    Ok(grants)
 }

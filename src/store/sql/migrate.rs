@@ -30,6 +30,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0015_sign_ins.sql"),
     include_str!("migrations/0016_changes.sql"),
     include_str!("migrations/0017_groups.sql"),
+    include_str!("migrations/0018_factors.sql"),
 ];
 
 /// How many there are.

@@ -16,6 +16,7 @@ mod devices;
 mod dialect;
 mod endings;
 mod entities;
+mod factors;
 mod federation;
 mod filter;
 mod groups;
@@ -66,10 +67,11 @@ use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
+use crate::model::factor::{Enrolment, StoredFactor};
 use crate::model::federation::FederatedIdentity;
 use crate::model::grant::{
-    Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
-    TokenHash,
+    Consent, Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh,
+    StoredSession, TokenHash,
 };
 use crate::model::group::{Group, MemberChange, Membership};
 use crate::model::query::UserQuery;
@@ -902,6 +904,102 @@ impl Store for SqlStore {
         let gone = audit::sweep(&mut tx, before_ms, limit).await?;
         tx.commit().await?;
         Ok(gone)
+    }
+
+    async fn consents(&self, user_id: Uuid) -> Result<Vec<Consent>, StoreError> {
+        consents::of_user(&self.database, user_id).await
+    }
+
+    async fn withdraw_consent(
+        &self,
+        realm: &str,
+        user_id: Uuid,
+        client_id: &str,
+        now_ms: i64,
+    ) -> Result<Vec<String>, StoreError> {
+        let mut tx = self.begin().await?;
+        let grants = consents::withdraw(&mut tx, realm, user_id, client_id, now_ms).await?;
+        tx.commit().await?;
+        Ok(grants)
+    }
+
+    async fn factors(&self, user_id: Uuid) -> Result<Vec<StoredFactor>, StoreError> {
+        factors::of_user(&self.database, user_id).await
+    }
+
+    async fn factor_of_credential(
+        &self,
+        realm: &str,
+        credential: &str,
+    ) -> Result<Option<StoredFactor>, StoreError> {
+        factors::of_credential(&self.database, realm, credential).await
+    }
+
+    async fn insert_factor(
+        &self,
+        factor: &StoredFactor,
+        most: u32,
+        codes: &[TokenHash],
+    ) -> Result<Enrolment, StoreError> {
+        let mut tx = self.begin().await?;
+        let kept = factors::insert(&mut tx, factor, most, codes).await?;
+        tx.commit().await?;
+        Ok(kept)
+    }
+
+    async fn use_factor(
+        &self,
+        id: Uuid,
+        counter: i64,
+        secret: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let spent = factors::spend(&mut tx, id, counter, secret, now_ms).await?;
+        tx.commit().await?;
+        Ok(spent)
+    }
+
+    async fn rename_factor(&self, user_id: Uuid, id: Uuid, name: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let done = factors::rename(&mut tx, user_id, id, name).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    async fn delete_factor(&self, user_id: Uuid, id: Uuid) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let done = factors::delete(&mut tx, user_id, id).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    async fn reset_factors(&self, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = factors::reset(&mut tx, user_id, now_ms).await?;
+        tx.commit().await?;
+        Ok(gone)
+    }
+
+    async fn replace_recovery_codes(
+        &self,
+        user_id: Uuid,
+        codes: &[TokenHash],
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        factors::replace_codes(&mut tx, user_id, codes).await?;
+        tx.commit().await
+    }
+
+    async fn use_recovery_code(&self, user_id: Uuid, code: TokenHash) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let used = factors::use_code(&mut tx, user_id, code).await?;
+        tx.commit().await?;
+        Ok(used)
+    }
+
+    async fn recovery_codes_left(&self, user_id: Uuid) -> Result<u32, StoreError> {
+        factors::codes_left(&self.database, user_id).await
     }
 
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {

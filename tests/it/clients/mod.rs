@@ -224,3 +224,34 @@ async fn the_official_suite_would_find_nothing_in_registration_and_logouts() {
 async fn the_official_suite_would_find_nothing() {
     Stage::set().await.run(node("conformance.mjs")).await;
 }
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn chromium_enrols_and_uses_second_factors_and_passkeys() {
+    // Passkeys need a name: there are none at an address, and none where the
+    // certificate is not trusted.
+    let local = Port::reserve();
+    let base = format!("http://localhost:{}", local.number());
+    let proxy = format!("{{listen: [\"@PROXY@\", \"{}\"]}}", local.authority());
+    let users = ["demo", "alice", "bob", "carol", "dora"];
+    let users = users.map(|name| format!("{{userName: {name}, password: Ch4ng31t-{name}}}"));
+    let identity = format!(
+        "\n  base_url: {base}\n  realms:\n    /:\n      users: [{}]\n",
+        users.join(", ")
+    );
+    let keys = Keys::make();
+    let setup = Setup::new().proxy(&proxy).identity(&identity);
+    let mut door = setup.lay_out();
+    door.write("keys.json", &keys.json().to_string());
+    door.start().await;
+    let stage = Stage {
+        base: base.clone(),
+        site: Port::reserve(),
+        upstream: Port::reserve(),
+        _tls: local,
+        door,
+    };
+    let mut command = node("passkeys.mjs");
+    command.env("DOORWARD_LOCAL", &base);
+    stage.run(command).await;
+}

@@ -60,6 +60,12 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
         ("id", Text), ("realm", Text), ("user_id", Text), ("issuer", Text), ("subject", Text),
         ("provider", Text), ("email", Text), ("created_ms", Int), ("used_ms", Int),
     ]),
+    table("factors", 1, &[
+        ("id", Text), ("realm", Text), ("user_id", Text), ("kind", Text), ("name", Text),
+        ("credential", Text), ("secret", Text), ("counter", Int), ("created_ms", Int),
+        ("used_ms", Int),
+    ]),
+    table("recovery_codes", 2, &[("user_id", Text), ("hash", Bytes)]),
     table("user_groups", 1, &[
         ("id", Text), ("realm", Text), ("name", Text), ("name_key", Text), ("external_id", Text),
         ("version", Int), ("created_ms", Int), ("updated_ms", Int),

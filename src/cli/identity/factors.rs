@@ -1,0 +1,29 @@
+//! `doorward users factors …`
+
+use serde_json::json;
+
+use super::{Desk, instant};
+use crate::identity;
+use crate::model::user::User;
+
+/// Lists the second factors of a user.
+pub(super) async fn list(user: &User, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let mut records = Vec::new();
+    for factor in desk.store.factors(user.id).await? {
+        let mut record = identity::factor_record(&factor);
+        if !desk.json {
+            record["used"] = json!(factor.used_ms.map(instant));
+            record["created"] = json!(instant(factor.created_ms));
+        }
+        records.push(record);
+    }
+    desk.table(records, &["id", "kind", "name", "created", "used"])
+}
+
+/// Removes them all, with the recovery codes.
+pub(super) async fn reset(user: &User, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let now_ms = desk.clock.now_ms();
+    let removed = desk.store.reset_factors(user.id, now_ms).await?;
+    let line = format!("{removed} factors of {} removed", user.user_name);
+    desk.print(&json!({"id": user.id, "removed": removed}), &line)
+}

@@ -1,0 +1,185 @@
+//! Codes that users type: of an app, or of the list that they keep.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{
+    Checked, Enrolled, Factors, GUESSES, New, Shown, base32, keep, new_id, recovery, totp,
+};
+use crate::clock::random_bytes;
+use crate::identity::context::{CODE, SEVERAL};
+use crate::identity::error::Fault;
+use crate::identity::lockout::Attempt;
+use crate::identity::pages;
+use crate::identity::{Call, audit};
+use crate::jose::keys::KeyError;
+use crate::model::factor::{Kind, StoredFactor};
+use crate::model::secret::Secret;
+use crate::model::user::User;
+
+/// What the vault calls secrets of apps.
+const NAME: &str = "one-time codes";
+
+impl Factors {
+    /// The secret of a factor, and how it shall be kept from now on, if
+    /// otherwise.
+    fn secret(&self, factor: &StoredFactor) -> Result<(Vec<u8>, Option<Secret>), KeyError> {
+        let owner = factor.id.to_string();
+        let secret = self.vault.open_own(NAME, &owner, &factor.secret)?;
+        Ok((secret, self.vault.seal_own(NAME, &owner, &factor.secret)?))
+    }
+}
+
+/// Checks a code that `user` typed: of any app of theirs, or a recovery code.
+/// Wrong ones are counted by user.
+pub(in crate::identity) async fn check_code(
+    call: &Call,
+    user: &User,
+    typed: &str,
+) -> Result<Checked, Fault> {
+    audit::user(user);
+    let Some(attempt) = attempt(call, user).await else {
+        super::refused(call, None, "locked");
+        return Ok(Checked::Locked);
+    };
+    let found = match by_app(call, user, typed).await? {
+        Some(shown) => Some(shown),
+        None => by_list(call, user, typed).await?,
+    };
+    match found {
+        Some(shown) => {
+            attempt.succeeded();
+            Ok(Checked::Right(shown))
+        }
+        None => {
+            attempt.failed(&GUESSES, call.now_ms);
+            super::refused(call, None, "wrong_code");
+            Ok(Checked::Wrong)
+        }
+    }
+}
+
+/// Whether the user can show a code at all.
+pub(in crate::identity) async fn has_codes(call: &Call, user: &User) -> Result<bool, Fault> {
+    let store = &call.state.store;
+    let factors = store.factors(user.id).await?;
+    let apps = factors.iter().any(|factor| factor.kind == Kind::Totp);
+    Ok(apps || (!factors.is_empty() && store.recovery_codes_left(user.id).await? > 0))
+}
+
+/// One of the tries of a user, if there is one left.
+async fn attempt(call: &Call, user: &User) -> Option<Attempt> {
+    let key = format!("factor {}", user.id);
+    let guesses = &call.state.guesses;
+    let begun = guesses.begin(&GUESSES, &call.realm.path, &key, call.now_ms);
+    begun.await.ok()
+}
+
+async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>, Fault> {
+    let store = &call.state.store;
+    let factors = store.factors(user.id).await?;
+    for factor in factors.iter().filter(|factor| factor.kind == Kind::Totp) {
+        let (secret, sealed) = match call.state.factors.secret(factor) {
+            Ok(opened) => opened,
+            Err(error) => {
+                // The user may have others.
+                tracing::error!(factor = %factor.id, %error, "a factor can't be used");
+                continue;
+            }
+        };
+        let step = totp::step_of(&secret, typed, call.now_ms, factor.counter);
+        let Some(step) = step else { continue };
+        let spent = store.use_factor(factor.id, step, sealed.as_ref(), call.now_ms);
+        if super::verified(call, Some(factor.id), spent).await? {
+            return Ok(Some(Shown {
+                words: vec![CODE],
+                factor: Some(factor.id),
+            }));
+        }
+        tracing::warn!(user_id = %user.id, "a one-time code was used twice");
+    }
+    Ok(None)
+}
+
+async fn by_list(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>, Fault> {
+    let Some(hash) = recovery::hash(user.id, typed) else {
+        return Ok(None);
+    };
+    let used = call.state.store.use_recovery_code(user.id, hash);
+    if !super::verified(call, None, used).await? {
+        return Ok(None);
+    }
+    tracing::info!(user_id = %user.id, "a recovery code was used");
+    Ok(Some(Shown {
+        words: vec![CODE],
+        factor: None,
+    }))
+}
+
+/// A secret that an app is to take over; nothing of it is kept before it has
+/// made a code.
+#[derive(Clone, Debug)]
+pub(in crate::identity) struct NewSecret(Vec<u8>);
+
+impl NewSecret {
+    pub(in crate::identity) fn make() -> Self {
+        Self(random_bytes::<{ totp::SECRET_BYTES }>().to_vec())
+    }
+
+    /// The one that [`NewSecret::text`] told.
+    pub(in crate::identity) fn parse(text: &str) -> Option<Self> {
+        let secret = base32::decode(text)?;
+        (secret.len() == totp::SECRET_BYTES).then_some(Self(secret))
+    }
+
+    /// In base32.
+    pub(in crate::identity) fn text(&self) -> String {
+        base32::encode(&self.0)
+    }
+
+    /// What a page shows of it, with the form that carries `step`.
+    pub(in crate::identity) fn shown(
+        &self,
+        call: &Call,
+        user: &User,
+        step: String,
+    ) -> pages::NewTotp {
+        let live = call.state.live();
+        let issuer = super::issuer_name(&live.config, &call.realm);
+        pages::NewTotp {
+            address: totp::address(&issuer, &user.user_name, &self.0),
+            key: self.text(),
+            step,
+        }
+    }
+
+    /// Enrols the app, if this is a code that it makes now.
+    pub(in crate::identity) async fn enrol(
+        &self,
+        call: &Call,
+        user: &User,
+        name: &str,
+        typed: &str,
+    ) -> Result<Enrolled, Fault> {
+        let Some(attempt) = attempt(call, user).await else {
+            return Ok(Enrolled::Locked);
+        };
+        let Some(step) = totp::step_of(&self.0, typed, call.now_ms, 0) else {
+            attempt.failed(&GUESSES, call.now_ms);
+            return Ok(Enrolled::Wrong);
+        };
+        attempt.succeeded();
+        let id = new_id();
+        let plain = Secret::new(STANDARD.encode(&self.0));
+        let vault = &call.state.factors.vault;
+        let sealed = vault.seal_own(NAME, &id.to_string(), &plain)?;
+        let new = New {
+            kind: Kind::Totp,
+            name,
+            credential: None,
+            secret: sealed.unwrap_or(plain),
+            counter: step,
+        };
+        keep(call, user, id, new, vec![CODE, SEVERAL]).await
+    }
+}
