@@ -161,7 +161,7 @@ async fn people(door: &Door, secrets: &mut Secrets) {
     secrets.add(&tokens["refresh_token"]);
     door.token_request(&fields).await.expect(400);
     let logout = http::client()
-        .post(door.proxy_url("/json/sessions/?_action=logout"))
+        .post(door.proxy_url("/json/sessions?_action=logout"))
         .header("iPlanetDirectoryPro", &session)
         .header("Accept-API-Version", "resource=3.1");
     http::send(logout).await.expect(200);
@@ -483,7 +483,7 @@ async fn a_store_is_exported_imported_and_checked() {
     door.start().await;
     door.admin_get("/services/kept").await.expect(200);
     let active = http::client()
-        .post(door.proxy_url("/json/sessions/?_action=validate"))
+        .post(door.proxy_url("/json/sessions?_action=validate"))
         .header("iPlanetDirectoryPro", &session)
         .header("Accept-API-Version", "resource=2.1")
         .json(&json!({"tokenId": session}));

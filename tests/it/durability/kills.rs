@@ -178,6 +178,7 @@ async fn write_refreshes(round: Arc<Round>) -> Option<()> {
         ("grant_type", "password"),
         ("username", "demo"),
         ("password", "Ch4ng31t-demo"),
+        ("scope", "openid"),
     ]);
     let given = answered(round.post("/oauth2/access_token", &fields), 200)
         .await?
@@ -287,7 +288,7 @@ async fn everything_is_there(door: &Door, all: &Acknowledged) {
     }
     for session in &all.sessions {
         let request = http::client()
-            .post(door.proxy_url("/json/sessions/?_action=validate"))
+            .post(door.proxy_url("/json/sessions?_action=validate"))
             .header("iPlanetDirectoryPro", session)
             .header("Accept-API-Version", "resource=2.1")
             .json(&json!({"tokenId": session}));
