@@ -349,9 +349,10 @@ struct Call {
 }
 
 impl Call {
-    /// The last part of the path, as sent.
+    /// The last part of the path, as sent; a slash behind it is none.
     fn last_segment(&self) -> &str {
         let path = self.parts.uri.path();
+        let path = path.strip_suffix('/').unwrap_or(path);
         path.rsplit('/').next().unwrap_or_default()
     }
 

@@ -266,6 +266,11 @@ async fn call(
 /// The endpoint whose path ends `rest`, and the part before it, which names the
 /// realm.
 fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], Endpoint)> {
+    // Clients write `/json/sessions/?_action=…`: collections end so.
+    let rest = match surface {
+        Surface::OAuth2 => rest,
+        Surface::Json | Surface::V1 => rest.strip_suffix('/').unwrap_or(rest),
+    };
     ENDPOINTS
         .iter()
         .find_map(|(of, suffix, methods, endpoint)| {

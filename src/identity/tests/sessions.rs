@@ -177,6 +177,16 @@ async fn a_session_that_may_idle_for_a_minute_lives_while_it_is_used() {
 }
 
 #[tokio::test]
+async fn a_slash_behind_the_path_changes_nothing() {
+    let provider = Provider::new().await;
+    let token = session(&provider, "demo").await;
+    let named = [("iplanetdirectorypro", token.as_str())];
+    let path = "/json/realms/root/sessions/?_action=getSessionInfo";
+    let answer = provider.send(request("POST", path, &named, "")).await;
+    assert_eq!(answer.json()["username"], "demo", "{}", answer.json());
+}
+
+#[tokio::test]
 async fn a_wrong_method_is_told_the_right_ones() {
     let provider = Provider::new().await;
     for (path, allowed) in [
