@@ -226,6 +226,7 @@ test('the back button leads to no dead end', async () => {
 test('the keyboard is enough', async () => {
   const { page, leave } = await person()
   await page.goto(request(desk.id, { prompt: 'consent' }))
+  await page.waitForSelector('#username:focus')
   await page.keyboard.type('demo')
   await page.keyboard.press('Tab')
   await page.keyboard.type('Ch4ng31t-demo')

@@ -88,7 +88,9 @@ impl Local {
         }
         let mut request = local_request(method, &target, headers, body)?;
         request.extensions_mut().insert(ClientInfo {
-            addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            // Nobody's: anybody may stand behind it, so what is open to this
+            // machine's addresses alone must not be open here.
+            addr: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             secure: self.base.scheme() == "https",
         });
         let response = match self.router.oneshot(request).await {

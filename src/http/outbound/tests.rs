@@ -5,14 +5,15 @@ mod guarded;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::Json;
 use axum::extract::RawForm;
 use axum::routing::{get, post};
+use axum::{Extension, Json};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::http::ClientInfo;
 
 fn url(text: &str) -> Url {
     Url::parse(text).unwrap()
@@ -70,6 +71,21 @@ async fn a_local_url_never_touches_a_socket() {
         .await
         .unwrap();
     assert_eq!(answer.body, "scope=a+b&client_id=%C3%BC%26");
+}
+
+#[tokio::test]
+async fn passing_for_this_machine_by_way_of_a_local_provider() {
+    let outbound = Outbound::new();
+    let told = |Extension(client): Extension<ClientInfo>| async move {
+        Json(json!({"address": client.addr.ip()}))
+    };
+    let router = Router::new().route("/who", get(told));
+    outbound.register_local(&url("http://127.0.0.1:1/"), router);
+    let answer: Value = outbound
+        .get_json(&url("http://127.0.0.1:1/who"), Options::default())
+        .await
+        .unwrap();
+    assert_eq!(answer, json!({"address": "0.0.0.0"}));
 }
 
 #[tokio::test]
