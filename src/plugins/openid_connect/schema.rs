@@ -5,6 +5,9 @@
 //! over newer ones; of fields that were renamed later both names are taken,
 //! and the older one, which the interface names, carries the default.
 
+mod provider;
+mod sessions;
+
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
@@ -16,18 +19,18 @@ pub(super) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let groups = [
             interface(),
-            interface_sessions(),
-            clients(),
-            endpoints(),
-            arguments(),
+            sessions::interface_sessions(),
+            provider::clients(),
+            provider::endpoints(),
+            provider::arguments(),
             claims(),
             headers(),
             answers(),
             caches(),
-            sessions(),
-            stores(),
-            connection(),
-            proofs(),
+            sessions::sessions(),
+            sessions::stores(),
+            provider::connection(),
+            provider::proofs(),
         ];
         Schema::new(groups.into_iter().flatten().collect())
     });
@@ -64,27 +67,6 @@ const RESPONSE_MODES: &[&str] = &[
 const PLACES: &[&str] = &["header", "query", "body"];
 const BEARER_PLACES: &[&str] = &["header", "query", "body", "cookie"];
 const CONSUMER_FIELDS: &[&str] = &["id", "username", "custom_id"];
-const SESSION_STORES: &[&str] = &["cookie", "memcache", "memcached", "redis"];
-const SAME_SITE: &[&str] = &["Strict", "Lax", "None", "Default", "off"];
-const CLIENT_AUTH: &[&str] = &[
-    "client_secret_basic",
-    "client_secret_post",
-    "client_secret_jwt",
-    "private_key_jwt",
-    "tls_client_auth",
-    "self_signed_tls_client_auth",
-    "none",
-];
-const CLIENT_ALGS: &[&str] = &[
-    "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256",
-    "ES384", "ES512", "EdDSA",
-];
-const PROOF: &[&str] = &["off", "optional", "strict"];
-const ACCEPT: &[&str] = &[
-    "application/json",
-    "application/token-introspection+jwt",
-    "application/jwt",
-];
 
 const SECONDS_MAX: i64 = 315_360_000; // ten years
 
@@ -148,133 +130,6 @@ fn interface() -> Vec<Field> {
         text("unauthorized_error_message").default("Unauthorized"),
         flag("forbidden_destroy_session", true),
     ]
-}
-
-/// Interface 2.7 from the session fields on.
-fn interface_sessions() -> Vec<Field> {
-    vec![
-        word("session_storage", SESSION_STORES).default("cookie"),
-        text("session_cookie_name").default("session"),
-        text("session_cookie_path").default("/"),
-        seconds("session_cookie_lifetime").default(3600),
-        word("session_cookie_samesite", SAME_SITE).default("Lax"),
-        flag("session_cookie_httponly", true),
-        text("authorization_cookie_name").default("authorization"),
-        text("authorization_cookie_path").default("/"),
-        seconds("authorization_cookie_lifetime").default(600),
-        word("authorization_cookie_samesite", SAME_SITE).default("off"),
-        flag("authorization_cookie_httponly", true),
-        text("session_memcache_host").default("127.0.0.1"),
-        port("session_memcache_port").default(11_211),
-        text("session_memcache_prefix").default("sessions"),
-        text("session_redis_host").default("127.0.0.1"),
-        port("session_redis_port").default(6379),
-        text("session_redis_prefix").default("sessions"),
-    ]
-}
-
-fn clients() -> Vec<Field> {
-    vec![
-        flag("using_pseudo_issuer", false),
-        Field::new("client_auth", Type::array(Type::word(CLIENT_AUTH))),
-        Field::new("client_alg", Type::array(Type::word(CLIENT_ALGS))),
-        Field::new("client_jwk", Type::array(Type::Map(Box::new(Type::text())))),
-        urls("redirect_uri"),
-        texts("audience"),
-        texts("response_type").default(json!(["code"])),
-        words("refresh_token_param_type", PLACES).default(json!(PLACES)),
-        text("bearer_token_cookie_name"),
-        text("bearer_token_header_name"),
-        flag("bearer_id_tokens", false),
-        text("id_token_param_name"),
-        text("refresh_token_param_name"),
-        flag("refresh_tokens", true),
-        flag("introspection_check_active", true),
-        word("introspection_accept", ACCEPT).default("application/json"),
-        text("introspection_token_param_name").default("token"),
-        text("revocation_token_param_name").default("token"),
-    ]
-}
-
-fn endpoints() -> Vec<Field> {
-    let mut fields: Vec<Field> = [
-        "authorization_endpoint",
-        "token_endpoint",
-        "introspection_endpoint",
-        "revocation_endpoint",
-        "userinfo_endpoint",
-        "end_session_endpoint",
-        "token_exchange_endpoint",
-        "pushed_authorization_request_endpoint",
-        "jwks_endpoint",
-        "mtls_token_endpoint",
-        "mtls_introspection_endpoint",
-        "mtls_revocation_endpoint",
-    ]
-    .into_iter()
-    .map(|name| Field::new(name, url()))
-    .collect();
-    fields.extend(
-        [
-            "token_endpoint_auth_method",
-            "introspection_endpoint_auth_method",
-            "revocation_endpoint_auth_method",
-            "pushed_authorization_request_endpoint_auth_method",
-        ]
-        .into_iter()
-        .map(|name| word(name, CLIENT_AUTH)),
-    );
-    fields.push(Field::new("extra_jwks_uris", Type::set(url())));
-    fields
-}
-
-/// Fixed and copied arguments of requests to the provider.
-fn arguments() -> Vec<Field> {
-    let mut fields: Vec<Field> = [
-        "authorization_query_args_names",
-        "authorization_query_args_values",
-        "authorization_query_args_client",
-        "token_post_args_names",
-        "token_post_args_values",
-        "token_post_args_client",
-        "token_headers_names",
-        "token_headers_values",
-        "token_headers_client",
-        "introspection_headers_names",
-        "introspection_headers_values",
-        "introspection_headers_client",
-        "introspection_post_args_names",
-        "introspection_post_args_values",
-        "introspection_post_args_client",
-        "introspection_post_args_client_headers",
-        "userinfo_headers_names",
-        "userinfo_headers_values",
-        "userinfo_headers_client",
-        "userinfo_query_args_names",
-        "userinfo_query_args_values",
-        "userinfo_query_args_client",
-        "discovery_headers_names",
-        "discovery_headers_values",
-        "token_headers_replay",
-    ]
-    .into_iter()
-    .map(texts)
-    .collect();
-    fields.push(text("token_headers_prefix"));
-    fields.push(Field::new(
-        "token_headers_grants",
-        Type::array(Type::word(&[
-            "password",
-            "client_credentials",
-            "authorization_code",
-            "refresh_token",
-        ])),
-    ));
-    fields.push(
-        word("userinfo_accept", &["application/json", "application/jwt"])
-            .default("application/json"),
-    );
-    fields
 }
 
 fn claims() -> Vec<Field> {
@@ -386,138 +241,9 @@ fn caches() -> Vec<Field> {
         text("cache_tokens_salt"),
         flag("token_cache_key_include_scope", false),
         word("cluster_cache_strategy", &["off", "redis"]).default("off"),
-        Field::new("cluster_cache_redis", redis()),
+        Field::new("cluster_cache_redis", sessions::redis()),
         texts("cluster_cache_items").default(json!(["introspection"])),
     ]
-}
-
-/// Sessions, under their newer names and with what 2.7 does not have.
-fn sessions() -> Vec<Field> {
-    vec![
-        text("session_secret"),
-        words("disable_session", AUTH_METHODS),
-        text("session_cookie_domain"),
-        Field::new("session_cookie_secure", Type::Boolean),
-        word("session_cookie_same_site", SAME_SITE),
-        Field::new("session_cookie_http_only", Type::Boolean),
-        seconds("session_cookie_idletime"),
-        Field::new("session_cookie_renew", Type::Integer(0, SECONDS_MAX)),
-        Field::new("session_cookie_maxsize", Type::Integer(0, 1_048_576)),
-        text("session_strategy"),
-        text("session_compressor"),
-        seconds("session_rolling_timeout"),
-        seconds("session_idling_timeout"),
-        seconds("session_absolute_timeout"),
-        flag("session_remember", false),
-        text("session_remember_cookie_name").default("remember"),
-        seconds("session_remember_rolling_timeout").default(604_800),
-        seconds("session_remember_absolute_timeout").default(2_592_000),
-        text("session_audience").default("default"),
-        flag("session_store_metadata", false),
-        flag("session_enforce_same_subject", false),
-        flag("session_hash_subject", false),
-        flag("session_hash_storage_key", false),
-        texts("session_request_headers"),
-        texts("session_response_headers"),
-        Field::new(
-            "session_bind",
-            Type::array(Type::word(&["ip", "scheme", "user-agent"])),
-        ),
-        text("authorization_cookie_domain"),
-        Field::new("authorization_cookie_secure", Type::Boolean),
-        word("authorization_cookie_same_site", SAME_SITE),
-        Field::new("authorization_cookie_http_only", Type::Boolean),
-        seconds("authorization_rolling_timeout"),
-    ]
-}
-
-/// Where sessions are kept, beyond what 2.7 names.
-fn stores() -> Vec<Field> {
-    vec![
-        text("session_memcache_socket"),
-        text("session_memcached_host"),
-        port("session_memcached_port"),
-        text("session_memcached_prefix"),
-        text("session_memcached_socket"),
-        text("session_redis_socket"),
-        text("session_redis_auth"),
-        text("session_redis_username"),
-        text("session_redis_password"),
-        Field::new("session_redis_ssl", Type::Boolean),
-        Field::new("session_redis_ssl_verify", Type::Boolean),
-        text("session_redis_server_name"),
-        timeout("session_redis_connect_timeout"),
-        timeout("session_redis_read_timeout"),
-        timeout("session_redis_send_timeout"),
-        Field::new("session_redis_cluster_nodes", Type::array(nodes("ip"))),
-        Field::new(
-            "session_redis_cluster_max_redirections",
-            Type::Integer(0, 100),
-        ),
-        Field::new("redis", redis()),
-    ]
-}
-
-fn connection() -> Vec<Field> {
-    vec![
-        text("http_proxy"),
-        text("http_proxy_authorization"),
-        text("https_proxy"),
-        text("https_proxy_authorization"),
-        text("no_proxy"),
-    ]
-}
-
-/// Proofs of possession and what the provider may require of requests.
-fn proofs() -> Vec<Field> {
-    vec![
-        word("proof_of_possession_mtls", PROOF).default("off"),
-        text("proof_of_possession_mtls_from_header"),
-        word("proof_of_possession_dpop", PROOF).default("off"),
-        flag("proof_of_possession_auth_methods_validation", true),
-        flag("dpop_use_nonce", false),
-        seconds("dpop_proof_lifetime").default(300),
-        text("tls_client_auth_cert_id"),
-        flag("tls_client_auth_ssl_verify", true),
-        Field::new("require_proof_key_for_code_exchange", Type::Boolean),
-        Field::new("require_pushed_authorization_requests", Type::Boolean),
-        Field::new("require_signed_request_object", Type::Boolean),
-    ]
-}
-
-fn redis() -> Type {
-    Type::Record(Schema::new(vec![
-        text("host").default("127.0.0.1"),
-        port("port").default(6379),
-        Field::new("database", Type::Integer(0, i64::from(i32::MAX))).default(0),
-        text("username"),
-        text("password"),
-        text("prefix"),
-        text("socket"),
-        flag("ssl", false),
-        flag("ssl_verify", false),
-        text("server_name"),
-        timeout("connect_timeout").default(2000),
-        timeout("read_timeout").default(2000),
-        timeout("send_timeout").default(2000),
-        Field::new("keepalive_pool_size", Type::Integer(1, 2_147_483_646)).default(256),
-        Field::new("keepalive_backlog", Type::Integer(0, 2_147_483_646)),
-        text("sentinel_master"),
-        word("sentinel_role", &["master", "slave", "any"]),
-        text("sentinel_username"),
-        text("sentinel_password"),
-        Field::new("sentinel_nodes", Type::array(nodes("host"))),
-        Field::new("cluster_nodes", Type::array(nodes("ip"))),
-        Field::new("cluster_max_redirections", Type::Integer(0, 100)).default(5),
-        flag("connection_is_proxied", false),
-    ]))
-}
-
-fn nodes(address: &'static str) -> Type {
-    Type::Record(Schema::new(vec![
-        text(address).default("127.0.0.1"),
-        port("port").default(6379),
-    ]))
 }
 
 fn text(name: &'static str) -> Field {

@@ -2,14 +2,15 @@
 //! them, at its introspection endpoint (RFC 7662) or at userinfo (OpenID
 //! Connect Core §5.3).
 
+mod answers;
+
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use serde_json::{Map, Value};
 
-use super::agent::{Agent, Question, accept, object};
+use super::agent::{Agent, Question, accept};
 use super::arguments::Arguments;
 use super::cache::Verified;
 use super::client::Client;
@@ -18,14 +19,10 @@ use super::extras::Extras;
 use super::fields::Fields;
 use super::flight::{Digest, Flights, REFUSED_MS, digest_of};
 use super::methods::{Method, Methods};
-use super::provider::Known;
 use super::refusal::Refusal;
 use super::rules::Rules;
-use super::verifier::Checked;
 use super::word::{Heard, Word};
-use crate::http::outbound::Answer;
-use crate::jose::claims::time;
-use crate::jose::verify::{TOKEN_MAX, Unverified};
+use crate::jose::verify::TOKEN_MAX;
 use crate::plugins::ConfigError;
 use crate::telemetry::{Counter, Metrics};
 
@@ -357,124 +354,9 @@ fn about(client: Option<&Client>, form: &[(String, String)], headers: &HeaderMap
     digest_of([client].into_iter().chain(form).chain(headers))
 }
 
-impl Told {
-    /// The claims of a good introspection answer.
-    async fn introspected(
-        &self,
-        agent: &Agent,
-        client: Option<&Client>,
-        answer: &Answer,
-    ) -> Result<Map<String, Value>, Refusal> {
-        match answer.status {
-            StatusCode::OK => {}
-            // RFC 7662 §2.3: of the gateway's own credentials.
-            _ => return Err(Refusal::ProviderRefuses),
-        }
-        let claims = match jwt(answer) {
-            None => object(answer).ok_or(Refusal::ProviderUnavailable)?,
-            Some(token) => {
-                let known = agent.known().await?;
-                let mut claims = signed(&known, &token, Some("token-introspection+jwt"))?;
-                // RFC 9701 §5: made by the provider, for this client.
-                let audience = claims.get("aud").map(crate::jose::claims::words);
-                let mine = client.zip(audience);
-                let mine = mine.is_some_and(|(me, aud)| aud.iter().any(|one| *one == me.id));
-                match claims.remove("token_introspection") {
-                    Some(Value::Object(inside)) if mine => inside,
-                    _ => return Err(Refusal::ProviderUnavailable),
-                }
-            }
-        };
-        let check = self
-            .introspection
-            .as_ref()
-            .is_none_or(|how| how.check_active);
-        match check && claims.get("active") != Some(&Value::Bool(true)) {
-            true => Err(Refusal::InactiveToken),
-            false => Ok(claims),
-        }
-    }
-
-    /// The claims of a good userinfo answer.
-    async fn user_info(
-        &self,
-        agent: &Agent,
-        answer: &Answer,
-    ) -> Result<Map<String, Value>, Refusal> {
-        match answer.status {
-            StatusCode::OK => {}
-            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(Refusal::InactiveToken);
-            }
-            _ => return Err(Refusal::ProviderRefuses),
-        }
-        let claims = match jwt(answer) {
-            None => object(answer),
-            Some(token) => Some(signed(&*agent.known().await?, &token, None)?),
-        };
-        // OpenID Connect Core §5.3.2: it always says who.
-        claims
-            .filter(|claims| claims.get("sub").is_some_and(Value::is_string))
-            .ok_or(Refusal::ProviderUnavailable)
-    }
-
-    /// What is known of a token after the provider has told its claims.
-    async fn believe(
-        &self,
-        agent: &Agent,
-        token: &str,
-        claims: Map<String, Value>,
-        length: usize,
-        word: Word,
-    ) -> Result<Arc<Verified>, Refusal> {
-        let now_ms = agent.clock.now_ms();
-        let issuer = &agent.known().await?.issuer;
-        let end = self
-            .rules
-            .check_told(&claims, issuer, now_ms.div_euclid(1000))?;
-        let end = end.map(|end| end.saturating_mul(1000));
-        let ends_at = self.lifetimes.until(end, now_ms);
-        let checked = Checked {
-            ends_for_good: end == Some(ends_at),
-            ends_at,
-            scopes: self.rules.scopes(&claims),
-            expires_at: time(&claims, "exp").ok().flatten(),
-            claims,
-        };
-        Ok(checked.verified(token, length, 0, word))
-    }
-}
-
-/// The token that an answer is, if its type says so.
-fn jwt(answer: &Answer) -> Option<String> {
-    let media_type = answer.headers.get(http::header::CONTENT_TYPE)?;
-    let media_type = media_type.to_str().ok()?.split(';').next()?.trim();
-    let is_jwt = media_type.eq_ignore_ascii_case("application/jwt")
-        || media_type.eq_ignore_ascii_case("application/token-introspection+jwt");
-    let text = is_jwt.then(|| std::str::from_utf8(&answer.body).ok())??;
-    Some(text.trim().to_owned())
-}
-
-/// The claims of a token that the provider signed.
-fn signed(known: &Known, token: &str, typ: Option<&str>) -> Result<Map<String, Value>, Refusal> {
-    let unusable = |_| Refusal::ProviderUnavailable;
-    let parsed = Unverified::parse(token).map_err(unusable)?;
-    if typ.is_some() && parsed.typ().as_deref() != typ {
-        return Err(Refusal::ProviderUnavailable);
-    }
-    let claims = parsed.verify(&known.keys).map_err(unusable)?;
-    let issuer = claims.get("iss").and_then(Value::as_str);
-    match issuer {
-        Some(issuer) if crate::jose::claims::same_issuer(issuer, &known.issuer) => Ok(claims),
-        // A userinfo answer may leave it out.
-        None if typ.is_none() => Ok(claims),
-        _ => Err(Refusal::ProviderUnavailable),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
