@@ -7,6 +7,7 @@ pub mod greeting;
 pub mod handshake;
 pub mod listener;
 pub mod outbound;
+pub mod path;
 pub mod reply;
 pub mod tls;
 
