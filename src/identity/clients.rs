@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use aws_lc_rs::{digest, hmac};
+use aws_lc_rs::hmac;
 use quick_cache::sync::Cache;
-use subtle::ConstantTimeEq;
 
 use super::device;
 use super::pairwise::{Salt, Sector};
 use super::realm::Realm;
-use crate::clock::random_bytes;
 use crate::http::outbound::ChosenBy;
 use crate::jose::jwks::KeySet;
 use crate::jose::sign::Signer;
@@ -110,18 +108,7 @@ impl LiveClient {
         if let Some(declared) = &self.declared {
             return declared.matches(candidate);
         }
-        is_secret(&self.client.secret, candidate)
-    }
-}
-
-/// Whether this is the secret of which `kept` is kept, in constant time.
-pub(super) fn is_secret(kept: &ClientSecret, candidate: &str) -> bool {
-    match kept {
-        ClientSecret::None => false,
-        ClientSecret::Plain(secret) => secret.matches(candidate),
-        ClientSecret::Digest { salt, digest } => {
-            digest_of(salt, candidate).as_ref().ct_eq(digest).into()
-        }
+        self.client.secret.matches(candidate)
     }
 }
 
@@ -132,20 +119,6 @@ fn plain<'a>(client: &'a Client, declared: Option<&'a Secret>) -> Option<&'a Sec
     }
 }
 
-/// Takes as long as [`LiveClient::knows`], for a client that nobody knows.
-pub(super) fn nobody_knows(candidate: &str) {
-    let none = [0_u8; 32];
-    let digest = digest_of(&none[..16], candidate);
-    let _: bool = digest.as_ref().ct_eq(&none).into();
-}
-
-fn digest_of(salt: &[u8], secret: &str) -> digest::Digest {
-    let mut context = digest::Context::new(&digest::SHA256);
-    context.update(salt);
-    context.update(secret.as_bytes());
-    context.finish()
-}
-
 /// What the store keeps of `secret` for a client with this metadata.
 pub fn stored_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> ClientSecret {
     let Some(secret) = secret else {
@@ -154,9 +127,7 @@ pub fn stored_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Clie
     if metadata.needs_plain_secret() {
         return ClientSecret::Plain(secret.clone());
     }
-    let salt = random_bytes::<16>().to_vec();
-    let digest = digest_of(&salt, secret.expose()).as_ref().to_vec();
-    ClientSecret::Digest { salt, digest }
+    ClientSecret::digested(secret)
 }
 
 /// A client, and what it was compiled from.

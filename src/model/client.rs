@@ -1,5 +1,6 @@
 //! OAuth clients.
 
+mod secret;
 mod tagged;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use super::grant::TokenHash;
 use super::secret::Secret;
 use super::user::Owner;
 
+pub use secret::ClientSecret;
 pub use tagged::{is_tagged, member_names};
 
 /// A client's metadata: names of RFC 7591 §2, then Doorward's own.
@@ -422,23 +424,6 @@ impl From<RequestAlg> for String {
             RequestAlg::Signed(alg) => alg.as_str().to_owned(),
         }
     }
-}
-
-/// What is kept of a client's secret.
-#[derive(Clone, Debug)]
-pub enum ClientSecret {
-    /// Nothing: a public client, or one whose secret only the file holds.
-    None,
-    /// SHA-256 of the salt and the secret. Secrets of clients are made by
-    /// machines; a slow hash would cap the rate of `client_credentials`.
-    Digest {
-        /// Random salt.
-        salt: Vec<u8>,
-        /// The digest.
-        digest: Vec<u8>,
-    },
-    /// The secret itself: for clients whose tokens are signed with it.
-    Plain(Secret),
 }
 
 /// A client of a realm.

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 
 use super::audit;
-use super::clients::{self, LiveClient};
+use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form::Form;
 use super::{Call, State};
-use crate::model::client::AuthMethod;
+use crate::model::client::{AuthMethod, ClientSecret};
 
 use assertion::Assertion;
 pub(super) use assertion::{
@@ -124,8 +124,8 @@ async fn prove(call: &Call, client: &LiveClient, proof: &Proof<'_>) -> Result<bo
 /// What [`prove`] costs, for a client that does not exist.
 fn disprove(call: &Call, proof: &Proof<'_>) {
     match proof {
-        Proof::Basic(secret) => clients::nobody_knows(secret),
-        Proof::Post(secret) => clients::nobody_knows(secret),
+        Proof::Basic(secret) => ClientSecret::matches_nobody(secret),
+        Proof::Post(secret) => ClientSecret::matches_nobody(secret),
         Proof::Assertion(assertion) => assertion.is_signed_by_nobody(call),
         Proof::None => {}
     }

@@ -28,7 +28,7 @@ use super::error::OAuthError;
 use super::form::Form;
 use super::records::check_metadata;
 use super::registry::{self, new_secret};
-use super::{Call, audit, bearer, clients, maintain, respond};
+use super::{Call, audit, bearer, maintain, respond};
 use crate::clock::random_uuid;
 use crate::http::ClientInfo;
 use crate::jose::json;
@@ -256,7 +256,7 @@ fn check_identity(old: &Client, access: &str, members: &Map<String, Value>) -> R
         Some(Value::String(secret)) => {
             let derived = known_secret(old, access);
             let known = derived.is_some_and(|own| own.matches(secret));
-            !known && !clients::is_secret(&old.secret, secret)
+            !known && !old.secret.matches(secret)
         }
         Some(_) => true,
     };
@@ -290,7 +290,7 @@ fn known_secret(client: &Client, access: &str) -> Option<Secret> {
         kept @ ClientSecret::Digest { .. } => {
             let own = derived(&client.realm, &client.metadata.client_id, access);
             // The operator may have given it another one.
-            clients::is_secret(kept, own.expose()).then_some(own)
+            kept.matches(own.expose()).then_some(own)
         }
     }
 }
