@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod authorization;
+pub mod broker;
 pub mod ca_certificate;
 pub mod certificate;
 pub mod client;

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
+use crate::model::broker::{ClientRecords, Kind, Record, Refresh, StoredTokens, Which};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::factor::{Enrolment, StoredFactor};
@@ -790,6 +791,76 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many recovery codes a user has left.
     async fn recovery_codes_left(&self, user_id: Uuid) -> Result<u32, StoreError>;
+
+    /// At most `limit` of the token broker's records of a kind, in ascending
+    /// order of their identifiers, from the one after `after` on.
+    async fn broker_records(
+        &self,
+        kind: Kind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// The token broker's record of this kind and identifier.
+    async fn broker_record(&self, kind: Kind, id: &str) -> Result<Option<Record>, StoreError>;
+
+    /// The application of this consumer key, with its developer and products.
+    async fn broker_client(&self, key: &str) -> Result<Option<ClientRecords>, StoreError>;
+
+    /// Adds a record of the token broker.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when its identifier or its key is another's.
+    async fn insert_broker_record(&self, record: &Record) -> Result<(), StoreError>;
+
+    /// Replaces a record of the token broker that was last changed at `seen_ms`;
+    /// `record.updated_ms` must be greater.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for one that the file declares;
+    /// [`StoreError::Conflict`] when it was changed meanwhile, or is gone;
+    /// [`StoreError::Taken`] when its key is another's.
+    async fn update_broker_record(&self, record: &Record, seen_ms: i64) -> Result<(), StoreError>;
+
+    /// Removes a record of the token broker; says whether it was there.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for one that the file declares;
+    /// [`StoreError::Conflict`] for a developer who has applications.
+    async fn delete_broker_record(&self, kind: Kind, id: &str) -> Result<bool, StoreError>;
+
+    /// Makes the store hold exactly these of the token broker's records owned by
+    /// the file.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when a name belongs to a record of the store.
+    async fn sync_broker(&self, declared: Vec<Record>, now_ms: i64) -> Result<(), StoreError>;
+
+    /// Keeps tokens that the broker gives out; those of the same access token
+    /// and application give way, unless they are revoked. Says whether they are
+    /// kept.
+    async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<bool, StoreError>;
+
+    /// Puts other tokens in the place of those of a refresh token, if that is
+    /// good; says whether it was. Of two at once, one is told yes, unless the
+    /// refresh token stays the same.
+    async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError>;
+
+    /// The broker's tokens that the token of this hash belongs to.
+    async fn broker_tokens(
+        &self,
+        which: Which,
+        hash: TokenHash,
+    ) -> Result<Option<StoredTokens>, StoreError>;
+
+    /// Revokes a token of the broker, with `cascade` also the one that belongs to
+    /// it; `None`: there is none of this hash.
+    async fn revoke_broker_token(
+        &self,
+        which: Which,
+        hash: TokenHash,
+        cascade: bool,
+    ) -> Result<Option<StoredTokens>, StoreError>;
 
     /// Removes what has expired, at most `limit` records of each kind; says
     /// how many went.

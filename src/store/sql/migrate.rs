@@ -31,6 +31,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0016_changes.sql"),
     include_str!("migrations/0017_groups.sql"),
     include_str!("migrations/0018_factors.sql"),
+    include_str!("migrations/0019_broker.sql"),
 ];
 
 /// How many there are.

@@ -7,6 +7,7 @@
 
 mod audit;
 mod batch;
+mod broker;
 mod check;
 mod clients;
 mod codes;
@@ -65,6 +66,7 @@ use super::{
 };
 use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
+use crate::model::broker::{ClientRecords, Kind, Record, Refresh, StoredTokens, Which};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::factor::{Enrolment, StoredFactor};
@@ -1000,6 +1002,82 @@ impl Store for SqlStore {
 
     async fn recovery_codes_left(&self, user_id: Uuid) -> Result<u32, StoreError> {
         factors::codes_left(&self.database, user_id).await
+    }
+
+    async fn broker_records(
+        &self,
+        kind: Kind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Record>, StoreError> {
+        broker::page(&self.database, kind, after, limit).await
+    }
+
+    async fn broker_record(&self, kind: Kind, id: &str) -> Result<Option<Record>, StoreError> {
+        broker::one(&self.database, kind, id).await
+    }
+
+    async fn broker_client(&self, key: &str) -> Result<Option<ClientRecords>, StoreError> {
+        broker::client(&self.database, key).await
+    }
+
+    async fn insert_broker_record(&self, record: &Record) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        broker::insert(&mut tx, record).await?;
+        tx.commit().await
+    }
+
+    async fn update_broker_record(&self, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        broker::update(&mut tx, record, seen_ms).await?;
+        tx.commit().await
+    }
+
+    async fn delete_broker_record(&self, kind: Kind, id: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = broker::delete(&mut tx, kind, id).await?;
+        tx.commit().await?;
+        Ok(gone)
+    }
+
+    async fn sync_broker(&self, declared: Vec<Record>, now_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        broker::sync(&mut tx, declared, now_ms).await?;
+        tx.commit().await
+    }
+
+    async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<bool, StoreError> {
+        let write = self.batch.write(tokens.clone(), |tx, tokens| {
+            Box::pin(broker::insert_tokens(tx, tokens))
+        });
+        write.await
+    }
+
+    async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError> {
+        let write = self.batch.write(refresh.clone(), |tx, refresh| {
+            Box::pin(broker::refresh(tx, refresh))
+        });
+        write.await
+    }
+
+    async fn broker_tokens(
+        &self,
+        which: Which,
+        hash: TokenHash,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        broker::tokens(&self.database, which, hash).await
+    }
+
+    async fn revoke_broker_token(
+        &self,
+        which: Which,
+        hash: TokenHash,
+        cascade: bool,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        let mut tx = self.begin().await?;
+        let revoked = broker::revoke(&mut tx, which, hash, cascade).await?;
+        tx.commit().await?;
+        Ok(revoked)
     }
 
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {

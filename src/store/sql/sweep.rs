@@ -71,6 +71,11 @@ pub(super) const EXPIRED: &[(&str, i64)] = &[
            (SELECT hash FROM requests WHERE ends_ms <= $1 LIMIT $2)",
         0,
     ),
+    (
+        "DELETE FROM broker_tokens WHERE access IN
+           (SELECT access FROM broker_tokens WHERE swept_ms <= $1 LIMIT $2)",
+        0,
+    ),
 ];
 
 /// Runs one of them; how many rows it removed.

@@ -1,0 +1,335 @@
+//! The token broker's records and tokens.
+
+use std::collections::HashMap;
+
+use super::{Builder, Database, Row, Tx, damaged, sql, write_doc};
+use crate::model::broker::{ClientRecords, Kind, Record, Refresh, StoredTokens, Which};
+use crate::model::client::ClientSecret;
+use crate::model::grant::TokenHash;
+use crate::model::user::Owner;
+use crate::store::StoreError;
+
+fn read(kind: Kind, row: &Row) -> Result<Record, StoreError> {
+    let owner = row.text("owner")?;
+    let (salt, digest) = (row.opt_bytes("salt")?, row.opt_bytes("digest")?);
+    Ok(Record {
+        kind,
+        id: row.text("id")?,
+        key: row.opt_text("key")?,
+        parent: row.opt_text("parent")?,
+        doc: row.doc("doc")?,
+        secret: match (salt, digest) {
+            (Some(salt), Some(digest)) => ClientSecret::Digest { salt, digest },
+            _ => ClientSecret::None,
+        },
+        owner: Owner::parse(&owner).ok_or_else(|| damaged(format!("owner `{owner}`")))?,
+        created_ms: row.int("created_ms")?,
+        updated_ms: row.int("updated_ms")?,
+        made_up: false,
+    })
+}
+
+/// The columns of a secret. Only a digest is ever kept.
+fn kept(secret: &ClientSecret) -> (Option<&[u8]>, Option<&[u8]>) {
+    match secret {
+        ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest)),
+        ClientSecret::None | ClientSecret::Plain(_) => (None, None),
+    }
+}
+
+pub(super) async fn page(
+    readers: &Database,
+    kind: Kind,
+    after: Option<&str>,
+    limit: u32,
+) -> Result<Vec<Record>, StoreError> {
+    let rows = sql("SELECT * FROM broker_records WHERE kind = $1 AND id > $2
+         ORDER BY id LIMIT $3")
+    .bind(kind.as_str())
+    .bind(after.unwrap_or_default())
+    .bind(limit)
+    .all(readers)
+    .await?;
+    rows.iter().map(|row| read(kind, row)).collect()
+}
+
+pub(super) async fn one(
+    readers: &Database,
+    kind: Kind,
+    id: &str,
+) -> Result<Option<Record>, StoreError> {
+    let row = sql("SELECT * FROM broker_records WHERE kind = $1 AND id = $2")
+        .bind(kind.as_str())
+        .bind(id)
+        .one(readers)
+        .await?;
+    row.map(|row| read(kind, &row)).transpose()
+}
+
+pub(super) async fn client(
+    readers: &Database,
+    key: &str,
+) -> Result<Option<ClientRecords>, StoreError> {
+    let row = sql("SELECT * FROM broker_records WHERE key = $1")
+        .bind(key)
+        .one(readers)
+        .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let application = read(Kind::Application, &row)?;
+    let developer = match &application.parent {
+        Some(parent) => one(readers, Kind::Developer, parent).await?,
+        None => None,
+    };
+    let names = application.doc.get("products").and_then(|p| p.as_array());
+    let mut names = names.into_iter().flatten().filter_map(|name| name.as_str());
+    let mut products = Vec::new();
+    if let Some(first) = names.next() {
+        let mut select = Builder::new("SELECT * FROM broker_records WHERE kind = ");
+        select.push_bind(Kind::Product.as_str());
+        select.push(" AND id IN (").push_bind(first);
+        for name in names {
+            select.push(", ").push_bind(name);
+        }
+        select.push(")");
+        let rows = select.build().all(readers).await?;
+        let read = rows.iter().map(|row| read(Kind::Product, row));
+        products = read.collect::<Result<_, _>>()?;
+    }
+    Ok(Some(ClientRecords {
+        application,
+        developer,
+        products,
+    }))
+}
+
+pub(super) async fn insert(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
+    let (salt, digest) = kept(&record.secret);
+    sql("INSERT INTO broker_records
+           (kind, id, key, parent, owner, salt, digest, created_ms, updated_ms, doc)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
+    .bind(record.kind.as_str())
+    .bind(&record.id)
+    .bind(record.key.as_deref())
+    .bind(record.parent.as_deref())
+    .bind(record.owner.as_str())
+    .bind(salt)
+    .bind(digest)
+    .bind(record.created_ms)
+    .bind(record.updated_ms)
+    .bind(write_doc(&record.doc)?)
+    .run_or_taken(tx, record.key.as_deref().unwrap_or(&record.id))
+    .await
+    .map(drop)
+}
+
+pub(super) async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
+    refuse_file_owned(tx, record.kind, &record.id).await?;
+    let (salt, digest) = kept(&record.secret);
+    let done = sql("UPDATE broker_records
+            SET key = $1, parent = $2, salt = $3, digest = $4, updated_ms = $5, doc = $6
+          WHERE kind = $7 AND id = $8 AND updated_ms = $9")
+    .bind(record.key.as_deref())
+    .bind(record.parent.as_deref())
+    .bind(salt)
+    .bind(digest)
+    .bind(record.updated_ms)
+    .bind(write_doc(&record.doc)?)
+    .bind(record.kind.as_str())
+    .bind(&record.id)
+    .bind(seen_ms)
+    .run_or_taken(tx, record.key.as_deref().unwrap_or(&record.id))
+    .await?;
+    if done == 0 {
+        return Err(StoreError::Conflict(record.id.clone()));
+    }
+    Ok(())
+}
+
+/// A developer with applications stays: their clients would lose theirs.
+pub(super) async fn delete(tx: &mut Tx, kind: Kind, id: &str) -> Result<bool, StoreError> {
+    refuse_file_owned(tx, kind, id).await?;
+    if kind == Kind::Developer {
+        let application = sql("SELECT id FROM broker_records WHERE parent = $1 LIMIT 1")
+            .bind(id)
+            .one(&mut *tx)
+            .await?;
+        if application.is_some() {
+            return Err(StoreError::Conflict(id.to_owned()));
+        }
+    }
+    Ok(remove(tx, kind, id).await? > 0)
+}
+
+async fn remove(tx: &mut Tx, kind: Kind, id: &str) -> Result<u64, StoreError> {
+    sql("DELETE FROM broker_records WHERE kind = $1 AND id = $2")
+        .bind(kind.as_str())
+        .bind(id)
+        .run(tx)
+        .await
+}
+
+async fn refuse_file_owned(tx: &mut Tx, kind: Kind, id: &str) -> Result<(), StoreError> {
+    let row = sql("SELECT owner FROM broker_records WHERE kind = $1 AND id = $2")
+        .bind(kind.as_str())
+        .bind(id)
+        .one(&mut *tx)
+        .await?;
+    match row.map(|row| row.text("owner")).transpose()? {
+        Some(owner) if owner == Owner::File.as_str() => {
+            Err(StoreError::FileOwned(format!("{} {id}", kind.as_str())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the records owned by the file exactly `declared`. An application that
+/// is known by its key stays the same one.
+pub(super) async fn sync(
+    tx: &mut Tx,
+    declared: Vec<Record>,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    let mut known = HashMap::new();
+    for kind in [Kind::Product, Kind::Developer, Kind::Application] {
+        let rows = sql("SELECT * FROM broker_records WHERE owner = 'file' AND kind = $1")
+            .bind(kind.as_str())
+            .all(&mut *tx)
+            .await?;
+        for row in &rows {
+            let record = read(kind, row)?;
+            remove(tx, kind, &record.id).await?;
+            let name = record.key.clone().unwrap_or_else(|| record.id.clone());
+            known.insert((kind, name), record);
+        }
+    }
+    for mut record in declared {
+        (record.created_ms, record.updated_ms) = (now_ms, now_ms);
+        record.owner = Owner::File;
+        let name = record.key.clone().unwrap_or_else(|| record.id.clone());
+        if let Some(old) = known.remove(&(record.kind, name)) {
+            record.created_ms = old.created_ms;
+            record.keep_identifiers(&old);
+        }
+        insert(tx, &record).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn insert_tokens(tx: &mut Tx, tokens: &StoredTokens) -> Result<bool, StoreError> {
+    // A provider may give the same token again while it is good; it is never
+    // another application's.
+    let done = sql("INSERT INTO broker_tokens
+           (access, access_approved, expires_ms, refresh, refresh_approved,
+            refresh_expires_ms, swept_ms, client_id, doc)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (access) DO UPDATE
+            SET access_approved = excluded.access_approved, expires_ms = excluded.expires_ms,
+                refresh = excluded.refresh, refresh_approved = excluded.refresh_approved,
+                refresh_expires_ms = excluded.refresh_expires_ms,
+                swept_ms = excluded.swept_ms, doc = excluded.doc
+          WHERE broker_tokens.client_id = excluded.client_id
+            AND broker_tokens.access_approved = 1")
+    .bind(tokens.access)
+    .bind(tokens.access_approved)
+    .bind(tokens.expires_ms)
+    .bind(tokens.refresh)
+    .bind(tokens.refresh_approved)
+    .bind(tokens.refresh_expires_ms)
+    .bind(tokens.swept_ms)
+    .bind(&tokens.client_id)
+    .bind(write_doc(&tokens.facts)?)
+    .run(tx)
+    .await?;
+    Ok(done == 1)
+}
+
+/// The conditional update decides: of two refreshes at once, one finds the
+/// token in force, unless it stays the same.
+pub(super) async fn refresh(tx: &mut Tx, refresh: &Refresh) -> Result<bool, StoreError> {
+    let tokens = &refresh.tokens;
+    let done = sql("UPDATE broker_tokens
+            SET access = $1, expires_ms = $2, refresh = $3, refresh_expires_ms = $4,
+                swept_ms = $5, doc = $6
+          WHERE refresh = $7 AND refresh_approved = 1 AND refresh_expires_ms > $8
+            AND client_id = $9
+         RETURNING access_approved")
+    .bind(tokens.access)
+    .bind(tokens.expires_ms)
+    .bind(tokens.refresh)
+    .bind(tokens.refresh_expires_ms)
+    .bind(tokens.swept_ms)
+    .bind(write_doc(&tokens.facts)?)
+    .bind(refresh.presented)
+    .bind(refresh.now_ms)
+    .bind(&tokens.client_id)
+    .one(&mut *tx)
+    .await?;
+    let Some(row) = done else {
+        return Ok(false);
+    };
+    if !row.flag("access_approved")? {
+        // Other nodes are told of approvals that change: not of each refresh.
+        sql("UPDATE broker_tokens SET access_approved = 1 WHERE access = $1")
+            .bind(tokens.access)
+            .run(tx)
+            .await?;
+    }
+    Ok(true)
+}
+
+pub(super) async fn tokens(
+    readers: &Database,
+    which: Which,
+    hash: TokenHash,
+) -> Result<Option<StoredTokens>, StoreError> {
+    let select = match which {
+        Which::Access => "SELECT * FROM broker_tokens WHERE access = $1",
+        Which::Refresh => "SELECT * FROM broker_tokens WHERE refresh = $1",
+    };
+    let row = sql(select).bind(hash).one(readers).await?;
+    row.as_ref().map(read_tokens).transpose()
+}
+
+fn read_tokens(row: &Row) -> Result<StoredTokens, StoreError> {
+    Ok(StoredTokens {
+        access: row.hash("access")?,
+        access_approved: row.flag("access_approved")?,
+        expires_ms: row.int("expires_ms")?,
+        refresh: row.opt_hash("refresh")?,
+        refresh_approved: row.flag("refresh_approved")?,
+        refresh_expires_ms: row.int("refresh_expires_ms")?,
+        swept_ms: row.int("swept_ms")?,
+        client_id: row.text("client_id")?,
+        facts: row.doc("doc")?,
+    })
+}
+
+/// Revokes the token of this hash, with `cascade` also the one that belongs to
+/// it.
+pub(super) async fn revoke(
+    tx: &mut Tx,
+    which: Which,
+    hash: TokenHash,
+    cascade: bool,
+) -> Result<Option<StoredTokens>, StoreError> {
+    let update = match (which, cascade) {
+        (Which::Access, false) => {
+            "UPDATE broker_tokens SET access_approved = 0 WHERE access = $1 RETURNING *"
+        }
+        (Which::Refresh, false) => {
+            "UPDATE broker_tokens SET refresh_approved = 0 WHERE refresh = $1 RETURNING *"
+        }
+        (Which::Access, true) => {
+            "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
+              WHERE access = $1 RETURNING *"
+        }
+        (Which::Refresh, true) => {
+            "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
+              WHERE refresh = $1 RETURNING *"
+        }
+    };
+    let row = sql(update).bind(hash).one(&mut *tx).await?;
+    row.as_ref().map(read_tokens).transpose()
+}
