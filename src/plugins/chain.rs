@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{ConfigError, Parts, resource_server, throttling};
+use super::{ConfigError, Parts, resource_server, throttling, token_broker};
 use crate::filter::Filter;
 pub use refused::refused;
 use settings::Reading;
@@ -55,6 +55,7 @@ pub static CHAIN: &[ChainKind] = &[
         types: &["ThrottlingFilter"],
         build: throttling::filter::build_named,
     },
+    token_broker::CHAIN_KIND,
 ];
 
 /// The kind whose declarations have this `type`.

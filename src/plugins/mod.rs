@@ -12,6 +12,7 @@ mod resource_server;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throttling;
+pub mod token_broker;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use crate::telemetry::Metrics;
 
 use consumers::Consumers;
 use openid_connect::Providers;
+use token_broker::Broker;
 
 /// What a plugin may use to build its filter.
 #[derive(Clone)]
@@ -43,6 +45,9 @@ pub struct Parts {
     pub consumers: Arc<Consumers>,
     /// What nodes share, if they do.
     pub redis: Option<Redis>,
+    /// Applications and tokens of the token broker; `None` where nothing is
+    /// served.
+    pub broker: Option<Arc<Broker>>,
     /// What tells the filter to be built from every other: the plugin's id,
     /// the same on all nodes.
     pub scope: Arc<str>,
@@ -61,6 +66,7 @@ impl Parts {
             providers: Arc::default(),
             consumers: Arc::default(),
             redis: None,
+            broker: None,
             scope: Arc::default(),
             constants: Arc::default(),
         }
@@ -102,7 +108,12 @@ pub struct Kind {
 }
 
 /// Every kind of plugin.
-pub static REGISTRY: &[Kind] = &[openid_connect::KIND, request_guard::KIND, throttling::KIND];
+pub static REGISTRY: &[Kind] = &[
+    openid_connect::KIND,
+    request_guard::KIND,
+    throttling::KIND,
+    token_broker::KIND,
+];
 
 /// The kind called `name`.
 pub fn kind(name: &str) -> Option<&'static Kind> {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::client::ClientSecret;
 use super::grant::TokenHash;
+use super::secret::Secret;
 use super::user::Owner;
 
 /// A kind of record.
@@ -189,6 +190,9 @@ pub struct Application {
     /// Its `client_id`, made when absent. The provider knows it by the same.
     #[serde(alias = "consumerKey")]
     pub consumer_key: String,
+    /// Its `client_secret`, on input only: records keep a digest of it.
+    #[serde(alias = "consumerSecret", skip_serializing)]
+    pub consumer_secret: Option<Secret>,
     /// The names of its products, in order.
     #[serde(alias = "apiProducts")]
     pub products: Vec<String>,

@@ -5,7 +5,8 @@
 //! the partition's bucket has a token or not. `bucket` is the algorithm,
 //! `slots` and `table` hold words, `partitions` makes buckets of them, `config`
 //! reads what was configured, [`filter`] answers, `headers` tells clients their
-//! quota, `hot` watches who asks most and `inspect` shows it. Buckets live with their
+//! quota, `hot` watches who asks most and `inspect` shows it; [`quota`] lends the
+//! counters to other plugins. Buckets live with their
 //! filter and survive every change that leaves the plugin's configuration
 //! alone: in this process, or (`remote`) in a Redis that nodes share.
 
@@ -18,6 +19,7 @@ mod hot;
 mod inspect;
 pub mod partitions;
 mod policy;
+pub mod quota;
 pub mod rate;
 pub mod rates;
 mod remote;

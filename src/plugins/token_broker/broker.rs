@@ -1,0 +1,454 @@
+//! The broker's records and tokens, in memory as far as requests ask for them.
+//!
+//! Its one invariant: what was acknowledged as changed or revoked is in force
+//! for the next request. Entries of the caches carry the generation that they
+//! were read in; a change makes it another one, so nobody who read before the
+//! change can leave anything behind.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use dashmap::DashMap;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, LiveProduct};
+use super::config::BrokerConfig;
+use super::records;
+use crate::clock::Clock;
+use crate::model::broker::{Kind, Product, Record, Refresh, StoredTokens, Which};
+use crate::model::grant::TokenHash;
+use crate::model::token::AccessToken;
+use crate::plugins::throttling::quota::Quota;
+use crate::store::{Store, StoreError};
+use crate::telemetry::Metrics;
+
+/// Most memory that tokens are kept in, in bytes.
+const TOKENS_BYTES: u64 = 32 << 20;
+/// A token with what is known of it takes about so many bytes besides its text.
+const TOKEN_BYTES: u64 = 1024;
+/// Applications kept in memory.
+const CLIENTS: usize = 10_000;
+/// How often another process's changes are looked for.
+const POLL: Duration = Duration::from_millis(200);
+/// Polls between two beginnings of sweeping: a minute.
+const ROUND: u32 = 300;
+/// Records swept of each kind at once.
+const SWEPT: u32 = 5_000;
+
+/// The token broker of a process.
+pub struct Broker {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    names: ArcSwap<Names>,
+    /// The configuration file, for messages.
+    pub file: PathBuf,
+    tokens: Cache<TokenHash, Held, Weight>,
+    clients: Cache<String, (u64, Option<Arc<Client>>)>,
+    /// Of records. Grows with every change of one.
+    records: AtomicU64,
+    /// Of tokens, by the first byte of their hashes.
+    stripes: Box<[AtomicU64]>,
+    /// The counters of products, by name.
+    quotas: DashMap<String, Arc<Quota>>,
+    /// Whether a plugin uses it.
+    used: AtomicBool,
+}
+
+/// What the configuration calls things.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    pub(super) organization: String,
+    pub(super) environment: String,
+}
+
+/// A token that was looked up, as of two generations.
+#[derive(Clone)]
+struct Held {
+    generation: (u64, u64),
+    token: Arc<Token>,
+}
+
+/// A token that the broker gave out.
+pub(super) struct Token {
+    pub(super) tokens: StoredTokens,
+    /// Its application, if there is one.
+    pub(super) client: Option<Arc<Client>>,
+    /// As later filters see it.
+    pub(super) access: Arc<AccessToken>,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<TokenHash, Held> for Weight {
+    fn weight(&self, _: &TokenHash, held: &Held) -> u64 {
+        TOKEN_BYTES + held.token.access.token.len() as u64
+    }
+}
+
+impl Broker {
+    /// The broker of these records, those that `config` declares among them.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when a declared name belongs to a record of the
+    /// store.
+    pub async fn open(
+        config: &BrokerConfig,
+        file: PathBuf,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let broker = Arc::new(Self {
+            store,
+            clock,
+            metrics,
+            names: ArcSwap::from_pointee(names(config)),
+            file,
+            tokens: Cache::with_weighter(8 * 1024, TOKENS_BYTES, Weight),
+            clients: Cache::new(CLIENTS),
+            records: AtomicU64::new(0),
+            stripes: (0..256).map(|_| AtomicU64::new(0)).collect(),
+            quotas: DashMap::new(),
+            used: AtomicBool::new(false),
+        });
+        broker.reload(config).await?;
+        Ok(broker)
+    }
+
+    /// Puts another configuration in force.
+    ///
+    /// # Errors
+    /// As [`Broker::open`]; then nothing has changed.
+    pub async fn reload(&self, config: &BrokerConfig) -> Result<(), StoreError> {
+        let records = config.records().unwrap_or_default();
+        self.store.sync_broker(records, self.clock.now_ms()).await?;
+        self.names.store(Arc::new(names(config)));
+        self.forget();
+        Ok(())
+    }
+
+    /// Looks for changes of other processes, and with `sweeps` removes what has
+    /// expired, until the broker is gone.
+    pub fn tend(self: &Arc<Self>, sweeps: bool) {
+        let weak = Arc::downgrade(self);
+        tokio::spawn(async move { tend(weak, sweeps).await });
+    }
+
+    /// Says that a plugin uses it.
+    pub(super) fn is_used(&self) {
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn names(&self) -> Guard<Arc<Names>> {
+        self.names.load()
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Makes everything be read again.
+    fn forget(&self) {
+        self.records.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn stripe(&self, hash: TokenHash) -> &AtomicU64 {
+        let TokenHash(bytes) = hash;
+        &self.stripes[usize::from(bytes[0]) % self.stripes.len()]
+    }
+
+    fn generation(&self, hash: TokenHash) -> (u64, u64) {
+        (
+            self.records.load(Ordering::Acquire),
+            self.stripe(hash).load(Ordering::Acquire),
+        )
+    }
+
+    /// The access token of this hash, if it is at hand and nothing has changed.
+    pub(super) fn held(&self, hash: TokenHash) -> Option<Arc<Token>> {
+        let held = self.tokens.get(&hash)?;
+        (held.generation == self.generation(hash)).then_some(held.token)
+    }
+
+    /// The access token of this text.
+    pub(super) async fn token(
+        &self,
+        hash: TokenHash,
+        text: &str,
+    ) -> Result<Option<Arc<Token>>, StoreError> {
+        // As of before the look-up: a change meanwhile makes the entry stale.
+        let generation = self.generation(hash);
+        let Some(tokens) = self.store.broker_tokens(Which::Access, hash).await? else {
+            return Ok(None);
+        };
+        let client = self.client(&tokens.client_id).await?;
+        let access = Arc::new(self.as_seen(text, &tokens, client.as_deref()));
+        let token = Arc::new(Token {
+            tokens,
+            client,
+            access,
+        });
+        let held = Held {
+            generation,
+            token: Arc::clone(&token),
+        };
+        self.tokens.insert(hash, held);
+        Ok(Some(token))
+    }
+
+    /// The tokens that this refresh token belongs to.
+    pub(super) async fn refreshable(
+        &self,
+        hash: TokenHash,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        self.store.broker_tokens(Which::Refresh, hash).await
+    }
+
+    /// The application of this consumer key.
+    pub(super) async fn client(&self, key: &str) -> Result<Option<Arc<Client>>, StoreError> {
+        let generation = self.records.load(Ordering::Acquire);
+        if let Some((then, client)) = self.clients.get(key)
+            && then == generation
+        {
+            return Ok(client);
+        }
+        let found = self.store.broker_client(key).await?;
+        let client = match found {
+            None => None,
+            Some(found) => {
+                let application = read::<crate::model::broker::Application>(&found.application)?;
+                let developer = found.developer.as_ref().map(read).transpose()?;
+                let mut products = Vec::new();
+                for name in &application.products {
+                    let record = found.products.iter().find(|record| record.id == *name);
+                    if let Some(record) = record {
+                        let product: Product = read(record)?;
+                        let quota = self.quota(&product);
+                        products.push(LiveProduct::new(product, quota));
+                    }
+                }
+                Some(Arc::new(Client {
+                    created_ms: found.application.created_ms,
+                    secret: found.application.secret,
+                    application,
+                    developer,
+                    products,
+                }))
+            }
+        };
+        // Strangers invent keys: what is not there is not kept.
+        if client.is_some() {
+            self.clients
+                .insert(key.to_owned(), (generation, client.clone()));
+        }
+        Ok(client)
+    }
+
+    /// The counters of a product; those that run go on while its rate is the
+    /// same.
+    fn quota(&self, product: &Product) -> Option<Arc<Quota>> {
+        let Ok(Some(rate)) = records::rate(product) else {
+            self.quotas.remove(&product.name);
+            return None;
+        };
+        let mut quota = self
+            .quotas
+            .entry(product.name.clone())
+            .or_insert_with(|| Arc::new(Quota::new(rate, &self.metrics)));
+        if *quota.rate() != rate {
+            *quota = Arc::new(Quota::new(rate, &self.metrics));
+        }
+        Some(Arc::clone(&quota))
+    }
+
+    /// Keeps new tokens.
+    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<bool, StoreError> {
+        let kept = self.store.keep_broker_tokens(tokens).await;
+        self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
+        kept
+    }
+
+    /// Puts other tokens in the place of `old`.
+    pub(super) async fn refresh(
+        &self,
+        old: &StoredTokens,
+        refresh: &Refresh,
+    ) -> Result<bool, StoreError> {
+        let done = self.store.refresh_broker_tokens(refresh).await;
+        self.stripe(old.access).fetch_add(1, Ordering::AcqRel);
+        done
+    }
+
+    /// Revokes the token of this text, whichever kind it is; says whether there
+    /// was one.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn revoke(&self, token: &str, cascade: bool) -> Result<bool, StoreError> {
+        let hash = TokenHash::of(token);
+        Ok(self.revoke_one(Which::Access, hash, cascade).await?
+            || self.revoke_one(Which::Refresh, hash, cascade).await?)
+    }
+
+    pub(super) async fn revoke_one(
+        &self,
+        which: Which,
+        hash: TokenHash,
+        cascade: bool,
+    ) -> Result<bool, StoreError> {
+        let revoked = self.store.revoke_broker_token(which, hash, cascade).await;
+        if let Ok(Some(tokens)) = &revoked {
+            self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(revoked?.is_some())
+    }
+
+    /// What later filters see of a token.
+    fn as_seen(&self, text: &str, tokens: &StoredTokens, client: Option<&Client>) -> AccessToken {
+        let facts = &tokens.facts;
+        let names = self.names.load();
+        let mut claims = Map::new();
+        let mut add = |name: &str, value: Value| claims.insert(name.to_owned(), value);
+        add("client_id", tokens.client_id.clone().into());
+        add("scope", facts.scopes.join(" ").into());
+        add("grant_type", facts.grant_type.clone().into());
+        add("token_type", "BearerToken".into());
+        add("status", "approved".into());
+        add("issued_at", facts.issued_ms.to_string().into());
+        add("exp", tokens.expires_ms.div_euclid(1000).into());
+        add("organization_name", names.organization.clone().into());
+        if !facts.end_user.is_empty() {
+            add("sub", facts.end_user.clone().into());
+        }
+        if let Some(client) = client {
+            add("developer.app.name", client.application.name.clone().into());
+            add("application_name", client.application.id.clone().into());
+            if let Some(developer) = &client.developer {
+                add("developer.id", developer.developer_id.clone().into());
+                add("developer.email", developer.email.clone().into());
+            }
+            let products = client.products.iter();
+            let products: Vec<_> = products.map(|one| one.product.name.clone()).collect();
+            add("api_product_list", json!(products));
+        }
+        for (name, attribute) in &facts.attributes {
+            claims.insert(
+                format!("accesstoken.{name}"),
+                attribute.value.clone().into(),
+            );
+        }
+        AccessToken {
+            token: text.to_owned(),
+            claims,
+            scopes: facts.scopes.clone(),
+            expires_at: Some(tokens.expires_ms.div_euclid(1000)),
+        }
+    }
+}
+
+/// The registry, as operators see and change it.
+impl Broker {
+    /// At most `limit` records of a kind after `after`.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn page(
+        &self,
+        kind: Kind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.store.broker_records(kind, after, limit).await
+    }
+
+    /// The record of this kind and identifier.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn record(&self, kind: Kind, id: &str) -> Result<Option<Record>, StoreError> {
+        let id = match kind {
+            Kind::Developer => records::developer_id(id),
+            Kind::Product | Kind::Application => id.to_owned(),
+        };
+        self.store.broker_record(kind, &id).await
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`].
+    pub async fn insert(&self, record: &Record) -> Result<(), StoreError> {
+        self.changed(self.store.insert_broker_record(record).await)
+    }
+
+    /// Replaces a record that was last changed at `seen_ms`.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`], [`StoreError::Conflict`], [`StoreError::Taken`].
+    pub async fn update(&self, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
+        self.changed(self.store.update_broker_record(record, seen_ms).await)
+    }
+
+    /// Removes a record; says whether it was there.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`], [`StoreError::Conflict`].
+    pub async fn delete(&self, kind: Kind, id: &str) -> Result<bool, StoreError> {
+        self.changed(self.store.delete_broker_record(kind, id).await)
+    }
+
+    fn changed<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.forget();
+        outcome
+    }
+}
+
+fn names(config: &BrokerConfig) -> Names {
+    Names {
+        organization: config.organization.clone(),
+        environment: config.environment.clone(),
+    }
+}
+
+fn read<T: DeserializeOwned>(record: &Record) -> Result<T, StoreError> {
+    let doc = Value::Object(record.doc.clone());
+    serde_json::from_value(doc).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+async fn tend(weak: Weak<Broker>, sweeps: bool) {
+    let mut seen = None;
+    let mut tick = 0_u32;
+    let mut more = false;
+    loop {
+        let Some(broker) = weak.upgrade() else { return };
+        // Nothing is held of what nobody asks for.
+        if broker.used.load(Ordering::Relaxed)
+            && let Ok(version) = broker.store.data_version().await
+            && seen.replace(version) != Some(version)
+        {
+            broker.forget();
+        }
+        more |= sweeps && tick.is_multiple_of(ROUND);
+        if more {
+            let now_ms = broker.clock.now_ms();
+            more = match broker.store.sweep(now_ms, SWEPT).await {
+                Ok(gone) => gone >= u64::from(SWEPT),
+                Err(error) => {
+                    tracing::warn!(%error, "expired records stay for now");
+                    false
+                }
+            };
+        }
+        drop(broker);
+        tick = tick.wrapping_add(1);
+        tokio::time::sleep(POLL).await;
+    }
+}

@@ -1,0 +1,1 @@
+//! The filter by itself.

@@ -1,0 +1,106 @@
+//! VerifyAccessToken: whose token it is, and whether it is good for this
+//! request.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+
+use super::TokenBroker;
+use super::broker::Token;
+use super::client::{LiveProduct, Uncovered};
+use super::fault::Fault;
+use super::flow::Verify;
+use super::variable::Facts;
+use crate::clock;
+use crate::model::grant::TokenHash;
+
+/// Longest token that is looked at, in bytes.
+const MAX_TOKEN: usize = 16 * 1024;
+
+/// The token of a request.
+pub(super) struct Shown<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) hash: TokenHash,
+}
+
+impl TokenBroker {
+    /// The token that a request shows.
+    pub(super) fn shown<'a>(verify: &Verify, facts: &'a Facts<'_>) -> Result<Shown<'a>, Fault> {
+        let text = match &verify.token {
+            Some((variable, name)) => facts
+                .value(variable)
+                .filter(|token| !token.is_empty())
+                .ok_or_else(|| Fault::unresolved_token(name))?,
+            None => Cow::Borrowed(header(verify, facts).ok_or_else(Fault::invalid_token)?),
+        };
+        if text.len() > MAX_TOKEN || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Fault::invalid_token());
+        }
+        Ok(Shown {
+            hash: TokenHash::of(&text),
+            text,
+        })
+    }
+
+    /// Whether a token is good for a request now; takes of its product's quota.
+    pub(super) fn judge(
+        &self,
+        verify: &Verify,
+        token: Option<&Arc<Token>>,
+        facts: &Facts<'_>,
+    ) -> Result<(), Fault> {
+        let token = token.ok_or_else(|| Fault::unknown_token(self.split_codes))?;
+        let tokens = &token.tokens;
+        if !tokens.access_approved {
+            return Err(Fault::revoked());
+        }
+        if tokens.expires_ms <= facts.now_ms {
+            return Err(Fault::expired());
+        }
+        let Some(client) = &token.client else {
+            return Err(Fault::application());
+        };
+        if !client.is_approved() {
+            return Err(Fault::application());
+        }
+        if !client.gave(tokens) {
+            return Err(Fault::revoked());
+        }
+        let product = match client.covering(facts.place(), facts.suffix) {
+            Ok(product) => product,
+            Err(Uncovered::NoProduct) => return Err(Fault::no_product()),
+            Err(Uncovered::Elsewhere) => return Err(Fault::elsewhere()),
+            Err(Uncovered::Path) => return Err(Fault::no_resource(facts.suffix)),
+        };
+        let held = |scope: &String| tokens.facts.scopes.contains(scope);
+        if !verify.scopes.iter().all(held) {
+            return Err(Fault::scope(&verify.scopes));
+        }
+        take(product, &tokens.client_id)
+    }
+}
+
+/// The token of the one `Authorization` field. With several such fields it is
+/// anyone's guess which one the upstream would believe.
+fn header<'a>(verify: &Verify, facts: &Facts<'a>) -> Option<&'a str> {
+    let mut fields = facts.request.headers.get_all(AUTHORIZATION).iter();
+    let (first, None) = (fields.next()?, fields.next()) else {
+        return None;
+    };
+    let text = first.to_str().ok()?;
+    let (prefix, token) = text.split_at_checked(verify.prefix.len())?;
+    let token = prefix
+        .eq_ignore_ascii_case(&verify.prefix)
+        .then(|| token.trim())?;
+    (!token.is_empty()).then_some(token)
+}
+
+fn take(product: &LiveProduct, client_id: &str) -> Result<(), Fault> {
+    let Some(quota) = &product.quota else {
+        return Ok(());
+    };
+    let taken = quota.take(client_id, clock::monotonic_ns());
+    // In whole seconds, rounded up.
+    taken.map_err(|delay| Fault::quota(client_id, delay.div_ceil(1_000_000_000)))
+}
