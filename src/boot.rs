@@ -22,6 +22,7 @@ use crate::gateway::snapshot::{Snapshot, Workshop};
 use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
 use crate::plugins::Parts;
+use crate::plugins::token_broker::Broker;
 use crate::server::ServerError;
 use crate::shared::{Redis, RedisConfigError};
 use crate::store::{self, Store, StoreError};
@@ -84,6 +85,8 @@ pub struct Opened {
     pub control: Arc<Control>,
     /// The identity provider, if the file asks for one.
     pub identity: Option<Arc<Identity>>,
+    /// The token broker.
+    pub broker: Arc<Broker>,
     /// Finds the addresses of hosts.
     pub resolver: Arc<Resolver>,
     /// Every counter.
@@ -124,7 +127,12 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         internals.insert("identity", router);
         identity = Some(Arc::new(open));
     }
+    let (metrics, section) = (telemetry.metrics.clone(), &config.broker);
+    let broker = Broker::open(section, store.clone(), clock.clone(), metrics).await?;
+    // The provider sweeps the store, where there is one.
+    broker.tend(identity.is_none());
     let mut workshop = workshop(config, clock, outbound, &telemetry, internals);
+    workshop.parts.broker = Some(broker.clone());
     let resolver = workshop.resolver.clone();
     if let Some(section) = &config.redis {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
@@ -145,6 +153,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     Ok(Opened {
         control,
         identity,
+        broker,
         resolver,
         telemetry,
         store,

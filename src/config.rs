@@ -14,6 +14,7 @@ use crate::gateway::resolve::DnsConfig;
 use crate::identity::config::IdentityConfig;
 use crate::identity::{Identity, IdentityError};
 use crate::model::secret::Secret;
+use crate::plugins::token_broker::config::BrokerConfig;
 use crate::shared::RedisConfig;
 use crate::store;
 use crate::yaml::{Document, DocumentError, PathSegment};
@@ -32,6 +33,8 @@ pub struct Config {
     pub entities: Vec<PathBuf>,
     /// The identity provider; absent: none.
     pub identity: Option<IdentityConfig>,
+    /// The token broker's names and declared records.
+    pub broker: BrokerConfig,
     /// A Redis that this node shares with others; absent: none.
     pub redis: Option<RedisConfig>,
     /// Metrics and logs.
@@ -237,6 +240,7 @@ impl Config {
         if let Some(identity) = &mut config.identity {
             identity.file = Some(file.to_owned());
         }
+        file.clone_into(&mut config.broker.file);
         config.check(&document)?;
         Ok(config)
     }
@@ -301,6 +305,10 @@ impl Config {
             && let Err(IdentityError::Config { path, message }) = Identity::check(identity.clone())
         {
             return Err(document.error(&path, message));
+        }
+        if let Err(error) = self.broker.records() {
+            let path = format!("broker.{}", error.path);
+            return at(path.trim_end_matches('.'), error.message);
         }
         for (key, seconds) in [
             ("handshake_seconds", self.proxy.handshake_seconds),

@@ -8,6 +8,7 @@
 mod access;
 mod audit;
 mod body;
+mod broker;
 mod call;
 mod certificates;
 mod config;
@@ -64,6 +65,7 @@ use crate::model::service::Service;
 use crate::model::sni::Sni;
 use crate::model::target::Target;
 use crate::model::upstream::Upstream;
+use crate::plugins::token_broker::Broker;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
 
@@ -102,6 +104,8 @@ pub struct AdminState {
     /// What is served below `/identity`, if there is an identity provider. It
     /// gets the requests that may pass, with their path below that.
     pub identity: Option<Router>,
+    /// The token broker, if there is one.
+    pub broker: Option<Arc<Broker>>,
 }
 
 struct State {
@@ -115,6 +119,7 @@ struct State {
     listeners: Listeners,
     route_files: Board,
     identity: Option<Router>,
+    broker: Option<Arc<Broker>>,
     node: info::Node,
 }
 
@@ -134,6 +139,7 @@ pub fn router(state: AdminState) -> Router {
         listeners: state.listeners,
         route_files: state.route_files,
         identity: state.identity,
+        broker: state.broker,
         node: info::Node::of_this_process(),
     });
     Router::new().fallback(move |request: Request| answer(state.clone(), request))
@@ -369,6 +375,23 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/schemas/{entity}/validate", &["POST"], schemas::validate),
     endpoint("/tags", READ, tags::all),
     endpoint("/tags/{tags}", READ, tags::one),
+    endpoint("/broker/products", LIST, broker::collection),
+    endpoint("/broker/products/{id}", ITEM, broker::item),
+    endpoint("/broker/developers", LIST, broker::collection),
+    endpoint("/broker/developers/{id}", ITEM, broker::item),
+    endpoint("/broker/applications", LIST, broker::collection),
+    endpoint("/broker/applications/{id}", ITEM, broker::item),
+    endpoint(
+        "/broker/applications/{id}/secret",
+        &["POST"],
+        broker::secret,
+    ),
+    endpoint(
+        "/broker/applications/{id}/tokens",
+        &["DELETE"],
+        broker::tokens,
+    ),
+    endpoint("/broker/tokens/revoke", &["POST"], broker::revoke),
     endpoint("/throttling", READ, throttling::all),
     endpoint("/throttling/{plugins}", READ, throttling::one),
     endpoint(

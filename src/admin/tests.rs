@@ -113,6 +113,7 @@ impl Api {
             metrics: true,
             listeners: Default::default(),
             route_files: Default::default(),
+            broker: None,
             identity: None,
         };
         Self {

@@ -166,6 +166,7 @@ impl Reloader {
         let prepared = prepared.map_err(|error| refused(&declared, &error))?;
         // The last step that may fail (the store may) comes before the first
         // that has an effect: both parts change, or neither.
+        self.parts.broker.reload(&config.broker).await?;
         if let (Some(identity), Some(section)) = (&self.parts.identity, &config.identity) {
             identity.reload(section.clone()).await?;
         }

@@ -243,6 +243,7 @@ fn start_admin(
             .identity
             .as_ref()
             .map(|identity| identity.admin_router()),
+        broker: Some(parts.broker.clone()),
     };
     let gate = admin::gate(&state);
     let router = admin::router(state);

@@ -47,8 +47,6 @@ pub struct Broker {
     clock: Clock,
     metrics: Arc<Metrics>,
     names: ArcSwap<Names>,
-    /// The configuration file, for messages.
-    pub file: PathBuf,
     tokens: Cache<TokenHash, Held, Weight>,
     clients: Cache<String, (u64, Option<Arc<Client>>)>,
     /// Of records. Grows with every change of one.
@@ -66,6 +64,7 @@ pub struct Broker {
 pub(super) struct Names {
     pub(super) organization: String,
     pub(super) environment: String,
+    file: PathBuf,
 }
 
 /// A token that was looked up, as of two generations.
@@ -101,7 +100,6 @@ impl Broker {
     /// store.
     pub async fn open(
         config: &BrokerConfig,
-        file: PathBuf,
         store: Arc<dyn Store>,
         clock: Clock,
         metrics: Arc<Metrics>,
@@ -111,7 +109,6 @@ impl Broker {
             clock,
             metrics,
             names: ArcSwap::from_pointee(names(config)),
-            file,
             tokens: Cache::with_weighter(8 * 1024, TOKENS_BYTES, Weight),
             clients: Cache::new(CLIENTS),
             records: AtomicU64::new(0),
@@ -356,6 +353,11 @@ impl Broker {
 
 /// The registry, as operators see and change it.
 impl Broker {
+    /// The file that declares what is not to be changed elsewhere.
+    pub fn file(&self) -> PathBuf {
+        self.names.load().file.clone()
+    }
+
     /// At most `limit` records of a kind after `after`.
     ///
     /// # Errors
@@ -415,6 +417,7 @@ fn names(config: &BrokerConfig) -> Names {
     Names {
         organization: config.organization.clone(),
         environment: config.environment.clone(),
+        file: config.file.clone(),
     }
 }
 

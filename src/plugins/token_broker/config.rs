@@ -1,5 +1,7 @@
 //! The configuration section `broker`.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use super::records;
@@ -10,6 +12,9 @@ use crate::model::user::schema::RecordError;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokerConfig {
+    /// The file itself, for messages.
+    #[serde(skip)]
+    pub file: PathBuf,
     /// `organization_name` of token responses.
     pub organization: String,
     /// The environment that products are looked at in.
@@ -25,6 +30,7 @@ pub struct BrokerConfig {
 impl Default for BrokerConfig {
     fn default() -> Self {
         Self {
+            file: PathBuf::from("the configuration file"),
             organization: "doorward".to_owned(),
             environment: "default".to_owned(),
             products: Vec::new(),

@@ -86,7 +86,6 @@ struct TokenBroker {
     issued: Counter,
 }
 
-
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let config = Config::read(config, parts)?;
     Ok(Arc::new(TokenBroker::new(config, parts)))
