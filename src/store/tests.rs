@@ -1,5 +1,6 @@
 //! The contract of [`Store`], run against every implementation.
 
+mod broker;
 mod changes;
 mod factors;
 mod federation;

@@ -35,5 +35,6 @@ mod stores;
 mod support;
 mod throttling;
 mod tls;
+mod token_broker;
 mod upstreams;
 mod walkthrough;
