@@ -32,6 +32,9 @@ use crate::telemetry::Metrics;
 const TOKENS_BYTES: u64 = 32 << 20;
 /// A token with what is known of it takes about so many bytes besides its text.
 const TOKEN_BYTES: u64 = 1024;
+/// For so long a token is believed without a look: another node may have
+/// refreshed it, of which nobody is told.
+const FRESH_MS: i64 = 5_000;
 /// Applications kept in memory.
 const CLIENTS: usize = 10_000;
 /// How often another process's changes are looked for.
@@ -67,10 +70,11 @@ pub(super) struct Names {
     file: PathBuf,
 }
 
-/// A token that was looked up, as of two generations.
+/// A token that was looked up, as of two generations and a time.
 #[derive(Clone)]
 struct Held {
     generation: (u64, u64),
+    read_ms: i64,
     token: Arc<Token>,
 }
 
@@ -172,7 +176,9 @@ impl Broker {
     /// The access token of this hash, if it is at hand and nothing has changed.
     pub(super) fn held(&self, hash: TokenHash) -> Option<Arc<Token>> {
         let held = self.tokens.get(&hash)?;
-        (held.generation == self.generation(hash)).then_some(held.token)
+        let age = self.clock.now_ms() - held.read_ms;
+        let fresh = (0..FRESH_MS).contains(&age);
+        (fresh && held.generation == self.generation(hash)).then_some(held.token)
     }
 
     /// The access token of this text.
@@ -183,6 +189,7 @@ impl Broker {
     ) -> Result<Option<Arc<Token>>, StoreError> {
         // As of before the look-up: a change meanwhile makes the entry stale.
         let generation = self.generation(hash);
+        let read_ms = self.clock.now_ms();
         let Some(tokens) = self.store.broker_tokens(Which::Access, hash).await? else {
             return Ok(None);
         };
@@ -195,6 +202,7 @@ impl Broker {
         });
         let held = Held {
             generation,
+            read_ms,
             token: Arc::clone(&token),
         };
         self.tokens.insert(hash, held);

@@ -225,8 +225,7 @@ pub(super) async fn insert_tokens(tx: &mut Tx, tokens: &StoredTokens) -> Result<
             refresh_expires_ms, swept_ms, client_id, doc)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
          ON CONFLICT (access) DO UPDATE
-            SET access_approved = excluded.access_approved, expires_ms = excluded.expires_ms,
-                refresh = excluded.refresh, refresh_approved = excluded.refresh_approved,
+            SET expires_ms = excluded.expires_ms, refresh = excluded.refresh,
                 refresh_expires_ms = excluded.refresh_expires_ms,
                 swept_ms = excluded.swept_ms, doc = excluded.doc
           WHERE broker_tokens.client_id = excluded.client_id
