@@ -24,7 +24,6 @@ const MAX_REGEX: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Condition {
     node: Node,
-    needs_body: bool,
 }
 
 #[derive(Debug)]
@@ -72,55 +71,72 @@ impl Condition {
         let mut parser = Parser {
             tokens: tokens(text)?,
             at: 0,
-            needs_body: false,
         };
         let node = parser.any(0)?;
         match parser.peek() {
-            None => Ok(Self {
-                node,
-                needs_body: parser.needs_body,
-            }),
+            None => Ok(Self { node }),
             Some(token) => Err(format!("did not expect {token} there")),
         }
     }
 
-    /// Whether it looks at the body.
-    pub(super) fn needs_body(&self) -> bool {
-        self.needs_body
-    }
-
-    /// Whether it holds.
-    pub(super) fn holds(&self, facts: &Facts<'_>) -> bool {
+    /// Whether it holds; `None`: that depends on a body that was not read.
+    pub(super) fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
         self.node.holds(facts)
     }
 }
 
 impl Node {
-    fn holds(&self, facts: &Facts<'_>) -> bool {
+    fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
         match self {
-            Self::All(nodes) => nodes.iter().all(|node| node.holds(facts)),
-            Self::Any(nodes) => nodes.iter().any(|node| node.holds(facts)),
-            Self::Not(node) => !node.holds(facts),
-            Self::Truth(operand) => operand
-                .value(facts)
-                .is_some_and(|value| value.eq_ignore_ascii_case("true")),
-            Self::Compare(left, comparison, right) => {
-                comparison.holds(left.value(facts), right.value(facts))
+            Self::All(nodes) => all(nodes, facts, false),
+            Self::Any(nodes) => all(nodes, facts, true),
+            Self::Not(node) => node.holds(facts).map(|holds| !holds),
+            Self::Truth(operand) => {
+                operand.satisfies(facts, |value| value.eq_ignore_ascii_case("true"))
             }
-            Self::Glob(operand, pattern) => operand
-                .value(facts)
-                .is_some_and(|value| glob(pattern, &value)),
-            Self::Path(operand, pattern) => operand
-                .value(facts)
-                .is_some_and(|value| pattern.matches(&value)),
-            Self::Regex(operand, regex) => operand
-                .value(facts)
-                .is_some_and(|value| regex.is_match(&value)),
+            Self::Compare(left, comparison, right) => {
+                if left.is_unread(facts) || right.is_unread(facts) {
+                    return None;
+                }
+                Some(comparison.holds(left.value(facts), right.value(facts)))
+            }
+            Self::Glob(operand, pattern) => operand.satisfies(facts, |value| glob(pattern, value)),
+            Self::Path(operand, pattern) => {
+                operand.satisfies(facts, |value| pattern.matches(value))
+            }
+            Self::Regex(operand, regex) => operand.satisfies(facts, |value| regex.is_match(value)),
         }
     }
 }
 
+/// Whether the first of `nodes` that is `decisive` decides; if none is, the
+/// opposite. One that is not known may yet be.
+fn all(nodes: &[Node], facts: &Facts<'_>, decisive: bool) -> Option<bool> {
+    let mut known = true;
+    for node in nodes {
+        match node.holds(facts) {
+            Some(holds) if holds == decisive => return Some(decisive),
+            Some(_) => {}
+            None => known = false,
+        }
+    }
+    known.then_some(!decisive)
+}
+
 impl Operand {
+    /// Whether it is in a body that was not read.
+    fn is_unread(&self, facts: &Facts<'_>) -> bool {
+        matches!(self, Self::Variable(variable) if facts.is_unread(variable))
+    }
+
+    /// Whether its value is there and satisfies `test`.
+    fn satisfies(&self, facts: &Facts<'_>, test: impl Fn(&str) -> bool) -> Option<bool> {
+        if self.is_unread(facts) {
+            return None;
+        }
+        Some(self.value(facts).is_some_and(|value| test(&value)))
+    }
+
     fn value<'a>(&'a self, facts: &'a Facts<'_>) -> Option<Cow<'a, str>> {
         match self {
             Self::Null => None,
@@ -192,7 +208,6 @@ impl Operator {
 struct Parser {
     tokens: Vec<Token>,
     at: usize,
-    needs_body: bool,
 }
 
 impl Parser {
@@ -273,11 +288,7 @@ impl Parser {
             Token::Text(text) => Operand::Text(text.clone()),
             Token::Word(word) if word.eq_ignore_ascii_case("null") => Operand::Null,
             Token::Word(word) if is_literal(word) => Operand::Text(word.clone()),
-            Token::Word(word) => {
-                let variable = Variable::named(word)?;
-                self.needs_body |= variable.needs_body();
-                Operand::Variable(variable)
-            }
+            Token::Word(word) => Operand::Variable(Variable::named(word)?),
             Token::Symbol(symbol) => {
                 return Err(format!("expected a variable or a text, not `{symbol}`"));
             }

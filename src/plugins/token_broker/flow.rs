@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::condition::Condition;
-use super::variable::{EXTERNAL_ACCESS_TOKEN, Variable};
+use super::variable::{EXTERNAL_ACCESS_TOKEN, Facts, Variable};
 use crate::model::broker::{Attribute, Which};
 
 /// Most flows of a proxy.
@@ -168,6 +168,19 @@ pub(super) struct Verify {
     pub(super) token: Option<(Variable, String)>,
     /// In front of the token in the header, with a blank.
     pub(super) prefix: String,
+}
+
+impl Verify {
+    /// Whether the token is in a body that was not read.
+    pub(super) fn is_unread(&self, facts: &Facts<'_>) -> bool {
+        let token = self.token.as_ref();
+        token.is_some_and(|(variable, _)| facts.is_unread(variable))
+    }
+
+    /// Whether the token is in the query, where it must not be logged.
+    pub(super) fn in_query(&self) -> bool {
+        matches!(&self.token, Some((Variable::Query(_), _)))
+    }
 }
 
 /// A token to be ended.

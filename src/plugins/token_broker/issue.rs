@@ -76,6 +76,8 @@ impl TokenBroker {
             false => None,
         };
         let client = self.client(broker, &asker, facts, short).await?;
+        let scopes = client.scopes(form.get("scope").unwrap_or_default());
+        let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         let granted = match (user, &self.provider) {
             (None, _) => {
                 // An application without a secret can't be told from others.
@@ -102,8 +104,6 @@ impl TokenBroker {
                 granted
             }
         };
-        let scopes = client.scopes(form.get("scope").unwrap_or_default());
-        let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         let end_user = user.map(|(username, _)| username.to_owned());
         let about = TokenFacts {
             application: client.application.id.clone(),

@@ -132,16 +132,15 @@ impl TokenBroker {
     }
 
     /// The first flow that is for a request; `Err`: that depends on the body.
-    fn flow(&self, facts: &Facts<'_>, has_body: bool) -> Result<Option<&Flow>, NeedsBody> {
+    fn flow(&self, facts: &Facts<'_>) -> Result<Option<&Flow>, NeedsBody> {
         for flow in &self.flows {
             let Some(condition) = &flow.condition else {
                 return Ok(Some(flow));
             };
-            if condition.needs_body() && !has_body {
-                return Err(NeedsBody);
-            }
-            if condition.holds(facts) {
-                return Ok(Some(flow));
+            match condition.holds(facts) {
+                Some(true) => return Ok(Some(flow)),
+                Some(false) => {}
+                None => return Err(NeedsBody),
             }
         }
         Ok(None)
@@ -168,7 +167,7 @@ impl TokenBroker {
         };
         let names = broker.names();
         let facts = self.facts(request, suffix, exchange, broker, &names);
-        let flow = match self.flow(&facts, false) {
+        let flow = match self.flow(&facts) {
             Ok(Some(flow)) => flow,
             Ok(None) => return Some(self.nowhere(request, exchange)),
             Err(NeedsBody) => return None,
@@ -238,6 +237,8 @@ impl TokenBroker {
             base: &self.base,
             suffix,
             body: None,
+            // The form in it is read where there is time to wait.
+            body_read: false,
             form: None,
             client: exchange.client.ip(),
             now_ms: broker.now_ms(),
@@ -307,12 +308,16 @@ impl TokenBroker {
         };
         let facts = Facts {
             body: body.as_deref(),
+            body_read: true,
             form: form.as_ref(),
             ..self.facts(request, suffix, exchange, broker, &names)
         };
-        let Ok(Some(flow)) = self.flow(&facts, true) else {
+        let Ok(Some(flow)) = self.flow(&facts) else {
             return self.nowhere(request, exchange);
         };
+        if let Operation::Verify(verify) = &flow.operation {
+            exchange.token_in_query |= verify.in_query();
+        }
         match self.operate(broker, flow, &facts).await {
             Ok(Done::Answer(reply)) => {
                 self.issued.inc();
@@ -410,14 +415,11 @@ impl TokenBroker {
         };
         let names = broker.names();
         let facts = self.facts(request, suffix, exchange, broker, &names);
-        match self.flow(&facts, false) {
+        match self.flow(&facts) {
             Err(NeedsBody) => true,
             Ok(None) => false,
             Ok(Some(flow)) => match &flow.operation {
-                Operation::Verify(verify) => {
-                    let token = verify.token.as_ref();
-                    token.is_some_and(|(token, _)| token.needs_body())
-                }
+                Operation::Verify(verify) => verify.is_unread(&facts),
                 Operation::Generate(_) | Operation::Refresh(_) | Operation::Invalidate(_) => true,
                 Operation::Pass => false,
             },

@@ -86,11 +86,6 @@ impl Variable {
             }
         })
     }
-
-    /// Whether it is in the body.
-    pub(super) fn needs_body(&self) -> bool {
-        matches!(self, Self::Form(_) | Self::Content)
-    }
 }
 
 /// What operations set.
@@ -104,6 +99,8 @@ pub(super) struct Facts<'a> {
     pub(super) suffix: &'a str,
     /// The body, if it was read.
     pub(super) body: Option<&'a [u8]>,
+    /// Whether the body is known.
+    pub(super) body_read: bool,
     /// The form in it, if it is a good one.
     pub(super) form: Option<&'a Form<'a>>,
     pub(super) client: IpAddr,
@@ -121,6 +118,16 @@ impl Facts<'_> {
             proxy: self.proxy,
             environment: self.environment,
         }
+    }
+
+    /// Whether a variable is in a body that was not read.
+    pub(super) fn is_unread(&self, variable: &Variable) -> bool {
+        let here = match variable {
+            Variable::Form(_) => form::is_form(&self.request.headers),
+            Variable::Content => true,
+            _ => false,
+        };
+        here && !self.body_read
     }
 
     /// The value of a variable; `None`: it is not set.

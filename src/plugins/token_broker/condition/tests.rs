@@ -16,6 +16,7 @@ fn holds(condition: &str) -> bool {
         base: "/weather",
         suffix: "/access_token",
         body: None,
+        body_read: true,
         form: Some(&form),
         client: [127, 0, 0, 1].into(),
         now_ms: 5,
@@ -27,6 +28,7 @@ fn holds(condition: &str) -> bool {
     Condition::compile(condition)
         .unwrap_or_else(|error| panic!("{condition}: {error}"))
         .holds(&facts)
+        .expect("everything is known")
 }
 
 #[test]
@@ -106,8 +108,45 @@ fn what_is_no_condition_is_refused() {
 }
 
 #[test]
-fn a_condition_says_whether_it_looks_at_the_body() {
-    let needs = |text| Condition::compile(text).expect("a condition").needs_body();
-    assert!(needs(r#"request.formparam.a = "1""#));
-    assert!(!needs(r#"request.queryparam.a = "1""#));
+fn a_body_is_asked_for_only_where_it_decides() {
+    let mut request = RequestHeader::build(Method::POST, b"/x", None).expect("a head");
+    let kind = "application/x-www-form-urlencoded";
+    request
+        .insert_header("Content-Type", kind)
+        .expect("a field");
+    let facts = |request| Facts {
+        request,
+        base: "/",
+        suffix: "/x",
+        body: None,
+        body_read: false,
+        form: None,
+        client: [127, 0, 0, 1].into(),
+        now_ms: 5,
+        organization: "",
+        environment: "",
+        proxy: "",
+        set: None,
+    };
+    let holds = |text| {
+        Condition::compile(text)
+            .expect("one")
+            .holds(&facts(&request))
+    };
+    assert_eq!(holds(r#"request.formparam.a = "1""#), None);
+    assert_eq!(
+        holds(r#"request.formparam.a = "1" and request.verb = "GET""#),
+        Some(false)
+    );
+    assert_eq!(
+        holds(r#"request.formparam.a = "1" or request.verb = "POST""#),
+        Some(true)
+    );
+    assert_eq!(
+        holds(r#"not (request.formparam.a = "1" and request.verb = "POST")"#),
+        None
+    );
+    request.remove_header("Content-Type");
+    let plain = Condition::compile(r#"request.formparam.a = "1""#).expect("one");
+    assert_eq!(plain.holds(&facts(&request)), Some(false));
 }
