@@ -136,6 +136,16 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
         ("id", Text), ("kind", Text), ("realm", Text), ("user_id", Text), ("user_name", Text),
         ("client_id", Text), ("address", Text), ("failed", Int), ("doc", Text),
     ]),
+    table("broker_records", 2, &[
+        ("kind", Text), ("id", Text), ("key", Text), ("parent", Text), ("owner", Text),
+        ("salt", Bytes), ("digest", Bytes), ("created_ms", Int), ("updated_ms", Int),
+        ("doc", Text),
+    ]),
+    table("broker_tokens", 1, &[
+        ("access", Bytes), ("access_approved", Int), ("expires_ms", Int), ("refresh", Bytes),
+        ("refresh_approved", Int), ("refresh_expires_ms", Int), ("swept_ms", Int),
+        ("client_id", Text), ("doc", Text),
+    ]),
 ];
 
 #[cfg(test)]
