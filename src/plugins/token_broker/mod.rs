@@ -177,13 +177,10 @@ impl TokenBroker {
             Operation::Pass => return Some(Outcome::Continue),
             _ => return None,
         };
-        if verify
-            .token
-            .as_ref()
-            .is_some_and(|(token, _)| token.needs_body())
-        {
+        if verify.is_unread(&facts) {
             return None;
         }
+        exchange.token_in_query |= verify.in_query();
         let judged = match Self::shown(verify, &facts) {
             Ok(shown) => {
                 let token = broker.held(shown.hash)?;
