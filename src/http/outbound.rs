@@ -12,6 +12,7 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ pub struct Options {
     pub keepalive: bool,
     /// From the first connection attempt to the last byte of the answer.
     pub timeout: Duration,
+    /// The address of the client that is spoken for, if there is one. A provider
+    /// in this process takes it for the sender's, others are not told.
+    pub on_behalf_of: Option<IpAddr>,
 }
 
 impl Default for Options {
@@ -51,6 +55,7 @@ impl Default for Options {
             version: Version::Http1,
             keepalive: true,
             timeout: Duration::from_secs(10),
+            on_behalf_of: None,
         }
     }
 }
@@ -226,7 +231,10 @@ impl Outbound {
             .cloned();
         let exchange = async {
             match local {
-                Some(local) => local.send(method, url, headers, body).await,
+                Some(local) => {
+                    let client = options.on_behalf_of;
+                    local.send(method, url, headers, body, client).await
+                }
                 None => {
                     self.send_over_network(method, url, headers, body, options)
                         .await

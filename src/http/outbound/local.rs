@@ -1,7 +1,7 @@
 //! A provider in this process, reached by its `Router`.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -76,6 +76,7 @@ impl Local {
         url: &Url,
         mut headers: HeaderMap,
         body: Bytes,
+        client: Option<IpAddr>,
     ) -> Result<Answer, OutboundError> {
         let path = self.below(url).filter(|path| !path.is_empty());
         let mut target = path.unwrap_or("/").to_owned();
@@ -88,9 +89,9 @@ impl Local {
         }
         let mut request = local_request(method, &target, headers, body)?;
         request.extensions_mut().insert(ClientInfo {
-            // Nobody's: anybody may stand behind it, so what is open to this
-            // machine's addresses alone must not be open here.
-            addr: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            // Never this machine's: anybody may stand behind a question, so what
+            // is open to some addresses alone must not be open to all of them.
+            addr: SocketAddr::from((client.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0)),
             secure: self.base.scheme() == "https",
         });
         let response = match self.router.oneshot(request).await {

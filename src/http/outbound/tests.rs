@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::extract::RawForm;
 use axum::routing::{get, post};
 use axum::{Extension, Json};
+use http::HeaderName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -86,6 +87,22 @@ async fn passing_for_this_machine_by_way_of_a_local_provider() {
         .await
         .unwrap();
     assert_eq!(answer, json!({"address": "0.0.0.0"}));
+    let forged = HeaderMap::from_iter(
+        [
+            (HeaderName::from_static("x-forwarded-for"), "127.0.0.1"),
+            (header::FORWARDED, "for=127.0.0.1"),
+        ]
+        .map(|(name, value)| (name, HeaderValue::from_static(value))),
+    );
+    for (spoken_for, address) in [(None, "0.0.0.0"), (Some("192.0.2.7"), "192.0.2.7")] {
+        let options = Options {
+            on_behalf_of: spoken_for.map(|client| client.parse().expect("an address")),
+            ..Options::default()
+        };
+        let who = url("http://127.0.0.1:1/who");
+        let answer = outbound.get(&who, forged.clone(), options).await.unwrap();
+        assert_eq!(answer.body, format!(r#"{{"address":"{address}"}}"#));
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Asks the provider on the gateway's behalf: finds its endpoint, proves who
 //! asks, and turns silence into one refusal.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +24,8 @@ const ANSWER_MAX: usize = 64 * 1024;
 
 /// What an endpoint is asked.
 pub(super) struct Question {
+    /// The address of whom it is asked for: a provider in this process is told.
+    pub(super) from: Option<IpAddr>,
     pub(super) endpoint: Endpoint,
     /// As whom.
     pub(super) client: Option<Arc<Client>>,
@@ -101,7 +104,11 @@ impl Agent {
             client.prove(proof, audience.as_str(), now, &mut form, &mut headers)?;
         }
         let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        let answer = self.outbound.post_form(&url, &form, headers, self.options);
+        let options = Options {
+            on_behalf_of: question.from,
+            ..self.options
+        };
+        let answer = self.outbound.post_form(&url, &form, headers, options);
         self.heard(&url, answer.await)
     }
 

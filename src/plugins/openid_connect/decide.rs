@@ -1,5 +1,6 @@
 //! What has to wait: bodies that are searched, and answers of the provider.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -56,7 +57,7 @@ impl OpenIdConnect {
                 Shown::Nothing => {}
                 Shown::Void(refusal) => void = refusal,
                 Shown::Live(login, due) => {
-                    let asking = self.asking(request, &given);
+                    let asking = self.asking(request, &given, exchange.client.ip());
                     let judged = self.judge_login_patiently(sessions, *login, due, &asking);
                     return Ok(match judged.await {
                         Ok((login, due, verified)) => {
@@ -81,7 +82,7 @@ impl OpenIdConnect {
             }
         }
         let request = session.req_header();
-        let asking = self.asking(request, &given);
+        let asking = self.asking(request, &given, exchange.client.ip());
         if let Some(found) = found {
             let verified = self.judge_patiently(&found.token, &asking).await?;
             return Ok(self.accept(&verified, request, found.in_query, exchange));
@@ -164,8 +165,14 @@ impl OpenIdConnect {
         Ok(Arguments::new(request.uri.query(), parameters))
     }
 
-    fn asking<'a>(&'a self, request: &'a RequestHeader, given: &'a Arguments) -> Asking<'a> {
+    fn asking<'a>(
+        &'a self,
+        request: &'a RequestHeader,
+        given: &'a Arguments,
+        from: IpAddr,
+    ) -> Asking<'a> {
         Asking {
+            from: Some(from),
             client: self.settings().clients.chosen(&request.headers, given),
             headers: &request.headers,
             arguments: given,

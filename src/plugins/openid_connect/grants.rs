@@ -232,6 +232,14 @@ impl TokenDesk {
         if grants.with_scope {
             about = self.about(client.as_deref(), &sent, &headers);
         }
+        if grant == Grant::Password
+            && let Some(from) = asking.from
+            && self.agent.standing().await.is_some()
+        {
+            // A provider in this process may let users in from some addresses
+            // only: what it gave to one is not for another.
+            about = digest_of([&about[..], from.to_string().as_bytes()]);
+        }
         let now_ms = self.agent.clock.now_ms();
         let remember = grants.remember && by_scope;
         if let Some((tokens, until)) = self.held.get(&about)
@@ -247,6 +255,7 @@ impl TokenDesk {
             return Err(refusal);
         }
         let question = Question {
+            from: asking.from,
             endpoint: Endpoint::Token,
             client,
             form: sent,

@@ -124,6 +124,7 @@ impl OpenIdConnect {
         let client = self.settings().clients.named(&begun.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
         let asking = Asking {
+            from: None,
             client: Some(client),
             headers: &request.headers,
             arguments,

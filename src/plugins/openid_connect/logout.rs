@@ -153,6 +153,7 @@ impl OpenIdConnect {
                 ("token_type_hint".to_owned(), hint.to_owned()),
             ];
             let answer = self.agent.post(Question {
+                from: None,
                 endpoint: Endpoint::Revocation,
                 client: client.map(|(client, _)| client.clone()),
                 form,

@@ -222,6 +222,7 @@ fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, Conf
             version: version(fields)?,
             keepalive: fields.flag("keepalive")?,
             timeout: Duration::from_millis(timeout),
+            ..Options::default()
         },
         rediscovery_lifetime: fields.integer("rediscovery_lifetime")?.unwrap_or(300),
     })

@@ -4,6 +4,7 @@
 
 mod answers;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -171,6 +172,8 @@ impl Weighter<Digest, Arc<Verified>> for Weight {
 
 /// Whom and what a request asks with.
 pub(super) struct Asking<'a> {
+    /// The address that the request came from.
+    pub(super) from: Option<IpAddr>,
     pub(super) client: Option<&'a Arc<Client>>,
     pub(super) headers: &'a HeaderMap,
     pub(super) arguments: &'a Arguments,
@@ -246,7 +249,7 @@ impl Asker {
         form.extend(how.extras.parameters(asking.headers, asking.arguments));
         let mut headers = how.extras.headers(asking.headers);
         accept(&mut headers, &how.accept);
-        let client = asking.client.cloned();
+        let (client, from) = (asking.client.cloned(), asking.from);
         let about = about(client.as_deref(), &form, &headers);
         let (agent, told, text) = (
             Arc::clone(&self.agent),
@@ -259,6 +262,7 @@ impl Asker {
             let version = standing.as_ref().map_or(0, |standing| standing.version());
             let answer = agent
                 .post(Question {
+                    from,
                     endpoint: Endpoint::Introspection,
                     client: client.clone(),
                     form,

@@ -74,9 +74,13 @@ impl Provider {
         if let Ok(client) = HeaderValue::try_from(client) {
             headers.insert(FORWARDED_FOR, client);
         }
+        let options = Options {
+            on_behalf_of: Some(question.client),
+            ..self.options
+        };
         let sent = self
             .outbound
-            .post_form(&self.endpoint, &form, headers, self.options);
+            .post_form(&self.endpoint, &form, headers, options);
         match sent.await {
             Ok(answer) => read(&answer, short),
             Err(error) => {
