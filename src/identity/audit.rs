@@ -287,7 +287,9 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         Endpoint::Register => register(method),
         Endpoint::Users | Endpoint::User | Endpoint::Me => users(method),
         Endpoint::Groups | Endpoint::Group => groups(method),
-        Endpoint::UserSearch | Endpoint::GroupSearch | Endpoint::Bulk => refused(Kind::TokenRefuse),
+        Endpoint::UserSearch | Endpoint::GroupSearch | Endpoint::Search | Endpoint::Bulk => {
+            refused(Kind::TokenRefuse)
+        }
         _ => None,
     }
 }

@@ -52,7 +52,9 @@ pub(super) fn metadata(call: &Call) -> Response {
         "introspection_endpoint_auth_signing_alg_values_supported": all_algs(),
         "revocation_endpoint_auth_methods_supported": &AUTH_METHODS,
         "revocation_endpoint_auth_signing_alg_values_supported": all_algs(),
-        "scopes_supported": ["openid", "profile", "email", "phone", "address", "offline_access"],
+        "scopes_supported": [
+            "openid", "profile", "email", "phone", "address", "groups", "offline_access",
+        ],
         "claims_supported": claims_supported(),
         "claims_parameter_supported": true,
         "backchannel_logout_supported": true,
@@ -109,6 +111,7 @@ const AUTH_METHODS: [&str; 5] = [
 fn claims_supported() -> Vec<&'static str> {
     let of_tokens = [
         "aud",
+        "groups",
         "auth_time",
         "azp",
         "acr",

@@ -15,7 +15,7 @@ use super::context::NO_CLASS;
 use super::error::{Fault, OAuthError};
 use super::form;
 use super::refresh::Presented;
-use super::{Call, client_auth, respond};
+use super::{Call, client_auth, membership, respond};
 use crate::model::grant::StoredRefresh;
 
 /// The scope of clients that may ask about every access token of the realm.
@@ -72,11 +72,17 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 async fn access(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<String>, Fault> {
     let good = bearer::check(&call.state, token, call.now_ms).await?;
     let good = good.filter(|good| good.realm.path == call.realm.path && concerns(good, caller));
-    let Some(GoodToken { issued, .. }) = good else {
+    let Some(GoodToken { issued, user, .. }) = good else {
         return Ok(None);
     };
     let open = issued.introspection.get_or_init(|| said(&issued));
-    Ok(Some(bearer::ended(open, issued.seconds_left(call.now_ms))))
+    let mut text = bearer::ended(open, issued.seconds_left(call.now_ms));
+    let user = user.map(|user| user.id);
+    if let Some(groups) = membership::told(&call.state, user, issued.scopes()).await? {
+        text.pop();
+        text.push_str(&format!(",\"{}\":{}}}", membership::GROUPS, json!(groups)));
+    }
+    Ok(Some(text))
 }
 
 /// All that is said of a token, but for the time that it has left.

@@ -13,7 +13,7 @@ use super::context::{NO_CLASS, PASSWORD};
 use super::error::Fault;
 use super::realm::Realm;
 use super::refresh::{self, Presented};
-use super::token_id;
+use super::{membership, token_id};
 use crate::clock::random_bytes;
 use crate::jose::sign::half_hash;
 use crate::model::audit::Kind;
@@ -173,6 +173,8 @@ struct Confirmation<'a> {
 
 #[derive(Serialize)]
 struct IdClaims<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_hash: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -364,7 +366,9 @@ pub(super) async fn id_token(
         metadata.id_token_lifetime,
         issue.realm.settings.id_token_lifetime,
     );
+    let scopes = issue.scopes.iter().map(String::as_str);
     let claims = IdClaims {
+        groups: membership::told(state, issue.user, scopes).await?,
         at_hash: access_token.map(|token| half_hash(alg, token)),
         c_hash: asked.code.map(|code| half_hash(alg, code)),
         s_hash: asked.state.map(|state| half_hash(alg, state)),

@@ -42,6 +42,7 @@ mod logout;
 mod logouts;
 mod maintain;
 mod manage;
+mod membership;
 mod network;
 mod pages;
 mod pairwise;
@@ -169,6 +170,7 @@ enum Endpoint {
     Person,
     Users,
     UserSearch,
+    Search,
     User,
     Groups,
     GroupSearch,
@@ -223,6 +225,7 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::V1, "groups", LIST, Endpoint::Groups),
     (Surface::V1, "groups/.search", POST, Endpoint::GroupSearch),
     (Surface::V1, "groups/{id}", RECORD, Endpoint::Group),
+    (Surface::V1, ".search", POST, Endpoint::Search),
     (Surface::V1, "Me", RECORD, Endpoint::Me),
     (Surface::V1, "Bulk", POST, Endpoint::Bulk),
     (Surface::V1, "Schemas", GET, Endpoint::Schemas),

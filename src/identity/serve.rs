@@ -438,6 +438,7 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Person => Ok(people::post(call, Some(call.last_segment())).await),
         Endpoint::Users
         | Endpoint::UserSearch
+        | Endpoint::Search
         | Endpoint::User
         | Endpoint::Groups
         | Endpoint::GroupSearch

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::bearer::{self, GoodToken};
 use super::error::OAuthError;
 use super::form::{self, Form};
-use super::{Call, dpop, respond};
+use super::{Call, dpop, membership, respond};
 use crate::model::user::{User, schema};
 
 /// Every claim that the endpoint may tell, besides `sub`.
@@ -61,7 +61,11 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     if !good.issued.scopes().any(|scope| scope == "openid") {
         return Err(OAuthError::insufficient_scope("openid"));
     }
-    let claims = claims(&good);
+    let mut claims = claims(&good);
+    let user = good.user.as_ref().map(|user| user.id);
+    if let Some(groups) = membership::told(&call.state, user, good.issued.scopes()).await? {
+        claims.insert(membership::GROUPS.to_owned(), json!(groups));
+    }
     let client_id = good.issued.client_id();
     let state = &call.state;
     let client = state.clients.find(&*state.store, &good.realm, client_id);

@@ -31,8 +31,8 @@ pub(super) struct Asked {
     pub(super) filter: Filter,
     pub(super) sort: Vec<SortKey>,
     pub(super) projection: Projection,
-    limit: u32,
-    skip: u32,
+    pub(super) limit: u32,
+    pub(super) skip: u32,
     after: Option<String>,
     /// `startIndex` as it counts, if the client speaks of it.
     pub(super) start: Option<u32>,

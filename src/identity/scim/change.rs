@@ -130,8 +130,8 @@ pub(super) fn record(user: &User) -> Map<String, Value> {
 }
 
 /// The record that a user gets by PUT. Of what is left out, the state stays:
-/// nobody is let in by omission; and so does what is known of addresses that
-/// stay.
+/// nobody is let in by omission; and so do what applications noted and what is
+/// known of addresses that stay.
 pub(super) fn replaced(old: &User, sent: &Map<String, Value>) -> Map<String, Value> {
     let mut record = sent.clone();
     let named = |name: &str| {
@@ -141,6 +141,13 @@ pub(super) fn replaced(old: &User, sent: &Map<String, Value>) -> Map<String, Val
     if !named("accountStatus") && !named("active") {
         let status = if old.active { "Active" } else { "Deactivated" };
         record.insert("accountStatus".to_owned(), json!(status));
+    }
+    if let Some(noted) = old
+        .profile
+        .get("preferences")
+        .filter(|_| !named("preferences"))
+    {
+        record.insert("preferences".to_owned(), noted.clone());
     }
     let emails = record
         .iter_mut()

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::asked::PAGE_MAX;
 use super::bulk;
+use super::projection::ON_REQUEST;
 use super::record::Place;
 use super::reply;
 use crate::identity::error::ScimError;
@@ -34,8 +35,7 @@ pub(super) fn answer(call: &Call, endpoint: Endpoint) -> Result<Response, ScimEr
         _ => resource_types(&place),
     };
     if matches!(endpoint, Endpoint::Schemas | Endpoint::ResourceTypes) {
-        let total = u64::try_from(all.len()).unwrap_or_default();
-        return Ok(reply::list(call, all, total, None, Some(1)));
+        return Ok(reply::whole_list(call, all));
     }
     let id = form::decode(call.last_segment().as_bytes()).unwrap_or_default();
     let named = |one: &&Value| {
@@ -113,11 +113,12 @@ fn schemas(place: &Place) -> Vec<Value> {
     let top = |schema: &'static Schema| {
         let all = schema.attributes.iter();
         let all = all.filter(|one| !one.path.contains('.') && is_own(one, place));
-        all.map(|one| described(schema, one)).collect::<Vec<_>>()
+        all.map(|one| described(place, schema, one))
+            .collect::<Vec<_>>()
     };
     let extension = USER.find(ENTERPRISE).map(|extension| {
         let parts = USER.parts(extension);
-        parts.map(|part| described(&USER, part)).collect()
+        parts.map(|part| described(place, &USER, part)).collect()
     });
     let mut users = top(&USER);
     users.push(password());
@@ -139,6 +140,7 @@ fn is_own(attribute: &Attribute, place: &Place) -> bool {
     match attribute.path {
         "id" | "externalId" | "meta" | "schemas" | ENTERPRISE => false,
         "active" => place.standard,
+        "accountStatus" | "preferences" => !place.standard,
         _ => true,
     }
 }
@@ -158,22 +160,26 @@ fn password() -> Value {
 }
 
 /// An attribute as RFC 7643 §7 describes it.
-fn described(schema: &'static Schema, attribute: &'static Attribute) -> Value {
+fn described(place: &Place, schema: &'static Schema, attribute: &'static Attribute) -> Value {
     let name = attribute.name();
     let unique = matches!(
         (schema.urn, attribute.path),
         (USER_URN, "userName") | (GROUP_URN, "displayName")
     );
+    // Every record says it, and nobody can take it away.
+    let is_state = ["active", "accountStatus"].contains(&attribute.path);
+    let requested = place.standard && ON_REQUEST.contains(&attribute.path);
+    let returned = if requested { "request" } else { "default" };
     let mut all = Map::new();
     let members = [
         ("name", json!(name)),
         ("type", json!(type_of(attribute))),
         ("multiValued", json!(attribute.kind == Type::ComplexMany)),
         ("description", json!(attribute.about)),
-        ("required", json!(unique)),
+        ("required", json!(unique || is_state)),
         ("caseExact", json!(attribute.kind == Type::Exact)),
         ("mutability", json!(mutability(attribute))),
-        ("returned", json!("default")),
+        ("returned", json!(returned)),
         ("uniqueness", json!(if unique { "server" } else { "none" })),
     ];
     for (name, value) in members {
@@ -186,7 +192,9 @@ fn described(schema: &'static Schema, attribute: &'static Attribute) -> Value {
         all.insert("referenceTypes".to_owned(), kinds);
     }
     if matches!(attribute.kind, Type::Complex | Type::ComplexMany) {
-        let parts = schema.parts(attribute).map(|part| described(schema, part));
+        let parts = schema
+            .parts(attribute)
+            .map(|part| described(place, schema, part));
         all.insert("subAttributes".to_owned(), parts.collect());
     }
     if attribute.kind == Type::Free {
@@ -208,8 +216,9 @@ fn type_of(attribute: &Attribute) -> &'static str {
 
 fn mutability(attribute: &Attribute) -> &'static str {
     match attribute.path {
+        // It says the same as the value; that counts.
+        "members.value" | "members.type" | "members.$ref" => "immutable",
         _ if attribute.read_only => "readOnly",
-        "members.value" | "members.type" => "immutable",
         _ => "readWrite",
     }
 }

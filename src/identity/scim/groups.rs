@@ -22,7 +22,7 @@ use crate::model::group::{Group, MemberChange};
 use crate::model::query::{Filter, Op, Operand};
 use crate::model::user::fold;
 use crate::model::user::schema::{GROUP, GROUP_URN};
-use crate::store::{GroupChange, GroupOutcome, StoreError};
+use crate::store::{GroupChange, GroupOutcome, GroupPage, StoreError};
 
 /// Most members that one group is shown with.
 const SHOWN_MAX: usize = 100_000;
@@ -31,8 +31,11 @@ const SHOWN_MAX: usize = 100_000;
 /// group's: then the page ends.
 const LISTED_MAX: usize = 10_000;
 
+/// Most members with which a group is shown after PATCH.
+const PATCHED_MAX: usize = 1_000;
+
 /// Members read at once.
-const STEP: u32 = 5_000;
+const STEP: u32 = 2_000;
 
 /// Longest name and external identifier, in bytes.
 const TEXT_MAX: usize = 1024;
@@ -104,44 +107,54 @@ fn projection(call: &Call) -> Result<Projection, ScimError> {
     Ok(Asked::of_query(&GROUP, query)?.projection)
 }
 
-/// The answer that shows a group with at most so many members.
+/// The answer that shows a group, without members if there are more than `most`.
 async fn shown(
     call: &Call,
     group: &Group,
     projection: &Projection,
     most: usize,
 ) -> Result<Response, ScimError> {
-    let (text, _) = written(call, group, projection, most).await?;
+    let members = members_of(call, group, projection, most).await?;
+    let text = written(call, group, projection, members.map(|(text, _)| text));
     let mut response = reply::text(call, text);
     reply::tagged(&mut response, &record::version(group.version));
     Ok(response)
 }
 
-/// The record of a group as JSON, and how many members are in it. One with more
-/// than `most` is shown without: part of them would look like all.
-async fn written(
+/// The record of a group as JSON, with what is written of its members.
+fn written(call: &Call, group: &Group, projection: &Projection, members: Option<String>) -> String {
+    let place = Place::of(call);
+    let mut head = record::group(group, &place);
+    projection.apply(&GROUP, &mut head, place.standard);
+    let mut text = Value::Object(head).to_string();
+    if let Some(members) = members.filter(|members| !members.is_empty()) {
+        text.pop();
+        text.push_str(",\"members\":[");
+        text.push_str(&members);
+        text.push_str("]}");
+    }
+    text
+}
+
+/// The members of a group as JSON, and how many they are. Nothing if there are
+/// more than `most`: part of them would look like all.
+async fn members_of(
     call: &Call,
     group: &Group,
     projection: &Projection,
     most: usize,
-) -> Result<(String, usize), ScimError> {
+) -> Result<Option<(String, usize)>, ScimError> {
     let place = Place::of(call);
-    let mut head = record::group(group, &place);
-    projection.apply(&GROUP, &mut head);
-    let mut text = Value::Object(head).to_string();
+    let (mut text, mut after, mut count) = (String::new(), None, 0);
     if most == 0 || !projection.wants("members") {
-        return Ok((text, 0));
+        return Ok(Some((text, 0)));
     }
-    let bare = text.len();
-    text.pop();
-    text.push_str(",\"members\":[");
-    let (mut after, mut count) = (None, 0);
     loop {
         let step = call.state.store.members(group.id, after, STEP).await?;
         for member in &step {
             let shown = Value::Array(vec![record::member(member, &place)]);
             let mut one = Map::from_iter([("members".to_owned(), shown)]);
-            projection.apply(&GROUP, &mut one);
+            projection.apply(&GROUP, &mut one, place.standard);
             let Some(Value::Array(mut one)) = one.remove("members") else {
                 continue;
             };
@@ -152,60 +165,17 @@ async fn written(
             count += 1;
         }
         if count > most {
-            text.truncate(bare - 1);
-            text.push('}');
-            return Ok((text, 0));
+            return Ok(None);
         }
         after = step.last().map(|last| last.id);
         if step.len() < usize::try_from(STEP).unwrap_or(usize::MAX) {
-            break;
+            return Ok(Some((text, count)));
         }
     }
-    if count == 0 {
-        text.truncate(bare - 1);
-        text.push('}');
-    } else {
-        text.push_str("]}");
-    }
-    Ok((text, count))
 }
 
 async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response, ScimError> {
-    let sees_all = access::sees_all(token, Kind::Group);
-    let within = match &token.user {
-        Some(user) if !sees_all => {
-            if speaks_of_members(&asked.filter) {
-                let text = "members can't be asked for by users";
-                return Err(ScimError::bad("invalidFilter", text));
-            }
-            let member = GROUP.find("members.value");
-            let own = Operand::Text(user.id.to_string());
-            member.map_or(Filter::Never, |member| {
-                Filter::Compare(member, Op::Equal, own)
-            })
-        }
-        _ => Filter::Always,
-    };
-    let page = call
-        .state
-        .store
-        .groups(&token.realm.path, &asked.query(within))
-        .await?;
-    let mut texts: Vec<String> = Vec::new();
-    let mut members = 0;
-    for group in &page.groups {
-        let most = match (sees_all, texts.is_empty()) {
-            (false, _) => 0,
-            (true, true) => SHOWN_MAX,
-            (true, false) => LISTED_MAX,
-        };
-        let (text, count) = written(call, group, &asked.projection, most).await?;
-        members += count;
-        texts.push(text);
-        if members > LISTED_MAX {
-            break;
-        }
-    }
+    let (texts, page) = found(call, token, asked).await?;
     let sent = texts.len();
     let more = page.more || sent < page.groups.len();
     let last = page.groups.get(sent.wrapping_sub(1)).filter(|_| more);
@@ -217,6 +187,53 @@ async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response,
         cookie,
         asked.start,
     ))
+}
+
+/// The groups that a query finds, and the records of the first of them: as many
+/// as have not too many members together.
+pub(super) async fn found(
+    call: &Call,
+    token: &GoodToken,
+    asked: &Asked,
+) -> Result<(Vec<String>, GroupPage), ScimError> {
+    let sees_all = access::sees_all(token, Kind::Group);
+    let query = asked.query(within_sight(token, sees_all, &asked.filter)?);
+    let page = call.state.store.groups(&token.realm.path, &query).await?;
+    let mut texts: Vec<String> = Vec::new();
+    let mut room = LISTED_MAX;
+    for group in &page.groups {
+        let most = match (sees_all, texts.is_empty()) {
+            (false, _) => 0,
+            (true, true) => SHOWN_MAX,
+            (true, false) => room,
+        };
+        let members = members_of(call, group, &asked.projection, most).await?;
+        let count = members.as_ref().map_or(0, |(_, count)| *count);
+        // It comes first on the next page.
+        if (members.is_none() && !texts.is_empty()) || room == 0 {
+            break;
+        }
+        room = room.saturating_sub(count);
+        let members = members.map(|(text, _)| text);
+        texts.push(written(call, group, &asked.projection, members));
+    }
+    Ok((texts, page))
+}
+
+/// What the token may see of all groups.
+fn within_sight(token: &GoodToken, sees_all: bool, asked: &Filter) -> Result<Filter, ScimError> {
+    let Some(user) = token.user.as_ref().filter(|_| !sees_all) else {
+        return Ok(Filter::Always);
+    };
+    if speaks_of_members(asked) {
+        let text = "members can't be asked for by users";
+        return Err(ScimError::bad("invalidFilter", text));
+    }
+    let own = Operand::Text(user.id.to_string());
+    let member = GROUP.find("members.value");
+    Ok(member.map_or(Filter::Never, |member| {
+        Filter::Compare(member, Op::Equal, own)
+    }))
 }
 
 fn speaks_of_members(filter: &Filter) -> bool {
@@ -380,8 +397,8 @@ async fn replace(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, S
     shown(call, &group, &projection, SHOWN_MAX).await
 }
 
-/// `PATCH /v1/groups/{id}`: answered without a body, unless attributes are asked
-/// for, because there may be very many members.
+/// `PATCH /v1/groups/{id}`: answered with the group, unless that has many
+/// members and nobody asked for attributes.
 async fn modify(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
     let projection = projection(call)?;
     let sent = body::object(call)?;
@@ -401,6 +418,12 @@ async fn modify(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, Sc
     let group = change(call, token, wanted).await?;
     if projection.is_asked() {
         return shown(call, &group, &projection, SHOWN_MAX).await;
+    }
+    if let Some((members, _)) = members_of(call, &group, &projection, PATCHED_MAX).await? {
+        let text = written(call, &group, &projection, Some(members));
+        let mut response = reply::text(call, text);
+        reply::tagged(&mut response, &record::version(group.version));
+        return Ok(response);
     }
     let mut response = reply::nothing();
     reply::tagged(&mut response, &record::version(group.version));

@@ -20,6 +20,7 @@ mod patch;
 mod projection;
 mod record;
 mod reply;
+mod search;
 mod users;
 
 #[cfg(test)]
@@ -56,6 +57,7 @@ async fn endpoint_of(call: &Call, endpoint: Endpoint) -> Result<Response, ScimEr
         Endpoint::Groups => groups::collection(call).await,
         Endpoint::GroupSearch => groups::search(call).await,
         Endpoint::Group => groups::one(call, call.last_segment()).await,
+        Endpoint::Search => search::post(call).await,
         Endpoint::Me => own::answer(call).await,
         Endpoint::Bulk => bulk::post(call).await,
         other => discovery::answer(call, other),

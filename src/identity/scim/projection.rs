@@ -14,6 +14,10 @@ pub(super) struct Projection {
 
 const ALWAYS: [&str; 2] = ["id", "schemas"];
 
+/// What is shown on request only where records are the standard's own: made of
+/// what stands beside it, and nothing that a client has written.
+pub(super) const ON_REQUEST: [&str; 2] = ["addresses.formatted", "members.display"];
+
 /// Most names that are looked at.
 const NAMES_MAX: usize = 200;
 
@@ -44,8 +48,12 @@ impl Projection {
         self.only.is_some()
     }
 
-    /// Removes from `record` what is not shown.
-    pub(super) fn apply(&self, schema: &Schema, record: &mut Map<String, Value>) {
+    /// Removes from `record` what is not shown; `standard`: it is the standard's
+    /// own.
+    pub(super) fn apply(&self, schema: &Schema, record: &mut Map<String, Value>, standard: bool) {
+        if standard {
+            self.hide(record);
+        }
         if self.only.is_none() && self.except.is_empty() {
             return;
         }
@@ -63,6 +71,25 @@ impl Projection {
             };
             if !keep {
                 record.remove(&name);
+            }
+        }
+    }
+
+    /// Removes what nobody requested.
+    fn hide(&self, record: &mut Map<String, Value>) {
+        for path in ON_REQUEST {
+            let mut only = self.only.iter().flatten();
+            let Some((name, part)) = path.split_once('.') else {
+                continue;
+            };
+            if only.any(|one| one.path == path) {
+                continue;
+            }
+            let values = record.get_mut(name).and_then(Value::as_array_mut);
+            for value in values.into_iter().flatten() {
+                if let Some(members) = value.as_object_mut() {
+                    members.remove(part);
+                }
             }
         }
     }

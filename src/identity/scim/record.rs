@@ -65,7 +65,7 @@ impl Place {
 }
 
 /// The record of a user, who is a member of `groups`. The password is not part
-/// of it; `preferences` always is.
+/// of it; `preferences` always is, but where the record is the standard's own.
 pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<String, Value> {
     let mut record = user.profile.clone();
     if let Some(Value::Array(addresses)) = record.get_mut("addresses") {
@@ -80,13 +80,17 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
     if record.contains_key(ENTERPRISE_URN) {
         schemas.push(ENTERPRISE_URN);
     }
-    let status = if user.active { "Active" } else { "Deactivated" };
+    let state = match (place.standard, user.active) {
+        (true, active) => ("active", json!(active)),
+        (false, true) => ("accountStatus", json!("Active")),
+        (false, false) => ("accountStatus", json!("Deactivated")),
+    };
     let location = place.location(Kind::User, user.id);
     let members = [
         ("schemas", json!(schemas)),
         ("id", json!(user.id)),
         ("userName", json!(user.user_name)),
-        ("accountStatus", json!(status)),
+        state,
         (
             "meta",
             meta(
@@ -101,9 +105,6 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
     for (name, value) in members {
         record.insert(name.to_owned(), value);
     }
-    if place.standard {
-        record.insert("active".to_owned(), json!(user.active));
-    }
     if !groups.is_empty() {
         let groups = groups.iter().map(|group| {
             json!({
@@ -115,9 +116,12 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
         });
         record.insert("groups".to_owned(), groups.collect());
     }
-    record
-        .entry("preferences")
-        .or_insert_with(|| Value::Object(Map::new()));
+    if place.standard {
+        // The standard has no attribute that nobody looks into.
+        record.remove("preferences");
+    } else {
+        record.entry("preferences").or_insert_with(|| json!({}));
+    }
     record
 }
 

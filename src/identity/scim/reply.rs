@@ -50,6 +50,18 @@ pub(super) fn list(
     record(call, StatusCode::OK, &body)
 }
 
+/// A list response with all that there is.
+pub(super) fn whole_list(call: &Call, all: Vec<Value>) -> Response {
+    let body = json!({
+        "schemas": ["urn:ietf:params:scim:api:messages:2.0:ListResponse"],
+        "totalResults": all.len(),
+        "itemsPerPage": all.len(),
+        "startIndex": 1,
+        "Resources": all,
+    });
+    record(call, StatusCode::OK, &body)
+}
+
 /// As [`list`], of records whose JSON is written already.
 pub(super) fn list_of(
     call: &Call,

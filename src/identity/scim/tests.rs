@@ -168,11 +168,14 @@ async fn compare(store: &dyn Store, people: &[Value], questions: &[String]) {
         users.push(user);
     }
     users.sort_by(|a, b| a.user_name.cmp(&b.user_name));
-    let place = Place::standard("http://localhost");
+    let place = Place::first("http://localhost");
     for question in questions {
         let filter = parse_filter(question).expect("a filter");
-        let fits =
-            |user: &&User| filter::evaluate::record(&filter, &record::user(user, &[], &place));
+        let fits = |user: &&User| {
+            let mut record = record::user(user, &[], &place);
+            record.insert("active".to_owned(), json!(user.active));
+            filter::evaluate::record(&filter, &record)
+        };
         let expected: Vec<_> = users
             .iter()
             .filter(fits)

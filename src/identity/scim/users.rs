@@ -3,6 +3,8 @@
 //!
 //! The access token's realm is the one whose users are meant.
 
+use std::collections::HashMap;
+
 use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
@@ -22,7 +24,7 @@ use crate::model::query::{Filter, Op, Operand};
 use crate::model::user::name;
 use crate::model::user::schema::{self, USER, USER_URN};
 use crate::model::user::{Owner, User};
-use crate::store::StoreError;
+use crate::store::{StoreError, UserPage};
 
 /// Answers a request to all users.
 pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
@@ -109,7 +111,7 @@ async fn shown(
         false => Vec::new(),
     };
     let mut record = record::user(user, &groups, &place);
-    projection.apply(&USER, &mut record);
+    projection.apply(&USER, &mut record, place.standard);
     let mut response = reply::record(call, status, &Value::Object(record));
     reply::tagged(&mut response, &record::version(user.version));
     if status == StatusCode::CREATED {
@@ -119,11 +121,23 @@ async fn shown(
 }
 
 async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response, ScimError> {
+    let (records, page) = found(call, token, asked).await?;
+    let last = page.users.last().filter(|_| page.more);
+    let cookie = last.map(|last| asked.cookie(records.len(), &name::key(&last.user_name)));
+    Ok(reply::list(call, records, page.total, cookie, asked.start))
+}
+
+/// The users that a query finds, with their records.
+pub(super) async fn found(
+    call: &Call,
+    token: &GoodToken,
+    asked: &Asked,
+) -> Result<(Vec<Value>, UserPage), ScimError> {
     let query = asked.query(within_sight(token));
     let store = &call.state.store;
     let page = store.users(&token.realm.path, &query).await?;
     let ids: Vec<_> = page.users.iter().map(|user| user.id).collect();
-    let mut groups: std::collections::HashMap<Uuid, Vec<_>> = std::collections::HashMap::new();
+    let mut groups: HashMap<Uuid, Vec<_>> = HashMap::new();
     if asked.projection.wants("groups") && !ids.is_empty() {
         for (user, group) in store.memberships(&ids).await? {
             groups.entry(user).or_default().push(group);
@@ -133,13 +147,11 @@ async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response,
     let records = page.users.iter().map(|user| {
         let groups = groups.get(&user.id).map_or(&[][..], Vec::as_slice);
         let mut record = record::user(user, groups, &place);
-        asked.projection.apply(&USER, &mut record);
+        asked.projection.apply(&USER, &mut record, place.standard);
         Value::Object(record)
     });
-    let records: Vec<Value> = records.collect();
-    let last = page.users.last().filter(|_| page.more);
-    let cookie = last.map(|last| asked.cookie(records.len(), &name::key(&last.user_name)));
-    Ok(reply::list(call, records, page.total, cookie, asked.start))
+    let records = records.collect();
+    Ok((records, page))
 }
 
 /// What the token may see of all users.

@@ -187,6 +187,10 @@ impl Schema {
             .ok_or_else(|| RecordError::new(at, "expected an object"))?;
         let mut clean = Map::new();
         for (name, value) in members {
+            // Some clients say again which schema it is.
+            if parent.path == ENTERPRISE && name.eq_ignore_ascii_case("schemas") {
+                continue;
+            }
             let at = format!("{at}.{name}");
             let attribute = self.part(parent, name);
             let attribute = attribute.ok_or_else(|| RecordError::unknown(&at))?;

@@ -175,6 +175,12 @@ async fn authlib_does_every_grant_that_it_knows() {
 }
 
 #[tokio::test]
+#[ignore = "needs python and its packages, which `make test` installs"]
+async fn testers_of_scim_find_nothing() {
+    Stage::set().await.run(python("scim_client.py")).await;
+}
+
+#[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn chromium_shows_every_page() {
     Stage::set().await.run(node("browser.mjs")).await;
