@@ -271,7 +271,7 @@ async fn bulk_requests_refer_to_what_they_create() {
          "data": {"schemas": [GROUP], "displayName": "Crew", "members": [{"value": "bulkId:u"}]}},
         {"method": "post", "path": "/Users", "bulkId": "u", "data": {"schemas": [USER], "userName": "ann"}},
         {"method": "PATCH", "path": "/Users/bulkId:u", "data": {"schemas": [PATCH],
-         "Operations": [{"op": "add", "path": "title", "value": "Boss"}]}},
+         "Operations": [{"op": "add", "path": "title", "value": "Captain"}]}},
         {"method": "POST", "path": "/Users", "bulkId": "twice", "data": {"userName": "ANN"}},
         {"method": "POST", "path": "/Nothing", "bulkId": "n", "data": {}},
         {"method": "DELETE", "path": "/Users/00000000-0000-0000-0000-000000000000"},
@@ -300,7 +300,7 @@ async fn bulk_requests_refer_to_what_they_create() {
     let ann = desk
         .send(
             "GET",
-            "/v1/users?filter=title%20eq%20%22boss%22",
+            "/v1/users?filter=title%20eq%20%22captain%22",
             &Value::Null,
         )
         .await;
