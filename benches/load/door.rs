@@ -50,6 +50,24 @@ impl Door {
         )?)
     }
 
+    /// Hashes passwords at the cost that the program has by default.
+    pub(crate) fn hash_as_usual(&self) -> Result<()> {
+        let path = self.dir.path().join("doorward.yaml");
+        let file = std::fs::read_to_string(&path)?;
+        let usual = file.replace("hashing: {memory_kib: 8, passes: 1}", "hashing: {}");
+        Ok(std::fs::write(path, usual)?)
+    }
+
+    /// The directory with all of it.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The file of the store.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.dir.path().join("data/doorward.db")
+    }
+
     /// Writes one more file of entities; its directory is read at each start
     /// and watched.
     pub(crate) fn declare(&self, name: &str, text: &str) -> Result<()> {
@@ -148,7 +166,7 @@ fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
 fn routes_file(port: &Port, upstream: &Port) -> String {
     let mut file =
         "_format_version: \"3.0\"\nservices:\n- name: identity\n  protocol: internal\n  \
-                    host: identity\n  routes: [{name: identity, paths: [/oauth2, /json, /.well-known], \
+                    host: identity\n  routes: [{name: identity, paths: [/oauth2, /json, /v1, /.well-known], \
                     strip_path: false}]\n"
             .to_owned();
     let bearer = format!(

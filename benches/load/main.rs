@@ -5,8 +5,8 @@
 //! drives each case with wrk in short interleaved rounds; prints requests per
 //! second, latency and the proxy's own CPU time per request, with medians of
 //! the ratios that have a bar. Then a thousand changes are made under load, ten
-//! thousand services held, the identity provider is called, and a thousand
-//! realms are started. Timings are never a test: it exits 0 whatever
+//! thousand services held, the identity provider is called, a thousand realms
+//! are started, and a million people are held. Timings are never a test: it exits 0 whatever
 //! they are. Everything it starts ends with it.
 
 mod cases;
@@ -18,6 +18,7 @@ mod http;
 mod identity;
 mod many;
 mod nginx;
+mod people;
 mod process;
 mod realms;
 mod report;
@@ -46,19 +47,20 @@ const USAGE: &str = "\
 usage: cargo bench --bench load -- [--quick] [--only PART] [--rounds N] [--cores 1|2]
                                    [--binary PATH]
   --quick   few rounds, few changes, few services: under two minutes
-  --only    one part: cases, footprint, changes, many, identity or realms
+  --only    one part: cases, footprint, changes, many, identity, realms or people
   --rounds  rounds for each number of cores (7, with --quick 2)
   --cores   only this number of proxy workers
   --binary  another doorward program";
 
 /// What can be measured alone.
-const PARTS: [&str; 6] = [
+const PARTS: [&str; 7] = [
     "cases",
     "footprint",
     "changes",
     "many",
     "identity",
     "realms",
+    "people",
 ];
 
 fn main() -> Result<()> {
@@ -176,6 +178,10 @@ fn run(options: &Options) -> Result<()> {
     }
     if options.asks_for("realms") {
         realms::measure(binary, &upstream_port)?;
+    }
+    if options.asks_for("people") {
+        let count = if options.quick { 100_000 } else { 1_000_000 };
+        people::measure(binary, &upstream_port, count)?;
     }
     println!("took {:.0?} in all", started.elapsed());
     drop(upstream);
