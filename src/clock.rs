@@ -73,7 +73,31 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// A UUID that begins with the time (version 7, RFC 9562 section 5.7).
+///
+/// Rows that are added one after the other lie together in an index of them;
+/// 74 bits are random. It always tells the system's time: nothing reads it.
+pub fn ordered_uuid() -> Uuid {
+    let now_ms = u64::try_from(Clock::system().now_ms()).unwrap_or_default();
+    uuid::Builder::from_unix_timestamp_millis(now_ms, &random_bytes()).into_uuid()
+}
+
 /// A random (version 4) UUID.
 pub fn random_uuid() -> Uuid {
     uuid::Builder::from_random_bytes(random_bytes()).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordered_identifiers_differ_and_begin_with_the_time() {
+        let (one, other) = (ordered_uuid(), ordered_uuid());
+        assert_ne!(one, other);
+        assert_eq!(one.get_version_num(), 7);
+        let told = |id: Uuid| id.get_timestamp().map(|time| time.to_unix().0);
+        assert!(told(one) <= told(other));
+        assert!(told(one) > Some(1_700_000_000));
+    }
 }

@@ -147,14 +147,42 @@ fn searches(door: &Door, count: usize) -> Result<()> {
     let rare = display_name(count / 2);
     let rare = rare.split(' ').nth(1).unwrap_or_default();
     for (name, filter, more) in [
-        ("co, few match", format!("displayName co \"{rare}\""), "&count=20"),
-        ("co, one in a hundred", "displayName co \"th77\"".to_owned(), "&count=20"),
-        ("co, one in eight", "displayName co \"tanaka\"".to_owned(), "&count=20"),
-        ("co, nearly all match", "displayName co \"a\"".to_owned(), "&count=20"),
-        ("co, page 50", "displayName co \"rossi\"".to_owned(), "&count=20&startIndex=981"),
-        ("co, nobody matches", "displayName co \"zzz\"".to_owned(), "&count=20"),
+        (
+            "co, few match",
+            format!("displayName co \"{rare}\""),
+            "&count=20",
+        ),
+        (
+            "co, one in a hundred",
+            "displayName co \"th77\"".to_owned(),
+            "&count=20",
+        ),
+        (
+            "co, one in eight",
+            "displayName co \"tanaka\"".to_owned(),
+            "&count=20",
+        ),
+        (
+            "co, nearly all match",
+            "displayName co \"a\"".to_owned(),
+            "&count=20",
+        ),
+        (
+            "co, page 50",
+            "displayName co \"rossi\"".to_owned(),
+            "&count=20&startIndex=981",
+        ),
+        (
+            "co, nobody matches",
+            "displayName co \"zzz\"".to_owned(),
+            "&count=20",
+        ),
         ("userName eq", "userName eq \"user0000042\"".to_owned(), ""),
-        ("emails.value eq", "emails.value eq \"user0000042@example.com\"".to_owned(), ""),
+        (
+            "emails.value eq",
+            "emails.value eq \"user0000042@example.com\"".to_owned(),
+            "",
+        ),
     ] {
         let encoded: String = url::form_urlencoded::byte_serialize(filter.as_bytes()).collect();
         let path = format!("/v1/users?filter={encoded}{more}");
@@ -162,7 +190,8 @@ fn searches(door: &Door, count: usize) -> Result<()> {
         let mut total = 0;
         for _ in 0..SEARCHES {
             let began = Instant::now();
-            let (status, body) = http::get(door.port(), &path, Some(&token), Duration::from_secs(30))?;
+            let (status, body) =
+                http::get(door.port(), &path, Some(&token), Duration::from_secs(30))?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
             if status != 200 {
                 bail!("{path}: {status} {body}");

@@ -425,7 +425,7 @@ impl Default for HashingConfig {
             passes: 2,
             lanes: 1,
             parallel: 0,
-            queue: 32,
+            queue: 512,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::config::DeclaredUser;
 use super::cors::is_origin;
 use super::settings::GRACE_MAX;
 use super::{pairwise, profile};
-use crate::clock::random_uuid;
+use crate::clock::ordered_uuid;
 use crate::jose::jwks::KeySet;
 use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, RequestAlg, SignAlg};
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
@@ -59,7 +59,7 @@ pub fn new_user(realm: &str, record: &Map<String, Value>) -> Result<User, Record
     name::check(&user_name).map_err(|error| RecordError::new("userName", error.to_string()))?;
     let id = match record.get("id").and_then(Value::as_str) {
         Some(id) => id.parse::<Uuid>().map_err(|_| wrong("id", "is no UUID"))?,
-        None => random_uuid(),
+        None => ordered_uuid(),
     };
     let by_flag = profile.remove("active").and_then(|flag| flag.as_bool());
     let by_status = match profile.remove("accountStatus") {

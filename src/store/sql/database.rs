@@ -124,6 +124,18 @@ impl Tx {
         done.map(drop).map_err(unavailable)
     }
 
+    /// Makes room for very many rows: the connection keeps more pages, and
+    /// moves them from the log to the file less often, from now on.
+    pub(super) async fn expect_many(&mut self) -> Result<(), StoreError> {
+        let Self::Sqlite(tx) = self else {
+            return Ok(());
+        };
+        // KiB of pages; pages of the log.
+        let text = "PRAGMA cache_size = -131072; PRAGMA wal_autocheckpoint = 65536";
+        let done = sqlx::raw_sql(text).execute(&mut **tx).await;
+        done.map(drop).map_err(unavailable)
+    }
+
     /// Lets the numbers of new rows begin behind those that are there.
     pub(super) async fn number_on(&mut self, table: &'static str) -> Result<(), StoreError> {
         let Self::Postgres(tx) = self else {

@@ -56,9 +56,10 @@ async fn insert(
     imports: &[Import],
     added: &mut HashSet<(Uuid, String)>,
 ) -> Result<(), StoreError> {
-    let mut insert = Builder::new(
+    let mut insert = Builder::with_many_values(
         "INSERT INTO users (id, realm, user_name, user_key, password, status, owner, version,
                             created_ms, updated_ms, doc) VALUES ",
+        tx.dialect(),
     );
     for (position, Import { user, .. }) in imports.iter().enumerate() {
         insert
@@ -101,8 +102,10 @@ async fn index(tx: &mut Tx, users: &[&User]) -> Result<(), StoreError> {
     });
     let values: Vec<_> = values.collect();
     for chunk in values.chunks(ROWS) {
-        let mut insert =
-            Builder::new("INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ");
+        let mut insert = Builder::with_many_values(
+            "INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ",
+            tx.dialect(),
+        );
         for (position, (user, value)) in chunk.iter().enumerate() {
             insert
                 .push(if position == 0 { "(" } else { ", (" })

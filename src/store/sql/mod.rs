@@ -87,6 +87,9 @@ use crate::model::session::{
 use crate::model::user::User;
 use crate::model::user::import::{Existing, Import, Imported};
 
+/// An import of more users than this is one of very many.
+const MANY: usize = 1000;
+
 /// The store in a database.
 pub struct SqlStore {
     database: Database,
@@ -302,6 +305,9 @@ impl Store for SqlStore {
         now_ms: i64,
     ) -> Result<Vec<Imported>, StoreError> {
         let mut tx = self.begin().await?;
+        if users.len() > MANY {
+            tx.expect_many().await?;
+        }
         let outcomes = imports::users(&mut tx, users, existing, now_ms).await?;
         if dry {
             return Ok(outcomes);

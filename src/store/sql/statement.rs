@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use uuid::Uuid;
 
 use super::database::{Database, Tx};
+use super::dialect::Dialect;
 use super::row::Row;
 use super::{taken, unavailable};
 use crate::model::grant::TokenHash;
@@ -101,6 +102,8 @@ impl Statement {
 pub(super) struct Builder {
     text: String,
     values: Vec<Value>,
+    /// Whether a value's place is told by its number, or by its turn.
+    numbered: bool,
 }
 
 impl Builder {
@@ -108,6 +111,16 @@ impl Builder {
         Self {
             text: text.to_owned(),
             values: Vec::new(),
+            numbered: true,
+        }
+    }
+
+    /// For a statement with thousands of values: SQLite looks for each numbered
+    /// one among all of them.
+    pub(super) fn with_many_values(text: &'static str, dialect: Dialect) -> Self {
+        Self {
+            numbered: dialect == Dialect::Postgres,
+            ..Self::new(text)
         }
     }
 
@@ -120,8 +133,12 @@ impl Builder {
     /// Appends a value.
     pub(super) fn push_bind(&mut self, value: impl Into<Value>) -> &mut Self {
         self.values.push(value.into());
-        self.text.push('$');
-        self.text.push_str(&self.values.len().to_string());
+        if self.numbered {
+            self.text.push('$');
+            self.text.push_str(&self.values.len().to_string());
+        } else {
+            self.text.push('?');
+        }
         self
     }
 
