@@ -41,7 +41,7 @@ pub(super) fn collection(call: Call) -> Answer {
     })
 }
 
-/// One record, by its name, address or identifier.
+/// One record, by its name, address, identifier or consumer key.
 pub(super) fn item(call: Call) -> Answer {
     Box::pin(async move {
         let (broker, kind) = (broker(&call)?, kind(&call)?);
@@ -236,7 +236,10 @@ async fn put(call: &Call, broker: &Broker, kind: Kind) -> Result<Response, ApiEr
         let made = |old: &Record, now_ms| records::made(kind, all.clone(), Some(old), now_ms);
         return changed(call, broker, kind, made).await;
     }
-    let name = records::known_by(kind);
+    let name = match kind {
+        Kind::Application if call.param(0).parse::<uuid::Uuid>().is_err() => "consumer_key",
+        kind => records::known_by(kind),
+    };
     let named = all.entry(name).or_insert_with(|| call.param(0).into());
     if named.as_str() != Some(call.param(0)) {
         return Err(wrong(RecordError::new(
@@ -304,6 +307,14 @@ fn refused(broker: &Broker, record: &Record, error: StoreError) -> ApiError {
             }
         }
         StoreError::FileOwned(_) => file_owned(broker),
+        StoreError::Absent(kind, id) => {
+            let member = match kind {
+                "product" => "products",
+                kind => kind,
+            };
+            let message = format!("there is no {kind} {id}");
+            return wrong(RecordError::new(member, message));
+        }
         error => ChangeError::Store(error),
     })
 }

@@ -19,6 +19,8 @@ fn kind(endpoint: &Endpoint, method: &str) -> Option<Kind> {
         "/config" => Some(Kind::EntityImport),
         path if path.ends_with("healthy") => Some(Kind::TargetHealth),
         path if path.starts_with("/throttling") => Some(Kind::ThrottlingReset),
+        "/broker/tokens/revoke" | "/broker/applications/{id}/tokens" => Some(Kind::TokenRevoke),
+        "/broker/applications/{id}/secret" => Some(Kind::ClientSecret),
         _ => Some(match method {
             "POST" => Kind::EntityCreate,
             "DELETE" => Kind::EntityDelete,

@@ -69,6 +69,9 @@ pub enum StoreError {
     /// The record changed, or went, since it was read.
     #[error("{0} was changed by somebody else")]
     Conflict(String),
+    /// What a record refers to is not there: its kind, its name.
+    #[error("there is no {0} {1}")]
+    Absent(&'static str, String),
 }
 
 /// A gateway entity as the store keeps it: opaque but for its keys.
@@ -810,7 +813,8 @@ pub trait Store: Send + Sync + 'static {
     /// Adds a record of the token broker.
     ///
     /// # Errors
-    /// [`StoreError::Taken`] when its identifier or its key is another's.
+    /// [`StoreError::Taken`] when its identifier or its key is another's;
+    /// [`StoreError::Absent`] for an application without developer or product.
     async fn insert_broker_record(&self, record: &Record) -> Result<(), StoreError>;
 
     /// Replaces a record of the token broker that was last changed at `seen_ms`;
@@ -819,7 +823,8 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::FileOwned`] for one that the file declares;
     /// [`StoreError::Conflict`] when it was changed meanwhile, or is gone;
-    /// [`StoreError::Taken`] when its key is another's.
+    /// [`StoreError::Taken`] when its key is another's; [`StoreError::Absent`] for
+    /// an application that newly refers to what is not there.
     async fn update_broker_record(&self, record: &Record, seen_ms: i64) -> Result<(), StoreError>;
 
     /// Removes a record of the token broker; says whether it was there.

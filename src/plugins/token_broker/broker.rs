@@ -5,6 +5,7 @@
 //! were read in; a change makes it another one, so nobody who read before the
 //! change can leave anything behind.
 
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use dashmap::DashMap;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{Equivalent, Weighter};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -50,7 +51,7 @@ pub struct Broker {
     clock: Clock,
     metrics: Arc<Metrics>,
     names: ArcSwap<Names>,
-    tokens: Cache<TokenHash, Held, Weight>,
+    tokens: Cache<ByText, Held, Weight, ahash::RandomState>,
     clients: Cache<String, (u64, Option<Arc<Client>>)>,
     /// Of records. Grows with every change of one.
     records: AtomicU64,
@@ -87,11 +88,45 @@ pub(super) struct Token {
     pub(super) access: Arc<AccessToken>,
 }
 
+/// A token in memory is found by its text: requests that bring one again need
+/// no hash of it.
+#[derive(Clone)]
+struct ByText(Arc<AccessToken>);
+
+/// The text of a token that is looked for.
+struct Sought<'a>(&'a str);
+
+impl Hash for Sought<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Hash for ByText {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Sought(&self.0.token).hash(state);
+    }
+}
+
+impl PartialEq for ByText {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.token == other.0.token
+    }
+}
+
+impl Eq for ByText {}
+
+impl Equivalent<ByText> for Sought<'_> {
+    fn equivalent(&self, key: &ByText) -> bool {
+        self.0 == key.0.token
+    }
+}
+
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<TokenHash, Held> for Weight {
-    fn weight(&self, _: &TokenHash, held: &Held) -> u64 {
+impl Weighter<ByText, Held> for Weight {
+    fn weight(&self, _: &ByText, held: &Held) -> u64 {
         TOKEN_BYTES + held.token.access.token.len() as u64
     }
 }
@@ -113,7 +148,13 @@ impl Broker {
             clock,
             metrics,
             names: ArcSwap::from_pointee(names(config)),
-            tokens: Cache::with_weighter(8 * 1024, TOKENS_BYTES, Weight),
+            tokens: Cache::with(
+                8 * 1024,
+                TOKENS_BYTES,
+                Weight,
+                ahash::RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
             clients: Cache::new(CLIENTS),
             records: AtomicU64::new(0),
             stripes: (0..256).map(|_| AtomicU64::new(0)).collect(),
@@ -173,20 +214,17 @@ impl Broker {
         )
     }
 
-    /// The access token of this hash, if it is at hand and nothing has changed.
-    pub(super) fn held(&self, hash: TokenHash) -> Option<Arc<Token>> {
-        let held = self.tokens.get(&hash)?;
-        let age = self.clock.now_ms() - held.read_ms;
-        let fresh = (0..FRESH_MS).contains(&age);
-        (fresh && held.generation == self.generation(hash)).then_some(held.token)
+    /// The access token of this text, if it is at hand and nothing has changed.
+    pub(super) fn held(&self, text: &str, now_ms: i64) -> Option<Arc<Token>> {
+        let held = self.tokens.get(&Sought(text))?;
+        let fresh = (0..FRESH_MS).contains(&(now_ms - held.read_ms));
+        let generation = self.generation(held.token.tokens.access);
+        (fresh && held.generation == generation).then_some(held.token)
     }
 
     /// The access token of this text.
-    pub(super) async fn token(
-        &self,
-        hash: TokenHash,
-        text: &str,
-    ) -> Result<Option<Arc<Token>>, StoreError> {
+    pub(super) async fn token(&self, text: &str) -> Result<Option<Arc<Token>>, StoreError> {
+        let hash = TokenHash::of(text);
         // As of before the look-up: a change meanwhile makes the entry stale.
         let generation = self.generation(hash);
         let read_ms = self.clock.now_ms();
@@ -205,7 +243,7 @@ impl Broker {
             read_ms,
             token: Arc::clone(&token),
         };
-        self.tokens.insert(hash, held);
+        self.tokens.insert(ByText(Arc::clone(&token.access)), held);
         Ok(Some(token))
     }
 
@@ -379,7 +417,8 @@ impl Broker {
         self.store.broker_records(kind, after, limit).await
     }
 
-    /// The record of this kind and identifier.
+    /// The record of this kind and identifier; an application's may be its
+    /// consumer key.
     ///
     /// # Errors
     /// The store does not answer.
@@ -388,13 +427,18 @@ impl Broker {
             Kind::Developer => records::developer_id(id),
             Kind::Product | Kind::Application => id.to_owned(),
         };
-        self.store.broker_record(kind, &id).await
+        let found = self.store.broker_record(kind, &id).await?;
+        if found.is_some() || kind != Kind::Application {
+            return Ok(found);
+        }
+        let by_key = self.store.broker_client(&id).await?;
+        Ok(by_key.map(|client| client.application))
     }
 
     /// Adds a record.
     ///
     /// # Errors
-    /// [`StoreError::Taken`].
+    /// [`StoreError::Taken`], [`StoreError::Absent`].
     pub async fn insert(&self, record: &Record) -> Result<(), StoreError> {
         self.changed(self.store.insert_broker_record(record).await)
     }
@@ -402,7 +446,8 @@ impl Broker {
     /// Replaces a record that was last changed at `seen_ms`.
     ///
     /// # Errors
-    /// [`StoreError::FileOwned`], [`StoreError::Conflict`], [`StoreError::Taken`].
+    /// [`StoreError::FileOwned`], [`StoreError::Conflict`], [`StoreError::Taken`],
+    /// [`StoreError::Absent`].
     pub async fn update(&self, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
         self.changed(self.store.update_broker_record(record, seen_ms).await)
     }

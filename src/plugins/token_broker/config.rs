@@ -1,11 +1,12 @@
 //! The configuration section `broker`.
 
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 use super::records;
-use crate::model::broker::{Application, Developer, Product, Record};
+use crate::model::broker::{Application, Developer, Kind, Product, Record};
 use crate::model::user::schema::RecordError;
 
 /// What the configuration file says of the token broker.
@@ -71,18 +72,93 @@ impl BrokerConfig {
             add("applications", index, made)?;
         }
         check_unique(&all)?;
+        self.check_references()?;
         Ok(all)
+    }
+
+    /// Refuses an application that names a developer or a product which the file
+    /// does not declare: nobody could use it, and a typing error would look so.
+    fn check_references(&self) -> Result<(), RecordError> {
+        let developers: Vec<_> = self.developers.iter().map(|one| &one.email).collect();
+        for (index, application) in self.applications.iter().enumerate() {
+            let wanted = records::developer_id(&application.developer);
+            if !(developers.iter()).any(|email| records::developer_id(email) == wanted) {
+                let path = format!("applications.{index}.developer");
+                let message = format!("no developer {wanted} is declared");
+                return Err(RecordError::new(path, message));
+            }
+            for (place, name) in application.products.iter().enumerate() {
+                if !self.products.iter().any(|product| product.name == *name) {
+                    let path = format!("applications.{index}.products.{place}");
+                    let message = format!("no product {name} is declared");
+                    return Err(RecordError::new(path, message));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 fn check_unique(records: &[Record]) -> Result<(), RecordError> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen: HashMap<Kind, HashSet<&str>> = HashMap::new();
     for record in records {
+        let seen = seen.entry(record.kind).or_default();
         let name = record.key.as_deref().unwrap_or(&record.id);
-        if !seen.insert((record.kind, name)) {
-            let message = format!("{} {name} is declared twice", record.kind.as_str());
-            return Err(RecordError::new("", message));
+        let index = seen.len();
+        if !seen.insert(name) {
+            let path = match record.kind {
+                Kind::Product => format!("products.{index}.name"),
+                Kind::Developer => format!("developers.{index}.email"),
+                Kind::Application => format!("applications.{index}.consumer_key"),
+            };
+            return Err(RecordError::new(path, "is declared twice"));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> (String, String) {
+        let config: BrokerConfig = serde_json::from_str(text).expect("a section");
+        let error = config.records().expect_err("refused");
+        (error.path, error.message)
+    }
+
+    #[test]
+    fn what_is_declared_twice_or_named_wrongly_is_told_with_its_place() {
+        let declared = r#""products": [{"name": "p"}], "developers": [{"email": "d@x"}]"#;
+        for (text, path) in [
+            (
+                r#"{"products": [{"name": "p"}, {"name": "p"}]}"#.to_owned(),
+                "products.1.name",
+            ),
+            (
+                r#"{"developers": [{"email": "D@x"}, {"email": "d@X"}]}"#.to_owned(),
+                "developers.1.email",
+            ),
+            (
+                format!(r#"{{{declared}, "applications": [{{"name": "a", "developer": "d@x"}}]}}"#),
+                "applications.0.consumer_key",
+            ),
+            (
+                format!(
+                    r#"{{{declared}, "applications": [{{"name": "a", "developer": "e@x",
+                       "consumer_key": "k"}}]}}"#
+                ),
+                "applications.0.developer",
+            ),
+            (
+                format!(
+                    r#"{{{declared}, "applications": [{{"name": "a", "developer": "D@X",
+                       "consumer_key": "k", "products": ["p", "q"]}}]}}"#
+                ),
+                "applications.0.products.1",
+            ),
+        ] {
+            assert_eq!(wrong(&text).0, path, "{text}");
+        }
+    }
 }

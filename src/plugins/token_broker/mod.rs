@@ -119,15 +119,19 @@ impl TokenBroker {
         }
     }
 
-    /// The path below the base path; `None`: it is elsewhere.
+    /// The path below the base path, without a slash at its end: that means
+    /// nothing in any condition. `None`: it is elsewhere.
     fn suffix<'p>(&self, path: &'p str) -> Option<&'p str> {
         let below = match self.base.as_str() {
             "/" => path,
             base => path.strip_prefix(base)?,
         };
         match below {
-            "" => Some("/"),
-            below => below.starts_with('/').then_some(below),
+            "" | "/" => Some("/"),
+            below => {
+                let below = below.starts_with('/').then_some(below)?;
+                Some(below.strip_suffix('/').unwrap_or(below))
+            }
         }
     }
 
@@ -183,7 +187,7 @@ impl TokenBroker {
         exchange.token_in_query |= verify.in_query();
         let judged = match Self::shown(verify, &facts) {
             Ok(shown) => {
-                let token = broker.held(shown.hash)?;
+                let token = broker.held(&shown, facts.now_ms)?;
                 self.judge(verify, Some(&token), &facts)
                     .map(|()| Arc::clone(&token.access))
             }
@@ -272,10 +276,10 @@ impl TokenBroker {
             }
             Operation::Verify(verify) => {
                 let shown = Self::shown(verify, facts)?;
-                let token = match broker.held(shown.hash) {
+                let token = match broker.held(&shown, facts.now_ms) {
                     Some(token) => Some(token),
                     None => broker
-                        .token(shown.hash, &shown.text)
+                        .token(&shown)
                         .await
                         .map_err(|error| issue::store(&error))?,
                 };

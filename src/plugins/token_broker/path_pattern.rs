@@ -14,7 +14,7 @@ pub(super) struct PathPattern {
 enum Rest {
     /// Nothing.
     None,
-    /// `/x**`: whatever; the last element is only the beginning of one.
+    /// `/x**`: whatever; the last element ends with a star.
     Glued,
     /// `/x/**`: one or more elements, which may be none at the root (`/**`).
     Elements,
@@ -33,10 +33,12 @@ impl PathPattern {
             Some(before) if before.is_empty() || before.ends_with('/') => {
                 (before.trim_end_matches('/'), Rest::Elements)
             }
-            Some(before) => (before, Rest::Glued),
+            // Its last element is only the beginning of one.
+            Some(_) => (&below[..below.len() - 1], Rest::Glued),
             None => (below.trim_end_matches('/'), Rest::None),
         };
-        if body.contains("**") {
+        let middle = body.strip_suffix('*').filter(|_| rest == Rest::Glued);
+        if middle.unwrap_or(body).contains("**") {
             return Err(format!(
                 "the path pattern '{text}' can have ** at its end only"
             ));
@@ -57,7 +59,8 @@ impl PathPattern {
         for (index, pattern) in self.elements.iter().enumerate() {
             let Some(left) = rest else { return false };
             if index == last && self.rest == Rest::Glued {
-                return begins(pattern, left);
+                let element = left.split('/').next().unwrap_or_default();
+                return glob(pattern, element);
             }
             let (element, after) = match left.split_once('/') {
                 Some((element, after)) => (element, Some(after)),
@@ -75,12 +78,6 @@ impl PathPattern {
             Rest::Elements => self.elements.is_empty() || rest.is_some(),
         }
     }
-}
-
-/// Whether `text` begins with what `pattern` means, within its first element.
-fn begins(pattern: &str, text: &str) -> bool {
-    let element = text.split('/').next().unwrap_or_default();
-    glob(&format!("{pattern}*"), element)
 }
 
 /// Whether `text` is what `pattern` means, in which `*` stands for any run of

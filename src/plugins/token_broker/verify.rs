@@ -13,20 +13,13 @@ use super::fault::Fault;
 use super::flow::Verify;
 use super::variable::Facts;
 use crate::clock;
-use crate::model::grant::TokenHash;
 
 /// Longest token that is looked at, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
 
-/// The token of a request.
-pub(super) struct Shown<'a> {
-    pub(super) text: Cow<'a, str>,
-    pub(super) hash: TokenHash,
-}
-
 impl TokenBroker {
     /// The token that a request shows.
-    pub(super) fn shown<'a>(verify: &Verify, facts: &'a Facts<'_>) -> Result<Shown<'a>, Fault> {
+    pub(super) fn shown<'a>(verify: &Verify, facts: &'a Facts<'_>) -> Result<Cow<'a, str>, Fault> {
         let text = match &verify.token {
             Some((variable, name)) => facts
                 .value(variable)
@@ -37,10 +30,7 @@ impl TokenBroker {
         if text.len() > MAX_TOKEN || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Fault::invalid_token());
         }
-        Ok(Shown {
-            hash: TokenHash::of(&text),
-            text,
-        })
+        Ok(text)
     }
 
     /// Whether a token is good for a request now; takes of its product's quota.

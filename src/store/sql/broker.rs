@@ -82,15 +82,14 @@ pub(super) async fn client(
         Some(parent) => one(readers, Kind::Developer, parent).await?,
         None => None,
     };
-    let names = application.doc.get("products").and_then(|p| p.as_array());
-    let mut names = names.into_iter().flatten().filter_map(|name| name.as_str());
     let mut products = Vec::new();
-    if let Some(first) = names.next() {
+    let named: Vec<&str> = products_of(&application).collect();
+    if let [first, names @ ..] = named.as_slice() {
         let mut select = Builder::new("SELECT * FROM broker_records WHERE kind = ");
         select.push_bind(Kind::Product.as_str());
-        select.push(" AND id IN (").push_bind(first);
+        select.push(" AND id IN (").push_bind(*first);
         for name in names {
-            select.push(", ").push_bind(name);
+            select.push(", ").push_bind(*name);
         }
         select.push(")");
         let rows = select.build().all(readers).await?;
@@ -105,6 +104,46 @@ pub(super) async fn client(
 }
 
 pub(super) async fn insert(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
+    check_references(tx, record, None).await?;
+    put(tx, record).await
+}
+
+/// Refuses an application whose developer, or a product of which, there is not;
+/// what `old` names already may be gone.
+async fn check_references(
+    tx: &mut Tx,
+    record: &Record,
+    old: Option<&Record>,
+) -> Result<(), StoreError> {
+    let developer = record.parent.as_deref();
+    let known = |id: &str| old.is_some_and(|old| products_of(old).any(|one| one == id));
+    let developer = developer.filter(|id| old.and_then(|old| old.parent.as_deref()) != Some(id));
+    let developer = developer.map(|id| (Kind::Developer, id));
+    let products = products_of(record).filter(|id| !known(id));
+    let wanted = products.map(|id| (Kind::Product, id)).chain(developer);
+    for (kind, id) in wanted {
+        let found = sql("SELECT id FROM broker_records WHERE kind = $1 AND id = $2")
+            .bind(kind.as_str())
+            .bind(id)
+            .one(&mut *tx)
+            .await?;
+        if found.is_none() {
+            let id = id.to_owned();
+            return Err(StoreError::Absent(kind.as_str(), id));
+        }
+    }
+    Ok(())
+}
+
+/// The names of an application's products.
+fn products_of(record: &Record) -> impl Iterator<Item = &str> {
+    let of_application = record.kind == Kind::Application;
+    let names = record.doc.get("products").filter(|_| of_application);
+    let names = names.and_then(|names| names.as_array());
+    names.into_iter().flatten().filter_map(|name| name.as_str())
+}
+
+async fn put(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
     let (salt, digest) = kept(&record.secret);
     sql("INSERT INTO broker_records
            (kind, id, key, parent, owner, salt, digest, created_ms, updated_ms, doc)
@@ -126,6 +165,13 @@ pub(super) async fn insert(tx: &mut Tx, record: &Record) -> Result<(), StoreErro
 
 pub(super) async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
     refuse_file_owned(tx, record.kind, &record.id).await?;
+    let old = sql("SELECT * FROM broker_records WHERE kind = $1 AND id = $2")
+        .bind(record.kind.as_str())
+        .bind(&record.id)
+        .one(&mut *tx)
+        .await?;
+    let old = old.map(|row| read(record.kind, &row)).transpose()?;
+    check_references(tx, record, old.as_ref()).await?;
     let (salt, digest) = kept(&record.secret);
     let done = sql("UPDATE broker_records
             SET key = $1, parent = $2, salt = $3, digest = $4, updated_ms = $5, doc = $6
@@ -212,7 +258,7 @@ pub(super) async fn sync(
             record.created_ms = old.created_ms;
             record.keep_identifiers(&old);
         }
-        insert(tx, &record).await?;
+        put(tx, &record).await?;
     }
     Ok(())
 }
@@ -229,7 +275,8 @@ pub(super) async fn insert_tokens(tx: &mut Tx, tokens: &StoredTokens) -> Result<
                 refresh_expires_ms = excluded.refresh_expires_ms,
                 swept_ms = excluded.swept_ms, doc = excluded.doc
           WHERE broker_tokens.client_id = excluded.client_id
-            AND broker_tokens.access_approved = 1")
+            AND broker_tokens.access_approved = 1
+         RETURNING refresh_approved")
     .bind(tokens.access)
     .bind(tokens.access_approved)
     .bind(tokens.expires_ms)
@@ -239,9 +286,19 @@ pub(super) async fn insert_tokens(tx: &mut Tx, tokens: &StoredTokens) -> Result<
     .bind(tokens.swept_ms)
     .bind(&tokens.client_id)
     .bind(write_doc(&tokens.facts)?)
-    .run(tx)
+    .one(&mut *tx)
     .await?;
-    Ok(done == 1)
+    let Some(row) = done else {
+        return Ok(false);
+    };
+    if !row.flag("refresh_approved")? {
+        // The refresh token is another one than that which was revoked.
+        sql("UPDATE broker_tokens SET refresh_approved = 1 WHERE access = $1")
+            .bind(tokens.access)
+            .run(tx)
+            .await?;
+    }
+    Ok(true)
 }
 
 /// The conditional update decides: of two refreshes at once, one finds the

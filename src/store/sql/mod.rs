@@ -1042,7 +1042,9 @@ impl Store for SqlStore {
     async fn delete_broker_record(&self, kind: Kind, id: &str) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let gone = broker::delete(&mut tx, kind, id).await?;
-        tx.commit().await?;
+        if gone {
+            tx.commit().await?;
+        }
         Ok(gone)
     }
 
@@ -1082,7 +1084,10 @@ impl Store for SqlStore {
     ) -> Result<Option<StoredTokens>, StoreError> {
         let mut tx = self.begin().await?;
         let revoked = broker::revoke(&mut tx, which, hash, cascade).await?;
-        tx.commit().await?;
+        // Where there is none, there is nothing to tell of either.
+        if revoked.is_some() {
+            tx.commit().await?;
+        }
         Ok(revoked)
     }
 

@@ -42,6 +42,7 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
     let store = &fixture.store;
     for one in [
         record(Kind::Product, "p", None),
+        record(Kind::Product, "q", None),
         record(Kind::Product, "other", None),
         record(Kind::Developer, "dev@x", None),
         record(Kind::Application, "a1", Some("key")),
@@ -53,7 +54,7 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
     assert_eq!(found.application.id, "a1");
     assert!(found.application.secret.matches("s") && !found.application.secret.matches("t"));
     assert_eq!(found.developer.map(|one| one.id).as_deref(), Some("dev@x"));
-    assert_eq!(found.products.len(), 1);
+    assert_eq!(found.products.len(), 2);
     assert!(
         store
             .broker_client("KEY")
@@ -67,7 +68,7 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
     let refused = store.delete_broker_record(Kind::Developer, "dev@x").await;
     assert!(matches!(refused, Err(StoreError::Conflict(_))));
     let page = store.broker_records(Kind::Product, Some("other"), 5).await;
-    assert_eq!(page.expect("a page").len(), 1);
+    assert_eq!(page.expect("a page").len(), 2);
     let mut changed = record(Kind::Product, "p", None);
     changed.updated_ms = 2;
     store
@@ -76,6 +77,57 @@ async fn a_client_is_found_by_its_key_with_developer_and_products() {
         .expect("changed");
     let late = store.update_broker_record(&changed, 1).await;
     assert!(matches!(late, Err(StoreError::Conflict(_))));
+}
+
+#[tokio::test]
+async fn an_application_refers_to_what_is_there_when_it_begins_to() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut application = record(Kind::Application, "a1", Some("key"));
+    for (kind, id) in [
+        (Kind::Product, "p"),
+        (Kind::Product, "q"),
+        (Kind::Developer, "dev@x"),
+    ] {
+        let refused = store.insert_broker_record(&application).await;
+        let refused = refused.expect_err("refused").to_string();
+        assert_eq!(refused, format!("there is no {} {id}", kind.as_str()));
+        let one = record(kind, id, None);
+        store.insert_broker_record(&one).await.expect("inserted");
+    }
+    store
+        .insert_broker_record(&application)
+        .await
+        .expect("inserted");
+    // What is gone since stands in the way of no other change.
+    let gone = store.delete_broker_record(Kind::Product, "q").await;
+    assert!(gone.expect("an answer"));
+    application.updated_ms = 2;
+    store
+        .update_broker_record(&application, 1)
+        .await
+        .expect("changed");
+    application.updated_ms = 3;
+    application.parent = Some("nobody@x".to_owned());
+    let refused = store.update_broker_record(&application, 2).await;
+    assert!(matches!(refused, Err(StoreError::Absent("developer", _))));
+}
+
+#[tokio::test]
+async fn a_token_that_is_given_again_has_a_good_refresh_token() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let first = tokens("a", Some("r1"), "c");
+    assert!(store.keep_broker_tokens(&first).await.expect("kept"));
+    let hash = TokenHash::of("r1");
+    let revoked = store.revoke_broker_token(Which::Refresh, hash, false).await;
+    assert!(revoked.expect("an answer").is_some());
+    let again = tokens("a", Some("r2"), "c");
+    assert!(store.keep_broker_tokens(&again).await.expect("kept"));
+    let hash = TokenHash::of("r2");
+    let found = store.broker_tokens(Which::Refresh, hash).await;
+    let found = found.expect("an answer").expect("it is there");
+    assert!(found.access_approved && found.refresh_approved);
 }
 
 #[tokio::test]
