@@ -1,6 +1,8 @@
 //! The token broker: a provider's tokens for registered applications, and
 //! paths that need them.
 
+mod attacks;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -9,7 +11,7 @@ use crate::support::{Answer, Door, Reply, Setup, Upstream, eventually, http};
 
 /// What the file declares of the broker: an application whose key is the
 /// provider's client.
-const BROKER: &str = "
+pub(crate) const BROKER: &str = "
 broker:
   organization: acme
   environment: test
@@ -573,7 +575,14 @@ async fn an_application_of_the_broker_gets_tokens_of_its_own_within_its_products
     let code = "keymanagement.service.InvalidAPICallAsNoApiProductMatchFound";
     let words = "Invalid API call as no apiproduct match found";
     assert_fault(call("/weather/x").await, 401, code, words);
+    let none = json!({"products": ["none"]});
+    let unknown = door.admin_json(Method::PATCH, &path, &none).await;
+    let unknown = unknown.expect(400).json();
+    assert_eq!(unknown["fields"]["products"], "there is no product none");
+    let gone = json!({"name": "none"});
+    door.admin_post("/broker/products", &gone).await.expect(201);
     change(json!({"products": ["none"]})).await;
+    door.admin_delete("/broker/products/none").await.expect(204);
     let code = "keymanagement.service.apiproduct_doesnot_exist";
     assert_fault(
         call("/weather/x").await,

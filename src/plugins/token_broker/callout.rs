@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use url::Url;
@@ -104,7 +105,13 @@ fn read(answer: &Answer, short: bool) -> Result<Granted, Fault> {
     if answer.body.len() > MAX_ANSWER {
         return Err(Fault::callout("the response is too long"));
     }
-    let members = json::object(&answer.body).ok();
+    // Packed replies were not asked for, and are not unpacked.
+    let packed = answer
+        .headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|how| how != "identity");
+    let members = json::object(&answer.body).ok().filter(|_| !packed);
     match status {
         StatusCode::OK => granted(&members.ok_or_else(Fault::extraction)?),
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

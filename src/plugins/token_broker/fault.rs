@@ -367,6 +367,8 @@ fn wants_xml(headers: &HeaderMap) -> bool {
 }
 
 fn escaped(text: &str) -> String {
+    // XML 1.0 has no way to write the others.
+    let text: String = text.chars().filter(|c| !c.is_control()).collect();
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -406,7 +408,7 @@ mod tests {
     fn a_client_of_xml_gets_xml_and_a_path_can_inject_nothing() {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/xml"));
-        let fault = Fault::no_resource("/<a>\"\\\r\n");
+        let fault = Fault::no_resource("/<a>\"\\\u{1}\r\n");
         let reply = fault.reply(&headers, "null");
         assert!(body(&reply).starts_with("<fault><faultstring>APIResource /&lt;a&gt;"));
         let challenge = reply

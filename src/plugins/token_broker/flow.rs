@@ -191,14 +191,20 @@ pub(super) struct Ended {
     pub(super) variable: Variable,
 }
 
+/// What is wrong with flows.
+#[derive(Debug)]
+pub(super) struct WrongFlow {
+    /// Which one, counted from zero; `None`: all together.
+    pub(super) flow: Option<usize>,
+    pub(super) field: &'static str,
+    pub(super) message: String,
+}
+
 /// The flows of a proxy; those of `written`, or the usual ones.
 ///
 /// # Errors
-/// The place of what is wrong, below `flows`, and what is.
-pub(super) fn compile(
-    written: Vec<FlowConfig>,
-    provider: bool,
-) -> Result<Vec<Flow>, (String, String)> {
+/// What is wrong, and where.
+pub(super) fn compile(written: Vec<FlowConfig>, provider: bool) -> Result<Vec<Flow>, WrongFlow> {
     let flows = match written.is_empty() {
         false => written,
         true => USUAL
@@ -215,12 +221,20 @@ pub(super) fn compile(
     };
     if flows.len() > MAX_FLOWS {
         let message = format!("must have {MAX_FLOWS} elements at most");
-        return Err((String::new(), message));
+        return Err(WrongFlow {
+            flow: None,
+            field: "",
+            message,
+        });
     }
     let flows = flows.into_iter().enumerate();
     let compiled = flows.map(|(index, flow)| {
         flow.compile(index, provider)
-            .map_err(|(name, message)| (format!("[{index}].{name}"), message))
+            .map_err(|(field, message)| WrongFlow {
+                flow: Some(index),
+                field,
+                message,
+            })
     });
     compiled.collect()
 }
@@ -381,7 +395,7 @@ mod tests {
 
     use super::*;
 
-    fn compiled(flows: Value, provider: bool) -> Result<Vec<Flow>, (String, String)> {
+    fn compiled(flows: Value, provider: bool) -> Result<Vec<Flow>, WrongFlow> {
         let flows: Vec<FlowConfig> = serde_json::from_value(flows).expect("flows");
         compile(flows, provider)
     }
@@ -408,33 +422,33 @@ mod tests {
             json!({"operation": "GenerateAccessToken", "SupportedGrantTypes": ["client_credentials"]}),
             json!({"operation": "GenerateAccessToken", "supported_grant_types": ["implicit"]}),
         ] {
-            let (place, _) = compiled(json!([flow]), true).expect_err("refused");
-            assert_eq!(place, "[0].supported_grant_types");
+            let wrong = compiled(json!([flow]), true).expect_err("refused");
+            assert_eq!(
+                (wrong.flow, wrong.field),
+                (Some(0), "supported_grant_types")
+            );
         }
         let alone = json!([{"operation": "GenerateAccessToken", "ExternalAuthorization": true}]);
-        let (place, _) = compiled(alone, false).expect_err("refused");
-        assert_eq!(place, "[0].external_authorization");
+        let wrong = compiled(alone, false).expect_err("refused");
+        assert_eq!(wrong.field, "external_authorization");
     }
 
     #[test]
     fn what_is_wrong_with_a_flow_is_told_with_its_place() {
         for (flow, wanted) in [
-            (json!({}), "[0].operation"),
-            (
-                json!({"operation": "none", "condition": "("}),
-                "[0].condition",
-            ),
+            (json!({}), "operation"),
+            (json!({"operation": "none", "condition": "("}), "condition"),
             (
                 json!({"operation": "RefreshAccessToken", "expires_in": 1}),
-                "[0].expires_in",
+                "expires_in",
             ),
             (
                 json!({"operation": "GenerateAccessToken", "response_format": "XML"}),
-                "[0].response_format",
+                "response_format",
             ),
         ] {
-            let (place, _) = compiled(json!([flow]), true).expect_err("refused");
-            assert_eq!(place, wanted);
+            let wrong = compiled(json!([flow]), true).expect_err("refused");
+            assert_eq!(wrong.field, wanted);
         }
         let typo = json!({"operation": "none", "conditon": "x"});
         assert!(serde_json::from_value::<FlowConfig>(typo).is_err());

@@ -153,7 +153,10 @@ impl TokenBroker {
         if old.refresh_expires_ms <= now_ms {
             return Err(Fault::refresh_token_expired(short));
         }
-        let new = refreshed(&old, refreshing, presented, now_ms);
+        let scopes = narrowed(&old.facts.scopes, form.get("scope"));
+        let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
+        let mut new = refreshed(&old, refreshing, presented, now_ms);
+        new.tokens.facts.scopes = scopes;
         let refresh = Refresh {
             presented: hash,
             tokens: new.tokens.clone(),
@@ -364,6 +367,24 @@ fn swept(mut tokens: StoredTokens) -> StoredTokens {
     tokens
 }
 
+/// The scopes of refreshed tokens that had `held`; `None`: more is wanted.
+///
+/// Where products have no scopes a wish means nothing, as at the beginning.
+fn narrowed(held: &[String], wanted: Option<&str>) -> Option<Vec<String>> {
+    let wanted = wanted.unwrap_or_default();
+    if held.is_empty() || wanted.trim().is_empty() {
+        return Some(held.to_vec());
+    }
+    let all = wanted.split_ascii_whitespace();
+    if !all.clone().all(|scope| held.iter().any(|one| one == scope)) {
+        return None;
+    }
+    let kept = held
+        .iter()
+        .filter(|one| all.clone().any(|s| s == one.as_str()));
+    Some(kept.cloned().collect())
+}
+
 /// What takes the place of `old`, whose refresh token is `presented`.
 fn refreshed(old: &StoredTokens, refreshing: &Refreshing, presented: &str, now_ms: i64) -> New {
     let access = random_text::<ACCESS>();
@@ -393,4 +414,22 @@ fn refreshed(old: &StoredTokens, refreshing: &Refreshing, presented: &str, now_m
 pub(super) fn store(error: &crate::store::StoreError) -> Fault {
     tracing::error!(%error, "the token broker can't work");
     Fault::store()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_narrows_scopes_and_never_widens_them() {
+        let held = ["READ", "WRITE"].map(str::to_owned);
+        let narrow = |wanted| narrowed(&held, wanted).map(|scopes| scopes.join(" "));
+        assert_eq!(narrow(None).as_deref(), Some("READ WRITE"));
+        assert_eq!(narrow(Some(" ")).as_deref(), Some("READ WRITE"));
+        assert_eq!(narrow(Some("WRITE READ")).as_deref(), Some("READ WRITE"));
+        assert_eq!(narrow(Some("WRITE WRITE")).as_deref(), Some("WRITE"));
+        assert_eq!(narrow(Some("WRITE admin")), None);
+        assert_eq!(narrow(Some("read")), None);
+        assert_eq!(narrowed(&[], Some("openid")), Some(Vec::new()));
+    }
 }

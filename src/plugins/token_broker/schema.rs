@@ -4,12 +4,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use serde_path_to_error::Segment;
 use url::Url;
 
 use super::callout::Provider;
 use super::flow::{self, Flow, FlowConfig};
 use crate::http::outbound::Options;
 use crate::http::path::normalize;
+use crate::model::key_path::PathSegment;
 use crate::model::schema::{Field, Schema, Source, Type, Violations};
 use crate::plugins::{ConfigError, Parts};
 
@@ -61,7 +63,7 @@ impl Config {
             .read(config.clone(), Source::File)
             .and_then(|read| schema().complete(read));
         let complete = complete.map_err(|violations| of_schema(&violations))?;
-        Self::read(&complete, parts)
+        Self::counting(&complete, parts, 0)
     }
 
     /// Reads a complete `config`.
@@ -69,6 +71,16 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] with the field at fault.
     pub(super) fn read(config: &Map<String, Value>, parts: &Parts) -> Result<Self, ConfigError> {
+        Self::counting(config, parts, 1)
+    }
+
+    /// As [`Self::read`]; the fields of errors count the elements of lists from
+    /// `first` on.
+    fn counting(
+        config: &Map<String, Value>,
+        parts: &Parts,
+        first: usize,
+    ) -> Result<Self, ConfigError> {
         let text = |name: &str| config.get(name).and_then(Value::as_str);
         let flag = |name: &str| config.get(name).and_then(Value::as_bool);
         let base = base(text("base_path").unwrap_or_default());
@@ -89,18 +101,7 @@ impl Config {
             },
             outbound: Arc::clone(&parts.outbound),
         });
-        let mut flows = Vec::new();
-        if let Some(Value::Array(written)) = config.get("flows") {
-            for (index, flow) in written.iter().enumerate() {
-                let flow: Result<FlowConfig, _> = serde_path_to_error::deserialize(flow);
-                flows.push(flow.map_err(|wrong| {
-                    let place = format!("flows[{index}].{}", wrong.path());
-                    error(&place, wrong.inner().to_string())
-                })?);
-            }
-        }
-        let flows = flow::compile(flows, provider.is_some());
-        let flows = flows.map_err(|(place, message)| error(&format!("flows{place}"), message))?;
+        let flows = flows(config, provider.is_some(), first)?;
         Ok(Self {
             base,
             proxy,
@@ -110,6 +111,43 @@ impl Config {
             flows,
         })
     }
+}
+
+/// The flows of a configuration.
+fn flows(
+    config: &Map<String, Value>,
+    provider: bool,
+    first: usize,
+) -> Result<Vec<Flow>, ConfigError> {
+    let mut flows = Vec::new();
+    if let Some(Value::Array(written)) = config.get("flows") {
+        for (index, flow) in written.iter().enumerate() {
+            let flow: Result<FlowConfig, _> = serde_path_to_error::deserialize(flow);
+            flows.push(flow.map_err(|wrong| {
+                let mut place = format!("flows.{}", index + first);
+                for step in wrong.path() {
+                    match step {
+                        Segment::Seq { index } => place.push_str(&format!(".{}", index + first)),
+                        Segment::Map { key } => place.push_str(&format!(".{key}")),
+                        Segment::Enum { .. } | Segment::Unknown => {}
+                    }
+                }
+                let message = wrong.inner().to_string();
+                match message.starts_with("unknown field") {
+                    // The list of all that are known would be longer than a screen.
+                    true => error(&place, "unknown field"),
+                    false => error(&place, message),
+                }
+            })?);
+        }
+    }
+    flow::compile(flows, provider).map_err(|wrong| {
+        let place = match wrong.flow {
+            Some(index) => format!("flows.{}.{}", index + first, wrong.field),
+            None => "flows".to_owned(),
+        };
+        error(&place, wrong.message)
+    })
 }
 
 fn error(field: &str, message: impl Into<String>) -> ConfigError {
@@ -122,7 +160,11 @@ fn error(field: &str, message: impl Into<String>) -> ConfigError {
 fn of_schema(violations: &Violations) -> ConfigError {
     let first = violations.flat().into_iter().next();
     let (path, message) = first.unwrap_or_else(|| (Vec::new(), violations.message()));
-    error(&crate::model::key_path::render(&path), message)
+    let steps = path.iter().map(|step| match step {
+        PathSegment::Key(key) => key.clone(),
+        PathSegment::Index(index) => index.to_string(),
+    });
+    error(&steps.collect::<Vec<_>>().join("."), message)
 }
 
 fn base(text: &str) -> Result<String, String> {
