@@ -1,9 +1,10 @@
-//! `doorward users`, `clients`, `realms`, `tokens`, `sessions` and `keys`:
-//! administering the store.
+//! `doorward users`, `clients`, `realms`, `tokens`, `sessions`, `keys` and
+//! `broker`: administering the store.
 //!
 //! They work on the store itself, beside a running process or without one; a
 //! running process notices within a second.
 
+mod broker;
 mod clients;
 mod factors;
 mod identities;
@@ -96,6 +97,16 @@ pub struct Sessions {
     action: sessions::Action,
 }
 
+/// `doorward broker …`
+#[derive(Debug, Args)]
+#[command(after_help = broker::EXAMPLES)]
+pub struct Broker {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    action: broker::Action,
+}
+
 /// The commands of this module.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -111,6 +122,8 @@ pub enum Command {
     Sessions(Sessions),
     /// Lists and rotates signing keys
     Keys(Keys),
+    /// Administers the token broker's products, developers and applications
+    Broker(Broker),
 }
 
 /// Which store, which realm, which form of output.
@@ -199,6 +212,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::Tokens(tokens) => &tokens.target,
         Command::Sessions(sessions) => &sessions.target,
         Command::Keys(keys) => &keys.target,
+        Command::Broker(broker) => &broker.target,
     };
     let (url, config) = match (&target.store, Config::load(&target.config)) {
         (Some(url), config) => (url.clone(), config.unwrap_or_default()),
@@ -251,6 +265,7 @@ async fn act(command: Command, desk: &mut Desk<'_>) -> anyhow::Result<()> {
         Command::Tokens(tokens) => tokens::act(tokens.action, desk).await,
         Command::Sessions(sessions) => sessions::act(sessions.action, desk).await,
         Command::Keys(keys) => keys::act(keys.action, desk).await,
+        Command::Broker(broker) => broker::act(broker.action, desk).await,
     }
 }
 

@@ -257,3 +257,67 @@ async fn users_of_a_file_are_imported_and_refused_ones_reported() {
     assert_eq!(anna.profile["title"], "Boss");
     assert_eq!(anna.profile["displayName"], "Anna");
 }
+
+#[tokio::test]
+async fn records_of_the_broker_are_made_shown_changed_and_deleted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = new_store(&directory).await;
+    let run = async |input: &str, line: &str| doorward(&store, input, line).await;
+    let refused = async |line: &str| run("", line).await.expect_err("refused").to_string();
+    let missing = "broker apps add shop --developer dev@x --product weather";
+    assert_eq!(refused(missing).await, "there is no product weather");
+    run("", "broker products add weather --set scopes=[\"READ\"]")
+        .await
+        .expect("added");
+    assert_eq!(refused(missing).await, "there is no developer dev@x");
+    run("", "broker developers create Dev@x")
+        .await
+        .expect("added");
+    let said = run("", missing).await.expect("added");
+    assert!(said.contains("\nconsumer_secret: "), "{said}");
+    let imported = format!("{missing} --consumer-key shop --secret-stdin");
+    let said = run("s3cret\n", &imported).await.expect("added");
+    assert!(!said.contains("secret"), "{said}");
+    let again = refused(&format!("{missing} --consumer-key shop")).await;
+    assert_eq!(again, "application shop is there already");
+    let client = store.broker_client("shop").await.expect("an answer");
+    let client = client.expect("it is there").application;
+    assert!(client.secret.matches("s3cret"));
+
+    let shown = run("", "broker apps get shop --json").await.expect("shown");
+    assert!(
+        shown.contains(&client.id) && !shown.contains("secret"),
+        "{shown}"
+    );
+    let change = "broker apps update shop --set status=revoked --unset products --json";
+    let changed = run("", change).await.expect("changed");
+    let changed: Value = serde_json::from_str(&changed).expect("JSON");
+    assert_eq!(changed["status"], "revoked");
+    assert_eq!(changed["products"], Value::Array(Vec::new()));
+    let said = run("", "broker apps secret shop --json")
+        .await
+        .expect("made");
+    let made: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(made["consumer_secret"].as_str().map(str::len), Some(32));
+    let wrong = refused("broker apps update shop --set status=gone").await;
+    assert!(wrong.contains("status"), "{wrong}");
+    let wrong = refused("broker apps update shop --set consumer_secret=x").await;
+    assert!(wrong.contains("--secret-stdin"), "{wrong}");
+    let listed = run("", "broker applications list").await.expect("listed");
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+
+    let kept = refused("broker developers delete dev@x").await;
+    assert!(kept.contains("has applications"), "{kept}");
+    assert_eq!(
+        refused("broker revoke --token x").await,
+        "there is no such token"
+    );
+    run("", "broker apps revoke-tokens shop")
+        .await
+        .expect("done");
+    run("", "broker apps delete shop").await.expect("deleted");
+    assert_eq!(
+        refused("broker apps show shop").await,
+        "there is no application shop"
+    );
+}

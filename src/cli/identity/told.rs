@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use super::{Command, Desk, clients, keys, realms, sessions, tokens, users};
+use super::{Command, Desk, broker, clients, keys, realms, sessions, tokens, users};
 use crate::audit::Audit;
 use crate::model::audit::{Actor, Event, Kind, Trace};
 
@@ -63,6 +63,17 @@ fn event(command: &Command, desk: &Desk<'_>) -> Option<Event> {
             keys::Action::Rotate { .. } => Some(Event::new(Kind::KeyRotate, operator())),
             keys::Action::List | keys::Action::Show { .. } => None,
         },
+        Command::Broker(command) => {
+            let (change, target) = broker::target(&command.action)?;
+            let kind = match change {
+                broker::Change::Create => Kind::EntityCreate,
+                broker::Change::Update => Kind::EntityUpdate,
+                broker::Change::Secret => Kind::ClientSecret,
+                broker::Change::Delete => Kind::EntityDelete,
+                broker::Change::Revoke => Kind::TokenRevoke,
+            };
+            Some(Event::new(kind, operator()).target(&target))
+        }
     }
 }
 
