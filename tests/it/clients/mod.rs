@@ -5,6 +5,7 @@
 //! `make test` installs what they need and runs them. `cargo test` alone leaves
 //! them out and says so.
 
+mod broker;
 mod directory;
 mod federation;
 mod keys;
