@@ -26,6 +26,8 @@ pub(crate) enum Case {
     PlainToken,
     /// A bearer token that has been seen before.
     Bearer,
+    /// A token of the token broker that has been seen before.
+    Brokered,
     /// Throttled at a rate that is never reached.
     Throttle,
     /// The same by two rates, and clients are told.
@@ -41,12 +43,13 @@ pub(crate) enum Case {
 }
 
 /// All of them, in the order in which a round takes them.
-pub(crate) const CASES: [Case; 11] = [
+pub(crate) const CASES: [Case; 12] = [
     Case::Floor,
     // Next to each other what is compared most closely.
     Case::Throttle,
     Case::Plain,
     Case::Told,
+    Case::Brokered,
     Case::PlainToken,
     Case::Both,
     Case::Bearer,
@@ -64,6 +67,7 @@ impl Case {
             Self::Plain => "no plugin",
             Self::PlainToken => "no plugin, with token",
             Self::Bearer => "bearer, cached token",
+            Self::Brokered => "brokered, cached token",
             Self::Throttle => "throttling",
             Self::Told => "throttling, 2 rates, told",
             Self::Both => "bearer and throttling",
@@ -77,6 +81,7 @@ impl Case {
         match self {
             Self::Floor | Self::Nginx | Self::Plain | Self::PlainToken => "/plain/x",
             Self::Bearer | Self::Unauthorized => "/bearer/x",
+            Self::Brokered => "/brokered/x",
             Self::Throttle => "/throttle/x",
             Self::Told => "/told/x",
             Self::Both => "/both/x",
@@ -86,7 +91,10 @@ impl Case {
     }
 
     pub(crate) fn carries_token(self) -> bool {
-        matches!(self, Self::PlainToken | Self::Bearer | Self::Both)
+        matches!(
+            self,
+            Self::PlainToken | Self::Bearer | Self::Brokered | Self::Both
+        )
     }
 
     pub(crate) fn status(self) -> u16 {
@@ -106,6 +114,8 @@ pub(crate) struct Field {
     nginx: Option<Nginx>,
     door: Door,
     token: Option<String>,
+    /// One that the broker gave.
+    brokered: Option<String>,
 }
 
 impl Field {
@@ -124,11 +134,19 @@ impl Field {
                 None
             }
         };
+        let brokered = match door.brokered_token() {
+            Ok(token) => Some(token),
+            Err(error) => {
+                println!("no brokered token: {error:#}");
+                None
+            }
+        };
         Ok(Self {
             cores,
             floor,
             nginx,
             door,
+            brokered,
             token,
         })
     }
@@ -157,7 +175,7 @@ impl Field {
 
     /// Whether the case answers as it should, before anything is measured.
     fn check(&self, case: Case) -> Result<()> {
-        if case.carries_token() && self.token.is_none() {
+        if case.carries_token() && self.bearer(case).is_none() {
             bail!("there is no token");
         }
         let Some(port) = self.port(case) else {
@@ -191,7 +209,11 @@ impl Field {
     }
 
     fn bearer(&self, case: Case) -> Option<&str> {
-        self.token.as_deref().filter(|_| case.carries_token())
+        let token = match case {
+            Case::Brokered => &self.brokered,
+            _ => &self.token,
+        };
+        token.as_deref().filter(|_| case.carries_token())
     }
 
     fn port(&self, case: Case) -> Option<&Port> {

@@ -10,6 +10,10 @@ use tempfile::TempDir;
 use crate::http;
 use crate::process::{Port, Process, limited};
 
+/// Asks for a token by a name and a password.
+pub(crate) const PASSWORD: &str = "grant_type=password&client_id=people\
+    &client_secret=bench-secret&username=demo&password=bench-password&scope=read";
+
 /// A directory with configuration and state, and the program running on it.
 pub(crate) struct Door {
     binary: PathBuf,
@@ -112,7 +116,16 @@ impl Door {
     pub(crate) fn token(&self) -> Result<String> {
         let form =
             "grant_type=client_credentials&client_id=bench&client_secret=bench-secret&scope=read";
-        let (status, body) = http::post_form(&self.port, "/oauth2/access_token", form)?;
+        self.access_token("/oauth2/access_token", form)
+    }
+
+    /// A token that the token broker gives.
+    pub(crate) fn brokered_token(&self) -> Result<String> {
+        self.access_token("/brokered/access_token", PASSWORD)
+    }
+
+    fn access_token(&self, path: &str, form: &str) -> Result<String> {
+        let (status, body) = http::post_form(&self.port, path, form)?;
         // The body may be chunked: the object is what stands between braces.
         let (from, to) = (body.find('{'), body.rfind('}'));
         let object = from.zip(to).and_then(|(from, to)| body.get(from..=to));
@@ -159,6 +172,10 @@ fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
          access_token_signed_response_alg: RS256}}\n      \
          - {{client_id: people, client_secret: bench-secret, \
          grant_types: [password, refresh_token], scope: \"read\"}}\n\
+         broker:\n  products: [{{name: bench, scopes: [read]}}]\n  \
+         developers: [{{email: dev@bench.example}}]\n  applications:\n  \
+         - {{name: people, developer: dev@bench.example, products: [bench], \
+         consumer_key: people}}\n\
          telemetry: {{access_log: \"off\", metrics: true}}\n"
     )
 }
@@ -187,8 +204,14 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
     );
     let by_subject = "${contexts.oauth2.accessToken.info.sub}";
     let plenty = 1_000_000_000;
+    let brokered = format!(
+        "  - name: token-broker\n    config: {{base_path: /brokered, \
+         token_endpoint: \"http://{}/oauth2/access_token\"}}\n",
+        port.address()
+    );
     for (name, plugins) in [
         ("plain", String::new()),
+        ("brokered", brokered),
         ("bearer", bearer.clone()),
         ("throttle", throttling(by_client, plenty, "1 s")),
         ("told", told),

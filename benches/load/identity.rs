@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::door::Door;
+use crate::door::{Door, PASSWORD};
 use crate::http;
 use crate::mega;
 use crate::process::Port;
@@ -21,6 +21,11 @@ const SESSIONS: usize = 10_000;
 /// Connections on which they are.
 const PEOPLE: usize = 16;
 
+/// A token by name and password, of the provider.
+const OWN_FLOW: &str = "token by password";
+/// The same by way of the token broker.
+const BROKERED_FLOW: &str = "token by password, brokered";
+
 /// One kind of call.
 struct Call {
     name: &'static str,
@@ -31,7 +36,7 @@ struct Call {
     bars: (Option<f64>, f64),
 }
 
-const CALLS: [Call; 6] = [
+const CALLS: [Call; 8] = [
     Call {
         name: "client_credentials, ES256",
         path: "/oauth2/access_token",
@@ -61,6 +66,18 @@ const CALLS: [Call; 6] = [
         path: "/oauth2/introspect",
         body: "client_id=bench&client_secret=bench-secret&token=@own@",
         bars: (Some(16.0), 25_000.0),
+    },
+    Call {
+        name: OWN_FLOW,
+        path: "/oauth2/access_token",
+        body: PASSWORD,
+        bars: (None, 0.0),
+    },
+    Call {
+        name: BROKERED_FLOW,
+        path: "/brokered/access_token",
+        body: PASSWORD,
+        bars: (None, 0.0),
     },
     Call {
         name: "refresh, durable",
@@ -108,7 +125,22 @@ pub(crate) fn measure(binary: &Path, upstream: &Port, rounds: u32, cores: usize)
     for (call, results) in CALLS.iter().zip(&results) {
         print(call, results);
     }
+    broker_ratio(&results);
     sessions(&door)
+}
+
+/// What the token broker adds to the provider's own token call.
+fn broker_ratio(results: &[Vec<Round>]) {
+    let of = |name: &str| {
+        let at = CALLS.iter().position(|call| call.name == name);
+        at.and_then(|at| results.get(at)).into_iter().flatten()
+    };
+    let pairs = of(BROKERED_FLOW).zip(of(OWN_FLOW));
+    let ratio = median(pairs.map(|(a, b)| a.cpu_us / b.cpu_us).collect());
+    println!(
+        "  token flow of the broker / the provider's own: {ratio:.3}   bar 1.20: {}",
+        word(ratio <= 1.2)
+    );
 }
 
 fn print(call: &Call, rounds: &[Round]) {
@@ -146,9 +178,6 @@ impl Tokens {
         })
     }
 }
-
-const PASSWORD: &str = "grant_type=password&client_id=people&client_secret=bench-secret\
-    &username=demo&password=bench-password&scope=read";
 
 fn refreshable(door: &Door, count: usize) -> Result<Vec<String>> {
     let token = |_| text(&post(door, PASSWORD)?, "refresh_token");

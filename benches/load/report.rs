@@ -21,6 +21,12 @@ const RATIOS: &[(&str, Case, Case, Option<f64>)] = &[
         None,
     ),
     (
+        "brokered / no plugin with token",
+        Case::Brokered,
+        Case::PlainToken,
+        Some(1.05),
+    ),
+    (
         "throttling / no plugin",
         Case::Throttle,
         Case::Plain,
