@@ -166,6 +166,8 @@ pub struct Exchange {
     pub transaction: Option<HeaderValue>,
     /// Whether the client (or the trusted proxy in front) used TLS.
     pub secure: bool,
+    /// Whether the peer is a trusted proxy, whose `X-Forwarded-*` are believed.
+    pub trusted: bool,
     /// What the TLS handshake of the connection has settled.
     pub handshake: Option<Arc<Handshake>>,
     /// Whom the request comes from, once an authentication filter knows.
@@ -189,6 +191,9 @@ pub struct Exchange {
     /// `X-Forwarded-*`) and that a filter has given in their place; without a
     /// value the upstream gets none. Filters write them when the gateway has.
     pub in_place: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// Request headers that a filter has vouched for while it decided; it
+    /// writes them when the upstream's request is made, over any others.
+    pub vouched: Vec<(HeaderName, HeaderValue)>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
     pub refusal: Option<Cow<'static, str>>,
 }
@@ -200,6 +205,7 @@ impl Default for Exchange {
             local: None,
             transaction: None,
             secure: false,
+            trusted: false,
             handshake: None,
             consumer: None,
             token: None,
@@ -209,6 +215,7 @@ impl Default for Exchange {
             replacement: None,
             response_headers: Vec::new(),
             in_place: Vec::new(),
+            vouched: Vec::new(),
             refusal: None,
         }
     }

@@ -21,6 +21,7 @@ mod explain;
 mod form;
 mod health;
 mod info;
+mod issuers;
 mod list;
 mod path;
 mod plugins;
@@ -193,6 +194,13 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
     endpoint("/explain", &["POST"], explain::explain),
+    endpoint("/openid-connect/issuers", &["DELETE", "GET"], issuers::all),
+    endpoint(
+        "/openid-connect/issuers/{issuer}",
+        &["DELETE", "GET"],
+        issuers::one,
+    ),
+    endpoint("/openid-connect/jwks", READ, issuers::jwks),
     endpoint("/route-files", READ, route_files::all),
     endpoint("/route-files/{id}", READ, route_files::one),
     endpoint("/workspaces", READ, info::workspaces),

@@ -19,6 +19,7 @@ use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::handler::{Destinations, Routes};
 use super::records;
 use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
+use crate::plugins::openid_connect::Providers;
 use crate::store::{Beside, EntityWrite, Store, StoreError, complete};
 
 pub use difference::Difference;
@@ -164,6 +165,11 @@ impl Control {
             changes: watch::Sender::new(()),
             writer: Arc::new(Mutex::new(())),
         }))
+    }
+
+    /// The OpenID providers that plugins name.
+    pub fn providers(&self) -> &Arc<Providers> {
+        &self.workshop.parts.providers
     }
 
     /// Whether `declared` could be put in force together with what the store

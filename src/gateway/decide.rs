@@ -98,6 +98,7 @@ impl Gateway {
         ctx.exchange.client = admit::client(request, peer, &settings.trusted);
         ctx.exchange.secure =
             choose::is_secure(tls.is_some(), request, peer.ip(), &settings.trusted);
+        ctx.exchange.trusted = admit::is_trusted(peer.ip(), &settings.trusted);
         if let Some(reason) = malformed(session.as_downstream()) {
             return Err(Reply::message(StatusCode::BAD_REQUEST, reason));
         }

@@ -8,6 +8,7 @@
 mod allow;
 mod guarded;
 mod local;
+mod proxy;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use local::Local;
 
 pub use allow::{Allow, AllowError};
 pub use guarded::{Authorities, AuthorityError, Bounds, ChosenBy, Guarded};
+pub use proxy::{Proxies, Via};
 pub use standing::{Standing, Untold};
 
 /// The longest answer that is read, in bytes.
@@ -46,6 +48,8 @@ pub struct Options {
     /// The address of the client that is spoken for, if there is one. A provider
     /// in this process takes it for the sender's, others are not told.
     pub on_behalf_of: Option<IpAddr>,
+    /// The proxies on the way, of [`Outbound::via`]; `None`: there are none.
+    pub via: Option<Via>,
 }
 
 impl Default for Options {
@@ -56,6 +60,7 @@ impl Default for Options {
             keepalive: true,
             timeout: Duration::from_secs(10),
             on_behalf_of: None,
+            via: None,
         }
     }
 }
@@ -115,6 +120,7 @@ pub enum OutboundError {
 pub struct Outbound {
     locals: ArcSwap<Vec<Local>>,
     clients: [OnceLock<Result<reqwest::Client, String>>; Transport::COUNT],
+    proxied: proxy::Proxied,
 }
 
 impl Outbound {
@@ -254,7 +260,11 @@ impl Outbound {
         body: Bytes,
         options: Options,
     ) -> Result<Answer, OutboundError> {
-        let client = self.client(Transport::new(url, options))?;
+        let transport = Transport::new(url, options);
+        let client = match options.via {
+            None => self.client(transport)?.clone(),
+            Some(via) => self.proxied.client(via, transport)?,
+        };
         let request = client.request(method, url.clone()).headers(headers);
         let response = request.body(body).send().await.map_err(unreachable)?;
         read_answer(response, BODY_MAX).await
@@ -306,6 +316,10 @@ impl Transport {
     }
 
     fn client(self) -> Result<reqwest::Client, String> {
+        self.builder().build().map_err(|error| chain(&error))
+    }
+
+    fn builder(self) -> reqwest::ClientBuilder {
         // `main` has done this already; a second time changes nothing.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
@@ -323,7 +337,7 @@ impl Transport {
         if self.version == Version::Http1 {
             builder = builder.http1_only();
         }
-        builder.build().map_err(|error| chain(&error))
+        builder
     }
 }
 

@@ -1,6 +1,8 @@
 //! JSON Web Key sets (RFC 7517) as a verifier uses them: public keys, parsed
 //! once, each usable with the algorithms that fit it and no others.
 
+use std::sync::Arc;
+
 use aws_lc_rs::signature::ParsedPublicKey;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -38,6 +40,8 @@ pub struct Key {
     kid: Option<String>,
     /// The parsed key, for each algorithm it may be used with.
     verifiers: SmallVec<[(Algorithm, ParsedPublicKey); 1]>,
+    /// As it was published, but for what is nobody's business.
+    jwk: Arc<Map<String, Value>>,
 }
 
 impl std::fmt::Debug for Key {
@@ -120,6 +124,22 @@ impl KeySet {
         }
     }
 
+    /// The key that a token with these header fields was verified with, as it
+    /// was published; `None` where that can't be told from others.
+    pub fn jwk(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<&Map<String, Value>> {
+        let fits = |key: &&Key| {
+            (kid.is_none() || key.kid.as_deref() == kid) && key.verifier(algorithm).is_some()
+        };
+        let mut fitting = self.keys.iter().filter(fits);
+        let first = fitting.next()?;
+        (kid.is_some() || fitting.next().is_none()).then_some(&*first.jwk)
+    }
+
+    /// The keys as they were published, without anything private.
+    pub fn published(&self) -> impl Iterator<Item = &Map<String, Value>> {
+        self.keys.iter().map(|key| &*key.jwk)
+    }
+
     /// Whether every key of `older` is still here: if not, what was verified
     /// with `older` must be verified again.
     pub fn holds_all(&self, older: &Self) -> bool {
@@ -158,6 +178,7 @@ impl Key {
         let key = Self {
             kid: text("kid").map(str::to_owned),
             verifiers: verifiers.into_iter().filter(|(a, _)| fits(*a)).collect(),
+            jwk: Arc::new(public(jwk)),
         };
         (!key.verifiers.is_empty()).then_some(key)
     }
@@ -179,6 +200,14 @@ impl Key {
             && self.algorithms().eq(other.algorithms())
             && material(self) == material(other)
     }
+}
+
+/// A key without its private members, should somebody have published them.
+fn public(jwk: &Map<String, Value>) -> Map<String, Value> {
+    let private = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
+    let mut jwk = jwk.clone();
+    jwk.retain(|name, _| !private.contains(&name.as_str()));
+    jwk
 }
 
 type Verifiers = SmallVec<[(Algorithm, ParsedPublicKey); 1]>;

@@ -195,6 +195,28 @@ impl Telemetry {
                     .collect(),
             ),
             family(
+                "doorward_openid_issuer_up",
+                "Whether an OpenID provider of the plugins answered the last time.",
+                MetricType::GAUGE,
+                self.metrics
+                    .issuers()
+                    .into_iter()
+                    .map(|(issuer, up)| gauge(&[("issuer", &issuer)], up))
+                    .collect(),
+            ),
+            family(
+                "doorward_openid_issuer_fetches_total",
+                "Fetches of metadata and keys of OpenID providers, by outcome.",
+                MetricType::COUNTER,
+                self.metrics
+                    .issuers_fetched()
+                    .into_iter()
+                    .map(|(issuer, outcome, n)| {
+                        counter(&[("issuer", &issuer), ("outcome", outcome)], n)
+                    })
+                    .collect(),
+            ),
+            family(
                 "doorward_directory_checks_total",
                 "Verdicts of directories (LDAP) on passwords, by directory and outcome.",
                 MetricType::COUNTER,

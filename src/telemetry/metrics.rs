@@ -106,6 +106,8 @@ pub struct Metrics {
     audit_failures: Counter,
     federation: Named,
     directories: Named,
+    issuers: DashMap<String, Gauge>,
+    issuer_fetches: Named,
 }
 
 /// Counters by a name of the settings and an outcome.
@@ -180,6 +182,40 @@ impl Metrics {
     /// The same so far: provider, outcome, count.
     pub(super) fn federated(&self) -> Vec<(String, &'static str, u64)> {
         counted(&self.federation)
+    }
+
+    /// Whether the provider that plugins name by this issuer answered the last
+    /// time (`doorward_openid_issuer_up`); bounded alike.
+    pub fn issuer_up(&self, issuer: &str) -> Gauge {
+        if let Some(known) = self.issuers.get(issuer) {
+            return known.clone();
+        }
+        let issuer = match self.issuers.len() < NAMED_MAX {
+            true => issuer.to_owned(),
+            false => "other".to_owned(),
+        };
+        self.issuers.entry(issuer).or_default().clone()
+    }
+
+    /// Fetches of a provider's metadata and keys, by issuer and outcome
+    /// (`doorward_openid_issuer_fetches_total`); bounded alike.
+    pub fn issuer_fetches(&self, issuer: &str, outcome: &'static str) -> Counter {
+        named(&self.issuer_fetches, issuer, outcome)
+    }
+
+    /// The issuers so far, and whether they are up.
+    pub(super) fn issuers(&self) -> Vec<(String, i64)> {
+        let all = self.issuers.iter();
+        let mut all: Vec<_> = all
+            .map(|one| (one.key().clone(), one.value().get()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Their fetches so far: issuer, outcome, count.
+    pub(super) fn issuers_fetched(&self) -> Vec<(String, &'static str, u64)> {
+        counted(&self.issuer_fetches)
     }
 
     /// Verdicts of a directory on passwords, by its name in the settings and

@@ -5,13 +5,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT, AUTHORIZATION};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::client::Client;
+use super::client::{Client, Proof};
 use super::endpoints::{Endpoint, Endpoints};
+use super::needs::Needs;
 use super::provider::{Known, Provider, ProviderConfig};
 use super::refusal::Refusal;
 use crate::clock::Clock;
@@ -42,18 +44,26 @@ pub(super) struct Agent {
     endpoints: Endpoints,
     /// Whether there was no answer the last time: it is said once.
     down: AtomicBool,
+    /// What the provider has to offer, until that was looked at.
+    needs: ArcSwapOption<Needs>,
 }
 
 impl Agent {
-    pub(super) fn new(config: &ProviderConfig, endpoints: Endpoints, parts: &Parts) -> Self {
-        let (outbound, clock) = (&parts.outbound, &parts.clock);
+    pub(super) fn new(
+        config: &ProviderConfig,
+        endpoints: Endpoints,
+        needs: Option<Needs>,
+        parts: &Parts,
+    ) -> Self {
+        let outbound = &parts.outbound;
         Self {
-            clock: clock.clone(),
-            provider: parts.providers.provider(config.clone(), outbound, clock),
+            clock: parts.clock.clone(),
+            provider: parts.providers.provider(config.clone(), parts),
             outbound: Arc::clone(outbound),
             options: config.options,
             endpoints,
             down: AtomicBool::new(false),
+            needs: ArcSwapOption::from(needs.map(Arc::new)),
         }
     }
 
@@ -63,7 +73,13 @@ impl Agent {
     /// [`Refusal::ProviderUnavailable`] when nothing is and nothing can be had.
     pub(super) async fn known(&self) -> Result<Arc<Known>, Refusal> {
         let known = self.provider.known_at_last().await;
-        known.ok_or(Refusal::ProviderUnavailable)
+        let known = known.ok_or(Refusal::ProviderUnavailable)?;
+        if self.needs.load().is_some()
+            && let Some(needs) = self.needs.swap(None)
+        {
+            needs.compare(&known);
+        }
+        Ok(known)
     }
 
     /// Waits for keys that are newer than those at hand, if any can be had now.
@@ -85,6 +101,26 @@ impl Agent {
         self.known().await.ok()?.standing.clone()
     }
 
+    fn proof(&self, endpoint: Endpoint, client: &Client, known: &Known) -> Proof {
+        let offered = known.member("token_endpoint_auth_methods_supported");
+        let proof = self.endpoints.proof(endpoint);
+        proof.unwrap_or_else(|| client.proof(offered))
+    }
+
+    /// Whether the client's name is in a header alone when it proves itself at
+    /// `endpoint`.
+    ///
+    /// # Errors
+    /// As [`Self::known`].
+    pub(super) async fn names_itself_otherwise(
+        &self,
+        endpoint: Endpoint,
+        client: &Client,
+    ) -> Result<bool, Refusal> {
+        let known = self.known().await?;
+        Ok(self.proof(endpoint, client, &known) == Proof::Basic)
+    }
+
     /// Posts a form; the answer, whatever its status.
     ///
     /// # Errors
@@ -94,9 +130,7 @@ impl Agent {
         let url = self.endpoints.url(question.endpoint, &known)?;
         let (mut form, mut headers) = (question.form, question.headers);
         if let Some(client) = &question.client {
-            let offered = known.member("token_endpoint_auth_methods_supported");
-            let proof = self.endpoints.proof(question.endpoint);
-            let proof = proof.unwrap_or_else(|| client.proof(offered));
+            let proof = self.proof(question.endpoint, client, &known);
             // OpenID Connect Core §9: the token endpoint, whatever is asked.
             let audience = self.endpoints.url(Endpoint::Token, &known);
             let audience = audience.unwrap_or_else(|_| url.clone());

@@ -4,6 +4,7 @@ use http::header::{CACHE_CONTROL, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use url::Url;
 
+use super::client::nth;
 use super::fields::{Fields, wrong};
 use super::refusal::{Class, Refusal};
 use crate::http::reply::Reply;
@@ -11,7 +12,14 @@ use crate::plugins::ConfigError;
 
 /// The answer to each refusal.
 #[derive(Debug)]
-pub(super) struct Answers(Vec<Reply>);
+pub(super) struct Answers {
+    /// In the order of [`Refusal::ALL`].
+    replies: Vec<Reply>,
+    /// Where browsers are sent instead, by client.
+    unauthorized: Vec<HeaderValue>,
+    forbidden: Vec<HeaderValue>,
+    unexpected: Vec<HeaderValue>,
+}
 
 impl Answers {
     /// `scope` is what a token that lacks scopes would need.
@@ -31,21 +39,49 @@ impl Answers {
             scope: scope.filter(|scope| is_plain(scope)),
             expose_code: fields.flag("expose_error_code")?,
             explain: fields.flag("display_errors")?,
-            unauthorized_uri: first(fields, "unauthorized_redirect_uri")?,
-            forbidden_uri: first(fields, "forbidden_redirect_uri")?,
-            unexpected_uri: first(fields, "unexpected_redirect_uri")?,
+            dpop: fields.is_changed("proof_of_possession_dpop"),
         };
-        Refusal::ALL
+        let replies = Refusal::ALL
             .into_iter()
             .map(|refusal| writer.answer(refusal))
-            .collect::<Option<Vec<Reply>>>()
-            .map(Self)
-            .ok_or_else(|| wrong("issuer", "its host can't be written into a header"))
+            .collect::<Option<Vec<Reply>>>();
+        let unwritable = || wrong("issuer", "its host can't be written into a header");
+        Ok(Self {
+            replies: replies.ok_or_else(unwritable)?,
+            unauthorized: addresses(fields, "unauthorized_redirect_uri")?,
+            forbidden: addresses(fields, "forbidden_redirect_uri")?,
+            unexpected: addresses(fields, "unexpected_redirect_uri")?,
+        })
     }
 
-    /// The answer to `refusal`.
-    pub(super) fn to(&self, refusal: Refusal) -> Reply {
-        self.0[refusal as usize].clone()
+    /// The answer to `refusal` of a request of the client with this index.
+    pub(super) fn to(&self, refusal: Refusal, client: usize) -> Reply {
+        match nth(self.addresses(refusal.class()), client) {
+            Some(address) => Reply::empty(StatusCode::FOUND)
+                .header(LOCATION, address.clone())
+                .header(CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            None => self.replies[refusal as usize].clone(),
+        }
+    }
+
+    /// The answer to `refusal` of what can't follow a redirect.
+    pub(super) fn plain(&self, refusal: Refusal) -> Reply {
+        self.replies[refusal as usize].clone()
+    }
+
+    /// Whether the client that a request chooses makes a difference.
+    pub(super) fn differ_by_client(&self) -> bool {
+        let mut all = [&self.unauthorized, &self.forbidden, &self.unexpected].into_iter();
+        all.any(|addresses| addresses.len() > 1)
+    }
+
+    fn addresses(&self, class: Class) -> &[HeaderValue] {
+        match class {
+            Class::NoCredential | Class::BadToken => &self.unauthorized,
+            Class::Forbidden => &self.forbidden,
+            Class::Broken => &self.unexpected,
+            Class::BadRequest | Class::Slow | Class::TooLong => &[],
+        }
     }
 }
 
@@ -56,38 +92,29 @@ struct Writer<'a> {
     scope: Option<&'a str>,
     expose_code: bool,
     explain: bool,
-    unauthorized_uri: Option<HeaderValue>,
-    forbidden_uri: Option<HeaderValue>,
-    unexpected_uri: Option<HeaderValue>,
+    /// Whether tokens may be bound to keys.
+    dpop: bool,
 }
 
 impl Writer<'_> {
     fn answer(&self, refusal: Refusal) -> Option<Reply> {
         let class = refusal.class();
         let no_store = HeaderValue::from_static("no-store");
-        if let Some(location) = self.redirect(class) {
-            return Some(
-                Reply::empty(StatusCode::FOUND)
-                    .header(LOCATION, location.clone())
-                    .header(CACHE_CONTROL, no_store),
-            );
-        }
         let mut reply = Reply::message(class.status(), self.message(refusal, class))
             .header(CACHE_CONTROL, no_store);
         if !matches!(class, Class::Broken | Class::Slow | Class::TooLong) {
-            let challenge = HeaderValue::from_str(&self.challenge(refusal, class)).ok()?;
-            reply = reply.header(WWW_AUTHENTICATE, challenge);
+            let schemes = match (self.dpop, refusal.is_of_proof()) {
+                (false, _) => &["Bearer"][..],
+                (true, false) => &["Bearer", "DPoP"],
+                (true, true) => &["DPoP"],
+            };
+            for scheme in schemes {
+                let challenge = self.challenge(scheme, refusal);
+                let challenge = HeaderValue::from_str(&challenge).ok()?;
+                reply = reply.header(WWW_AUTHENTICATE, challenge);
+            }
         }
         Some(reply)
-    }
-
-    fn redirect(&self, class: Class) -> Option<&HeaderValue> {
-        match class {
-            Class::NoCredential | Class::BadToken => self.unauthorized_uri.as_ref(),
-            Class::Forbidden => self.forbidden_uri.as_ref(),
-            Class::Broken => self.unexpected_uri.as_ref(),
-            Class::BadRequest | Class::Slow | Class::TooLong => None,
-        }
     }
 
     fn message(&self, refusal: Refusal, class: Class) -> String {
@@ -106,9 +133,12 @@ impl Writer<'_> {
     }
 
     /// RFC 6750 §3: no error code when no token was presented.
-    fn challenge(&self, refusal: Refusal, class: Class) -> String {
-        let mut challenge = format!("Bearer realm=\"{}\"", self.realm);
-        let Some(error) = class.error().filter(|_| self.expose_code) else {
+    fn challenge(&self, scheme: &str, refusal: Refusal) -> String {
+        let mut challenge = format!("{scheme} realm=\"{}\"", self.realm);
+        if scheme == "DPoP" {
+            challenge.push_str(", algs=\"ES256 ES384 ES512 PS256 RS256 EdDSA\"");
+        }
+        let Some(error) = refusal.error().filter(|_| self.expose_code) else {
             return challenge;
         };
         challenge.push_str(&format!(", error=\"{error}\""));
@@ -128,14 +158,12 @@ fn is_plain(text: &str) -> bool {
         .all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
 }
 
-fn first(fields: Fields<'_>, name: &str) -> Result<Option<HeaderValue>, ConfigError> {
-    let first = fields.urls(name)?.into_iter().next();
-    first
-        .map(|url| {
-            HeaderValue::from_str(url.as_str())
-                .map_err(|_| wrong(name, "can't be written into a header"))
-        })
-        .transpose()
+fn addresses(fields: Fields<'_>, name: &str) -> Result<Vec<HeaderValue>, ConfigError> {
+    let value = |url: &Url| {
+        HeaderValue::from_str(url.as_str())
+            .map_err(|_| wrong(name, "can't be written into a header"))
+    };
+    fields.urls(name)?.iter().map(value).collect()
 }
 
 #[cfg(test)]
@@ -149,7 +177,7 @@ mod tests {
         let config = config.as_object().cloned().expect("an object");
         let issuer = Url::parse("https://id.example.com:8443/oauth2").expect("a URL");
         let answers = Answers::new(Fields(&config), &issuer, Some("orders:read profile"));
-        let reply = answers.expect("they can be made").to(refusal);
+        let reply = answers.expect("they can be made").to(refusal, 0);
         let header = |name| {
             let found = reply.headers.iter().find(|(key, _)| key == name);
             found.map_or(String::new(), |(_, value)| {

@@ -27,6 +27,8 @@ pub(super) struct Places {
     cookie: Option<String>,
     /// Headers that hold a bare token.
     headers: Vec<HeaderName>,
+    /// Whether tokens come as `Authorization: DPoP` too (RFC 9449 §7.1).
+    dpop: bool,
 }
 
 /// A token and where it was.
@@ -34,6 +36,8 @@ pub(super) struct Places {
 pub(super) struct Found<'a> {
     pub(super) token: Cow<'a, str>,
     pub(super) in_query: bool,
+    /// Whether it was shown as one that is bound to a key.
+    pub(super) as_dpop: bool,
 }
 
 impl Found<'_> {
@@ -41,6 +45,7 @@ impl Found<'_> {
         Found {
             token: Cow::Owned(self.token.into_owned()),
             in_query: self.in_query,
+            as_dpop: self.as_dpop,
         }
     }
 }
@@ -67,6 +72,7 @@ impl Places {
             body: has("body"),
             cookie: cookie.filter(|_| has("cookie")).map(str::to_owned),
             headers,
+            dpop: fields.is_changed("proof_of_possession_dpop"),
         })
     }
 
@@ -106,6 +112,14 @@ impl Places {
             match bearer(value)? {
                 Some("") => return Err(Refusal::MalformedToken),
                 Some(token) => put(found, Cow::Borrowed(token), false)?,
+                None if self.dpop => {
+                    if let Some(token) = scheme(value, "dpop")? {
+                        put(found, Cow::Borrowed(token), false)?;
+                        if let Some(found) = found {
+                            found.as_dpop = true;
+                        }
+                    }
+                }
                 None => {}
             }
         }
@@ -131,7 +145,10 @@ impl Places {
             for name in &self.headers {
                 request.remove_header(name);
             }
-            let is_bearer = |value: &HeaderValue| !matches!(bearer(value), Ok(None));
+            let is_bearer = |value: &HeaderValue| {
+                !matches!(bearer(value), Ok(None))
+                    || (self.dpop && !matches!(scheme(value, "dpop"), Ok(None)))
+            };
             if request.headers.get_all(AUTHORIZATION).iter().any(is_bearer) {
                 request.remove_header(&AUTHORIZATION);
             }
@@ -160,17 +177,26 @@ fn put<'a>(
     if found.is_some() {
         return Err(Refusal::RepeatedToken);
     }
-    *found = Some(Found { token, in_query });
+    *found = Some(Found {
+        token,
+        in_query,
+        as_dpop: false,
+    });
     Ok(())
 }
 
 /// The token of an `Authorization: Bearer` value; `None`: another scheme.
 pub(in crate::plugins) fn bearer(value: &HeaderValue) -> Result<Option<&str>, Refusal> {
+    scheme(value, "bearer")
+}
+
+/// What follows a scheme, named in lower case; `None`: another scheme.
+fn scheme<'a>(value: &'a HeaderValue, name: &str) -> Result<Option<&'a str>, Refusal> {
     let value = value.as_bytes().trim_ascii_start();
-    let Some((scheme, rest)) = value.split_at_checked("bearer".len()) else {
+    let Some((scheme, rest)) = value.split_at_checked(name.len()) else {
         return Ok(None);
     };
-    if !scheme.eq_ignore_ascii_case(b"bearer")
+    if !scheme.eq_ignore_ascii_case(name.as_bytes())
         || rest.first().is_some_and(|next| !next.is_ascii_whitespace())
     {
         return Ok(None);

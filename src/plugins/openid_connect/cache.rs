@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
+use serde_json::{Map, Value};
 
 use super::word::Word;
 use crate::model::token::AccessToken;
@@ -37,6 +38,25 @@ pub(in crate::plugins) struct Verified {
     pub(in crate::plugins) word: Word,
     /// About the memory it takes, in bytes.
     pub(in crate::plugins) weight: u64,
+    /// What the provider has said of it besides.
+    pub(in crate::plugins) said: Said,
+}
+
+/// What a provider has said of a token or its user, kept where headers tell it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::plugins) struct Said {
+    /// At its introspection endpoint.
+    pub(in crate::plugins) introspection: Option<Arc<Document>>,
+    /// At userinfo.
+    pub(in crate::plugins) user_info: Option<Arc<Document>>,
+}
+
+/// An answer of a provider.
+#[derive(Debug)]
+pub(in crate::plugins) struct Document {
+    pub(in crate::plugins) claims: Map<String, Value>,
+    /// The token that it came in, if it was signed.
+    pub(in crate::plugins) jwt: Option<String>,
 }
 
 /// A bounded set of verified tokens.
@@ -121,6 +141,7 @@ mod tests {
 
     fn verified(token: String) -> Arc<Verified> {
         Arc::new(Verified {
+            said: Said::default(),
             weight: 512 + 5 * token.len() as u64,
             token: Arc::new(AccessToken {
                 token,

@@ -113,6 +113,19 @@ impl Clients {
         named.and_then(by_name).or_else(|| self.all.first())
     }
 
+    /// The place of the client that a request chooses.
+    pub(super) fn chosen_index(&self, headers: &HeaderMap, arguments: &Arguments) -> usize {
+        let chosen = self.chosen(headers, arguments);
+        let found = chosen.and_then(|chosen| self.named(&chosen.id));
+        found.map_or(0, |(_, index)| index)
+    }
+
+    /// Whether all of them can sign.
+    pub(super) fn all_sign(&self) -> bool {
+        let mut all = self.all.iter();
+        all.all(|client| client.signs_requests().is_some())
+    }
+
     /// The first client, and its place.
     pub(super) fn first(&self) -> Option<(&Arc<Client>, usize)> {
         self.all.first().map(|client| (client, 0))
@@ -191,6 +204,12 @@ impl Client {
             (false, true) => Proof::PrivateKeyJwt,
             (false, false) => Proof::None,
         })
+    }
+
+    /// What requests for a login are signed with: a key of its own, or the
+    /// secret.
+    pub(super) fn signs_requests(&self) -> Option<&Signer> {
+        self.signer.as_ref().or(self.hmac.as_ref())
     }
 
     /// Whether callers' own secrets go to the provider in a form.

@@ -44,11 +44,14 @@ pub(super) struct Shown {
 pub(super) struct Search {
     password: Option<Where>,
     client: Option<Where>,
-    refresh: Option<RefreshToken>,
+    refresh: Option<TokenPlace>,
+    /// The ID token that may come beside an access token.
+    id_token: Option<TokenPlace>,
 }
 
+/// Where a token is that has a name of its own.
 #[derive(Debug)]
-struct RefreshToken {
+struct TokenPlace {
     places: Where,
     parameter: String,
     header: HeaderName,
@@ -60,22 +63,13 @@ impl Search {
             let on = methods.has(method);
             on.then(|| fields.places(name)).transpose()
         };
-        let parameter = fields.text("refresh_token_param_name")?;
-        let refresh = match (
-            parameter,
-            places(Method::RefreshToken, "refresh_token_param_type")?,
-        ) {
-            (Some(name), Some(places)) => Some(RefreshToken {
-                places,
-                parameter: name.to_owned(),
-                header: header_name("refresh_token_param_name", name)?,
-            }),
-            _ => None,
-        };
+        let refresh = methods.has(Method::RefreshToken);
+        let refresh = refresh.then(|| TokenPlace::new(fields, "refresh_token"));
         Ok(Self {
+            id_token: TokenPlace::new(fields, "id_token")?,
             password: places(Method::Password, "password_param_type")?,
             client: places(Method::ClientCredentials, "client_credentials_param_type")?,
-            refresh,
+            refresh: refresh.transpose()?.flatten(),
         })
     }
 
@@ -96,6 +90,39 @@ impl Search {
     /// Whether bodies are searched.
     pub(super) fn looks_into_bodies(&self) -> bool {
         self.all().any(|places| places.body)
+    }
+
+    /// Whether an ID token may come with this request.
+    pub(super) fn may_bring_id_token(&self, request: &RequestHeader) -> bool {
+        self.id_token.as_ref().is_some_and(|place| {
+            (place.places.header && request.headers.contains_key(&place.header))
+                || (place.places.query && request.uri.query().is_some())
+                || self.may_bring_id_token_in_body(request)
+        })
+    }
+
+    /// Whether it may be in the body.
+    pub(super) fn may_bring_id_token_in_body(&self, request: &RequestHeader) -> bool {
+        let in_body = self
+            .id_token
+            .as_ref()
+            .is_some_and(|place| place.places.body);
+        in_body && super::bearer::body::is_searchable(request)
+    }
+
+    /// The ID token that comes beside an access token.
+    ///
+    /// # Errors
+    /// When it is there twice or can't be read.
+    pub(super) fn id_token(
+        &self,
+        headers: &HeaderMap,
+        arguments: &Arguments,
+    ) -> Result<Option<Shown>, Refusal> {
+        match &self.id_token {
+            Some(place) => place.find(headers, arguments),
+            None => Ok(None),
+        }
     }
 
     /// The credential of a request: the first in the order of the methods.
@@ -152,7 +179,21 @@ impl Search {
     }
 }
 
-impl RefreshToken {
+impl TokenPlace {
+    /// Of the settings `<kind>_param_name` and `<kind>_param_type`; `None`: it
+    /// is not looked for.
+    fn new(fields: Fields<'_>, kind: &str) -> Result<Option<Self>, ConfigError> {
+        let field = format!("{kind}_param_name");
+        let Some(name) = fields.text(&field)?.filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            places: fields.places(&format!("{kind}_param_type"))?,
+            parameter: name.to_owned(),
+            header: header_name(&field, name)?,
+        }))
+    }
+
     fn find(&self, headers: &HeaderMap, arguments: &Arguments) -> Result<Option<Shown>, Refusal> {
         let mut values = headers.get_all(&self.header).iter();
         if let Some(value) = values.next().filter(|_| self.places.header) {
@@ -182,6 +223,14 @@ impl RefreshToken {
 }
 
 impl Shown {
+    /// The token that it is, if it is one.
+    pub(super) fn token(&self) -> Option<&str> {
+        match &self.credential {
+            Credential::RefreshToken(token) => Some(token.expose()),
+            Credential::Pair { .. } => None,
+        }
+    }
+
     /// Takes the credential out of a request: its head, and the form that is
     /// its `body`, of which the rest is returned.
     pub(super) fn hide(&self, request: &mut RequestHeader, body: Option<&[u8]>) -> Option<String> {

@@ -14,7 +14,11 @@ use super::bearer::body;
 use super::cache::Verified;
 use super::credentials::{Credential, Shown as Credentials};
 use super::grants::{Given, TokenDesk, Tokens};
+use super::logins::page;
+use super::methods::Method;
+use super::pass::Passing;
 use super::refusal::{Class, Refusal};
+use super::scripts;
 use super::sessions::Shown;
 use super::told::Asking;
 use super::verifier::Checked;
@@ -44,8 +48,9 @@ impl OpenIdConnect {
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
-        let first =
-            self.is_of_login(session.req_header()) && body::is_searchable(session.req_header());
+        let request = session.req_header();
+        let first = (self.is_of_login(request) && body::is_searchable(request))
+            || self.settings().search.may_bring_id_token_in_body(request);
         let mut given = self.arguments(session, exchange, first).await?;
         if let Some(flow) = self.decide_about_login(session, exchange, &given).await? {
             return Ok(flow);
@@ -59,7 +64,14 @@ impl OpenIdConnect {
                 Shown::Live(login, due) => {
                     let asking = self.asking(request, &given, exchange.client.ip());
                     let judged = self.judge_login_patiently(sessions, *login, due, &asking);
-                    return Ok(match judged.await {
+                    let judged = match judged.await {
+                        Ok((login, due, verified)) => {
+                            let complete = self.complete(verified, &asking).await;
+                            complete.map(|verified| (login, due, verified))
+                        }
+                        Err(refusal) => Err(refusal),
+                    };
+                    return Ok(match judged {
                         Ok((login, due, verified)) => {
                             self.go_on(sessions, login, due, &verified, request, exchange)
                         }
@@ -84,8 +96,21 @@ impl OpenIdConnect {
         let request = session.req_header();
         let asking = self.asking(request, &given, exchange.client.ip());
         if let Some(found) = found {
-            let verified = self.judge_patiently(&found.token, &asking).await?;
-            return Ok(self.accept(&verified, request, found.in_query, exchange));
+            let (verified, method) = self.judge_patiently(&found.token, &asking).await?;
+            let beside = self.settings().search.id_token(&request.headers, &given)?;
+            let (verified, id_token) = match beside.as_ref().and_then(Credentials::token) {
+                Some(id_token) => {
+                    let with = self.with_id_token(verified, id_token, &asking).await?;
+                    (with, Some(id_token))
+                }
+                None => (verified, None),
+            };
+            let verified = self.complete(verified, &asking).await?;
+            let flow = self.accept_shown(&verified, method, &found, id_token, request, exchange);
+            if let (Flow::Continue, Some(beside)) = (&flow, &beside) {
+                self.hide(beside, session, exchange);
+            }
+            return Ok(flow);
         }
         let shown = match &self.desk {
             Some(_) => self.settings().search.find(&request.headers, &given)?,
@@ -93,9 +118,17 @@ impl OpenIdConnect {
         };
         match (shown, &self.desk) {
             (Some(shown), Some(desk)) => {
-                let verified = self.redeem(desk, &shown.credential, &asking).await?;
+                let (verified, given) = self.redeem(desk, &shown.credential, &asking).await?;
+                let verified = self.complete(verified, &asking).await?;
                 self.hide(&shown, session, exchange);
-                Ok(self.accept(&verified, session.req_header(), false, exchange))
+                let tokens = &given.tokens;
+                let passing = Passing {
+                    verified: &verified,
+                    beside: tokens.beside(),
+                    method: given.method,
+                    in_query: false,
+                };
+                Ok(self.accept(passing, session.req_header(), exchange))
             }
             _ => self.sign_in(void, session, exchange, &given).await,
         }
@@ -116,6 +149,10 @@ impl OpenIdConnect {
             return Ok(Some(flow));
         }
         match &self.logins {
+            // Of a browser that is in already, the page is of no use.
+            Some(logins) if logins.is_landing(request) && !logins.is_answer(request, given) => {
+                Ok(Some(Flow::Respond(page::fragment())))
+            }
             Some(logins) if logins.is_answer(request, given) => {
                 // The query has the code: not for the log.
                 exchange.token_in_query = true;
@@ -143,7 +180,8 @@ impl OpenIdConnect {
             sessions.forget(&request.headers, secure, &mut exchange.response_headers);
         }
         match &self.logins {
-            Some(logins) => self.begin_login(logins, request, given, exchange).await,
+            Some(_) if self.settings().scripts && scripts::is_script(&request.headers) => Err(void),
+            Some(logins) => self.begin_login(logins, session, given, exchange).await,
             None => Err(void),
         }
     }
@@ -202,13 +240,13 @@ impl OpenIdConnect {
         &self,
         token: &str,
         asking: &Asking<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<(Arc<Verified>, Method), Refusal> {
         let settings = self.settings();
         let mut refusal = Refusal::NoEndpoint;
         if settings.bearer && !settings.asks_about_all {
             match self.verifier.judge_patiently(token).await {
                 Err(unread) if unread.is_unread() => refusal = unread,
-                outcome => return outcome,
+                outcome => return Ok((outcome?, Method::Bearer)),
             }
         }
         let told = match &self.asker {
@@ -224,16 +262,16 @@ impl OpenIdConnect {
         desk: &TokenDesk,
         credential: &Credential,
         asking: &Asking<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<(Arc<Verified>, Given), Refusal> {
         let given = desk.exchange(credential, asking).await?;
         match self.believe(&given, asking).await {
             // Keys may be gone since, or the token revoked.
             Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
                 desk.forget(&given);
                 let given = desk.exchange(credential, asking).await?;
-                self.believe(&given, asking).await
+                Ok((self.believe(&given, asking).await?, given))
             }
-            outcome => outcome,
+            outcome => Ok((outcome?, given)),
         }
     }
 
@@ -241,6 +279,12 @@ impl OpenIdConnect {
     /// itself, what the provider says of it, or what came with it.
     async fn believe(&self, given: &Given, asking: &Asking<'_>) -> Result<Arc<Verified>, Refusal> {
         let token = given.tokens.access.expose();
+        if self.settings().exempt.has(given.method) {
+            match self.judge_unsigned(token).await {
+                Err(unread) if unread.is_unread() => {}
+                outcome => return outcome,
+            }
+        }
         if !self.settings().asks_about_all {
             match self.verifier.judge_patiently(token).await {
                 Err(unread) if unread.is_unread() => {}
@@ -252,7 +296,7 @@ impl OpenIdConnect {
             None => None,
         };
         match told {
-            Some(verified) => Ok(verified),
+            Some((verified, _)) => Ok(verified),
             None => self.trust(&given.tokens),
         }
     }

@@ -17,16 +17,18 @@ pub(super) enum Endpoint {
     Authorization,
     Revocation,
     EndSession,
+    PushedRequest,
 }
 
 impl Endpoint {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Token,
         Self::Introspection,
         Self::Userinfo,
         Self::Authorization,
         Self::Revocation,
         Self::EndSession,
+        Self::PushedRequest,
     ];
 
     /// Its member of discovery documents, and its setting.
@@ -38,6 +40,7 @@ impl Endpoint {
             Self::Authorization => "authorization_endpoint",
             Self::Revocation => "revocation_endpoint",
             Self::EndSession => "end_session_endpoint",
+            Self::PushedRequest => "pushed_authorization_request_endpoint",
         }
     }
 }
@@ -63,9 +66,10 @@ impl Endpoints {
             let name = endpoint.name();
             let method = format!("{name}_auth_method");
             let proof = match endpoint {
-                Endpoint::Token | Endpoint::Introspection | Endpoint::Revocation => {
-                    fields.text(&method)?
-                }
+                Endpoint::Token
+                | Endpoint::Introspection
+                | Endpoint::Revocation
+                | Endpoint::PushedRequest => fields.text(&method)?,
                 Endpoint::Userinfo | Endpoint::Authorization | Endpoint::EndSession => None,
             };
             Ok(Setting {

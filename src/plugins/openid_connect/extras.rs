@@ -52,6 +52,13 @@ impl Extras {
         })
     }
 
+    /// Whether nothing of a client's request is sent.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.copied.is_empty()
+            && self.copied_from_headers.is_empty()
+            && self.copied_headers.is_empty()
+    }
+
     /// The parameters for a request to the provider.
     pub(super) fn parameters(&self, sent: &HeaderMap, given: &Arguments) -> Vec<(String, String)> {
         let mut parameters = self.parameters.clone();

@@ -8,18 +8,21 @@
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use super::agent::{Agent, Question, object};
+use super::beside::Beside;
 use super::client::{Client, basic};
 use super::credentials::Credential;
 use super::endpoints::Endpoint;
 use super::extras::Extras;
 use super::fields::Fields;
 use super::flight::{Digest, Flights, digest_of};
+use super::methods::Method;
 use super::refusal::Refusal;
+use super::replay::Replay;
 use super::told::{Asking, Lifetimes};
 use crate::clock::random_bytes;
 use crate::http::outbound::Answer;
@@ -42,6 +45,21 @@ pub(super) struct Tokens {
     pub(super) scope: Option<String>,
     /// When the access token ends, in milliseconds, where the answer tells.
     pub(super) ends_at: Option<i64>,
+    /// Headers of the answer that are for the client.
+    pub(super) replayed: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Tokens {
+    /// What came with the access token.
+    pub(super) fn beside(&self) -> Beside<'_> {
+        Beside {
+            id_token: self.id.as_ref().map(Secret::expose),
+            refresh_token: self.refresh.as_ref().map(Secret::expose),
+            session_id: None,
+            scope: self.scope.as_deref(),
+            replayed: &self.replayed,
+        }
+    }
 }
 
 /// What is asked for.
@@ -54,6 +72,7 @@ pub(super) struct Grants {
     salt: Vec<u8>,
     with_scope: bool,
     leeway_ms: i64,
+    replay: Replay,
     pub(super) lifetimes: Lifetimes,
 }
 
@@ -70,6 +89,7 @@ impl Grants {
             salt: salt.map_or_else(|| random_bytes::<16>().to_vec(), |salt| salt.into()),
             with_scope: fields.flag("token_cache_key_include_scope")?,
             leeway_ms: leeway.saturating_mul(1000),
+            replay: Replay::new(fields)?,
             lifetimes: Lifetimes::new(fields)?,
         })
     }
@@ -85,13 +105,17 @@ pub(super) enum Grant {
 }
 
 impl Grant {
-    fn name(self) -> &'static str {
+    fn method(self) -> Method {
         match self {
-            Self::Password => "password",
-            Self::ClientCredentials => "client_credentials",
-            Self::RefreshToken => "refresh_token",
-            Self::AuthorizationCode => "authorization_code",
+            Self::Password => Method::Password,
+            Self::ClientCredentials => Method::ClientCredentials,
+            Self::RefreshToken => Method::RefreshToken,
+            Self::AuthorizationCode => Method::AuthorizationCode,
         }
+    }
+
+    fn name(self) -> &'static str {
+        self.method().name()
     }
 }
 
@@ -106,6 +130,8 @@ pub(super) struct TokenDesk {
 /// Tokens, and what to forget should they turn out to be void.
 pub(super) struct Given {
     pub(super) tokens: Arc<Tokens>,
+    /// How they were asked for.
+    pub(super) method: Method,
     about: Digest,
     /// Whether they were given for an earlier request.
     pub(super) remembered: bool,
@@ -247,6 +273,7 @@ impl TokenDesk {
         {
             return Ok(Given {
                 tokens,
+                method: grant.method(),
                 about,
                 remembered: true,
             });
@@ -262,11 +289,14 @@ impl TokenDesk {
             headers,
         };
         let own_client = caller.is_none();
+        let replay = grants.replay.clone();
         let agent = Arc::clone(&self.agent);
         let clock = self.agent.clock.clone();
         let asked = move || async move {
             let answer = agent.post(question).await?;
-            read(&answer, own_client, agent.clock.now_ms()).map(Arc::new)
+            let mut tokens = read(&answer, own_client, agent.clock.now_ms())?;
+            tokens.replayed = replay.of(grant.name(), &answer.headers);
+            Ok(Arc::new(tokens))
         };
         let tokens = self
             .flights
@@ -277,6 +307,7 @@ impl TokenDesk {
         }
         Ok(Given {
             tokens,
+            method: grant.method(),
             about,
             remembered: false,
         })
@@ -355,6 +386,7 @@ fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusa
         id: text("id_token").map(Secret::new),
         refresh: text("refresh_token").map(Secret::new),
         scope: text("scope").map(str::to_owned),
+        replayed: Vec::new(),
         ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
     })
 }

@@ -5,24 +5,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde_json::Value;
 
 use super::OpenIdConnect;
-use super::after::Action;
+use super::after::{Action, Gained};
 use super::arguments::{Arguments, Where};
+use super::beside::Beside;
 use super::cache::Verified;
-use super::endpoints::Endpoint;
 use super::grants::Tokens;
 use super::id_token::Expected;
-use super::logins::{Begun, Logins, Wanted, token};
-use super::refusal::{Class, Refusal};
-use super::sessions::{LoginSession, Sessions, Shown};
+use super::logins::{Begun, Logins, Sent, Wanted, origin, page, token};
+use super::methods::Method;
+use super::pass::Passing;
+use super::refusal::Refusal;
+use super::sessions::{LoginSession, Shown};
 use super::told::Asking;
-use super::verifier::Judgement;
-use crate::filter::{Exchange, Flow, Verdict};
+use crate::filter::{Exchange, Flow};
 use crate::http::reply::Reply;
 use crate::jose::claims::same_issuer;
 use crate::model::secret::Secret;
@@ -39,12 +40,18 @@ impl OpenIdConnect {
     pub(super) async fn begin_login(
         &self,
         logins: &Logins,
-        request: &RequestHeader,
+        session: &mut Session,
         arguments: &Arguments,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
         let agent = &self.agent;
-        let endpoint = agent.url(Endpoint::Authorization).await?;
+        let origin = origin(session.req_header(), exchange);
+        let kept = logins.kept.as_ref();
+        let kept = kept.filter(|kept| kept.takes(session.req_header(), origin.as_deref()));
+        if kept.is_some() && exchange.body.is_none() {
+            exchange.body = Some(super::bearer::body::read(session).await?);
+        }
+        let request = session.req_header();
         let clients = &self.settings().clients;
         let client = clients.chosen(&request.headers, arguments);
         let client = client.and_then(|client| clients.named(&client.id));
@@ -53,13 +60,20 @@ impl OpenIdConnect {
             request,
             arguments,
             secure: exchange.secure,
+            origin: origin.as_deref(),
             now_ms: agent.clock.now_ms(),
         };
-        let fields = &mut exchange.response_headers;
-        let address = logins.begin(&endpoint, (client, index), wanted, fields)?;
+        let mut cookies = Vec::new();
+        let (begun, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
+        let manner = self.settings().manner;
+        let address = manner.address(agent, client, parameters).await?;
+        if let (Some(kept), Some(body)) = (kept, &exchange.body) {
+            kept.keep(&begun.nonce, request, body.clone());
+        }
+        exchange.response_headers.append(&mut cookies);
         self.logins_begun.inc();
         exchange.refusal = Some(Cow::Borrowed("login"));
-        redirect(&address)
+        redirect(address.as_str())
     }
 
     /// Ends the login that the provider's answer in a request belongs to.
@@ -70,14 +84,27 @@ impl OpenIdConnect {
         arguments: &Arguments,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
-        let answer = |name| {
+        let given = |name| {
             let found = arguments.only(name, ANSWER);
             found.map_err(|_| Refusal::MalformedCallback)
+        };
+        let signed = match logins.are_signed() {
+            true => {
+                let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
+                Some(self.open_answer(logins, response).await?)
+            }
+            false => None,
+        };
+        let answer = |name| match &signed {
+            Some(claims) => Ok(claims.get(name).and_then(Value::as_str)),
+            None => given(name),
         };
         let state = answer("state")?.ok_or(Refusal::MalformedCallback)?;
         let begun = logins.find(state)?;
         let request = session.req_header();
         let now_ms = self.agent.clock.now_ms();
+        let state = state.to_owned();
+        let state = state.as_str();
         // Whoever is in already goes on, however late or often this comes.
         if let Some(sessions) = &self.sessions
             && let Shown::Live(..) = sessions.shown(&request.headers, now_ms)
@@ -97,8 +124,29 @@ impl OpenIdConnect {
             .redeem_code(logins, &begun, code, request, arguments)
             .await;
         logins.end(state);
-        let (login, verified) = login?;
-        self.let_in(login, &verified, &begun, session, exchange)
+        let (login, verified, tokens) = login?;
+        let client = self.settings().clients.named(&begun.client);
+        let asking = Asking {
+            client: client.map(|(client, _)| client),
+            headers: &request.headers,
+            arguments,
+            from: Some(exchange.client.ip()),
+        };
+        let verified = self.complete(verified, &asking).await?;
+        let mut beside = tokens.beside();
+        let id = login.id.clone();
+        beside.session_id = self.sessions.is_some().then_some(id.as_str());
+        let passing = Passing {
+            verified: &verified,
+            beside,
+            method: Method::AuthorizationCode,
+            in_query: false,
+        };
+        let flow = self.accept(passing, request, exchange);
+        if let Flow::Respond(_) = flow {
+            return Ok(flow);
+        }
+        self.let_in(login, &begun, logins, session, exchange)
     }
 
     /// RFC 9207: the answer must be of the provider that was asked.
@@ -119,7 +167,7 @@ impl OpenIdConnect {
         code: &str,
         request: &RequestHeader,
         arguments: &Arguments,
-    ) -> Result<(LoginSession, Arc<Verified>), Refusal> {
+    ) -> Result<(LoginSession, Arc<Verified>, Arc<Tokens>), Refusal> {
         let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
         let client = self.settings().clients.named(&begun.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
@@ -137,7 +185,9 @@ impl OpenIdConnect {
         let tokens = desk.redeem(&form, &asking).await?;
         match &tokens.id {
             Some(id) => {
-                self.verify_id_token(id, &tokens, &begun.client, Some(&begun.nonce))
+                let by = Method::AuthorizationCode;
+                let nonce = Some(begun.nonce.as_str());
+                self.verify_id_token(id, tokens.access.expose(), &begun.client, nonce, by)
                     .await?;
             }
             None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
@@ -155,30 +205,35 @@ impl OpenIdConnect {
             started: now_ms,
             renewed: now_ms,
         };
-        let verified = self.judge_session(&login).await?;
-        Ok((login, verified))
+        let verified = match self.settings().exempt.has(Method::AuthorizationCode) {
+            true => self.judge_exempt(&login).await?,
+            false => self.judge_session(&login).await?,
+        };
+        Ok((login, verified, tokens))
     }
 
     /// The subject of a verified ID token.
-    async fn verify_id_token(
+    pub(super) async fn verify_id_token(
         &self,
         id: &Secret,
-        tokens: &Tokens,
+        access: &str,
         client: &str,
         nonce: Option<&str>,
+        by: Method,
     ) -> Result<Option<String>, Refusal> {
+        let signed = !self.settings().exempt.has(by);
         let expected = Expected {
             client,
             nonce,
-            access: tokens.access.expose(),
+            access,
             now: self.agent.clock.now_secs(),
         };
         for last in [false, true] {
             let known = self.agent.known().await?;
-            let claims = self
-                .settings()
-                .id_tokens
-                .verify(id.expose(), &known, &expected)?;
+            let claims =
+                self.settings()
+                    .id_tokens
+                    .verify(id.expose(), &known, &expected, signed)?;
             if let Some(claims) = claims {
                 let subject = claims.get("sub").and_then(Value::as_str);
                 return Ok(subject.map(str::to_owned));
@@ -194,15 +249,11 @@ impl OpenIdConnect {
     fn let_in(
         &self,
         mut login: LoginSession,
-        verified: &Arc<Verified>,
         begun: &Begun,
+        logins: &Logins,
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
-        let flow = self.accept(verified, session.req_header(), false, exchange);
-        if let Flow::Respond(_) = flow {
-            return Ok(flow);
-        }
         if let Some(sessions) = &self.sessions {
             let now_ms = self.agent.clock.now_ms();
             let (headers, secure) = (&session.req_header().headers, exchange.secure);
@@ -211,185 +262,31 @@ impl OpenIdConnect {
         }
         let after = &self.settings().after;
         match after.action {
-            Action::Upstream if begun.is_at(session.req_header(), exchange.secure) => {
-                restore(begun, session, exchange)?;
-                Ok(Flow::Continue)
+            Action::Upstream => {
+                let kept = logins.kept.as_ref();
+                let sent = kept.and_then(|kept| kept.take(&begun.nonce));
+                if begun.is_at(session.req_header(), exchange) {
+                    restore(begun, sent.as_deref(), session, exchange)?;
+                    return Ok(Flow::Continue);
+                }
+                match sent.as_deref() {
+                    Some(sent) if sent.is_form() => {
+                        Ok(Flow::Respond(page::resend(&begun.address(), &sent.body)))
+                    }
+                    _ => redirect(&begun.address()),
+                }
             }
-            Action::Upstream => redirect(&begun.address()),
-            Action::Response => Ok(Flow::Respond(after.response(&login))),
+            Action::Response => {
+                let gained = Gained::by_login(&login, self.agent.clock.now_ms());
+                Ok(Flow::Respond(after.response(&gained)))
+            }
             Action::Redirect => {
                 let index = self.settings().clients.named(&begun.client);
                 let address = begun.address();
-                redirect(&after.address(&login, index.map_or(0, |(_, index)| index), &address))
+                let gained = Gained::by_login(&login, self.agent.clock.now_ms());
+                redirect(&after.address(&gained, index.map_or(0, |(_, index)| index), &address))
             }
         }
-    }
-
-    /// Decides by a session with what is at hand.
-    pub(super) fn judge_login(
-        &self,
-        sessions: &Sessions,
-        login: Box<LoginSession>,
-        due: bool,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Verdict {
-        let now_ms = self.agent.clock.now_ms();
-        if !sessions.is_fresh(&login, now_ms) {
-            return Verdict::Wait;
-        }
-        let verified = match self.verifier.judge(&login.access) {
-            Judgement::Pass(held) => sessions.with_id_token(&login, held),
-            Judgement::Refuse(refusal) if refusal.is_unread() => {
-                match sessions.trusted(&login, &self.settings().rules, now_ms) {
-                    Ok(verified) => verified,
-                    Err(refusal) => {
-                        return Verdict::Now(
-                            self.refuse_login(sessions, refusal, request, exchange),
-                        );
-                    }
-                }
-            }
-            Judgement::Refuse(_) | Judgement::Wait => return Verdict::Wait,
-        };
-        let flow = self.go_on(sessions, *login, due, &verified, request, exchange);
-        Verdict::Now(flow)
-    }
-
-    /// Decides by a session, refreshing its tokens or asking for keys if need
-    /// be.
-    pub(super) async fn judge_login_patiently(
-        &self,
-        sessions: &Sessions,
-        login: LoginSession,
-        due: bool,
-        asking: &Asking<'_>,
-    ) -> Result<(LoginSession, bool, Arc<Verified>), Refusal> {
-        let now_ms = self.agent.clock.now_ms();
-        let mut current = login;
-        let mut due = due;
-        if !sessions.is_fresh(&current, now_ms) {
-            match self.refresh(sessions, &current, asking).await {
-                Ok(next) => (current, due) = (next, true),
-                // What it has is still good for a moment.
-                Err(_) if current.ends_at.is_none_or(|end| now_ms < end) => {}
-                Err(refusal) if refusal.class() == Class::Broken => return Err(refusal),
-                Err(_) => return Err(Refusal::SessionOver),
-            }
-        }
-        match self.judge_session(&current).await {
-            // The provider's clock is ahead, or did not tell the end.
-            Err(Refusal::TokenExpired) if !due || sessions.is_fresh(&current, now_ms) => {
-                let next = self.refresh(sessions, &current, asking).await;
-                let next = next.map_err(|refusal| match refusal.class() {
-                    Class::Broken => refusal,
-                    _ => Refusal::SessionOver,
-                })?;
-                let verified = self.judge_session(&next).await?;
-                Ok((next, true, verified))
-            }
-            outcome => Ok((current, due, outcome?)),
-        }
-    }
-
-    /// The session with its next tokens; one call for all requests that come
-    /// with the same session at the same time.
-    async fn refresh(
-        &self,
-        sessions: &Sessions,
-        login: &LoginSession,
-        asking: &Asking<'_>,
-    ) -> Result<LoginSession, Refusal> {
-        let over = Refusal::SessionOver;
-        let desk = self.desk.as_ref().ok_or(over)?;
-        let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
-        let token = token.ok_or(over)?;
-        let (client, _) = self.settings().clients.named(&login.client).ok_or(over)?;
-        let asking = Asking {
-            client: Some(client),
-            ..*asking
-        };
-        let tokens = desk.refresh(token, &asking).await?;
-        let mut next = login.clone();
-        if let Some(id) = &tokens.id {
-            // OpenID Connect Core §12.2: of the same user.
-            let subject = self
-                .verify_id_token(id, &tokens, &login.client, None)
-                .await?;
-            if let Some(before) = login.subject()
-                && subject.as_deref() != Some(&before)
-            {
-                return Err(Refusal::WrongIdToken);
-            }
-            next.id_token = Some(id.expose().to_owned());
-        }
-        tokens.access.expose().clone_into(&mut next.access);
-        if let Some(refresh) = &tokens.refresh {
-            next.refresh = Some(refresh.expose().to_owned());
-        }
-        if tokens.scope.is_some() {
-            next.scope.clone_from(&tokens.scope);
-        }
-        next.ends_at = tokens.ends_at;
-        Ok(next)
-    }
-
-    /// What is known of a session's user.
-    async fn judge_session(&self, login: &LoginSession) -> Result<Arc<Verified>, Refusal> {
-        let judged = self.verifier.judge_patiently(&login.access).await;
-        let sessions = self.sessions.as_ref();
-        match (judged, sessions) {
-            (Ok(verified), Some(sessions)) => Ok(sessions.with_id_token(login, verified)),
-            (Err(unread), Some(sessions)) if unread.is_unread() => {
-                let now_ms = self.agent.clock.now_ms();
-                sessions.trusted(login, &self.settings().rules, now_ms)
-            }
-            (outcome, _) => outcome,
-        }
-    }
-
-    /// Lets a session's request pass.
-    pub(super) fn go_on(
-        &self,
-        sessions: &Sessions,
-        mut login: LoginSession,
-        due: bool,
-        verified: &Arc<Verified>,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Flow {
-        let flow = self.accept(verified, request, false, exchange);
-        if let Flow::Respond(reply) = &flow {
-            if sessions.ends_at_status(reply.status) {
-                let secure = exchange.secure;
-                sessions.forget(&request.headers, secure, &mut exchange.response_headers);
-            }
-            return flow;
-        }
-        if due {
-            let now_ms = self.agent.clock.now_ms();
-            let (headers, secure) = (&request.headers, exchange.secure);
-            let fields = &mut exchange.response_headers;
-            if let Err(refusal) = sessions.keep(&mut login, headers, secure, now_ms, fields) {
-                return self.refuse(refusal, exchange);
-            }
-        }
-        flow
-    }
-
-    /// Refuses a session's request, which may end the session.
-    pub(super) fn refuse_login(
-        &self,
-        sessions: &Sessions,
-        refusal: Refusal,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Flow {
-        if sessions.ends_at_status(refusal.class().status()) {
-            let secure = exchange.secure;
-            sessions.forget(&request.headers, secure, &mut exchange.response_headers);
-        }
-        self.refuse(refusal, exchange)
     }
 }
 
@@ -400,23 +297,35 @@ impl Begun {
     }
 
     /// Whether a request goes to the path where the login began.
-    fn is_at(&self, request: &RequestHeader, secure: bool) -> bool {
+    fn is_at(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
         let path = self.target.split('?').next();
         path == Some(request.uri.path())
-            && super::logins::origin(request, secure).as_deref() == Some(&self.origin)
+            && origin(request, exchange).as_deref() == Some(&self.origin)
     }
 }
 
 /// Makes the request the one that wanted the login.
-fn restore(begun: &Begun, session: &mut Session, exchange: &mut Exchange) -> Result<(), Refusal> {
+fn restore(
+    begun: &Begun,
+    sent: Option<&Sent>,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<(), Refusal> {
     let uri = begun
         .target
         .parse()
         .map_err(|_| Refusal::MalformedCallback)?;
     let request = session.req_header_mut();
     request.set_uri(uri);
-    if request.method == Method::POST {
-        request.set_method(Method::GET);
+    if let Some(sent) = sent {
+        request.set_method(sent.method.clone());
+        let _ = request.insert_header(CONTENT_TYPE, sent.content_type.clone());
+        request.remove_header(&CONTENT_LENGTH);
+        exchange.replacement = Some(sent.body.clone());
+        return Ok(());
+    }
+    if request.method == http::Method::POST {
+        request.set_method(http::Method::GET);
         request.remove_header(&CONTENT_TYPE);
         request.remove_header(&CONTENT_LENGTH);
         exchange.replacement = Some(Bytes::new());

@@ -6,6 +6,11 @@
 //! come back in any order, and nothing of it grows with their number, neither
 //! here nor in the browser.
 
+mod answer;
+mod kept;
+mod mode;
+pub(super) mod page;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,9 +29,15 @@ use super::flight::{Digest, digest_of};
 use super::refusal::Refusal;
 use super::sessions::{sealer, style};
 use crate::clock::random_bytes;
+use crate::filter::Exchange;
 use crate::plugins::ConfigError;
 use crate::session::cookie::Style;
 use crate::session::seal::Sealer;
+
+pub(super) use kept::Sent;
+
+use kept::Kept;
+use mode::{Mode, Way};
 
 /// How the `state` of the gateway's own logins begins.
 const MARK: &str = "dw1.";
@@ -61,6 +72,9 @@ pub(super) struct Begun {
     browser: String,
 }
 
+/// Parameters of a request to the provider.
+pub(super) type Parameters = Vec<(String, String)>;
+
 /// The request that wants a login.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
@@ -68,6 +82,8 @@ pub(super) struct Wanted<'a> {
     pub(super) arguments: &'a Arguments,
     /// Whether it came by TLS.
     pub(super) secure: bool,
+    /// Scheme and host that it was sent to.
+    pub(super) origin: Option<&'a str>,
     pub(super) now_ms: i64,
 }
 
@@ -77,7 +93,9 @@ pub(super) struct Logins {
     context: Vec<u8>,
     style: Style,
     lifetime_ms: i64,
-    form_post: bool,
+    mode: Mode,
+    /// Forms of whom has to sign in first.
+    pub(super) kept: Option<Kept>,
     scope: String,
     audience: Vec<String>,
     max_age: Option<i64>,
@@ -107,7 +125,8 @@ impl Logins {
             context: issuer.as_bytes().to_vec(),
             style: style(fields, "authorization")?,
             lifetime_ms: lifetime.saturating_mul(1000),
-            form_post: fields.text("response_mode")? == Some("form_post"),
+            mode: Mode::new(fields)?,
+            kept: Kept::new(fields)?,
             scope: fields.texts("scopes")?.join(" "),
             audience: fields.texts("audience")?,
             max_age: fields.integer("max_age")?,
@@ -123,25 +142,30 @@ impl Logins {
         self.scope.split(' ').any(|scope| scope == "openid")
     }
 
-    /// Begins a login for a request at `now_ms`: the provider's address where
-    /// the browser goes, and the cookie that it shall keep.
+    /// Whether answers come in signed tokens, and no others count.
+    pub(super) fn are_signed(&self) -> bool {
+        self.mode.signed
+    }
+
+    /// Begins a login for a request at `now_ms`: the login, the parameters of
+    /// the request to the provider, and the cookie that the browser shall keep.
     ///
     /// # Errors
     /// When the request names no host, or nothing can be sealed.
     pub(super) fn begin(
         &self,
-        endpoint: &Url,
         client: (&Client, usize),
         wanted: Wanted<'_>,
         fields: &mut Vec<(HeaderName, HeaderValue)>,
-    ) -> Result<String, Refusal> {
+    ) -> Result<(Begun, Parameters), Refusal> {
         let Wanted {
             request,
             arguments,
             secure,
+            origin,
             now_ms,
         } = wanted;
-        let origin = origin(request, secure).ok_or(Refusal::MalformedRequest)?;
+        let origin = origin.ok_or(Refusal::MalformedRequest)?;
         let browser = self.browser(&request.headers);
         let browser = browser.unwrap_or_else(token::<16>);
         let (client, index) = client;
@@ -166,51 +190,46 @@ impl Logins {
             redirect_uri,
             at: now_ms,
             browser: short_digest(&browser),
-            origin,
+            origin: origin.to_owned(),
         };
         let cookies = self.style.keep(&browser, &request.headers, secure);
         let cookies = cookies.map_err(|_| Refusal::MalformedRequest)?;
         fields.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
         let extras = self.extras.parameters(&request.headers, arguments);
-        self.address(endpoint, &begun, &extras)
+        let parameters = self.parameters(&begun, extras)?;
+        Ok((begun, parameters))
     }
 
-    fn address(
-        &self,
-        endpoint: &Url,
-        begun: &Begun,
-        extras: &[(String, String)],
-    ) -> Result<String, Refusal> {
-        let mut url = endpoint.clone();
+    fn parameters(&self, begun: &Begun, extras: Parameters) -> Result<Parameters, Refusal> {
         let state = self.state(begun)?;
-        let mut query = url.query_pairs_mut();
-        query
-            .append_pair("response_type", "code")
-            .append_pair("client_id", &begun.client)
-            .append_pair("redirect_uri", &begun.redirect_uri)
-            .append_pair("state", &state)
-            .append_pair("nonce", &begun.nonce);
+        let mut parameters = Parameters::new();
+        let mut say = |name: &str, value: &str| {
+            parameters.push((name.to_owned(), value.to_owned()));
+        };
+        say("response_type", "code");
+        say("client_id", &begun.client);
+        say("redirect_uri", &begun.redirect_uri);
+        say("state", &state);
+        say("nonce", &begun.nonce);
         if !self.scope.is_empty() {
-            query.append_pair("scope", &self.scope);
+            say("scope", &self.scope);
         }
-        if self.form_post {
-            query.append_pair("response_mode", "form_post");
+        if let Some(mode) = &self.mode.name {
+            say("response_mode", mode);
         }
         if self.pkce {
             let challenge = digest(&SHA256, begun.verifier.as_bytes());
-            query
-                .append_pair("code_challenge", &URL_SAFE_NO_PAD.encode(challenge))
-                .append_pair("code_challenge_method", "S256");
+            say("code_challenge", &URL_SAFE_NO_PAD.encode(challenge));
+            say("code_challenge_method", "S256");
         }
         for audience in &self.audience {
-            query.append_pair("audience", audience);
+            say("audience", audience);
         }
         if let Some(max_age) = self.max_age {
-            query.append_pair("max_age", &max_age.to_string());
+            say("max_age", &max_age.to_string());
         }
-        query.extend_pairs(extras);
-        drop(query);
-        Ok(url.into())
+        parameters.extend(extras);
+        Ok(parameters)
     }
 
     fn state(&self, begun: &Begun) -> Result<String, Refusal> {
@@ -225,9 +244,18 @@ impl Logins {
     pub(super) fn may_end_with(&self, request: &RequestHeader) -> bool {
         let mark = |text: &str| text.contains("state=dw1.");
         let by_query = request.uri.query().is_some_and(|query| {
-            mark(query) || (query.contains("state=") && self.is_redirect_uri(request))
+            mark(query)
+                || (self.mode.signed && query.contains("response="))
+                || (query.contains("state=") && self.is_redirect_uri(request))
         });
-        by_query || (self.form_post && self.may_be_posted(request))
+        by_query || self.may_be_posted(request) || self.is_landing(request)
+    }
+
+    /// Whether a browser comes back with an answer that only a page can read.
+    pub(super) fn is_landing(&self, request: &RequestHeader) -> bool {
+        self.mode.way == Way::Fragment
+            && request.method == http::Method::GET
+            && self.is_redirect_uri(request)
     }
 
     /// Whether a request whose parameters are known is the provider's answer.
@@ -237,14 +265,17 @@ impl Logins {
         let place = request
             .uri
             .query()
-            .is_some_and(|query| query.contains("state="))
+            .is_some_and(|query| query.contains("state=") || query.contains("response="))
             || self.may_be_posted(request);
-        place && (marked || (state.is_some() && self.is_redirect_uri(request)))
+        let here = self.is_redirect_uri(request);
+        let signed = self.mode.signed.then(|| given.first("response")).flatten();
+        let signed = signed.is_some_and(|signed| here || tells_our_state(signed));
+        place && (marked || signed || (state.is_some() && here))
     }
 
     /// Whether a form may be the provider's answer.
     pub(super) fn may_be_posted(&self, request: &RequestHeader) -> bool {
-        self.form_post
+        self.mode.is_posted()
             && request.method == http::Method::POST
             && super::bearer::body::is_form(&request.headers)
             && self.browser(&request.headers).is_some()
@@ -325,16 +356,47 @@ fn short_digest(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..16])
 }
 
-/// Scheme and host that a request was sent to.
-pub(super) fn origin(request: &RequestHeader, secure: bool) -> Option<String> {
-    let scheme = if secure { "https" } else { "http" };
-    let host = match request.headers.get(http::header::HOST) {
-        Some(host) => host.to_str().ok()?,
-        None => request.uri.authority()?.as_str(),
+/// Whether a token that nobody has verified yet names a login of the gateway.
+fn tells_our_state(token: &str) -> bool {
+    let claims = crate::jose::verify::Unverified::parse(token)
+        .and_then(|parsed| parsed.claims_of_anyone())
+        .unwrap_or_default();
+    let state = claims.get("state").and_then(serde_json::Value::as_str);
+    state.is_some_and(|state| state.starts_with(MARK))
+}
+
+/// Scheme and host that a request was sent to, as the client sees them: where a
+/// trusted proxy stands before the gateway, what that says.
+pub(super) fn origin(request: &RequestHeader, exchange: &Exchange) -> Option<String> {
+    let scheme = if exchange.secure { "https" } else { "http" };
+    let told = |name: &str| {
+        let value = request.headers.get(name).filter(|_| exchange.trusted)?;
+        // Of a chain, the proxy that is trusted speaks last.
+        value.to_str().ok()?.rsplit(',').next().map(str::trim)
     };
-    let origin = Url::parse(&format!("{scheme}://{host}/")).ok()?;
+    let forwarded = told("x-forwarded-host").filter(|host| !host.is_empty());
+    let own = || match request.headers.get(http::header::HOST) {
+        Some(host) => host.to_str().ok(),
+        None => Some(request.uri.authority()?.as_str()),
+    };
+    let host = match forwarded {
+        Some(host) => host,
+        None => own()?,
+    };
+    let mut origin = Url::parse(&format!("{scheme}://{host}/")).ok()?;
     // Nothing but a host and a port.
-    let whole = origin.username().is_empty() && origin.path() == "/" && origin.query().is_none();
+    let whole = origin.username().is_empty()
+        && origin.password().is_none()
+        && origin.path() == "/"
+        && origin.query().is_none()
+        && origin.fragment().is_none()
+        && !host.contains(['\\', '/', '@', '?', '#']);
+    let port = told("x-forwarded-port").and_then(|port| port.parse().ok());
+    if let (Some(_), None, Some(port)) = (forwarded, origin.port(), port)
+        && !host.ends_with(|end: char| end.is_ascii_digit() && host.contains(':'))
+    {
+        origin.set_port(Some(port)).ok()?;
+    }
     whole.then(|| origin.origin().ascii_serialization())
 }
 

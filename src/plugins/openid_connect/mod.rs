@@ -11,7 +11,9 @@ mod after;
 mod agent;
 mod answers;
 mod arguments;
+mod ask_for_login;
 pub(super) mod bearer;
+mod beside;
 pub(super) mod cache;
 mod client;
 mod consumer;
@@ -23,24 +25,32 @@ mod fields;
 pub(super) mod flight;
 mod grants;
 mod id_token;
+mod logged_in;
 mod login;
 mod logins;
 mod logout;
 mod methods;
+mod needs;
+mod pass;
+mod proofs;
 pub(super) mod provider;
 pub(super) mod refusal;
+mod replay;
 pub(super) mod rules;
 mod schema;
+mod scripts;
 mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod told;
+mod unsigned;
 mod upstream;
+mod user_info;
 pub(super) mod verifier;
 pub(super) mod word;
 
-pub use provider::Providers;
+pub use provider::{IssuerReport, Providers};
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -55,21 +65,22 @@ use serde_json::{Map, Value};
 use crate::filter::{Exchange, Filter, Flow, Verdict};
 use crate::jose::claims::time;
 use crate::jose::verify::{Unverified, VerifyError};
-use crate::plugins::consumers::{Consumers, Directory};
+use crate::plugins::consumers::Consumers;
 use crate::plugins::{ConfigError, Kind, Parts};
 use crate::telemetry::Counter;
 
 use agent::Agent;
 use bearer::Found;
-use cache::Verified;
 use grants::TokenDesk;
 use logins::Logins;
 use logout::Logout;
+use methods::Method as By;
 use provider::Known;
 use refusal::Refusal;
 use sessions::{Sessions, Shown};
 use settings::{Asked, Settings};
 use told::Asker;
+use user_info::UserInfo;
 use verifier::{Check, Checked, Judgement, Verifier};
 
 /// The plugin's line in the registry.
@@ -83,7 +94,9 @@ pub const KIND: Kind = Kind {
 
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
-    let (settings, asked) = Settings::new(fields::Fields(config), parts.providers.secret())?;
+    let fields = fields::Fields(config);
+    let (mut settings, asked) = Settings::new(fields, parts.providers.secret())?;
+    settings.provider.options.via = parts.outbound.via(settings::proxies(fields)?);
     Ok(Arc::new(OpenIdConnect::new(settings, asked, parts)))
 }
 
@@ -93,6 +106,8 @@ struct OpenIdConnect {
     agent: Arc<Agent>,
     /// Asks about tokens that can't be verified here.
     asker: Option<Asker>,
+    /// Asks who users are besides.
+    user_info: Option<UserInfo>,
     /// Asks for tokens.
     desk: Option<TokenDesk>,
     sessions: Option<Sessions>,
@@ -111,10 +126,13 @@ impl OpenIdConnect {
     fn new(settings: Settings, asked: Asked, parts: &Parts) -> Self {
         let config = settings.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
-        let agent = Arc::new(Agent::new(&config, asked.endpoints, parts));
+        let agent = Agent::new(&config, asked.endpoints, asked.needs, parts);
+        let agent = Arc::new(agent);
+        let user_info = |how| UserInfo::new(how, &agent);
         let asker = |told| Asker::new(told, &agent, &parts.metrics);
         Self {
             asker: asked.told.map(asker),
+            user_info: asked.user_info.map(user_info),
             desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),
             agent,
             sessions: asked.sessions,
@@ -141,35 +159,6 @@ impl OpenIdConnect {
         !self.settings().run_on_preflight && request.method == Method::OPTIONS
     }
 
-    /// Lets the request pass with its token.
-    fn accept(
-        &self,
-        verified: &Verified,
-        request: &RequestHeader,
-        in_query: bool,
-        exchange: &mut Exchange,
-    ) -> Flow {
-        let token = &verified.token;
-        if let Some((name, claim)) = &self.settings().session_cookie {
-            let session = token.claims.get(claim).and_then(Value::as_str);
-            if session.is_none() || session != bearer::cookie(&request.headers, name) {
-                return self.refuse(Refusal::WrongSession, exchange);
-            }
-        }
-        if let Some(mapping) = &self.settings().mapping {
-            let find = |directory: &dyn Directory| mapping.find(&token.claims, directory);
-            let consumer = verified.consumer.consumer(&self.consumers, find);
-            if consumer.is_none() && !mapping.optional {
-                return self.refuse(Refusal::NoConsumer, exchange);
-            }
-            exchange.consumer = consumer;
-        }
-        exchange.token = Some(Arc::clone(token));
-        exchange.token_in_query = in_query;
-        self.passed.inc();
-        Flow::Continue
-    }
-
     /// Refuses the request, or lets it pass as that of the anonymous consumer.
     fn refuse(&self, mut refusal: Refusal, exchange: &mut Exchange) -> Flow {
         if let Some(anonymous) = &self.settings().anonymous
@@ -184,7 +173,7 @@ impl OpenIdConnect {
         }
         exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
         self.refused[refusal as usize].inc();
-        Flow::Respond(self.settings().answers.to(refusal))
+        Flow::Respond(self.settings().answers.to(refusal, 0))
     }
 
     /// Judges a token with what is at hand.
@@ -199,13 +188,53 @@ impl OpenIdConnect {
             return Verdict::Wait;
         }
         Verdict::Now(match self.verifier.judge(&found.token) {
-            Judgement::Pass(held) => self.accept(&held, request, found.in_query, exchange),
+            Judgement::Pass(held) => match self.complete_now(held) {
+                Some(held) => self.accept_shown(&held, By::Bearer, found, None, request, exchange),
+                None => return Verdict::Wait,
+            },
             Judgement::Refuse(refusal) if self.asker.is_some() && refusal.is_unread() => {
                 return Verdict::Wait;
             }
             Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
             Judgement::Wait => return Verdict::Wait,
         })
+    }
+
+    /// Decides with what is at hand.
+    fn look(&self, session: &Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header();
+        if self.passes_as_preflight(request) {
+            return Verdict::Now(Flow::Continue);
+        }
+        if self.is_of_login(request) {
+            return Verdict::Wait;
+        }
+        if let Some(sessions) = &self.sessions {
+            let now_ms = self.agent.clock.now_ms();
+            match sessions.shown(&request.headers, now_ms) {
+                Shown::Live(login, due) => {
+                    return self.judge_login(sessions, login, due, request, exchange);
+                }
+                Shown::Void(_) => return Verdict::Wait,
+                Shown::Nothing => {}
+            }
+        }
+        let settings = self.settings();
+        if settings.search.may_bring_id_token(request) {
+            return Verdict::Wait;
+        }
+        if self.takes_tokens() {
+            match settings.places.find(request) {
+                Ok(Some(found)) => return self.judge(&found, request, exchange),
+                Ok(None) if settings.places.may_be_in_body(request) => return Verdict::Wait,
+                Ok(None) => {}
+                Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
+            }
+        }
+        if self.logins.is_some() || (self.desk.is_some() && self.may_show_credentials(request)) {
+            return Verdict::Wait;
+        }
+        Verdict::Now(self.refuse(Refusal::NoToken, exchange))
     }
 
     fn takes_tokens(&self) -> bool {
@@ -260,41 +289,16 @@ impl Check for Settings {
 #[async_trait]
 impl Filter for OpenIdConnect {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
-        let request = session.req_header();
-        if self.passes_as_preflight(request) {
-            return Verdict::Now(Flow::Continue);
+        match self.look(session, exchange) {
+            Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
+            Verdict::Wait => Verdict::Wait,
         }
-        if self.is_of_login(request) {
-            return Verdict::Wait;
-        }
-        if let Some(sessions) = &self.sessions {
-            let now_ms = self.agent.clock.now_ms();
-            match sessions.shown(&request.headers, now_ms) {
-                Shown::Live(login, due) => {
-                    return self.judge_login(sessions, login, due, request, exchange);
-                }
-                Shown::Void(_) => return Verdict::Wait,
-                Shown::Nothing => {}
-            }
-        }
-        let settings = self.settings();
-        if self.takes_tokens() {
-            match settings.places.find(request) {
-                Ok(Some(found)) => return self.judge(&found, request, exchange),
-                Ok(None) if settings.places.may_be_in_body(request) => return Verdict::Wait,
-                Ok(None) => {}
-                Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
-            }
-        }
-        if self.logins.is_some() || (self.desk.is_some() && self.may_show_credentials(request)) {
-            return Verdict::Wait;
-        }
-        Verdict::Now(self.refuse(Refusal::NoToken, exchange))
     }
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
         let decision = self.decide(session, exchange).await;
-        decision.unwrap_or_else(|refusal| self.refuse(refusal, exchange))
+        let flow = decision.unwrap_or_else(|refusal| self.refuse(refusal, exchange));
+        self.finish(flow, session.req_header(), exchange)
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
@@ -307,6 +311,10 @@ impl Filter for OpenIdConnect {
         }
         if let Some(logins) = &self.logins {
             logins.strip(request);
+        }
+        if self.settings().proofs.is_some() {
+            // It proves nothing to anybody but the gateway.
+            request.remove_header(&proofs::DPOP);
         }
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
@@ -321,6 +329,7 @@ impl Filter for OpenIdConnect {
         if let Some(token) = &exchange.token {
             let headers = &self.settings().headers;
             headers.write_upstream(token, exchange.consumer.is_some(), request);
+            beside::write_vouched(exchange, request);
         }
     }
 

@@ -6,6 +6,7 @@
 //! something newer is complete.
 
 mod discovery;
+mod health;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -20,6 +21,11 @@ use url::Url;
 use crate::clock::Clock;
 use crate::http::outbound::{Options, Outbound, Standing};
 use crate::jose::jwks::KeySet;
+use crate::plugins::Parts;
+
+use health::Health;
+
+pub use health::IssuerReport;
 
 /// Least pause after a failed fetch, in milliseconds.
 const PAUSE_AFTER_FAILURE: i64 = 5_000;
@@ -67,8 +73,7 @@ impl Providers {
     pub(in crate::plugins) fn provider(
         &self,
         config: ProviderConfig,
-        outbound: &Arc<Outbound>,
-        clock: &Clock,
+        parts: &Parts,
     ) -> Arc<Provider> {
         let mut known = lock(&self.known);
         if let Some(provider) = known.get(&config).and_then(Weak::upgrade) {
@@ -77,8 +82,9 @@ impl Providers {
         known.retain(|_, provider| provider.strong_count() > 0);
         let provider = Arc::new(Provider {
             config: config.clone(),
-            outbound: Arc::clone(outbound),
-            clock: clock.clone(),
+            outbound: Arc::clone(&parts.outbound),
+            clock: parts.clock.clone(),
+            health: Health::new(config.issuer.as_str(), parts),
             known: ArcSwapOption::empty(),
             generation: AtomicU64::new(0),
             flight: Mutex::new(None),
@@ -115,6 +121,7 @@ pub(in crate::plugins) struct Provider {
     config: ProviderConfig,
     outbound: Arc<Outbound>,
     clock: Clock,
+    health: Health,
     known: ArcSwapOption<Known>,
     /// Of `known`, readable without touching it.
     generation: AtomicU64,
@@ -187,6 +194,15 @@ impl Provider {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Forgets what was fetched: the next request that needs it fetches.
+    fn forget(&self) {
+        use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+        self.known.store(None);
+        self.generation.fetch_add(1, AcqRel);
+        self.not_before.store(i64::MIN, Relaxed);
+        self.refresh_at.store(i64::MAX, Relaxed);
+    }
+
     /// Whether a request may wait for newer keys: a fetch is under way, or one
     /// may start.
     pub(in crate::plugins) fn may_wait(&self, now_ms: i64) -> bool {
@@ -255,6 +271,7 @@ impl Provider {
         let now = self.clock.now_ms();
         match outcome {
             Ok(fetched) => {
+                self.health.heard(now);
                 self.install(fetched, previous.as_deref());
                 self.refresh_at
                     .store(now + self.refresh_after(), Ordering::Relaxed);
@@ -264,12 +281,15 @@ impl Provider {
                 }
             }
             Err(error) => {
-                tracing::warn!(
-                    issuer = %self.config.issuer,
-                    error = %error,
-                    keys_held = previous.map_or(0, |known| known.keys.len()),
-                    "can't fetch the provider's keys"
-                );
+                // Once a minute is enough of what goes on.
+                if self.health.lost(now, &error.to_string()) {
+                    tracing::warn!(
+                        issuer = %self.config.issuer,
+                        error = %error,
+                        keys_held = previous.map_or(0, |known| known.keys.len()),
+                        "can't fetch the provider's keys"
+                    );
+                }
                 let next = now + PAUSE_AFTER_FAILURE;
                 self.not_before.store(next, Ordering::Relaxed);
                 self.refresh_at.fetch_max(next, Ordering::Relaxed);
@@ -283,7 +303,7 @@ impl Provider {
                 old.generation
             }
             Some(old) => old.generation + 1,
-            None => 1,
+            None => self.generation.load(Ordering::Acquire) + 1,
         };
         let generation = fetched.generation;
         if previous.is_none_or(|old| old.generation != generation) {

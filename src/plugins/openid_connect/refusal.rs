@@ -60,6 +60,14 @@ pub(in crate::plugins) enum Refusal {
     BrokenSession,
     SessionOver,
     SessionTooBig,
+    WrongUserInfo,
+    MissingProof,
+    WrongProof,
+    ProofRepeated,
+    ProofNonce,
+    WrongCertificate,
+    UnsignedAnswer,
+    WrongAnswer,
 }
 
 use Refusal::*;
@@ -85,7 +93,7 @@ pub(in crate::plugins) enum Class {
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(in crate::plugins) const ALL: [Self; 52] = [
+    pub(in crate::plugins) const ALL: [Self; 60] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -138,6 +146,14 @@ impl Refusal {
         BrokenSession,
         SessionOver,
         SessionTooBig,
+        WrongUserInfo,
+        MissingProof,
+        WrongProof,
+        ProofRepeated,
+        ProofNonce,
+        WrongCertificate,
+        UnsignedAnswer,
+        WrongAnswer,
     ];
 
     /// Its code and a sentence for people, in the characters that a
@@ -208,6 +224,49 @@ impl Refusal {
             BrokenSession => ("broken_session", "the session can not be read"),
             SessionOver => ("session_over", "the session is over"),
             SessionTooBig => ("session_too_big", "the session does not fit into cookies"),
+            WrongUserInfo => ("wrong_user_info", "userinfo speaks of another user"),
+            MissingProof => ("no_proof", "the proof of possession is missing"),
+            WrongProof => ("wrong_proof", "the proof of possession is not valid"),
+            ProofRepeated => ("proof_repeated", "the proof of possession was used before"),
+            ProofNonce => (
+                "proof_nonce_wanted",
+                "the proof of possession lacks the nonce",
+            ),
+            WrongCertificate => (
+                "wrong_certificate",
+                "the token is bound to another certificate",
+            ),
+            UnsignedAnswer => (
+                "unsigned_answer",
+                "the answer of the provider is not signed",
+            ),
+            WrongAnswer => (
+                "wrong_answer",
+                "the signed answer of the provider is not valid",
+            ),
+        }
+    }
+
+    /// The refusal with this code.
+    pub(in crate::plugins) fn named(code: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|refusal| refusal.describe().0 == code)
+    }
+
+    /// Whether a proof of possession is what is wrong or missing.
+    pub(in crate::plugins) fn is_of_proof(self) -> bool {
+        matches!(
+            self,
+            UnprovenToken | MissingProof | WrongProof | ProofRepeated | ProofNonce
+        )
+    }
+
+    /// The error code for challenges (RFC 6750 §3.1, RFC 9449 §7.1).
+    pub(in crate::plugins) fn error(self) -> Option<&'static str> {
+        match self {
+            MissingProof | WrongProof | ProofRepeated => Some("invalid_dpop_proof"),
+            ProofNonce => Some("use_dpop_nonce"),
+            other => other.class().error(),
         }
     }
 
@@ -239,7 +298,10 @@ impl Refusal {
             | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken
             | InactiveToken | WrongCredentials | CodeRefused | ForgedState | ForeignLogin
             | LoginExpired | LoginRepeated | LoginRefused | MixedUp | NoIdToken | WrongIdToken
-            | WrongNonce | WrongHash | SessionOver => Class::BadToken,
+            | WrongNonce | WrongHash | SessionOver | WrongUserInfo | MissingProof | WrongProof
+            | ProofRepeated | ProofNonce | WrongCertificate | UnsignedAnswer | WrongAnswer => {
+                Class::BadToken
+            }
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
             NoAnonymous | ProviderUnavailable | ProviderRefuses | NoEndpoint | SessionTooBig

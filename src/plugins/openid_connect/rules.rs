@@ -36,8 +36,6 @@ pub(super) struct Rules {
     forbidden: Vec<String>,
     /// There are no groups of consumers, so a rule that asks for one is not met.
     needs_group: bool,
-    /// Whether a token that is bound to a key may come without a proof.
-    unproven: bool,
 }
 
 /// A claim that has to hold some words: one of `items`, and of that item all.
@@ -75,9 +73,6 @@ impl Rules {
             roles: required("roles_claim", "roles_required", Refusal::MissingRole)?,
             forbidden: fields.texts("claims_forbidden")?,
             needs_group: groups && !fields.flag("consumer_groups_optional")?,
-            unproven: ["proof_of_possession_mtls", "proof_of_possession_dpop"]
-                .iter()
-                .all(|name| !fields.is_changed(name)),
         })
     }
 
@@ -106,9 +101,6 @@ impl Rules {
                 return Err(Refusal::LoginTooOld);
             }
             end = Some(end.map_or(too_old, |end| end.min(too_old)));
-        }
-        if !self.unproven && claims.contains_key("cnf") {
-            return Err(Refusal::UnprovenToken);
         }
         self.check_permissions(claims)?;
         Ok(end)
@@ -142,9 +134,6 @@ impl Rules {
                 return Err(Refusal::LoginTooOld);
             }
             end = Some(end.map_or(too_old, |end| end.min(too_old)));
-        }
-        if !self.unproven && claims.contains_key("cnf") {
-            return Err(Refusal::UnprovenToken);
         }
         self.check_permissions(claims)?;
         Ok(end)

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
+
 use super::after::After;
 use super::answers::Answers;
+use super::ask_for_login::Manner;
 use super::bearer::Places;
 use super::client::Clients;
 use super::consumer::{Anonymous, Mapping};
@@ -16,12 +19,16 @@ use super::id_token::IdTokens;
 use super::logins::Logins;
 use super::logout::Logout;
 use super::methods::{Method, Methods};
+use super::needs::Needs;
+use super::proofs::Proofs;
 use super::provider::ProviderConfig;
 use super::rules::Rules;
 use super::sessions::Sessions;
 use super::told::Told;
+use super::unsigned::Exempt;
 use super::upstream::Headers;
-use crate::http::outbound::{Options, Version};
+use super::user_info;
+use crate::http::outbound::{Options, Proxies, Version};
 use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
 
@@ -30,26 +37,10 @@ const WITHOUT_EFFECT: &[&str] = &[
     "cache_ttl_resurrect",
     "cluster_cache_strategy",
     "disable_session",
-    "downstream_access_token_header",
-    "downstream_access_token_jwk_header",
-    "downstream_id_token_header",
-    "downstream_id_token_jwk_header",
-    "downstream_introspection_header",
-    "downstream_introspection_jwt_header",
-    "downstream_refresh_token_header",
-    "downstream_session_id_header",
-    "downstream_user_info_header",
-    "downstream_user_info_jwt_header",
-    "http_proxy",
-    "https_proxy",
     "mtls_introspection_endpoint",
     "mtls_revocation_endpoint",
     "mtls_token_endpoint",
-    "pushed_authorization_request_endpoint",
-    "require_pushed_authorization_requests",
-    "require_signed_request_object",
     "resolve_distributed_claims",
-    "search_user_info",
     "session_bind",
     "session_compressor",
     "session_cookie_maxsize",
@@ -64,18 +55,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_strategy",
     "tls_client_auth_cert_id",
     "token_exchange_endpoint",
-    "token_headers_grants",
-    "token_headers_prefix",
-    "token_headers_replay",
-    "upstream_access_token_jwk_header",
-    "upstream_id_token_header",
-    "upstream_id_token_jwk_header",
-    "upstream_introspection_header",
-    "upstream_introspection_jwt_header",
-    "upstream_refresh_token_header",
-    "upstream_session_id_header",
-    "upstream_user_info_header",
-    "upstream_user_info_jwt_header",
 ];
 
 /// What the filter works with.
@@ -101,6 +80,14 @@ pub(super) struct Settings {
     pub(super) verify_signature: bool,
     /// The key of HMAC signatures, where they are allowed.
     pub(super) hs_secret: Option<Secret>,
+    /// What tokens have to prove besides.
+    pub(super) proofs: Option<Proofs>,
+    /// Grants whose tokens need no good signature.
+    pub(super) exempt: Exempt,
+    /// Whether scripts get an answer that they can read.
+    pub(super) scripts: bool,
+    /// How logins are asked for.
+    pub(super) manner: Manner,
     /// A cookie, and the claim that must have its value.
     pub(super) session_cookie: Option<(String, String)>,
     pub(super) run_on_preflight: bool,
@@ -113,6 +100,10 @@ pub(super) struct Settings {
 /// What the parts of the filter that ask the provider work with.
 pub(super) struct Asked {
     pub(super) endpoints: Endpoints,
+    /// What the provider should be able to do.
+    pub(super) needs: Option<Needs>,
+    /// About users.
+    pub(super) user_info: Option<user_info::How>,
     /// About tokens.
     pub(super) told: Option<Told>,
     /// For tokens.
@@ -132,12 +123,6 @@ impl Settings {
         let issuer = fields
             .url("issuer")?
             .ok_or_else(|| wrong("issuer", "required field missing"))?;
-        for name in ["proof_of_possession_mtls", "proof_of_possession_dpop"] {
-            if fields.text(name)? == Some("strict") {
-                // Passing tokens without the proof would be worse than an error.
-                return Err(wrong(name, "strict is not supported yet"));
-            }
-        }
         let rules = Arc::new(Rules::new(fields)?);
         let (methods, idle) = Methods::new(fields)?;
         let told = Told::new(fields, methods, &rules)?;
@@ -164,6 +149,10 @@ impl Settings {
             verify_signature: fields.flag("verify_signature")?,
             hs_secret: hs_secret(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
+            proofs: Proofs::new(fields, secret)?,
+            exempt: Exempt::new(fields)?,
+            scripts: fields.flag("scripts_unauthorized")?,
+            manner: manner(fields, methods)?,
             run_on_preflight: fields.flag("run_on_preflight")?,
             hide_credentials: fields.flag("hide_credentials")?,
             cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
@@ -193,6 +182,8 @@ impl Asked {
         let logins = methods.has(Method::AuthorizationCode);
         Ok(Self {
             endpoints: Endpoints::new(fields, issuer)?,
+            needs: Needs::new(fields, logins)?,
+            user_info: user_info::How::new(fields)?,
             told: None,
             grants: asks.then(|| Grants::new(fields)).transpose()?,
             sessions: sessions
@@ -225,6 +216,38 @@ fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, Conf
             ..Options::default()
         },
         rediscovery_lifetime: fields.integer("rediscovery_lifetime")?.unwrap_or(300),
+    })
+}
+
+/// How logins are asked for, by clients that can do that.
+fn manner(fields: Fields<'_>, methods: Methods) -> Result<Manner, ConfigError> {
+    let signed = fields.maybe_flag("require_signed_request_object")? == Some(true);
+    if signed && methods.has(Method::AuthorizationCode) && !Clients::new(fields)?.all_sign() {
+        let message = "require_signed_request_object needs a key or a secret of every client";
+        return Err(wrong("client_jwk", message));
+    }
+    Manner::new(fields)
+}
+
+/// The proxies on the way to the provider.
+pub(super) fn proxies(fields: Fields<'_>) -> Result<Proxies, ConfigError> {
+    let one = |name: &str| {
+        let Some(url) = fields.url(name)? else {
+            return Ok(None);
+        };
+        let field = format!("{name}_authorization");
+        let authorization = fields.text(&field)?.map(|text| {
+            let mut value = HeaderValue::from_str(text)
+                .map_err(|_| wrong(&field, "expected the value of a header"))?;
+            value.set_sensitive(true);
+            Ok::<_, ConfigError>(value)
+        });
+        Ok::<_, ConfigError>(Some((url, authorization.transpose()?)))
+    };
+    Ok(Proxies {
+        http: one("http_proxy")?,
+        https: one("https_proxy")?,
+        except: fields.text("no_proxy")?.map(str::to_owned),
     })
 }
 
@@ -321,10 +344,14 @@ fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(
         warn("session_storage: sessions are kept in cookies only yet".into());
     }
     let mode = fields.text("response_mode")?.unwrap_or("query");
-    if !matches!(mode, "query" | "form_post") {
-        warn(format!(
-            "response_mode: {mode} is not supported yet, query is used"
-        ));
+    let strict = !matches!(fields.text("authorization_cookie_same_site")?, Some("None"))
+        && fields.text("authorization_cookie_samesite")? != Some("None");
+    if mode.starts_with("form_post") && strict {
+        warn(
+            "response_mode: form_post over TLS needs authorization_cookie_samesite: None, \
+             or browsers keep the cookie back"
+                .into(),
+        );
     }
     if fields.is_changed("response_type") {
         warn("response_type: only code is supported, and used".into());

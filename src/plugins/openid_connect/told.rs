@@ -2,7 +2,7 @@
 //! them, at its introspection endpoint (RFC 7662) or at userinfo (OpenID
 //! Connect Core §5.3).
 
-mod answers;
+pub(super) mod answers;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use super::agent::{Agent, Question, accept};
 use super::arguments::Arguments;
-use super::cache::Verified;
+use super::cache::{Said, Verified};
 use super::client::Client;
 use super::endpoints::Endpoint;
 use super::extras::Extras;
@@ -39,6 +39,8 @@ pub(super) struct Told {
     userinfo: Option<Userinfo>,
     pub(super) lifetimes: Lifetimes,
     rules: Arc<Rules>,
+    /// Whether whole answers are kept, for headers that tell them.
+    keeps: bool,
 }
 
 #[derive(Debug)]
@@ -142,6 +144,7 @@ impl Told {
                 .transpose()?,
             lifetimes: Lifetimes::new(fields)?,
             rules: Arc::clone(rules),
+            keeps: super::beside::tells_answers(fields),
         }))
     }
 
@@ -206,7 +209,7 @@ impl Asker {
         &self,
         token: &str,
         asking: &Asking<'_>,
-    ) -> Result<Option<Arc<Verified>>, Refusal> {
+    ) -> Result<Option<(Arc<Verified>, Method)>, Refusal> {
         if token.len() > TOKEN_MAX {
             return Err(Refusal::TokenTooLong);
         }
@@ -217,15 +220,14 @@ impl Asker {
         if let Some(introspection) = introspection
             && self.has(Endpoint::Introspection).await?
         {
-            return self
-                .introspect(introspection, token, asking)
-                .await
-                .map(Some);
+            let verified = self.introspect(introspection, token, asking).await?;
+            return Ok(Some((verified, Method::Introspection)));
         }
         if let Some(userinfo) = userinfo
             && self.has(Endpoint::Userinfo).await?
         {
-            return self.fetch(userinfo, token, asking).await.map(Some);
+            let verified = self.fetch(userinfo, token, asking).await?;
+            return Ok(Some((verified, Method::Userinfo)));
         }
         Ok(None)
     }
@@ -269,11 +271,15 @@ impl Asker {
                     headers,
                 })
                 .await?;
-            let claims = told
+            let document = told
                 .introspected(&agent, client.as_deref(), &answer)
                 .await?;
             let word = Word::heard_at(standing, version);
-            told.believe(&agent, &text, claims, answer.body.len(), word)
+            let said = Said {
+                introspection: Some(Arc::new(document)),
+                user_info: None,
+            };
+            told.believe(&agent, &text, said, answer.body.len(), word)
                 .await
         };
         self.remembered(about, how.remember, question).await
@@ -302,9 +308,13 @@ impl Asker {
             let answer = agent
                 .get(Endpoint::Userinfo, &text, &parameters, headers)
                 .await?;
-            let claims = told.user_info(&agent, &answer).await?;
+            let document = answers::user_info(&agent, &answer).await?;
             let word = Word::heard_at(standing, version);
-            told.believe(&agent, &text, claims, answer.body.len(), word)
+            let said = Said {
+                introspection: None,
+                user_info: Some(Arc::new(document)),
+            };
+            told.believe(&agent, &text, said, answer.body.len(), word)
                 .await
         };
         self.remembered(about, how.remember, question).await

@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
+use super::beside::BesideHeaders;
 use super::fields::{Fields, header_name};
 use crate::jose::claims::{find, words};
 use crate::model::consumer::Consumer;
@@ -38,29 +39,38 @@ pub(super) struct Headers {
     groups_claim: Vec<String>,
     upstream: Vec<(HeaderName, Vec<String>)>,
     downstream: Vec<(HeaderName, Vec<String>)>,
+    /// Of what is known beside the token.
+    pub(super) beside: BesideHeaders,
     owned: Vec<HeaderName>,
 }
 
 /// The header for the token itself.
 #[derive(Debug)]
-struct TokenHeader {
-    name: HeaderName,
-    bearer: bool,
+pub(super) struct TokenHeader {
+    pub(super) name: HeaderName,
+    pub(super) bearer: bool,
 }
 
 impl Headers {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let token = fields
             .text("upstream_access_token_header")?
-            .map(TokenHeader::new)
+            .map(|text| TokenHeader::new("upstream_access_token_header", text))
             .transpose()?;
         let upstream = claim_headers(fields, "upstream")?;
+        let beside = BesideHeaders::new(fields)?;
         let mut owned = IDENTITY.to_vec();
         owned.extend(upstream.iter().map(|(name, _)| name.clone()));
         // `Authorization` is not owned: with no token to put there (a
         // preflight, say) it may be the upstream's own affair.
         let token_name = token.as_ref().map(|token| token.name.clone());
         owned.extend(token_name.filter(|name| *name != AUTHORIZATION));
+        owned.extend(
+            beside
+                .owned()
+                .filter(|name| **name != AUTHORIZATION)
+                .cloned(),
+        );
         owned.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         owned.dedup();
         Ok(Self {
@@ -69,6 +79,7 @@ impl Headers {
             groups_claim: fields.texts("authenticated_groups_claim")?,
             upstream,
             downstream: claim_headers(fields, "downstream")?,
+            beside,
             owned,
         })
     }
@@ -133,12 +144,11 @@ pub(super) fn write_consumer(consumer: &Consumer, anonymous: bool, request: &mut
 
 impl TokenHeader {
     /// `name:bearer`, or `name` for the bare token.
-    fn new(text: &str) -> Result<Self, ConfigError> {
+    pub(super) fn new(field: &str, text: &str) -> Result<Self, ConfigError> {
         let (name, scheme) = match text.split_once(':') {
             Some((name, scheme)) => (name, Some(scheme)),
             None => (text, None),
         };
-        let field = "upstream_access_token_header";
         let bearer = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
         if scheme.is_some() && !bearer {
             return Err(super::fields::wrong(
@@ -201,7 +211,7 @@ fn claim(claims: &Map<String, Value>, path: &[String]) -> Option<HeaderValue> {
 }
 
 /// `None` for what would break the header: control characters.
-fn header_value(text: &str) -> Option<HeaderValue> {
+pub(super) fn header_value(text: &str) -> Option<HeaderValue> {
     let text: Cow<'_, str> = text.trim().into();
     HeaderValue::from_bytes(text.as_bytes())
         .ok()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::cache::{TokenCache, Verified};
+use super::cache::{Said, TokenCache, Verified};
 use super::provider::{Known, Provider, ProviderConfig};
 use super::refusal::Refusal;
 use super::word::{Heard, Word};
@@ -55,7 +55,21 @@ impl Checked {
         generation: u64,
         word: Word,
     ) -> Arc<Verified> {
+        let said = Said::default();
+        self.verified_with(token, length, generation, word, said)
+    }
+
+    /// As [`Self::verified`], with what the provider has said besides.
+    pub(in crate::plugins) fn verified_with(
+        self,
+        token: &str,
+        length: usize,
+        generation: u64,
+        word: Word,
+        said: Said,
+    ) -> Arc<Verified> {
         Arc::new(Verified {
+            said,
             ends_at: self.ends_at,
             ends_for_good: self.ends_for_good,
             generation,
@@ -115,14 +129,17 @@ impl<C: Check> Verifier<C> {
     pub(in crate::plugins) fn new(check: C, config: ProviderConfig, parts: &Parts) -> Self {
         Self {
             check,
-            provider: parts
-                .providers
-                .provider(config, &parts.outbound, &parts.clock),
+            provider: parts.providers.provider(config, parts),
             cache: TokenCache::new(),
             clock: parts.clock.clone(),
             hits: parts.metrics.token_cache("hit"),
             misses: parts.metrics.token_cache("miss"),
         }
+    }
+
+    /// What is known of the provider at this moment.
+    pub(in crate::plugins) fn known(&self) -> Option<Arc<Known>> {
+        self.provider.known()
     }
 
     /// Judges a token with what is at hand.

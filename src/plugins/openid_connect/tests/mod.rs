@@ -3,10 +3,14 @@
 
 mod asked;
 mod attacks;
+mod beside;
+mod browsing;
 mod consumers;
 mod keys;
+mod modes;
 mod proxied;
 mod requests;
+mod signed_in;
 mod signing_in;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -328,7 +328,11 @@ fn nonsense_is_refused_with_the_field() {
         (json!({"enable_hs_signatures": true}), "client_secret"),
         (
             json!({"proof_of_possession_dpop": "strict"}),
-            "proof_of_possession_dpop",
+            "auth_methods",
+        ),
+        (
+            json!({"proof_of_possession_mtls_from_header": "x-cert"}),
+            "proof_of_possession_mtls_from_header",
         ),
         (
             json!({"unauthorized_redirect_uri": ["x"]}),

@@ -10,7 +10,7 @@ use crate::http::outbound::Answer;
 use crate::jose::claims::time;
 use crate::jose::verify::Unverified;
 use crate::plugins::openid_connect::agent::{Agent, object};
-use crate::plugins::openid_connect::cache::Verified;
+use crate::plugins::openid_connect::cache::{Document, Said, Verified};
 use crate::plugins::openid_connect::client::Client;
 use crate::plugins::openid_connect::provider::Known;
 use crate::plugins::openid_connect::refusal::Refusal;
@@ -24,17 +24,18 @@ impl Told {
         agent: &Agent,
         client: Option<&Client>,
         answer: &Answer,
-    ) -> Result<Map<String, Value>, Refusal> {
+    ) -> Result<Document, Refusal> {
         match answer.status {
             StatusCode::OK => {}
             // RFC 7662 §2.3: of the gateway's own credentials.
             _ => return Err(Refusal::ProviderRefuses),
         }
-        let claims = match jwt(answer) {
+        let jwt = jwt(answer);
+        let claims = match &jwt {
             None => object(answer).ok_or(Refusal::ProviderUnavailable)?,
             Some(token) => {
                 let known = agent.known().await?;
-                let mut claims = signed(&known, &token, Some("token-introspection+jwt"))?;
+                let mut claims = signed(&known, token, Some("token-introspection+jwt"))?;
                 // RFC 9701 §5: made by the provider, for this client.
                 let audience = claims.get("aud").map(crate::jose::claims::words);
                 let mine = client.zip(audience);
@@ -51,31 +52,8 @@ impl Told {
             .is_none_or(|how| how.check_active);
         match check && claims.get("active") != Some(&Value::Bool(true)) {
             true => Err(Refusal::InactiveToken),
-            false => Ok(claims),
+            false => Ok(Document { claims, jwt }),
         }
-    }
-
-    /// The claims of a good userinfo answer.
-    pub(super) async fn user_info(
-        &self,
-        agent: &Agent,
-        answer: &Answer,
-    ) -> Result<Map<String, Value>, Refusal> {
-        match answer.status {
-            StatusCode::OK => {}
-            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(Refusal::InactiveToken);
-            }
-            _ => return Err(Refusal::ProviderRefuses),
-        }
-        let claims = match jwt(answer) {
-            None => object(answer),
-            Some(token) => Some(signed(&*agent.known().await?, &token, None)?),
-        };
-        // OpenID Connect Core §5.3.2: it always says who.
-        claims
-            .filter(|claims| claims.get("sub").is_some_and(Value::is_string))
-            .ok_or(Refusal::ProviderUnavailable)
     }
 
     /// What is known of a token after the provider has told its claims.
@@ -83,11 +61,14 @@ impl Told {
         &self,
         agent: &Agent,
         token: &str,
-        claims: Map<String, Value>,
+        said: Said,
         length: usize,
         word: Word,
     ) -> Result<Arc<Verified>, Refusal> {
         let now_ms = agent.clock.now_ms();
+        let document = said.introspection.as_ref().or(said.user_info.as_ref());
+        let claims = document.map(|document| document.claims.clone());
+        let claims = claims.unwrap_or_default();
         let issuer = &agent.known().await?.issuer;
         let end = self
             .rules
@@ -101,8 +82,36 @@ impl Told {
             expires_at: time(&claims, "exp").ok().flatten(),
             claims,
         };
-        Ok(checked.verified(token, length, 0, word))
+        let said = match self.keeps {
+            true => said,
+            false => Said::default(),
+        };
+        Ok(checked.verified_with(token, length, 0, word, said))
     }
+}
+
+/// The claims of a good userinfo answer.
+pub(in super::super) async fn user_info(
+    agent: &Agent,
+    answer: &Answer,
+) -> Result<Document, Refusal> {
+    match answer.status {
+        StatusCode::OK => {}
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            return Err(Refusal::InactiveToken);
+        }
+        _ => return Err(Refusal::ProviderRefuses),
+    }
+    let jwt = jwt(answer);
+    let claims = match &jwt {
+        None => object(answer),
+        Some(token) => Some(signed(&*agent.known().await?, token, None)?),
+    };
+    // OpenID Connect Core §5.3.2: it always says who.
+    claims
+        .filter(|claims| claims.get("sub").is_some_and(Value::is_string))
+        .map(|claims| Document { claims, jwt })
+        .ok_or(Refusal::ProviderUnavailable)
 }
 
 /// The token that an answer is, if its type says so.

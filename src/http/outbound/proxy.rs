@@ -1,0 +1,96 @@
+//! Proxies between the gateway and providers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::HeaderValue;
+use url::Url;
+
+use super::{Outbound, OutboundError, Transport, chain};
+
+/// The proxies of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Proxies {
+    /// For http addresses, with what `Proxy-Authorization` says.
+    pub http: Option<(Url, Option<HeaderValue>)>,
+    /// For https addresses, by `CONNECT`.
+    pub https: Option<(Url, Option<HeaderValue>)>,
+    /// Hosts, domains and networks that are reached without, by commas.
+    pub except: Option<String>,
+}
+
+/// Proxies that [`Outbound`] knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Via(usize);
+
+type Clients = HashMap<(Via, usize), reqwest::Client>;
+
+/// The proxies that were named so far, and clients that use them. Both grow
+/// with what operators configure and with nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Proxied {
+    known: Mutex<Vec<Arc<Proxies>>>,
+    clients: Mutex<Clients>,
+}
+
+impl Outbound {
+    /// A name for `proxies`, for [`super::Options::via`]; `None` if there are
+    /// none.
+    pub fn via(&self, proxies: Proxies) -> Option<Via> {
+        if proxies.http.is_none() && proxies.https.is_none() {
+            return None;
+        }
+        let known = self.proxied.known.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        let place = known.iter().position(|one| **one == proxies);
+        Some(Via(place.unwrap_or_else(|| {
+            known.push(Arc::new(proxies));
+            known.len() - 1
+        })))
+    }
+}
+
+impl Proxied {
+    /// The client for this way.
+    pub(super) fn client(
+        &self,
+        via: Via,
+        transport: Transport,
+    ) -> Result<reqwest::Client, OutboundError> {
+        let key = (via, transport.index());
+        let clients = self.clients.lock();
+        let mut clients = clients.unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let proxies = known.get(via.0).cloned().unwrap_or_default();
+        drop(known);
+        let client = build(&proxies, transport).map_err(OutboundError::Client)?;
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+fn build(proxies: &Proxies, transport: Transport) -> Result<reqwest::Client, String> {
+    let except = proxies.except.as_deref();
+    let except = except.and_then(reqwest::NoProxy::from_string);
+    let mut builder = transport.builder();
+    for (proxy, secure) in [(&proxies.http, false), (&proxies.https, true)] {
+        let Some((url, authorization)) = proxy else {
+            continue;
+        };
+        let proxy = match secure {
+            false => reqwest::Proxy::http(url.clone()),
+            true => reqwest::Proxy::https(url.clone()),
+        };
+        let mut proxy = proxy
+            .map_err(|error| chain(&error))?
+            .no_proxy(except.clone());
+        if let Some(authorization) = authorization {
+            proxy = proxy.custom_http_auth(authorization.clone());
+        }
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(|error| chain(&error))
+}

@@ -1,0 +1,172 @@
+//! Answers of the provider that come in a signed token (JARM), and what else a
+//! login has to look at in tokens.
+
+use std::sync::Arc;
+
+use pingora::http::RequestHeader;
+use serde_json::{Map, Value};
+
+use super::Logins;
+use crate::filter::Exchange;
+use crate::jose::claims::{check_times, same_issuer, words};
+use crate::jose::verify::{Unverified, VerifyError};
+use crate::plugins::openid_connect::OpenIdConnect;
+use crate::plugins::openid_connect::cache::Verified;
+use crate::plugins::openid_connect::id_token::Expected;
+use crate::plugins::openid_connect::refusal::Refusal;
+use crate::plugins::openid_connect::sessions::LoginSession;
+use crate::plugins::openid_connect::told::Asking;
+use crate::plugins::openid_connect::verifier::Checked;
+use crate::plugins::openid_connect::word::Word;
+
+/// Claims of the frame that an ID token is, which say nothing of its user.
+const FRAME: [&str; 9] = [
+    "at_hash", "c_hash", "s_hash", "nonce", "exp", "iat", "nbf", "aud", "azp",
+];
+
+impl OpenIdConnect {
+    /// The claims of a signed answer (JARM §2.4).
+    ///
+    /// # Errors
+    /// [`Refusal::WrongAnswer`] for what is not signed by the provider, for
+    /// this client, at this time.
+    pub(in super::super) async fn open_answer(
+        &self,
+        logins: &Logins,
+        response: &str,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let wrong = |_| Refusal::WrongAnswer;
+        let parsed = Unverified::parse(response).map_err(wrong)?;
+        let mut claims = None;
+        for last in [false, true] {
+            let known = self.agent.known().await?;
+            let verified = match (
+                &self.settings().hs_secret,
+                parsed.algorithm().is_symmetric(),
+            ) {
+                (Some(secret), true) => parsed.verify_hmac(secret.expose().as_bytes()),
+                _ => parsed.verify(&known.keys),
+            };
+            match verified {
+                Ok(good) => {
+                    claims = Some((good, known));
+                    break;
+                }
+                Err(VerifyError::UnknownKey) if !last => self.agent.wait_for_newer_keys().await,
+                Err(_) => return Err(Refusal::WrongAnswer),
+            }
+        }
+        let (claims, known) = claims.ok_or(Refusal::WrongAnswer)?;
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        if !text("iss").is_some_and(|issuer| same_issuer(issuer, &known.issuer)) {
+            return Err(Refusal::MixedUp);
+        }
+        let now = self.agent.clock.now_secs();
+        check_times(&claims, now, 0).map_err(|_| Refusal::WrongAnswer)?;
+        let state = text("state").ok_or(Refusal::MalformedCallback)?;
+        let client = logins.find(state)?.client;
+        let audience = claims.get("aud").map(words).unwrap_or_default();
+        let for_us = audience.iter().any(|one| *one == client);
+        drop(audience);
+        match for_us {
+            true => Ok(claims),
+            false => Err(Refusal::WrongAnswer),
+        }
+    }
+
+    /// What is known of a session's user where no signature is asked for.
+    ///
+    /// # Errors
+    /// The rule that is not met.
+    pub(in super::super) async fn judge_exempt(
+        &self,
+        login: &LoginSession,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let judged = self.judge_unsigned(&login.access).await;
+        match (judged, &self.sessions) {
+            (Ok(verified), Some(sessions)) => Ok(sessions.with_id_token(login, verified)),
+            (Err(unread), Some(sessions)) if unread.is_unread() => {
+                let now_ms = self.agent.clock.now_ms();
+                sessions.trusted(login, &self.settings().rules, now_ms)
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// What a session has to prove where tokens are bound to keys.
+    ///
+    /// # Errors
+    /// What it does not.
+    pub(in super::super) fn prove_session(
+        &self,
+        verified: &Verified,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<(), Refusal> {
+        let proofs = self.settings().proofs.as_ref();
+        let Some(proofs) = proofs.filter(|proofs| proofs.of_sessions) else {
+            return Ok(());
+        };
+        let token = &verified.token;
+        let now = self.agent.clock.now_secs();
+        let as_dpop = request.headers.contains_key("dpop");
+        proofs.check(
+            (&token.token, as_dpop),
+            &token.claims,
+            request,
+            exchange,
+            now,
+        )
+    }
+
+    /// What is known of a token, and what the ID token says that came beside
+    /// it: of the same user, for one of our clients.
+    ///
+    /// # Errors
+    /// What is wrong with the ID token.
+    pub(in super::super) async fn with_id_token(
+        &self,
+        verified: Arc<Verified>,
+        id_token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let client = asking.client.ok_or(Refusal::WrongIdToken)?;
+        let expected = Expected {
+            client: &client.id,
+            nonce: None,
+            access: &verified.token.token,
+            now: self.agent.clock.now_secs(),
+        };
+        let mut claims = None;
+        for last in [false, true] {
+            let known = self.agent.known().await?;
+            let id_tokens = &self.settings().id_tokens;
+            claims = id_tokens.verify(id_token, &known, &expected, true)?;
+            if claims.is_some() || last {
+                break;
+            }
+            self.agent.wait_for_newer_keys().await;
+        }
+        let claims = claims.ok_or(Refusal::UnknownKey)?;
+        let token = &verified.token;
+        let subject = token.claims.get("sub");
+        if subject.is_some() && subject != claims.get("sub") {
+            return Err(Refusal::WrongIdToken);
+        }
+        let mut all = token.claims.clone();
+        for (name, value) in claims {
+            if !FRAME.contains(&name.as_str()) {
+                all.entry(name).or_insert(value);
+            }
+        }
+        let checked = Checked {
+            claims: all,
+            scopes: token.scopes.clone(),
+            expires_at: token.expires_at,
+            ends_at: verified.ends_at,
+            ends_for_good: verified.ends_for_good,
+        };
+        let (said, generation) = (verified.said.clone(), verified.generation);
+        Ok(checked.verified_with(&token.token, 0, generation, Word::default(), said))
+    }
+}

@@ -1,0 +1,185 @@
+//! What becomes of a request whose token is good: what else it has to prove,
+//! whom it counts as, what the upstream and the client get to know; and the last
+//! touch on every answer.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use pingora::http::RequestHeader;
+use serde_json::Value;
+
+use super::OpenIdConnect;
+use super::after::{Action, Gained};
+use super::arguments::Arguments;
+use super::bearer::{self, Found};
+use super::beside::Beside;
+use super::cache::Verified;
+use super::login::redirect;
+use super::methods::Method;
+use super::refusal::Refusal;
+use super::scripts;
+use super::told::Asking;
+use crate::filter::{Exchange, Flow};
+use crate::plugins::consumers::Directory;
+
+/// A token that is good, and how it came.
+#[derive(Clone, Copy)]
+pub(super) struct Passing<'a> {
+    pub(super) verified: &'a Arc<Verified>,
+    pub(super) beside: Beside<'a>,
+    pub(super) method: Method,
+    pub(super) in_query: bool,
+}
+
+impl OpenIdConnect {
+    /// Lets a request pass that shows a token of its own, if it proves what it
+    /// has to.
+    pub(super) fn accept_shown(
+        &self,
+        verified: &Arc<Verified>,
+        method: Method,
+        found: &Found<'_>,
+        id_token: Option<&str>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        if let Some(proofs) = &self.settings().proofs {
+            let shown = (found.token.as_ref(), found.as_dpop);
+            let now = self.agent.clock.now_secs();
+            let claims = &verified.token.claims;
+            if let Err(refusal) = proofs.check(shown, claims, request, exchange, now) {
+                return self.refuse(refusal, exchange);
+            }
+        }
+        let beside = Beside {
+            id_token,
+            ..Beside::default()
+        };
+        let passing = Passing {
+            verified,
+            beside,
+            method,
+            in_query: found.in_query,
+        };
+        self.accept(passing, request, exchange)
+    }
+
+    /// Lets the request pass with its token, or gives the caller what logins
+    /// by this method are answered with.
+    pub(super) fn accept(
+        &self,
+        passing: Passing<'_>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let (settings, verified) = (self.settings(), passing.verified);
+        let token = &verified.token;
+        if passing.method == Method::Bearer
+            && let Some((name, claim)) = &settings.session_cookie
+        {
+            let session = token.claims.get(claim).and_then(Value::as_str);
+            if session.is_none() || session != bearer::cookie(&request.headers, name) {
+                return self.refuse(Refusal::WrongSession, exchange);
+            }
+        }
+        if let Some(mapping) = &settings.mapping {
+            let find = |directory: &dyn Directory| mapping.find(&token.claims, directory);
+            let consumer = verified.consumer.consumer(&self.consumers, find);
+            if consumer.is_none() && !mapping.optional {
+                return self.refuse(Refusal::NoConsumer, exchange);
+            }
+            exchange.consumer = consumer;
+        }
+        if !settings.headers.beside.is_empty() {
+            let known = self.verifier.known();
+            let headers = &settings.headers.beside;
+            headers.write(verified, passing.beside, known.as_deref(), exchange);
+        }
+        let replayed = passing.beside.replayed.iter().cloned();
+        exchange.response_headers.extend(replayed);
+        exchange.token = Some(Arc::clone(token));
+        exchange.token_in_query = passing.in_query;
+        self.passed.inc();
+        match settings.after.of(passing.method) {
+            None | Some(Action::Upstream) => Flow::Continue,
+            Some(action) => self.give(action, passing, request, exchange),
+        }
+    }
+
+    /// Answers a login with its tokens.
+    fn give(
+        &self,
+        action: Action,
+        passing: Passing<'_>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let after = &self.settings().after;
+        let now_ms = self.agent.clock.now_ms();
+        let gained = Gained::by_token(passing.verified, passing.beside, now_ms);
+        if action == Action::Response {
+            return Flow::Respond(after.response(&gained));
+        }
+        let query = request.uri.query().filter(|_| !passing.in_query);
+        let back = query.map_or_else(String::new, |query| format!("?{query}"));
+        let address = after.address(&gained, self.client_index(request), &back);
+        redirect(&address).unwrap_or_else(|refusal| self.refuse(refusal, exchange))
+    }
+
+    /// What is known of a user, with what userinfo says, if that is wanted and
+    /// remembered.
+    pub(super) fn complete_now(&self, verified: Arc<Verified>) -> Option<Arc<Verified>> {
+        match &self.user_info {
+            None => Some(verified),
+            Some(_) if verified.said.user_info.is_some() => Some(verified),
+            Some(user_info) => user_info.held(&verified),
+        }
+    }
+
+    /// As [`Self::complete_now`], asking if need be.
+    ///
+    /// # Errors
+    /// Why userinfo does not tell.
+    pub(super) async fn complete(
+        &self,
+        verified: Arc<Verified>,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        match &self.user_info {
+            None => Ok(verified),
+            Some(user_info) => user_info.add(verified, asking).await,
+        }
+    }
+
+    /// The last touch on an answer of the filter: addresses by client, and what
+    /// scripts can make use of.
+    pub(super) fn finish(
+        &self,
+        flow: Flow,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let Flow::Respond(mut reply) = flow else {
+            return flow;
+        };
+        let settings = self.settings();
+        let refusal = exchange.refusal.as_deref().and_then(Refusal::named);
+        let by_client = settings.answers.differ_by_client() && reply.status == StatusCode::FOUND;
+        if let Some(refusal) = refusal.filter(|_| by_client) {
+            reply = settings.answers.to(refusal, self.client_index(request));
+        }
+        if settings.scripts && scripts::is_script(&request.headers) {
+            let plain = refusal.map(|refusal| settings.answers.plain(refusal));
+            let signs_in = self.logins.is_some();
+            reply = scripts::answer(plain.unwrap_or(reply), signs_in, request, exchange);
+        }
+        Flow::Respond(reply)
+    }
+
+    /// The place of the client that a request chooses by its head.
+    fn client_index(&self, request: &RequestHeader) -> usize {
+        let arguments = Arguments::new(request.uri.query(), Vec::new());
+        let clients = &self.settings().clients;
+        clients.chosen_index(&request.headers, &arguments)
+    }
+}

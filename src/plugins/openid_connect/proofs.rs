@@ -1,0 +1,271 @@
+//! Proofs of possession: that who shows a token holds the key (RFC 9449) or the
+//! certificate (RFC 8705) that it is bound to.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use http::{HeaderName, HeaderValue};
+use pingora::http::RequestHeader;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::fields::{Fields, wrong};
+use super::flight::{Digest, digest_of};
+use super::logins::origin;
+use super::methods::Method;
+use super::refusal::Refusal;
+use super::sessions::sealer;
+use crate::filter::Exchange;
+use crate::jose::claims::{CLOCK_SKEW, time};
+use crate::jose::dpop;
+use crate::plugins::ConfigError;
+use crate::session::seal::Sealer;
+
+pub(super) const DPOP: HeaderName = HeaderName::from_static("dpop");
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+/// Most proofs that are remembered as used.
+const USED: usize = 256 * 1024;
+/// Longest identifier of a proof, in bytes.
+const JTI_MAX: usize = 256;
+/// Purpose and context of sealed nonces.
+const NONCE: &str = "dpop nonce";
+/// The methods by which somebody may show a token of their own.
+const METHODS: [Method; 3] = [Method::Bearer, Method::Introspection, Method::Session];
+
+/// Whether a proof is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Off,
+    /// Of tokens that are bound.
+    Optional,
+    /// Tokens that are not bound do not pass.
+    Strict,
+}
+
+/// Checks proofs.
+pub(super) struct Proofs {
+    pub(super) dpop: Wanted,
+    mtls: Wanted,
+    lifetime: i64,
+    /// Makes and opens nonces, where they are asked for.
+    nonces: Option<Sealer>,
+    /// Whether sessions have to prove something too.
+    pub(super) of_sessions: bool,
+    /// Until when a proof is remembered, in seconds.
+    used: DashMap<Digest, i64>,
+}
+
+impl std::fmt::Debug for Proofs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proofs")
+            .field("dpop", &self.dpop)
+            .field("mtls", &self.mtls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Proofs {
+    /// `None`: none are asked for. `secret` is what nonces are sealed with
+    /// where the configuration names nothing.
+    pub(super) fn new(fields: Fields<'_>, secret: &[u8]) -> Result<Option<Self>, ConfigError> {
+        let wanted = |name: &str| {
+            Ok::<_, ConfigError>(match fields.text(name)? {
+                Some("optional") => Wanted::Optional,
+                Some("strict") => Wanted::Strict,
+                _ => Wanted::Off,
+            })
+        };
+        let (dpop, mtls) = (
+            wanted("proof_of_possession_dpop")?,
+            wanted("proof_of_possession_mtls")?,
+        );
+        if fields.is_changed("proof_of_possession_mtls_from_header") {
+            // Whoever writes the header would prove what they like.
+            return Err(wrong(
+                "proof_of_possession_mtls_from_header",
+                "is not supported: let the gateway end TLS",
+            ));
+        }
+        if (dpop, mtls) == (Wanted::Off, Wanted::Off) {
+            return Ok(None);
+        }
+        check_methods(fields)?;
+        let nonces = fields.flag("dpop_use_nonce")? && dpop != Wanted::Off;
+        Ok(Some(Self {
+            dpop,
+            mtls,
+            lifetime: fields.integer("dpop_proof_lifetime")?.unwrap_or(300).max(1),
+            nonces: nonces.then(|| sealer(fields, NONCE, secret)).transpose()?,
+            of_sessions: fields.flag("proof_of_possession_auth_methods_validation")?,
+            used: DashMap::new(),
+        }))
+    }
+
+    /// Checks what a request proves about its token, whose claims are known.
+    /// `dpop`: it was shown as `Authorization: DPoP`.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(super) fn check(
+        &self,
+        shown: (&str, bool),
+        claims: &Map<String, Value>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+        now: i64,
+    ) -> Result<(), Refusal> {
+        let (token, as_dpop) = shown;
+        let bound = |name: &str| {
+            let inside = claims.get("cnf").and_then(|cnf| cnf.get(name));
+            inside.and_then(Value::as_str)
+        };
+        let (key, certificate) = (bound("jkt"), bound("x5t#S256"));
+        match (self.mtls, certificate) {
+            (Wanted::Off, _) | (Wanted::Optional, None) => {}
+            (Wanted::Strict, None) => return Err(Refusal::UnprovenToken),
+            (_, Some(wanted)) => {
+                let shown = exchange.client_certificate();
+                if shown.is_none_or(|shown| shown.thumbprint != wanted) {
+                    return Err(Refusal::WrongCertificate);
+                }
+            }
+        }
+        match (self.dpop, key) {
+            (Wanted::Off, _) => Ok(()),
+            (Wanted::Optional, None) if !as_dpop => Ok(()),
+            // RFC 9449 §7.1: a bound token is not for `Bearer`, and another
+            // one not for `DPoP`.
+            (_, None) => Err(Refusal::UnprovenToken),
+            (_, Some(_)) if !as_dpop => Err(Refusal::UnprovenToken),
+            (_, Some(key)) => self.check_dpop(token, key, request, exchange, now),
+        }
+    }
+
+    /// RFC 9449 §4.3.
+    fn check_dpop(
+        &self,
+        token: &str,
+        key: &str,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+        now: i64,
+    ) -> Result<(), Refusal> {
+        let mut sent = request.headers.get_all(DPOP).iter();
+        let proof = match (sent.next(), sent.next()) {
+            (None, _) => return Err(Refusal::MissingProof),
+            (Some(_), Some(_)) => return Err(Refusal::WrongProof),
+            (Some(proof), None) => proof.to_str().map_err(|_| Refusal::WrongProof)?,
+        };
+        let proof = dpop::read(proof).map_err(|_| Refusal::WrongProof)?;
+        let text = |name: &str| proof.claims.get(name).and_then(Value::as_str);
+        let hash = URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes()));
+        let made = time(&proof.claims, "iat").ok().flatten();
+        let made = made.ok_or(Refusal::WrongProof)?;
+        let here = origin(request, exchange).map(|origin| format!("{origin}{}", path(request)));
+        let good = proof.thumbprint == key
+            && text("ath") == Some(&hash)
+            && text("htm") == Some(request.method.as_str())
+            && text("htu")
+                .zip(here)
+                .is_some_and(|(one, here)| same(one, &here))
+            && made <= now.saturating_add(CLOCK_SKEW)
+            && made > now.saturating_sub(self.lifetime);
+        let id = text("jti").filter(|id| (1..=JTI_MAX).contains(&id.len()));
+        let id = id.filter(|_| good).ok_or(Refusal::WrongProof)?;
+        if let Some(nonces) = &self.nonces {
+            let fresh = text("nonce").is_some_and(|nonce| self.is_fresh(nonces, nonce, now));
+            if !fresh {
+                self.offer(nonces, exchange, now);
+                return Err(Refusal::ProofNonce);
+            }
+        }
+        let until = made.saturating_add(self.lifetime);
+        let id = digest_of([key.as_bytes(), id.as_bytes()]);
+        match self.use_up(id, until, now) {
+            true => Ok(()),
+            false => Err(Refusal::ProofRepeated),
+        }
+    }
+
+    /// Whether a proof was not used before; it is now.
+    fn use_up(&self, id: Digest, until: i64, now: i64) -> bool {
+        if self.used.len() >= USED {
+            self.used.retain(|_, until| *until > now);
+        }
+        if self.used.len() >= USED {
+            // Those that are over soonest are forgotten first.
+            let middle = now.saturating_add(self.lifetime / 2);
+            self.used.retain(|_, until| *until > middle);
+        }
+        match self.used.entry(id) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(until);
+                true
+            }
+        }
+    }
+
+    fn is_fresh(&self, nonces: &Sealer, nonce: &str, now: i64) -> bool {
+        let made = nonces.open(NONCE.as_bytes(), nonce).ok();
+        let made = made.and_then(|made| Some(i64::from_be_bytes(made.try_into().ok()?)));
+        made.is_some_and(|made| made > now.saturating_sub(self.lifetime))
+    }
+
+    /// Tells the client the nonce for its next proof.
+    fn offer(&self, nonces: &Sealer, exchange: &mut Exchange, now: i64) {
+        let nonce = nonces.seal(NONCE.as_bytes(), &now.to_be_bytes());
+        let nonce = nonce
+            .ok()
+            .and_then(|nonce| HeaderValue::try_from(nonce).ok());
+        if let Some(nonce) = nonce {
+            exchange.response_headers.push((DPOP_NONCE, nonce));
+        }
+    }
+}
+
+/// `proof_of_possession_auth_methods_validation`: that no method is on by which
+/// requests would pass without a proof.
+fn check_methods(fields: Fields<'_>) -> Result<(), ConfigError> {
+    if !fields.flag("proof_of_possession_auth_methods_validation")? {
+        return Ok(());
+    }
+    let named = fields.texts("auth_methods")?;
+    let other = named.iter().find(|name| {
+        let mut fitting = METHODS.iter();
+        !fitting.any(|method| method.name() == name.as_str())
+    });
+    match other {
+        None => Ok(()),
+        Some(other) => Err(wrong(
+            "auth_methods",
+            &format!(
+                "{other} proves no possession: leave it out, or set \
+                 proof_of_possession_auth_methods_validation to false"
+            ),
+        )),
+    }
+}
+
+fn path(request: &RequestHeader) -> &str {
+    request.uri.path()
+}
+
+/// Whether two addresses are the same but for query and fragment, once they
+/// are normalised (RFC 3986 §6.2.2).
+fn same(one: &str, other: &str) -> bool {
+    let read = |text: &str| {
+        let mut url = Url::parse(text).ok()?;
+        url.set_query(None);
+        url.set_fragment(None);
+        Some(url)
+    };
+    read(one)
+        .zip(read(other))
+        .is_some_and(|(one, other)| one == other)
+}
+
+#[cfg(test)]
+mod tests;

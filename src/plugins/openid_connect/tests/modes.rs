@@ -1,0 +1,287 @@
+//! The ways in which a login is asked for and answered.
+
+use std::collections::HashMap;
+
+use axum::Form;
+use axum::routing::post;
+use http::header::{CONTENT_SECURITY_POLICY, LOCATION};
+
+use super::browsing::{Browser, location, world};
+use super::*;
+
+fn query_of(address: &str) -> HashMap<String, String> {
+    let url = Url::parse(address).unwrap();
+    url.query_pairs().into_owned().collect()
+}
+
+fn form(browser: &Browser, path: &str, body: &str, more: &str) -> String {
+    let cookies: Vec<_> = browser.0.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: orders.test\r\nCookie: {}\r\n{more}\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        cookies.join("; "),
+        body.len()
+    )
+}
+
+#[tokio::test]
+async fn an_answer_in_a_fragment_is_posted_by_a_page() {
+    let (world, _) = world(json!({"response_mode": "fragment",
+        "redirect_uri": ["http://orders.test/callback"]}));
+    let mut browser = Browser::default();
+    let asked = query_of(&location(&browser.get(&world, "/orders?a=1").await));
+    assert_eq!(asked["response_mode"], "fragment");
+    let page = browser.get(&world, "/callback").await;
+    let reply = page.reply.as_ref().expect("a page");
+    assert_eq!(reply.status, 200);
+    let policy = reply
+        .headers
+        .iter()
+        .find(|(n, _)| n == CONTENT_SECURITY_POLICY);
+    let policy = policy.expect("a policy").1.to_str().unwrap().to_owned();
+    let ReplyBody::Raw(_, html) = &reply.body else {
+        panic!("{reply:?}");
+    };
+    let html = std::str::from_utf8(html).unwrap();
+    let nonce = html
+        .split("nonce=\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    assert!(policy.contains(&format!("'nonce-{nonce}'")), "{policy}");
+    let answer = format!(
+        "code={}.{}&state={}",
+        asked["nonce"], asked["code_challenge"], asked["state"]
+    );
+    let outcome = world.ask(&form(&browser, "/callback", &answer, "")).await;
+    assert_eq!(location(&outcome), "http://orders.test/orders?a=1");
+    browser.take(&outcome);
+    assert!(browser.0.contains_key("session"));
+}
+
+/// A signed answer of the provider with other claims.
+fn signed(world: &World, asked: &HashMap<String, String>, changes: Value) -> String {
+    let mut claims = json!({"iss": ISSUER, "aud": "gateway", "exp": NOW + 60,
+        "code": format!("{}.{}", asked["nonce"], asked["code_challenge"]),
+        "state": asked["state"]});
+    for (name, value) in changes.as_object().unwrap() {
+        claims[name] = value.clone();
+    }
+    world.key.token(&claims)
+}
+
+#[tokio::test]
+async fn a_signed_answer_is_of_the_provider_for_this_client_at_this_time() {
+    for mode in ["jwt", "query.jwt", "form_post.jwt"] {
+        let (world, _) = world(json!({ "response_mode": mode }));
+        let mut browser = Browser::default();
+        let asked = query_of(&location(&browser.get(&world, "/orders").await));
+        assert_eq!(asked["response_mode"], mode);
+        let forger = TestKey::es256("key-1");
+        let forged = forger.token(&json!({"iss": ISSUER, "aud": "gateway",
+            "exp": NOW + 60, "code": "x.y", "state": asked["state"]}));
+        let plain = format!("code=x.y&state={}", asked["state"]);
+        for (answer, code) in [
+            (format!("response={forged}"), (401, "wrong_answer")),
+            (plain, (401, "unsigned_answer")),
+            (
+                format!(
+                    "response={}",
+                    signed(&world, &asked, json!({"aud": "other"}))
+                ),
+                (401, "wrong_answer"),
+            ),
+            (
+                format!("response={}", signed(&world, &asked, json!({"exp": NOW}))),
+                (401, "wrong_answer"),
+            ),
+            (
+                format!(
+                    "response={}",
+                    signed(&world, &asked, json!({"iss": "http://evil"}))
+                ),
+                (401, "mixed_up_issuer"),
+            ),
+            (
+                format!("response={}", signed(&world, &asked, json!({}))),
+                (200, "pass"),
+            ),
+        ] {
+            let outcome = match mode {
+                "form_post.jwt" => world.ask(&form(&browser, "/orders", &answer, "")).await,
+                _ => {
+                    browser
+                        .clone()
+                        .get(&world, &format!("/orders?{answer}"))
+                        .await
+                }
+            };
+            assert_eq!(outcome.code(), code, "{mode} {answer}");
+        }
+    }
+}
+
+/// Adds an endpoint for pushed requests, which notes them.
+fn with_pushes(world: &World, more: Router) -> Arc<Mutex<Vec<HashMap<String, String>>>> {
+    let pushed = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&pushed);
+    let push = move |Form(form): Form<HashMap<String, String>>| {
+        noted.lock().unwrap().push(form);
+        async {
+            (
+                StatusCode::CREATED,
+                Json(json!({"request_uri": "urn:x:1", "expires_in": 60})),
+            )
+        }
+    };
+    let router = world.issuer.router().merge(more);
+    let router = router.route("/oauth2/par", post(push));
+    let base = Url::parse("http://id.test").unwrap();
+    world.parts.outbound.register_local(&base, router);
+    pushed
+}
+
+#[tokio::test]
+async fn a_request_is_pushed_where_that_is_required() {
+    let (world, _) = world(json!({
+        "require_pushed_authorization_requests": true,
+        "client_auth": ["client_secret_post"],
+        "pushed_authorization_request_endpoint": "http://id.test/oauth2/par",
+    }));
+    let pushed = with_pushes(&world, Router::new());
+    let mut browser = Browser::default();
+    let asked = query_of(&location(&browser.get(&world, "/orders").await));
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert_eq!(asked["request_uri"], "urn:x:1");
+    assert_eq!(asked["client_id"], "gateway");
+    let pushed = pushed.lock().unwrap();
+    assert_eq!(pushed[0]["client_secret"], "g-secret");
+    assert_eq!(pushed[0]["response_type"], "code");
+    assert!(pushed[0]["state"].starts_with("dw1."));
+    let (world, _) = super::browsing::world(json!({"require_pushed_authorization_requests": true}));
+    let outcome = Browser::default().get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (500, "no_endpoint"));
+}
+
+#[tokio::test]
+async fn a_request_is_signed_where_that_is_required() {
+    let (world, _) = world(json!({"require_signed_request_object": true,
+        "client_secret": ["0123456789abcdef0123456789abcdef"]}));
+    let asked = query_of(&location(&Browser::default().get(&world, "/orders").await));
+    let mut names: Vec<_> = asked.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["client_id", "request", "response_type", "scope"]);
+    let request = crate::jose::verify::Unverified::parse(&asked["request"]).unwrap();
+    assert_eq!(request.typ().as_deref(), Some("oauth-authz-req+jwt"));
+    let claims = request
+        .verify_hmac(b"0123456789abcdef0123456789abcdef")
+        .unwrap();
+    assert_eq!(claims["aud"], ISSUER);
+    assert_eq!(claims["iss"], "gateway");
+    assert_eq!(claims["exp"], NOW + 60);
+    assert_eq!(claims["code_challenge_method"], "S256");
+    let bare = json!({"require_signed_request_object": true, "client_id": ["a"]});
+    let refused = filter(&world.parts, bare).err().expect("refused");
+    assert_eq!(refused.field, "client_jwk");
+}
+
+#[tokio::test]
+async fn a_form_of_this_site_is_sent_again_after_the_login() {
+    let own = "Sec-Fetch-Site: same-origin\r\n";
+    let (world, _) = world(json!({"preserve_request_body": 100}));
+    for (more, method, body) in [
+        (own, "POST", "a=b&c=d"),
+        ("Origin: http://evil.test\r\n", "GET", ""),
+    ] {
+        let mut browser = Browser::default();
+        let outcome = world.ask(&form(&browser, "/orders", "a=b&c=d", more)).await;
+        browser.take(&outcome);
+        let asked = query_of(&location(&outcome));
+        let back = format!(
+            "/orders?code={}.{}&state={}",
+            asked["nonce"], asked["code_challenge"], asked["state"]
+        );
+        let outcome = browser.get(&world, &back).await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        assert_eq!(outcome.upstream.method.as_str(), method);
+        let sent = outcome.exchange.replacement.as_deref().unwrap_or_default();
+        assert_eq!(sent, body.as_bytes());
+    }
+    let (world, _) = super::browsing::world(json!({"preserve_request_body": 100,
+        "redirect_uri": ["http://orders.test/callback"]}));
+    let mut browser = Browser::default();
+    let outcome = world.ask(&form(&browser, "/orders?x", "a=b", own)).await;
+    browser.take(&outcome);
+    let asked = query_of(&location(&outcome));
+    let back = format!(
+        "/callback?code={}.{}&state={}",
+        asked["nonce"], asked["code_challenge"], asked["state"]
+    );
+    let outcome = browser.get(&world, &back).await;
+    let reply = outcome.reply.as_ref().expect("a page");
+    let ReplyBody::Raw(_, html) = &reply.body else {
+        panic!("{reply:?}");
+    };
+    let html = std::str::from_utf8(html).unwrap();
+    assert!(
+        html.contains("action=\"http://orders.test/orders?x\""),
+        "{html}"
+    );
+    assert!(html.contains("name=\"a\" value=\"b\""), "{html}");
+}
+
+#[tokio::test]
+async fn a_script_gets_an_answer_that_it_can_read() {
+    let (world, _) = world(json!({"scripts_unauthorized": true,
+        "unauthorized_redirect_uri": ["https://app.test/who"]}));
+    let script = "Origin: https://app.test\r\nSec-Fetch-Mode: cors";
+    let outcome = world.ask(&get_with(script)).await;
+    assert_eq!(outcome.code(), (401, "no_token"));
+    let reply = outcome.reply.as_ref().expect("an answer");
+    let header = |name: &str| {
+        let found = reply.headers.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.to_str().unwrap())
+    };
+    assert_eq!(
+        header("access-control-allow-origin"),
+        Some("https://app.test")
+    );
+    assert_eq!(header("access-control-allow-credentials"), Some("true"));
+    assert!(header("www-authenticate").is_some());
+    assert_eq!(header(LOCATION.as_str()), None);
+    let ReplyBody::Raw(_, body) = &reply.body else {
+        panic!("{reply:?}");
+    };
+    let body: Value = serde_json::from_slice(body).unwrap();
+    assert_eq!(body["login"], "http://orders.test/orders");
+    let outcome = world.ask(&get_with("Sec-Fetch-Mode: navigate")).await;
+    assert_eq!(outcome.reply.unwrap().status, 302);
+    let (world, _) = super::browsing::world(json!({}));
+    let outcome = world.ask(&get_with(script)).await;
+    assert_eq!(outcome.reply.unwrap().status, 302, "unless enabled");
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_says_where_the_browser_is() {
+    let (world, _) = world(json!({}));
+    let request = get_with("X-Forwarded-Host: shop.example\r\nX-Forwarded-Port: 8443");
+    for (trusted, wanted) in [
+        (true, "https://shop.example:8443/orders"),
+        (false, "https://orders.test/orders"),
+    ] {
+        let (mut session, _client) = session(&request).await;
+        let mut exchange = Exchange {
+            trusted,
+            secure: true,
+            ..Exchange::default()
+        };
+        let reply = decide(&*world.filter, &mut session, &mut exchange)
+            .await
+            .unwrap();
+        let found = reply.headers.iter().find(|(name, _)| name == LOCATION);
+        let asked = query_of(found.unwrap().1.to_str().unwrap());
+        assert_eq!(asked["redirect_uri"], wanted);
+    }
+}

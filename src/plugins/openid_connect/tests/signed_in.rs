@@ -1,0 +1,148 @@
+//! Sessions: kept, renewed, ended, and what must not pass for one.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::browsing::{Browser, location, world};
+use super::*;
+
+#[tokio::test]
+async fn a_session_that_was_changed_cut_moved_or_made_elsewhere_is_none() {
+    let (world, _) = world(json!({"auth_methods": ["session", "bearer"]}));
+    let (maker, _) = super::browsing::world(json!({}));
+    world.issuer.publish(&[&maker.key]);
+    let browser = Browser::signed_in(&maker).await;
+    let good = browser.0["session"].clone();
+    let shows = |value: String| Browser(BTreeMap::from([("session".to_owned(), value)]));
+    let outcome = shows(good.clone()).get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (200, "pass"), "one secret: one session");
+    let state = browser.0["authorization"].clone();
+    for bad in [
+        format!("{}A", good),
+        good[..good.len() - 4].to_owned(),
+        good[1..].to_owned(),
+        format!("2{}", &good[1..]),
+        good.replacen(&good[40..44], "AAAA", 1),
+        state,
+    ] {
+        let mut browser = shows(bad.clone());
+        let outcome = browser.get(&world, "/orders").await;
+        assert_eq!(outcome.code(), (401, "broken_session"), "{bad}");
+        assert!(browser.0.is_empty(), "the browser forgets it");
+    }
+    for config in [
+        json!({"session_secret": "another"}),
+        json!({"session_audience": "another"}),
+        json!({"issuer": "http://id.test/other"}),
+    ] {
+        let mut config = config;
+        config["auth_methods"] = json!(["session"]);
+        let (world, _) = super::browsing::world(config);
+        let outcome = shows(good.clone()).get(&world, "/orders").await;
+        assert_eq!(outcome.code(), (401, "broken_session"));
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_requests_on_an_expiring_session_refresh_once() {
+    let (world, provider) = world(json!({"auth_methods": ["session", "authorization_code"]}));
+    let browser = Browser::signed_in(&world).await;
+    world.clock.advance(300_000);
+    let request = browser.request("/orders");
+    let asks = (0..100).map(|_| world.ask(&request));
+    let mut renewed = browser.clone();
+    for outcome in futures_util::future::join_all(asks).await {
+        assert_eq!(outcome.code(), (200, "pass"));
+        renewed.take(&outcome);
+    }
+    assert_eq!(provider.asked("refresh_token"), 1);
+    // One that comes late with the old session gets the same tokens.
+    assert_eq!(world.ask(&request).await.code(), (200, "pass"));
+    assert_eq!(provider.asked("refresh_token"), 1);
+    assert_ne!(renewed.0["session"], browser.0["session"]);
+    world.clock.advance(200_000);
+    assert_eq!(renewed.get(&world, "/orders").await.code(), (200, "pass"));
+    assert_eq!(provider.asked("refresh_token"), 1);
+}
+
+#[tokio::test]
+async fn a_session_ends_when_the_provider_refuses_and_not_when_it_is_silent() {
+    let (world, provider) = world(json!({}));
+    let mut browser = Browser::signed_in(&world).await;
+    world.clock.advance(300_000);
+    provider.refuses.store(503, Ordering::SeqCst);
+    let outcome = browser.get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (500, "provider_unavailable"));
+    provider.refuses.store(0, Ordering::SeqCst);
+    assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
+    world.clock.advance(300_000);
+    provider.refuses.store(400, Ordering::SeqCst);
+    let outcome = browser.get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (401, "session_over"));
+    assert!(!browser.0.contains_key("session"));
+    browser.begin(&world, "/orders").await;
+}
+
+#[tokio::test]
+async fn a_refreshed_id_token_of_another_user_ends_the_session() {
+    let (world, provider) = world(json!({}));
+    let mut browser = Browser::signed_in(&world).await;
+    world.clock.advance(300_000);
+    *provider.twist.lock().unwrap() = json!({"sub": "mallory"});
+    let outcome = browser.get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (401, "session_over"));
+}
+
+#[tokio::test]
+async fn an_idle_session_is_over_and_a_used_one_is_renewed() {
+    let (world, _) = world(json!({"session_idling_timeout": 100}));
+    let mut browser = Browser::signed_in(&world).await;
+    for _ in 0..2 {
+        let before = browser.0["session"].clone();
+        world.clock.advance(60_000);
+        assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
+        assert_ne!(browser.0["session"], before);
+    }
+    world.clock.advance(100_000);
+    browser.begin(&world, "/orders").await;
+    assert!(!browser.0.contains_key("session"));
+}
+
+#[tokio::test]
+async fn a_logout_revokes_forgets_and_goes_on_to_the_provider() {
+    let (world, provider) = world(json!({
+        "logout_query_arg": "logout", "logout_methods": ["GET"], "logout_revoke": true,
+        "logout_redirect_uri": ["https://app.test/bye"],
+        "end_session_endpoint": "http://id.test/oauth2/end",
+    }));
+    let mut browser = Browser::signed_in(&world).await;
+    let outcome = browser.get(&world, "/orders?logout=1").await;
+    let address = Url::parse(&location(&outcome)).unwrap();
+    assert_eq!(address.path(), "/oauth2/end");
+    let query: HashMap<_, _> = address.query_pairs().into_owned().collect();
+    assert!(query["id_token_hint"].starts_with("ey"));
+    assert_eq!(query["client_id"], "gateway");
+    assert_eq!(query["post_logout_redirect_uri"], "https://app.test/bye");
+    assert!(!browser.0.contains_key("session"));
+    let revoked = provider.asked.lock().unwrap()[1..].to_vec();
+    let hints: Vec<_> = revoked
+        .iter()
+        .map(|form| form["token_type_hint"].as_str())
+        .collect();
+    assert_eq!(hints, ["refresh_token", "access_token"]);
+    browser.begin(&world, "/orders").await;
+}
+
+#[tokio::test]
+async fn a_logout_takes_a_method_and_a_trigger() {
+    let (world, _) = world(json!({"logout_uri_suffix": "/logout"}));
+    let mut browser = Browser::signed_in(&world).await;
+    assert_eq!(
+        browser.get(&world, "/orders/logout").await.code(),
+        (200, "pass")
+    );
+    let post = browser.request("/orders/logout").replace("GET ", "DELETE ");
+    let outcome = world.ask(&post).await;
+    assert_eq!(outcome.reply.as_ref().unwrap().status, 200);
+    browser.take(&outcome);
+    assert!(!browser.0.contains_key("session"));
+}
