@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::OpenIdConnect;
 use super::after::{Action, Gained};
 use super::arguments::{Arguments, Where};
-use super::beside::Beside;
 use super::cache::Verified;
 use super::grants::Tokens;
 use super::id_token::Expected;
