@@ -156,7 +156,7 @@ async fn a_request_is_pushed_where_that_is_required() {
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert_eq!(asked["request_uri"], "urn:x:1");
     assert_eq!(asked["client_id"], "gateway");
-    let pushed = pushed.lock().unwrap();
+    let pushed = pushed.lock().unwrap().clone();
     assert_eq!(pushed[0]["client_secret"], "g-secret");
     assert_eq!(pushed[0]["response_type"], "code");
     assert!(pushed[0]["state"].starts_with("dw1."));
