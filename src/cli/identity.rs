@@ -10,6 +10,7 @@ mod factors;
 mod identities;
 mod import;
 mod keys;
+mod locks;
 mod members;
 mod realms;
 mod secret;

@@ -111,7 +111,7 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
     let outcome = match other {
         true => Err(refused(LoginError::Failed)),
         false => {
-            let user = login(&call.state, &call.realm, name, password, call.now_ms).await;
+            let user = login(call, name, password).await;
             user.map_err(refused)
         }
     };

@@ -50,9 +50,8 @@ pub(super) async fn change(
     current: &str,
     new: &str,
 ) -> Result<User, ChangeError> {
-    let (state, realm) = (&call.state, &call.realm);
     let name = &user.user_name;
-    let known = login(state, realm, name, current, call.now_ms).await;
+    let known = login(call, name, current).await;
     let known = known.map_err(|error| match error {
         LoginError::Failed | LoginError::Locked | LoginError::Deactivated => ChangeError::Wrong,
         LoginError::Fault(fault) => ChangeError::Fault(fault),

@@ -3,6 +3,7 @@
 mod factors;
 mod federation;
 mod ldap;
+mod lockout;
 mod password_policy;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use federation::{
     AssertionAudience, FederationProvider, LinkExisting, LinkRules, ResponseMode,
 };
 pub use ldap::{LdapConfig, SearchScope};
+pub use lockout::{AddressLockout, LockoutConfig, LockoutSection};
 pub use password_policy::PasswordPolicy;
 
 /// The identity provider.
@@ -37,7 +39,7 @@ pub struct IdentityConfig {
     /// Realms by path: `/`, `/alpha`, `/alpha/beta`. `/` always exists.
     pub realms: BTreeMap<String, RealmConfig>,
     /// What happens after repeated wrong passwords.
-    pub lockout: LockoutConfig,
+    pub lockout: LockoutSection,
     /// How passwords are hashed.
     pub hashing: HashingConfig,
     /// How signing keys rotate.
@@ -62,7 +64,7 @@ impl Default for IdentityConfig {
         Self {
             base_url: "http://localhost:8000".to_owned(),
             realms: BTreeMap::new(),
-            lockout: LockoutConfig::default(),
+            lockout: LockoutSection::default(),
             hashing: HashingConfig::default(),
             keys: KeysConfig::default(),
             session: SessionConfig::default(),
@@ -375,29 +377,6 @@ impl Default for RealmSettings {
             factors: FactorSettings::default(),
             acr_values: usual_classes(),
             ldap: None,
-        }
-    }
-}
-
-/// Locking a user name after wrong passwords. Unknown names lock alike.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LockoutConfig {
-    /// Failures within `window` that lock; 0 switches locking off.
-    pub failures: u32,
-    /// Seconds over which failures count.
-    pub window: u32,
-    /// Seconds of the first lock; each one that follows takes twice as long,
-    /// up to an hour. No lock is for ever: strangers could lock anybody out.
-    pub duration: u32,
-}
-
-impl Default for LockoutConfig {
-    fn default() -> Self {
-        Self {
-            failures: 10,
-            window: 300,
-            duration: 60,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Counting wrong passwords, by user name.
+//! Counting wrong passwords, by user name and by address.
 //!
 //! An attempt takes one of the name's remaining tries before its password is
 //! hashed, and gives it back unless the password turns out to be wrong: of a
@@ -6,7 +6,11 @@
 //! right passwords, however many at once, lock nobody out. Who finds all tries
 //! taken waits for the outcome of one. Names that no user has count alike: a
 //! lock says nothing about who exists.
+//!
+//! Counts are this process's own; locks are told to the other nodes, and known
+//! after a restart, through the store.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +18,8 @@ use quick_cache::sync::Cache;
 use tokio::sync::Notify;
 
 use super::config::LockoutConfig;
+use crate::model::grant::TokenHash;
+use crate::model::lockout::{LockKind, StoredLock};
 
 /// Names that are counted at once. When strangers try more, the ones longest
 /// without a try are forgotten.
@@ -25,7 +31,8 @@ const LONGEST_MS: i64 = 3600 * 1000;
 /// The counters.
 #[derive(Debug)]
 pub(super) struct Lockout {
-    names: Cache<(String, String), Arc<Name>>,
+    kind: LockKind,
+    names: Cache<[u8; 32], Arc<Name>>,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +50,17 @@ struct Counter {
     window_began_ms: i64,
     locked_until_ms: i64,
     locks: u32,
+    /// When the last lock was set or lifted.
+    set_ms: i64,
+}
+
+/// A lock that an attempt has brought about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Locking {
+    pub(super) id: TokenHash,
+    pub(super) until_ms: i64,
+    /// How many there were in a row.
+    pub(super) locks: u32,
 }
 
 /// The name is locked: the attempt fails whatever its password.
@@ -55,18 +73,45 @@ pub(super) struct Locked;
 pub(super) struct Attempt {
     /// `None`: nothing is counted.
     name: Option<Arc<Name>>,
+    id: TokenHash,
 }
 
 impl Lockout {
     pub(super) fn new() -> Self {
+        Self::of(LockKind::Name)
+    }
+
+    /// Counters of this kind.
+    pub(super) fn of(kind: LockKind) -> Self {
         Self {
+            kind,
             names: Cache::new(MAX_NAMES),
+        }
+    }
+
+    fn name(&self, id: TokenHash) -> Arc<Name> {
+        let made = || Ok::<_, Infallible>(Arc::default());
+        let Ok(name) = self.names.get_or_insert_with(&id.0, made);
+        name
+    }
+
+    /// Takes in what nodes have told of a lock.
+    pub(super) fn take_in(&self, lock: &StoredLock) {
+        let name = self.name(lock.id);
+        let mut counter = name.lock();
+        if lock.set_ms <= counter.set_ms {
+            return;
+        }
+        (counter.set_ms, counter.locks) = (lock.set_ms, lock.locks);
+        counter.locked_until_ms = lock.until_ms;
+        if lock.until_ms == 0 {
+            counter.failures = 0;
         }
     }
 
     /// Whether this realm's folded name is locked; counts nothing.
     pub(super) fn is_locked(&self, realm: &str, key: &str, now_ms: i64) -> bool {
-        let name = self.names.get(&(realm.to_owned(), key.to_owned()));
+        let name = self.names.get(&self.kind.id(realm, key).0);
         name.is_some_and(|name| now_ms < name.lock().locked_until_ms)
     }
 
@@ -79,14 +124,11 @@ impl Lockout {
         key: &str,
         now_ms: i64,
     ) -> Result<Attempt, Locked> {
+        let id = self.kind.id(realm, key);
         if config.failures == 0 {
-            return Ok(Attempt { name: None });
+            return Ok(Attempt { name: None, id });
         }
-        let Ok(name) = self
-            .names
-            .get_or_insert_with(&(realm.to_owned(), key.to_owned()), || {
-                Ok::<_, std::convert::Infallible>(Arc::<Name>::default())
-            });
+        let name = self.name(id);
         loop {
             let mut ended = pin!(name.ended.notified());
             // From here on no end is missed.
@@ -98,7 +140,8 @@ impl Lockout {
             }
             ended.await;
         }
-        Ok(Attempt { name: Some(name) })
+        let name = Some(name);
+        Ok(Attempt { name, id })
     }
 }
 
@@ -133,25 +176,33 @@ impl Counter {
         Try::Taken
     }
 
-    fn count_failure(&mut self, config: &LockoutConfig, now_ms: i64) {
+    /// Says whether that was one too many.
+    fn count_failure(&mut self, config: &LockoutConfig, now_ms: i64) -> bool {
         self.failures += 1;
         if self.failures < config.failures {
-            return;
+            return false;
         }
         let first = i64::from(config.duration) * 1000;
         let doubled = first.saturating_mul(1 << self.locks.min(20));
         self.locked_until_ms = now_ms + doubled.min(LONGEST_MS.max(first));
         self.locks += 1;
         self.failures = 0;
+        self.set_ms = now_ms;
+        true
     }
 }
 
 impl Attempt {
-    /// Its password was wrong.
-    pub(super) fn failed(self, config: &LockoutConfig, now_ms: i64) {
-        if let Some(name) = &self.name {
-            name.lock().count_failure(config, now_ms);
-        }
+    /// Its password was wrong; tells of the lock that this brings about.
+    pub(super) fn failed(self, config: &LockoutConfig, now_ms: i64) -> Option<Locking> {
+        let name = self.name.as_ref()?;
+        let mut counter = name.lock();
+        let locked = counter.count_failure(config, now_ms);
+        locked.then_some(Locking {
+            id: self.id,
+            until_ms: counter.locked_until_ms,
+            locks: counter.locks,
+        })
     }
 
     /// Its password was right: the name's failures are forgotten.
@@ -236,6 +287,44 @@ mod tests {
         }
         assert!(!guess(&lockout, "/", 100_003 + 119_999).await);
         assert!(guess(&lockout, "/", 100_003 + 120_000).await);
+    }
+
+    #[tokio::test]
+    async fn a_lock_of_another_node_counts_here_and_so_does_its_end() {
+        let lockout = Lockout::new();
+        let id = LockKind::Name.id("/", "demo");
+        let mut lock = StoredLock {
+            id,
+            kind: LockKind::Name,
+            realm: "/".to_owned(),
+            subject: None,
+            until_ms: 5000,
+            locks: 3,
+            set_ms: 1000,
+        };
+        lockout.take_in(&lock);
+        assert!(lockout.is_locked("/", "demo", 4999));
+        assert!(!guess(&lockout, "/", 2000).await);
+        (lock.until_ms, lock.locks, lock.set_ms) = (0, 0, 3000);
+        lockout.take_in(&lock);
+        assert!(!lockout.is_locked("/", "demo", 3000));
+        // What was told before does not come back.
+        (lock.until_ms, lock.set_ms) = (5000, 1000);
+        lockout.take_in(&lock);
+        assert!(guess(&lockout, "/", 3000).await);
+    }
+
+    #[tokio::test]
+    async fn the_failure_that_locks_says_so() {
+        let lockout = Lockout::new();
+        let mut last = None;
+        for now in 1..=3 {
+            assert_eq!(last, None);
+            let attempt = lockout.begin(&CONFIG, "/", "demo", now).await;
+            last = attempt.expect("a try").failed(&CONFIG, now);
+        }
+        let last = last.expect("a lock");
+        assert_eq!((last.until_ms, last.locks), (60_003, 1));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Checking a user's name and password: the one way in for every surface.
 
 use super::error::Fault;
+use super::locks::counted_address;
 use super::password::{PASSWORD_MAX, Place};
 use super::password_policy::prepared_secret;
 use super::realm::Realm;
@@ -79,14 +80,13 @@ impl<F: Into<Fault>> From<F> for LoginError {
 /// The user with this name and password.
 ///
 /// Unknown names cost as much as known ones, and count towards their lock.
-pub(super) async fn login(
-    state: &State,
-    realm: &Realm,
-    name: &str,
-    password: &str,
-    now_ms: i64,
-) -> Result<User, LoginError> {
-    let done = check(state, realm, name, password, now_ms).await;
+pub(super) async fn login(call: &Call, name: &str, password: &str) -> Result<User, LoginError> {
+    let state = &call.state;
+    let done = check(call, name, password).await;
+    if let Some(metrics) = state.metrics.get() {
+        let outcome = done.as_ref().map_or_else(LoginError::reason, |_| "success");
+        metrics.sign_ins(outcome).inc();
+    }
     if let Err(error) = &done {
         let reason = error.reason();
         audit::because(reason);
@@ -95,32 +95,29 @@ pub(super) async fn login(
     done
 }
 
-async fn check(
-    state: &State,
-    realm: &Realm,
-    name: &str,
-    password: &str,
-    now_ms: i64,
-) -> Result<User, LoginError> {
+async fn check(call: &Call, name: &str, password: &str) -> Result<User, LoginError> {
+    let (state, realm, now_ms) = (&call.state, &call.realm, call.now_ms);
     if name.len() > user_name::MAX || password.len() > PASSWORD_MAX {
         return Err(LoginError::Failed);
     }
     let key = user_name::key(name);
-    if state.lockout.is_locked(&realm.path, &key, now_ms) {
+    let who = (&*realm.path, &*key);
+    let address = counted_address(call);
+    if state.is_locked(who, address, now_ms) {
         return Err(LoginError::Locked);
     }
     // First a place in the queue: names that are not even looked at must not
     // crowd out those that are counted.
     let place = state.hasher.enter()?;
-    let config = state.live().config.lockout.clone();
-    let attempt = state.lockout.begin(&config, &realm.path, &key, now_ms);
-    let Ok(attempt) = place.wait(attempt).await? else {
+    let attempts = state.begin_attempts(who, address, now_ms);
+    let Ok(attempts) = place.wait(attempts).await? else {
         return Err(LoginError::Locked);
     };
     let user = state.store.user_by_name(&realm.path, name).await?;
     if let Some(user) = &user {
         audit::user(user);
     }
+    let found = user.as_ref().map(|user| user.id);
     let password = Secret::new(password);
     let user = match ldap::source(state, realm, user.as_ref()).await? {
         Some(directory) => {
@@ -137,7 +134,6 @@ async fn check(
                 Some(user) => known_hash(state, realm, user, &place).await?,
                 None => None,
             };
-            let who = (&*realm.path, &*key);
             let right = state
                 .hasher
                 .verify_user(&place, who, password.clone(), hash)
@@ -146,10 +142,11 @@ async fn check(
         }
     };
     let Some(user) = user else {
-        attempt.failed(&config, state.clock.now_ms());
+        let known = found.map(|id| id.to_string());
+        state.failed(attempts, known, state.clock.now_ms()).await;
         return Err(LoginError::Failed);
     };
-    attempt.succeeded();
+    attempts.succeeded();
     if !user.active {
         return Err(LoginError::Deactivated);
     }

@@ -139,6 +139,7 @@ async fn poll(state: &State, seen: &mut Option<i64>) -> Result<(), Fault> {
         state.forget();
         state.read_realms().await?;
         state.read_revocations().await?;
+        state.read_locks().await?;
         state.logouts.wake();
         match state.keys.reload().await {
             // It would not become usable by being read again.

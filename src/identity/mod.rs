@@ -37,6 +37,7 @@ mod issue;
 mod keys;
 mod ldap;
 mod lockout;
+mod locks;
 mod login;
 mod logout;
 mod logouts;
@@ -79,8 +80,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -112,6 +113,7 @@ use crate::clock::{Clock, random_uuid};
 use crate::http::outbound::{Allow, Authorities, Guarded, Standing};
 use crate::jose::vault::Vault;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
+use crate::model::lockout::LockKind;
 use crate::model::registration::StoredRealm;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
@@ -119,7 +121,7 @@ use crate::telemetry::Metrics;
 pub use clients::stored_secret;
 pub use error::IdentityError;
 pub use keys::{AHEAD_MS, state_of};
-pub use manage::{factor_record, identity_record, session_record};
+pub use manage::{factor_record, identity_record, lock_record, session_record};
 pub use password::hash_blocking;
 pub(crate) use password::hash_new_blocking;
 pub(crate) use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
@@ -260,7 +262,12 @@ struct State {
     revoked: Revoked,
     dpop: Dpop,
     hasher: Hasher,
+    /// Wrong passwords, by name and by address.
     lockout: Lockout,
+    addresses: Lockout,
+    /// Up to when locks of other nodes were read.
+    locks_read_ms: AtomicI64,
+    metrics: OnceLock<Arc<Metrics>>,
     /// Wrong codes of devices.
     guesses: Lockout,
     /// What second factors are sealed with.
@@ -414,6 +421,9 @@ impl Identity {
             dpop: Dpop::new(),
             hasher,
             lockout: Lockout::new(),
+            addresses: Lockout::of(LockKind::Address),
+            locks_read_ms: AtomicI64::new(0),
+            metrics: OnceLock::new(),
             guesses: Lockout::new(),
             factors,
             polls: device::Polls::new(),
@@ -424,6 +434,7 @@ impl Identity {
             issued: AtomicU64::new(1),
         });
         state.read_revocations().await?;
+        state.read_locks().await?;
         warn_of_directories(&state.live());
         maintain::start(&state);
         logouts::start(&state);
@@ -472,6 +483,8 @@ impl Identity {
     /// Counts from now on in these metrics.
     pub fn report_to(&self, metrics: Arc<Metrics>) {
         self.state.federation.report_to(Arc::clone(&metrics));
+        // Only the first ones count.
+        let _ = self.state.metrics.set(Arc::clone(&metrics));
         self.state.logouts.report_to(metrics);
     }
 

@@ -1,6 +1,7 @@
 //! Realms as compiled from the configuration, and how paths name them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -38,6 +39,8 @@ pub(super) struct Live {
     /// Who asks for passkeys, if browsers offer them here.
     pub(super) relying_party: Option<RelyingParty>,
     pub(super) config: IdentityConfig,
+    /// Addresses whose failures are not counted.
+    pub(super) exempt: Vec<IpNet>,
     /// The realms of the store, as they were read.
     pub(super) stored: Vec<StoredRealm>,
 }
@@ -79,6 +82,7 @@ impl Live {
             realms: HashMap::new(),
             hosts: Hosts::default(),
             config: IdentityConfig::default(),
+            exempt: exempt(&config.lockout.per_address.exempt)?,
             stored: Vec::new(),
         };
         let mut declared = Declared::default();
@@ -207,6 +211,18 @@ fn base(base_url: &str) -> Result<Base, IdentityError> {
         path: url.path().trim_end_matches('/').to_owned(),
         host: url.host_str().map(str::to_owned),
     })
+}
+
+/// Networks of addresses that are not locked.
+fn exempt(written: &[String]) -> Result<Vec<IpNet>, IdentityError> {
+    let parse = |(index, text): (usize, &String)| {
+        let address = text.parse::<IpAddr>().map(IpNet::from);
+        address.or_else(|_| text.parse()).map_err(|_| {
+            let name = format!("per_address.exempt[{index}]");
+            IdentityError::in_section("lockout", &name, "is no IP address or network".to_owned())
+        })
+    };
+    written.iter().enumerate().map(parse).collect()
 }
 
 /// What [`check_path`] asks for.

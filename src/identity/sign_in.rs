@@ -61,7 +61,7 @@ async fn by_password(call: &Call, name: &str, password: &str) -> Result<SignIn, 
     if is_confined(call, name) {
         return Ok(SignIn::Forbidden);
     }
-    match login(&call.state, &call.realm, name, password, call.now_ms).await {
+    match login(call, name, password).await {
         Ok(user) => complete(call, &user, Methods::password()).await,
         // One answer for all of them: nobody learns who exists.
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {

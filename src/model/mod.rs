@@ -13,6 +13,7 @@ pub mod federation;
 pub mod grant;
 pub mod group;
 pub mod key_path;
+pub mod lockout;
 mod number;
 pub mod plugin;
 pub mod query;

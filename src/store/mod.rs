@@ -31,6 +31,7 @@ use crate::model::grant::{
     StoredSession, TokenHash,
 };
 use crate::model::group::{Group, MemberChange, Membership};
+use crate::model::lockout::StoredLock;
 use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
@@ -387,6 +388,13 @@ pub trait Store: Send + Sync + 'static {
         id: Uuid,
         seen: Option<i64>,
     ) -> Result<GroupOutcome, StoreError>;
+
+    /// Keeps a lock after wrong passwords, or its end, unless a later word of it
+    /// is known.
+    async fn put_lock(&self, lock: &StoredLock) -> Result<(), StoreError>;
+
+    /// The locks that were set or lifted since `since_ms`, and still matter.
+    async fn locks(&self, since_ms: i64, now_ms: i64) -> Result<Vec<StoredLock>, StoreError>;
 
     /// The client of this identifier (exact).
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError>;

@@ -151,6 +151,7 @@ impl Telemetry {
         families.extend(self.listener_families());
         let decisions = self.metrics.decisions();
         let lookups = self.metrics.token_lookups();
+        let [sign_ins, locks] = self.metrics.signed_in();
         families.extend([
             family(
                 "doorward_plugin_decisions_total",
@@ -180,6 +181,24 @@ impl Telemetry {
                     .logouts_told()
                     .into_iter()
                     .map(|(outcome, n)| counter(&[("outcome", outcome)], n))
+                    .collect(),
+            ),
+            family(
+                "doorward_identity_sign_ins_total",
+                "Passwords that were checked, by outcome.",
+                MetricType::COUNTER,
+                sign_ins
+                    .into_iter()
+                    .map(|(outcome, n)| counter(&[("outcome", outcome)], n))
+                    .collect(),
+            ),
+            family(
+                "doorward_identity_locks_total",
+                "Names and addresses that were locked after wrong passwords.",
+                MetricType::COUNTER,
+                locks
+                    .into_iter()
+                    .map(|(kind, n)| counter(&[("kind", kind)], n))
                     .collect(),
             ),
             family(

@@ -101,6 +101,8 @@ pub struct Metrics {
     redis_up: OnceLock<Gauge>,
     redis_failures: Counter,
     backchannel_logouts: DashMap<&'static str, Counter>,
+    sign_ins: DashMap<&'static str, Counter>,
+    locks: DashMap<&'static str, Counter>,
     audit_records: Counter,
     audit_dropped: Counter,
     audit_failures: Counter,
@@ -227,6 +229,31 @@ impl Metrics {
     /// The same so far: directory, outcome, count.
     pub(super) fn directory_checks(&self) -> Vec<(String, &'static str, u64)> {
         counted(&self.directories)
+    }
+
+    /// Passwords that were checked, by `outcome`: `success`, `credentials`,
+    /// `locked`, `deactivated`, `busy` or `server_error`
+    /// (`doorward_identity_sign_ins_total`).
+    pub fn sign_ins(&self, outcome: &'static str) -> Counter {
+        self.sign_ins.entry(outcome).or_default().clone()
+    }
+
+    /// Locks after wrong passwords, by `kind`: `name` or `address`
+    /// (`doorward_identity_locks_total`).
+    pub fn locks(&self, kind: &'static str) -> Counter {
+        self.locks.entry(kind).or_default().clone()
+    }
+
+    /// Checked passwords and locks so far.
+    pub(super) fn signed_in(&self) -> [Vec<(&'static str, u64)>; 2] {
+        [&self.sign_ins, &self.locks].map(|counters| {
+            let counters = counters.iter();
+            let mut all: Vec<_> = counters
+                .map(|entry| (*entry.key(), entry.value().get()))
+                .collect();
+            all.sort_unstable();
+            all
+        })
     }
 
     /// How often `plugin` came to `decision`

@@ -88,7 +88,8 @@ fn kind_of_users(action: &users::Action) -> Option<Kind> {
             users::FactorsAction::Reset { .. } => Some(Kind::FactorDelete),
         },
         users::Action::Identities { unlink, .. } => unlink.map(|_| Kind::LinkDelete),
-        users::Action::List { .. } | users::Action::Show { .. } => None,
+        users::Action::Unlock { .. } => Some(Kind::LockoutEnd),
+        users::Action::List { .. } | users::Action::Show { .. } | users::Action::Locked => None,
     }
 }
 

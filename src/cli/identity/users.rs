@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::{Desk, SecretArgs, factors, identities, import};
+use super::{Desk, SecretArgs, factors, identities, import, locks};
 use crate::identity;
 use crate::model::query::{Filter, UserQuery};
 use crate::model::secret::Secret;
@@ -79,6 +79,13 @@ pub(super) enum Action {
         #[command(subcommand)]
         action: FactorsAction,
     },
+    /// Lists users who are locked after wrong passwords
+    Locked,
+    /// Lifts the lock of a name
+    Unlock {
+        /// The name
+        name: String,
+    },
     /// Deletes a user with sessions and tokens
     Delete {
         /// Its name
@@ -145,6 +152,8 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
                 Some(id) => identities::unlink(&user, id, desk).await,
             }
         }
+        Action::Locked => locks::list(desk).await,
+        Action::Unlock { name } => locks::lift(&name, desk).await,
         Action::Import(args) => import::act(args, desk).await,
         Action::Factors { action } => match action {
             FactorsAction::List { name } => {

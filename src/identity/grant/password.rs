@@ -120,7 +120,7 @@ async fn sign_in(call: &Call, name: &str, password: &str) -> Result<User, OAuthE
     if is_confined(call, name) {
         return Err(OAuthError::invalid_grant());
     }
-    let user = login(&call.state, &call.realm, name, password, call.now_ms);
+    let user = login(call, name, password);
     user.await.map_err(|error| match error {
         LoginError::Failed | LoginError::Locked | LoginError::Deactivated => {
             OAuthError::invalid_grant()

@@ -10,6 +10,7 @@ mod factors;
 mod identities;
 mod initial_tokens;
 mod keys;
+mod lockouts;
 mod page;
 mod realms;
 mod sessions;
@@ -31,6 +32,7 @@ use serde_json::{Map, Value};
 
 pub use factors::factor_record;
 pub use identities::identity_record;
+pub use lockouts::lock_record;
 pub use sessions::session_record;
 
 use super::State;
@@ -93,6 +95,9 @@ static ENDPOINTS: &[Endpoint] = &[
     on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call))).tells(Kind::InitialTokenDelete),
     on("GET", "/keys", |call| Box::pin(keys::list(call))),
     on("POST", "/keys/rotate", |call| Box::pin(keys::rotate(call))).tells(Kind::KeyRotate),
+    on("GET", "/lockouts", |call| Box::pin(lockouts::list(call))),
+    on("DELETE", "/lockouts", |call| Box::pin(lockouts::lift_named(call))).tells(Kind::LockoutEnd),
+    on("DELETE", "/lockouts/{id}", |call| Box::pin(lockouts::lift(call))).tells(Kind::LockoutEnd),
     on("GET", "/realms", |call| Box::pin(realms::list(call))),
     on("POST", "/realms", |call| Box::pin(realms::create(call))).tells(Kind::RealmCreate),
     on("GET", "/realms/{*}", |call| Box::pin(realms::show(call))),

@@ -268,7 +268,7 @@ async fn a_sign_in_that_races_with_another_password_leaves_nothing_behind() {
     for how in ["password", "deactivated"] {
         let provider = Provider::new().await;
         let call = call(&provider);
-        let checked = login(&call.state, &call.realm, "demo", "correct horse", 1).await;
+        let checked = login(&call, "demo", "correct horse").await;
         let mut demo = checked.expect("the right password");
         match how {
             "password" => {

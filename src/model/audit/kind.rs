@@ -44,6 +44,8 @@ kinds! {
     PasswordReset = "password.reset",
     /// A name or an address was locked after wrong passwords.
     LockoutBegin = "lockout.begin",
+    /// Such a lock was lifted.
+    LockoutEnd = "lockout.end",
     /// An account of another provider was linked to a user.
     LinkCreate = "link.create",
     /// Such a link was removed.

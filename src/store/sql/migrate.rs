@@ -32,6 +32,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0017_groups.sql"),
     include_str!("migrations/0018_factors.sql"),
     include_str!("migrations/0019_broker.sql"),
+    include_str!("migrations/0020_lockouts.sql"),
 ];
 
 /// How many there are.

@@ -23,6 +23,7 @@ mod filter;
 mod groups;
 mod imports;
 mod keys;
+mod lockouts;
 mod logouts;
 mod migrate;
 mod page;
@@ -76,6 +77,7 @@ use crate::model::grant::{
     StoredSession, TokenHash,
 };
 use crate::model::group::{Group, MemberChange, Membership};
+use crate::model::lockout::StoredLock;
 use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
@@ -441,6 +443,16 @@ impl Store for SqlStore {
         let gone = federation::unlink(&mut tx, user_id, id, now_ms).await?;
         tx.commit().await?;
         Ok(gone)
+    }
+
+    async fn put_lock(&self, lock: &StoredLock) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        lockouts::put(&mut tx, lock).await?;
+        tx.commit().await
+    }
+
+    async fn locks(&self, since_ms: i64, now_ms: i64) -> Result<Vec<StoredLock>, StoreError> {
+        lockouts::since(&self.database, since_ms, now_ms).await
     }
 
     async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError> {

@@ -76,6 +76,11 @@ pub(super) const EXPIRED: &[(&str, i64)] = &[
            (SELECT access FROM broker_tokens WHERE swept_ms <= $1 LIMIT $2)",
         0,
     ),
+    (
+        "DELETE FROM lockouts WHERE id IN
+           (SELECT id FROM lockouts WHERE expires_ms <= $1 LIMIT $2)",
+        0,
+    ),
 ];
 
 /// Runs one of them; how many rows it removed.

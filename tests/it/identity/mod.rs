@@ -10,6 +10,7 @@ mod exchanges;
 mod json;
 mod management_input;
 mod pages;
+mod passwords;
 mod people;
 mod realms;
 mod registration;

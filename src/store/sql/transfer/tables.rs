@@ -122,6 +122,10 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
         ("ends_ms", Int), ("doc", Text),
     ]),
     table("seen", 1, &[("hash", Bytes), ("expires_ms", Int)]),
+    table("lockouts", 1, &[
+        ("id", Bytes), ("kind", Text), ("realm", Text), ("subject", Text), ("until_ms", Int),
+        ("locks", Int), ("set_ms", Int), ("expires_ms", Int),
+    ]),
     Table {
         name: "logouts",
         key: 1,

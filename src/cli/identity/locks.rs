@@ -1,0 +1,60 @@
+//! `doorward users locked` and `unlock`.
+
+use serde_json::json;
+
+use super::{Desk, instant};
+use crate::identity;
+use crate::model::lockout::{LockKind, StoredLock};
+use crate::model::user::name as user_name;
+
+/// The locks of the realm's names that hold now.
+async fn held(desk: &Desk<'_>) -> anyhow::Result<Vec<StoredLock>> {
+    let now_ms = desk.clock.now_ms();
+    let mut locks = desk.store.locks(0, now_ms).await?;
+    locks.retain(|lock| {
+        let name = lock.kind == LockKind::Name && lock.realm == desk.realm;
+        name && lock.until_ms > now_ms
+    });
+    Ok(locks)
+}
+
+pub(super) async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let mut records = Vec::new();
+    for lock in held(desk).await? {
+        let mut record = identity::lock_record(&lock);
+        let id = lock.subject.as_deref().and_then(|id| id.parse().ok());
+        let user = match id {
+            Some(id) => desk.store.user(&desk.realm, id).await?,
+            None => None,
+        };
+        record["userName"] = json!(user.map(|user| user.user_name));
+        record["until"] = json!(instant(lock.until_ms));
+        records.push(record);
+    }
+    desk.table(records, &["until", "userName", "user"])
+}
+
+pub(super) async fn lift(name: &str, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let id = LockKind::Name.id(&desk.realm, &user_name::key(name));
+    let mut locks = held(desk).await?;
+    locks.retain(|lock| lock.id == id);
+    anyhow::ensure!(
+        !locks.is_empty(),
+        "{name} is not locked in realm {}",
+        desk.realm
+    );
+    let now_ms = desk.clock.now_ms();
+    for lock in locks {
+        let lifted = StoredLock {
+            until_ms: 0,
+            locks: 0,
+            set_ms: now_ms.max(lock.set_ms + 1),
+            ..lock
+        };
+        desk.store.put_lock(&lifted).await?;
+    }
+    desk.print(
+        &json!({"userName": name}),
+        &format!("{name} is no longer locked"),
+    )
+}
