@@ -283,6 +283,7 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         | Endpoint::SignOut
         | Endpoint::FederationAnswer => refused(Kind::SessionBegin),
         Endpoint::Person => refused(Kind::PasswordChange),
+        Endpoint::Forgot | Endpoint::Reset => refused(Kind::PasswordReset),
         Endpoint::Sessions | Endpoint::Session => refused(Kind::SessionEnd),
         Endpoint::Register => register(method),
         Endpoint::Users | Endpoint::User | Endpoint::Me => users(method),

@@ -7,7 +7,7 @@ use super::error::Fault;
 use super::login::{LoginError, login};
 use super::password::NewPasswordError;
 use super::password_policy::{Violation, own_texts};
-use super::{Call, audit};
+use super::{Call, audit, ldap};
 use crate::model::audit::{Actor, Kind};
 use crate::model::secret::Secret;
 use crate::model::user::{Owner, User};
@@ -59,7 +59,9 @@ pub(super) async fn change(
     if known.id != user.id {
         return Err(ChangeError::Wrong);
     }
-    if known.owner == Owner::File || known.password_hash.is_none() {
+    let (state, realm) = (&call.state, &call.realm);
+    let here = known.owner != Owner::File && known.password_hash.is_some();
+    if !here || ldap::source(state, realm, Some(&known)).await?.is_some() {
         return Err(ChangeError::Elsewhere);
     }
     set(call, &known, &Secret::new(new)).await

@@ -4,6 +4,7 @@ mod factors;
 mod federation;
 mod ldap;
 mod lockout;
+mod mail;
 mod password_policy;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use federation::{
 };
 pub use ldap::{LdapConfig, SearchScope};
 pub use lockout::{AddressLockout, LockoutConfig, LockoutSection};
+pub use mail::{MailConfig, SmtpConfig, SmtpTls, WebhookConfig};
 pub use password_policy::PasswordPolicy;
 
 /// The identity provider.
@@ -40,6 +42,8 @@ pub struct IdentityConfig {
     pub realms: BTreeMap<String, RealmConfig>,
     /// What happens after repeated wrong passwords.
     pub lockout: LockoutSection,
+    /// How people are written to who forgot their passwords.
+    pub mail: MailConfig,
     /// How passwords are hashed.
     pub hashing: HashingConfig,
     /// How signing keys rotate.
@@ -65,6 +69,7 @@ impl Default for IdentityConfig {
             base_url: "http://localhost:8000".to_owned(),
             realms: BTreeMap::new(),
             lockout: LockoutSection::default(),
+            mail: MailConfig::default(),
             hashing: HashingConfig::default(),
             keys: KeysConfig::default(),
             session: SessionConfig::default(),
@@ -262,6 +267,9 @@ pub struct RealmSettings {
     pub registration: RegistrationSettings,
     /// What new passwords must be like.
     pub password_policy: PasswordPolicy,
+    /// Whether people who forgot their passwords may have links to choose new
+    /// ones, where `identity.mail` says how they are written to.
+    pub password_reset: bool,
     /// Other OpenID providers that users may sign in through.
     pub federation: Vec<FederationProvider>,
     /// Of whom a second factor is asked.
@@ -372,6 +380,7 @@ impl Default for RealmSettings {
             admin_addresses: None,
             registration: RegistrationSettings::default(),
             password_policy: PasswordPolicy::default(),
+            password_reset: true,
             federation: Vec::new(),
             second_factor: SecondFactor::default(),
             factors: FactorSettings::default(),

@@ -24,6 +24,7 @@ mod dpop;
 mod error;
 mod factors;
 mod federation;
+mod forgotten;
 mod form;
 mod goto;
 mod grant;
@@ -41,6 +42,7 @@ mod locks;
 mod login;
 mod logout;
 mod logouts;
+mod mail;
 mod maintain;
 mod manage;
 mod membership;
@@ -101,6 +103,7 @@ use federation::Federation;
 use keys::Keys;
 use lockout::Lockout;
 use logouts::Logouts;
+use mail::Mailer;
 use pages::Frame;
 use pairwise::Salt;
 use password::Hasher;
@@ -161,6 +164,8 @@ enum Endpoint {
     Federation,
     FederationAnswer,
     SignOut,
+    Forgot,
+    Reset,
     Register,
     Metadata,
     Keys,
@@ -212,6 +217,8 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "federation/{id}", GET, Endpoint::Federation),
     (Surface::OAuth2, "federation/{id}/callback", &[Method::GET, Method::POST], Endpoint::FederationAnswer),
     (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
+    (Surface::OAuth2, "password/forgot", &[Method::GET, Method::POST], Endpoint::Forgot),
+    (Surface::OAuth2, "password/reset", &[Method::GET, Method::POST], Endpoint::Reset),
     (Surface::OAuth2, "connect/register", REGISTER, Endpoint::Register),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
@@ -268,6 +275,9 @@ struct State {
     /// Up to when locks of other nodes were read.
     locks_read_ms: AtomicI64,
     metrics: OnceLock<Arc<Metrics>>,
+    mailer: Mailer,
+    /// Links for new passwords that were asked for.
+    resets: Lockout,
     /// Wrong codes of devices.
     guesses: Lockout,
     /// What second factors are sealed with.
@@ -426,6 +436,8 @@ impl Identity {
             metrics: OnceLock::new(),
             guesses: Lockout::new(),
             factors,
+            mailer: Mailer::new(),
+            resets: Lockout::new(),
             polls: device::Polls::new(),
             registrations: register::Rate::new(),
             logouts: Logouts::new(),

@@ -19,7 +19,7 @@ use super::ldap::Directory;
 use super::pages::Look;
 use super::password_policy::Rules;
 use super::settings::Trusted;
-use super::{IdentityError, records};
+use super::{IdentityError, mail, records};
 use crate::model::registration::StoredRealm;
 use crate::model::secret::Secret;
 use crate::model::user::name;
@@ -72,6 +72,7 @@ impl Live {
     /// Compiles `config`; says also what the store must hold.
     pub(super) fn compile(config: IdentityConfig) -> Result<(Self, Declared), IdentityError> {
         let base = base(&config.base_url)?;
+        mail::check(&config.mail)?;
         let look = Look::compile(&config.pages, &base.url, &base.path)?;
         let rp_id = config.passkeys.rp_id.as_deref();
         let mut live = Self {

@@ -17,8 +17,8 @@ use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, account, audit, authenticate, authorize, cors,
-    device, discovery, federation, id_token_info, introspect, logout, people, pushed, register,
-    revoke, scim, sessions, token, tokeninfo, userinfo,
+    device, discovery, federation, forgotten, id_token_info, introspect, logout, people, pushed,
+    register, revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 use crate::http::bridge::SecretPath;
 
@@ -175,6 +175,8 @@ fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option
             | Endpoint::Account
             | Endpoint::SignOut
             | Endpoint::DeviceUser
+            | Endpoint::Forgot
+            | Endpoint::Reset
             | Endpoint::Federation
             | Endpoint::FederationAnswer
     );
@@ -426,6 +428,8 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Federation => Ok(federation::start(call).await),
         Endpoint::FederationAnswer => Ok(federation::callback(call).await),
         Endpoint::SignOut => Ok(logout::answer(call).await),
+        Endpoint::Forgot => Ok(forgotten::forgot(call).await),
+        Endpoint::Reset => Ok(forgotten::reset(call).await),
         Endpoint::Register => register::answer(call).await,
         Endpoint::SignIn => Ok(authorize::sign_in(call).await),
         Endpoint::Metadata => Ok(discovery::metadata(call)),

@@ -18,6 +18,7 @@ mod number;
 pub mod plugin;
 pub mod query;
 pub mod registration;
+pub mod reset;
 pub mod route;
 pub mod schema;
 pub mod secret;

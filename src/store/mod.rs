@@ -36,6 +36,7 @@ use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
 };
+use crate::model::reset::StoredReset;
 use crate::model::secret::Secret;
 use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
@@ -388,6 +389,23 @@ pub trait Store: Send + Sync + 'static {
         id: Uuid,
         seen: Option<i64>,
     ) -> Result<GroupOutcome, StoreError>;
+
+    /// Keeps a link by which a user chooses a new password; the user's oldest
+    /// ones beyond `most` are good no more.
+    async fn insert_reset(&self, reset: &StoredReset, most: u32) -> Result<(), StoreError>;
+
+    /// The link of this token hash, good or not.
+    async fn reset(&self, hash: TokenHash) -> Result<Option<StoredReset>, StoreError>;
+
+    /// Spends a link for a new password hash: once, and only while the password
+    /// in force is the one from when it was made. Every other link of the user
+    /// goes, and sessions and refresh tokens end. Says whose it was.
+    async fn reset_password(
+        &self,
+        hash: TokenHash,
+        password: &Secret,
+        now_ms: i64,
+    ) -> Result<Option<Uuid>, StoreError>;
 
     /// Keeps a lock after wrong passwords, or its end, unless a later word of it
     /// is known.

@@ -7,6 +7,7 @@ mod federation;
 mod imports;
 mod nodes;
 mod postgres;
+mod resets;
 mod sessions;
 
 use std::os::unix::fs::PermissionsExt;

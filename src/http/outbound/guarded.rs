@@ -178,6 +178,24 @@ impl Guarded {
             .await
     }
 
+    /// Posts JSON, with extra request `headers`.
+    ///
+    /// # Errors
+    /// As [`Guarded::get`].
+    pub async fn post_json(
+        &self,
+        url: &Url,
+        body: Bytes,
+        mut headers: HeaderMap,
+        by: ChosenBy,
+        bounds: Bounds,
+    ) -> Result<Answer, OutboundError> {
+        let kind = HeaderValue::from_static("application/json");
+        headers.insert(header::CONTENT_TYPE, kind);
+        self.send(url, (Method::POST, headers, body), by, bounds)
+            .await
+    }
+
     /// Fetches a document that is wanted as JSON text.
     ///
     /// # Errors

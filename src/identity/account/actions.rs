@@ -149,6 +149,7 @@ impl Visit<'_> {
             csrf: self.browser.token(&purpose(session)),
             since: String::new(),
             ways: Vec::new(),
+            forgot: None,
         };
         let applicant = Applicant::ours(&self.frame);
         let mut response = pages::enrol(&self.frame, applicant, &form, &shown, failed);
@@ -261,7 +262,7 @@ impl Visit<'_> {
             Ok(user) => user,
             Err(ChangeError::Wrong) => return self.show(at, Some(Failed::Credentials)).await,
             Err(ChangeError::Refused(wrong)) => {
-                let told = crate::identity::password_policy::told(&wrong);
+                let told = self.frame.violations(&wrong);
                 return self.show_refused(at, Some(Failed::Password), &told).await;
             }
             Err(ChangeError::Elsewhere) => return self.show(at, Some(Failed::Unmet)).await,

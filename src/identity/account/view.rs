@@ -48,6 +48,7 @@ impl Visit<'_> {
             csrf: self.browser.token(&purpose(session)),
             since: String::new(),
             ways: Vec::new(),
+            forgot: None,
         };
         let page = AccountPage {
             user_name: &user.user_name,

@@ -132,6 +132,7 @@ impl<'a> Visit<'a> {
                 .browser
                 .since(query, self.shown_ms.unwrap_or(call.now_ms)),
             ways: Vec::new(),
+            forgot: None,
         }
     }
 

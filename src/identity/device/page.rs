@@ -339,6 +339,7 @@ impl Visit<'_> {
             csrf: self.browser.token(purpose),
             since: String::new(),
             ways: Vec::new(),
+            forgot: None,
         }
     }
 

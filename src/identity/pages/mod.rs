@@ -9,6 +9,7 @@ mod device;
 mod factors;
 mod frame;
 mod look;
+mod password;
 mod script;
 mod signed_out;
 mod texts;
@@ -28,6 +29,9 @@ pub(super) use factors::{Ceremony, Enrolment, Factors, NewTotp, enrol, factor, r
 pub(super) use frame::Frame;
 use frame::{SCRIPT_SOURCE, show};
 pub(super) use look::Look;
+pub(super) use password::{
+    LetterTexts, ResetFailed, choose_password, forgot, link_gone, password_chosen,
+};
 pub(super) use script::passkey as passkey_script;
 pub(super) use signed_out::{Farewell, signed_out};
 use texts::Texts;
@@ -217,6 +221,8 @@ pub(super) struct FormParts {
     pub(super) since: String,
     /// What may be done instead of filling it in.
     pub(super) ways: Vec<Way>,
+    /// Where people go who forgot their passwords.
+    pub(super) forgot: Option<String>,
 }
 
 #[derive(Template)]
@@ -237,6 +243,7 @@ struct SignIn<'a> {
     ways: &'a [Way],
     passkey: Option<Passkey<'a>>,
     of_account: bool,
+    forgot: Option<&'a str>,
 }
 
 /// The page that asks for name and password; or, with a ceremony, for a passkey.
@@ -265,6 +272,7 @@ pub(super) fn sign_in(
         ways: &form.ways,
         passkey: ceremony.map(|ceremony| Passkey::alone(ceremony, &frame.texts)),
         of_account: false,
+        forgot: form.forgot.as_deref(),
     };
     let status = failed.map_or(StatusCode::OK, Failed::status);
     let mut response = show(frame, status, &page);

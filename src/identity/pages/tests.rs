@@ -32,6 +32,7 @@ fn all_pages() -> Vec<Response> {
         action: text(),
         csrf: text(),
         since: text(),
+        forgot: Some(HOSTILE.to_owned()),
         ways: vec![Way {
             name: text(),
             title: text(),
@@ -94,6 +95,11 @@ fn all_pages() -> Vec<Response> {
         factor(&frame, client, &form, &shown, Some(Failed::Code)),
         enrol(&frame, client, &form, &enrolment, None),
         recovery(&frame, &[text()], HOSTILE),
+        forgot(&frame, false),
+        forgot(&frame, true),
+        choose_password(&frame, HOSTILE, Some(&ResetFailed::Differ)),
+        link_gone(&frame, HOSTILE),
+        password_chosen(&frame),
         account(&frame, &form, hostile_account(), failed),
     ]
 }

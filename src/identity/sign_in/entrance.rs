@@ -16,7 +16,7 @@ use crate::identity::factors::{
 use crate::identity::federation::Offer;
 use crate::identity::login::is_confined;
 use crate::identity::pages::{self, Applicant, Ceremony, Failed, FormParts, Frame};
-use crate::identity::{Call, sessions};
+use crate::identity::{Call, forgotten, sessions};
 use crate::model::factor::Kind;
 use crate::model::user::User;
 
@@ -135,6 +135,7 @@ impl Entrance<'_> {
             csrf: self.browser.token(&self.purpose),
             since: self.since.clone(),
             ways: self.offer.ways(self.call, self.browser),
+            forgot: forgotten::address(self.call),
         }
     }
 

@@ -33,6 +33,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0018_factors.sql"),
     include_str!("migrations/0019_broker.sql"),
     include_str!("migrations/0020_lockouts.sql"),
+    include_str!("migrations/0021_password_resets.sql"),
 ];
 
 /// How many there are.

@@ -31,6 +31,7 @@ mod postgres;
 mod realms;
 mod registrations;
 mod requests;
+mod resets;
 mod row;
 mod secrets;
 mod sessions;
@@ -82,6 +83,7 @@ use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
 };
+use crate::model::reset::StoredReset;
 use crate::model::secret::Secret;
 use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
@@ -443,6 +445,25 @@ impl Store for SqlStore {
         let gone = federation::unlink(&mut tx, user_id, id, now_ms).await?;
         tx.commit().await?;
         Ok(gone)
+    }
+
+    async fn insert_reset(&self, reset: &StoredReset, most: u32) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        resets::insert(&mut tx, reset, most).await?;
+        tx.commit().await
+    }
+
+    async fn reset(&self, hash: TokenHash) -> Result<Option<StoredReset>, StoreError> {
+        resets::by_hash(&self.database, hash).await
+    }
+
+    async fn reset_password(
+        &self,
+        hash: TokenHash,
+        password: &Secret,
+        now_ms: i64,
+    ) -> Result<Option<Uuid>, StoreError> {
+        self.changed(resets::spend(self.begin().await?, hash, password, now_ms).await)
     }
 
     async fn put_lock(&self, lock: &StoredLock) -> Result<(), StoreError> {

@@ -81,6 +81,11 @@ pub(super) const EXPIRED: &[(&str, i64)] = &[
            (SELECT id FROM lockouts WHERE expires_ms <= $1 LIMIT $2)",
         0,
     ),
+    (
+        "DELETE FROM password_resets WHERE hash IN
+           (SELECT hash FROM password_resets WHERE expires_ms <= $1 LIMIT $2)",
+        0,
+    ),
 ];
 
 /// Runs one of them; how many rows it removed.

@@ -1,16 +1,18 @@
-//! People who guess the passwords of others.
+//! People who forgot their passwords, and people who guess those of others.
 
-use serde_json::json;
+use aws_lc_rs::hmac;
+use serde_json::{Value, json};
 
 use crate::support::door::IDENTITY;
 use crate::support::http::{client, send};
-use crate::support::{Answer, Door, Setup, eventually};
+use crate::support::smtp::Relay;
+use crate::support::{Answer, Door, Reply, Setup, Upstream, eventually};
 
-async fn door() -> Door {
+async fn door(mail: &str) -> Door {
     let more = "
   hashing: {memory_kib: 64, passes: 1}
   lockout: {failures: 3, per_address: {failures: 8}}";
-    let identity = format!("\n  base_url: http://@PROXY@{IDENTITY}{more}");
+    let identity = format!("\n  base_url: http://@PROXY@{IDENTITY}{more}\n  mail: {mail}");
     let door = Setup::new().identity(&identity).start().await;
     let add = [
         "users",
@@ -40,9 +42,143 @@ async fn sign_in(door: &Door, name: &str, password: &str) -> Answer {
     send(request.header("x-service-password", password)).await
 }
 
+const FORGOT: &str = "/oauth2/password/forgot";
+
+#[tokio::test]
+async fn a_forgotten_password_is_chosen_anew_by_a_link_that_is_good_once() {
+    // The relay is busy at first: what can't be delivered is tried again.
+    let relay = Relay::start(1).await;
+    let port = relay.port();
+    let smtp = "{smtp: {host: 127.0.0.1, tls: none, from: Doors <no-reply@example.com>, port: ";
+    let door = door(&format!("{smtp}{port}}}}}")).await;
+    let page = send(client().get(door.proxy_url(FORGOT))).await.expect(200);
+    assert!(page.body.contains("name=\"username\""), "{}", page.body);
+    let nobody = post(&door, FORGOT, &[("username", "nobody")])
+        .await
+        .expect(200);
+    // Where the link leads is not for a request to say.
+    let request = client().post(door.proxy_url(FORGOT));
+    let request = request.header("host", "evil.example");
+    let somebody = request.form(&[("username", "CAROL@example.com")]);
+    let somebody = send(somebody).await.expect(200);
+    assert_eq!(nobody.body, somebody.body, "the page tells who exists");
+    // Whoever is asked for has its password in the file.
+    post(&door, FORGOT, &[("username", "demo")])
+        .await
+        .expect(200);
+    let mail = eventually("the mail", || async { relay.mails().pop() }).await;
+    assert_eq!(relay.mails().len(), 1);
+    assert!(mail.to.contains("<carol@example.com>"), "{}", mail.to);
+    let base = format!("http://{}/oauth2/password/reset?token=", door.proxy());
+    let at = mail.text.find(&base).expect("a link of base_url");
+    let link = mail.text[at..].split_whitespace().next().expect("a link");
+    let token = link.strip_prefix(&base).expect("a token");
+    assert!(token.len() >= 43, "{token}");
+    // Looking at the link spends nothing.
+    for _ in 0..2 {
+        let form = send(client().get(link)).await.expect(200);
+        assert!(form.body.contains(token));
+        assert_eq!(form.header("referrer-policy"), "no-referrer");
+        assert_eq!(form.header("cache-control"), "no-store");
+    }
+    let session = sign_in(&door, "carol", "Ch4ng31t-carol")
+        .await
+        .expect(200)
+        .json();
+    let choose = async |password: &str, again: &str| {
+        let form = [
+            ("doorward_token", token),
+            ("password", password),
+            ("again", again),
+        ];
+        post(&door, "/oauth2/password/reset", &form).await
+    };
+    let weak = choose("password", "password").await.expect(400);
+    assert!(weak.body.contains("too easy to guess"), "{}", weak.body);
+    choose("vexing kelp", "vexing help").await.expect(400);
+    let done = choose("vexing kelp", "vexing kelp").await.expect(200);
+    assert!(!done.body.contains(token));
+    sign_in(&door, "carol", "Ch4ng31t-carol").await.expect(401);
+    sign_in(&door, "carol", "vexing kelp").await.expect(200);
+    let session = session["tokenId"].as_str().expect("a session");
+    let request = client().post(door.proxy_url("/json/sessions?_action=validate"));
+    let valid = send(request.header("iplanetdirectorypro", session)).await;
+    assert_eq!(valid.json()["valid"], json!(false));
+    let spent = choose("another kelp", "another kelp").await.expect(400);
+    assert!(spent.body.contains(FORGOT), "{}", spent.body);
+    send(client().get(link)).await.expect(400);
+    for secret in [token, "vexing kelp", "carol@example.com"] {
+        assert!(!door.log_text().contains(secret), "the log has {secret}");
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_is_told_of_a_link_and_can_tell_that_we_did() {
+    let hook = Upstream::start(|_| Reply::Json(200, json!({}))).await;
+    let url = hook.url("/mail");
+    let door = door(&format!(
+        "{{webhook: {{url: \"{url}\", secret: sixteen-bytes-or-more}}}}"
+    ))
+    .await;
+    let request = client().post(door.proxy_url(FORGOT));
+    let request = request
+        .header("accept-language", "de")
+        .form(&[("username", "Carol")]);
+    send(request).await.expect(200);
+    let told = eventually("the webhook", || async { hook.seen().pop() }).await;
+    let body: Value = serde_json::from_slice(&told.body).expect("JSON");
+    assert_eq!(body["event"], "password.reset");
+    assert_eq!(body["user"]["email"], "carol@example.com");
+    assert_eq!(body["language"], "de");
+    let text = body["text"].as_str().expect("a text");
+    assert!(text.contains(body["link"].as_str().expect("a link")));
+    let signature = told.header("x-doorward-signature").expect("a signature");
+    let (time, mac) = signature.split_once(",v1=").expect("two parts");
+    let time = time.strip_prefix("t=").expect("a time");
+    let key = hmac::Key::new(hmac::HMAC_SHA256, b"sixteen-bytes-or-more");
+    let signed = [time.as_bytes(), b".", &told.body].concat();
+    let right = hmac::sign(&key, &signed);
+    let right: String = right
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(mac, right);
+    // A page of another site can't have a browser ask.
+    let request = client()
+        .post(door.proxy_url(FORGOT))
+        .header("sec-fetch-site", "cross-site");
+    send(request.form(&[("username", "carol")]))
+        .await
+        .expect(400);
+    // Nor can anybody fill a mailbox.
+    for _ in 0..10 {
+        post(&door, FORGOT, &[("username", "carol")])
+            .await
+            .expect(200);
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert!(hook.seen().len() <= 4, "{}", hook.seen().len());
+}
+
+#[tokio::test]
+async fn nothing_is_offered_where_nobody_can_be_written_to() {
+    let door = Setup::new().start().await;
+    send(client().get(door.proxy_url(FORGOT))).await.expect(404);
+    let wrong = "{webhook: {url: \"http://elsewhere.example/\", secret: sixteen-bytes-or-more}}";
+    let identity = format!("\n  base_url: http://@PROXY@{IDENTITY}\n  mail: {wrong}");
+    let door = Setup::new().identity(&identity).lay_out();
+    let checked = run(&door, &["check"]);
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(
+        !checked.status.success() && said.contains("identity.mail.webhook.url"),
+        "{said}"
+    );
+}
+
 #[tokio::test]
 async fn a_lock_survives_a_crash_and_is_lifted_by_the_operator() {
-    let mut door = door().await;
+    let mut door = door("{}").await;
     for _ in 0..3 {
         sign_in(&door, "carol", "wrong").await.expect(401);
     }
@@ -71,7 +207,7 @@ async fn counted(door: &Door, outcome: &str) -> usize {
 
 #[tokio::test]
 async fn of_parallel_guesses_no_more_are_looked_at_than_of_serial_ones() {
-    let door = door().await;
+    let door = door("{}").await;
     for (n, name) in ["carol", "nobody"].into_iter().enumerate() {
         let spellings = [name.to_owned(), name.to_uppercase()];
         let guess = |n: usize| {
@@ -130,7 +266,7 @@ async fn behind_a_trusted_proxy_networks_of_ipv6_are_counted() {
 
 #[tokio::test]
 async fn an_address_that_tries_many_names_is_locked() {
-    let door = door().await;
+    let door = door("{}").await;
     for n in 0..8 {
         sign_in(&door, &format!("user-{n}"), "wrong")
             .await

@@ -8,6 +8,7 @@ pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod ports;
 pub(crate) mod raw;
+pub(crate) mod smtp;
 pub(crate) mod tls;
 pub(crate) mod upstream;
 

@@ -9,10 +9,16 @@ use serde_json::{Value, json};
 use self::server::{Asked, Server};
 use crate::identity::records::new_user;
 use crate::identity::testing::{Provider, config, request};
+use crate::model::grant::TokenHash;
+use crate::model::reset::StoredReset;
 use crate::model::secret::Secret;
 use crate::model::user::User;
 
 async fn provider(server: &Server, change: Value) -> Provider {
+    Provider::with(config_of(server, change)).await
+}
+
+fn config_of(server: &Server, change: Value) -> Value {
     let mut ldap = json!({
         "urls": [server.url], "base_dn": "dc=x", "filter": "(uid={name})",
         "bind_dn": "cn=door,dc=x", "bind_password": "service secret",
@@ -24,7 +30,7 @@ async fn provider(server: &Server, change: Value) -> Provider {
     let mut config = config();
     config["realms"]["/"]["settings"] = json!({"ldap": ldap});
     config["lockout"] = json!({"failures": 3, "window": 300, "duration": 60});
-    Provider::with(config).await
+    config
 }
 
 /// Signs in; gives the status.
@@ -277,6 +283,33 @@ async fn users_with_a_password_here_are_not_shadowed() {
         // The file's users are the file's.
         assert_eq!(status(&provider, "demo", "directory secret").await, 401);
         assert_eq!(status(&provider, "demo", "correct horse").await, 200);
+    }
+}
+
+#[tokio::test]
+async fn links_for_new_passwords_are_for_passwords_that_are_known_here() {
+    let server = Server::open().await;
+    for over in [false, true] {
+        let ldap = json!({"over_local": over, "link_existing": true});
+        let mut config = config_of(&server, ldap);
+        config["mail"] = json!({"webhook": {
+            "url": "http://127.0.0.1:1/", "secret": "sixteen-bytes-or-more"}});
+        let provider = Provider::with(config).await;
+        let hash = hashed("local secret");
+        let local = add(&provider, json!({"userName": "local"}), Some(&hash)).await;
+        let reset = StoredReset {
+            hash: TokenHash::of("a-token"),
+            realm: "/".to_owned(),
+            user_id: local.id,
+            bound: StoredReset::bound_to(local.password_hash.as_ref()),
+            expires_ms: i64::MAX,
+        };
+        provider.store.insert_reset(&reset, 3).await.expect("kept");
+        let page = provider.get("/oauth2/password/reset?token=a-token").await;
+        let body = "doorward_token=a-token&password=vexing+kelp&again=vexing+kelp";
+        let chosen = provider.form("/oauth2/password/reset", body).await;
+        let told = if over { 400 } else { 200 };
+        assert_eq!((page.status.as_u16(), chosen.status.as_u16()), (told, told));
     }
 }
 

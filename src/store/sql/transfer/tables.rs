@@ -126,6 +126,9 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
         ("id", Bytes), ("kind", Text), ("realm", Text), ("subject", Text), ("until_ms", Int),
         ("locks", Int), ("set_ms", Int), ("expires_ms", Int),
     ]),
+    table("password_resets", 1, &[
+        ("hash", Bytes), ("realm", Text), ("user_id", Text), ("bound", Bytes), ("expires_ms", Int),
+    ]),
     Table {
         name: "logouts",
         key: 1,

@@ -1,0 +1,56 @@
+//! Links by which people choose new passwords.
+
+use super::*;
+use crate::model::reset::StoredReset;
+
+fn link(user: &User, token: &str, expires_ms: i64) -> StoredReset {
+    StoredReset {
+        hash: TokenHash::of(token),
+        realm: user.realm.clone(),
+        user_id: user.id,
+        bound: StoredReset::bound_to(user.password_hash.as_ref()),
+        expires_ms,
+    }
+}
+
+#[tokio::test]
+async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut carol = user("carol", json!({}));
+    carol.password_hash = Some(Secret::new("old"));
+    store.insert_user(&carol).await.expect("added");
+    for token in ["one", "two", "three", "four"] {
+        let reset = link(
+            &carol,
+            token,
+            1000 + i64::try_from(token.len()).expect("short"),
+        );
+        store.insert_reset(&reset, 3).await.expect("kept");
+    }
+    let known = async |token: &str| store.reset(TokenHash::of(token)).await.expect("read");
+    assert!(known("four").await.is_some());
+    let left = ["one", "two"].map(known);
+    let left = futures_util::future::join_all(left).await;
+    assert_eq!(left.iter().flatten().count(), 1, "three are kept");
+    let spend = async |token: &str, new: &str, now_ms: i64| {
+        let new = Secret::new(new);
+        let done = store
+            .reset_password(TokenHash::of(token), &new, now_ms)
+            .await;
+        done.expect("an answer")
+    };
+    assert_eq!(spend("three", "late", 1005).await, None, "over");
+    assert_eq!(spend("four", "new", 10).await, Some(carol.id));
+    assert_eq!(spend("four", "newer", 10).await, None, "spent");
+    assert_eq!(spend("one", "newer", 10).await, None, "gone with it");
+    let now = store.user_by_name("/", "carol").await.expect("read");
+    let now = now.expect("a user");
+    assert_eq!(
+        (now.password_hash, now.version),
+        (Some(Secret::new("new")), 2)
+    );
+    let stale = link(&carol, "five", 1000);
+    store.insert_reset(&stale, 3).await.expect("kept");
+    assert_eq!(spend("five", "newer", 10).await, None, "another password");
+}
