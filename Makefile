@@ -49,7 +49,7 @@ check: deps ## Formatting, lints, documentation and dependency policy; warnings 
 	else echo 'cargo-deny is not installed: dependency policy not checked'; fi
 
 # What the build and the tests call from outside: program:Debian package.
-NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server
+NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
 NEEDS_BENCH := wrk:wrk
 # What the clients of other makers run in, which the tests put before the door.
 NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium slapd:slapd

@@ -22,6 +22,7 @@ use crate::gateway::snapshot::{Snapshot, Workshop};
 use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
 use crate::plugins::Parts;
+use crate::plugins::openid_connect::Storages;
 use crate::plugins::token_broker::Broker;
 use crate::server::ServerError;
 use crate::shared::{Redis, RedisConfigError};
@@ -137,6 +138,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     if let Some(section) = &config.redis {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
+    workshop.parts.storages = Storages::on(store.clone(), clock.clone());
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await

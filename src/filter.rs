@@ -15,6 +15,7 @@ use crate::expr::{Response, Scope};
 use crate::http::handshake::{ClientCertificate, Handshake};
 use crate::http::reply::Reply;
 use crate::model::consumer::Consumer;
+use crate::model::login::{LoginQuery, StoredLogin};
 use crate::model::token::AccessToken;
 
 /// What a filter decided about a request.
@@ -88,8 +89,23 @@ pub trait Filter: Send + Sync + 'static {
         &[]
     }
 
+    /// Whether the filter gives browsers cookies that are for itself alone.
+    fn gives_cookies(&self) -> bool {
+        false
+    }
+
+    /// Whether a cookie is such a one: no upstream gets it, on whatever route.
+    fn owns_cookie(&self, _name: &str, _value: &str) -> bool {
+        false
+    }
+
     /// The partitions that the filter counts, if it counts by partition.
     fn partitioned(&self) -> Option<&dyn Partitioned> {
+        None
+    }
+
+    /// The sessions of users that the filter keeps, if it keeps any.
+    fn session_keeper(&self) -> Option<&dyn SessionKeeper> {
         None
     }
 
@@ -99,6 +115,31 @@ pub trait Filter: Send + Sync + 'static {
         Vec::new()
     }
 }
+
+/// A filter that keeps sessions of users, as operators see them.
+#[async_trait]
+pub trait SessionKeeper: Send + Sync {
+    /// The sessions that it keeps in a storage of its own, and whether these are
+    /// all; nothing, if it keeps none there or the storage can't list them. Those
+    /// of the process's own store are not among them.
+    ///
+    /// # Errors
+    /// [`SessionsUnavailable`].
+    async fn list(&self) -> Result<Option<(Vec<StoredLogin>, bool)>, SessionsUnavailable>;
+
+    /// Ends sessions that began no later than `now_ms`, those of the process's
+    /// own store and those that only browsers hold among them. How many there
+    /// were of which is known.
+    ///
+    /// # Errors
+    /// [`SessionsUnavailable`]: some may go on.
+    async fn end(&self, which: &LoginQuery, now_ms: i64) -> Result<usize, SessionsUnavailable>;
+}
+
+/// The storage of sessions gives no answer, or takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the storage of sessions does not answer")]
+pub struct SessionsUnavailable;
 
 /// A filter that counts by partition, as operators see it.
 #[async_trait]
@@ -154,6 +195,12 @@ pub struct BucketReport {
     pub full_in_ms: u64,
 }
 
+/// What an answer must not outlast: the session or the token of its request.
+pub trait Lasting: std::fmt::Debug + Send + Sync {
+    /// Whether it is over. Asked again and again; must not block.
+    fn is_over(&self) -> bool;
+}
+
 /// What is known about one request while it passes, shared by its filters.
 #[derive(Debug)]
 pub struct Exchange {
@@ -194,6 +241,8 @@ pub struct Exchange {
     /// Request headers that a filter has vouched for while it decided; it
     /// writes them when the upstream's request is made, over any others.
     pub vouched: Vec<(HeaderName, HeaderValue)>,
+    /// What the answer must not outlast, if a filter said so.
+    pub lasting: Option<Arc<dyn Lasting>>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
     pub refusal: Option<Cow<'static, str>>,
 }
@@ -216,6 +265,7 @@ impl Default for Exchange {
             response_headers: Vec::new(),
             in_place: Vec::new(),
             vouched: Vec::new(),
+            lasting: None,
             refusal: None,
         }
     }

@@ -5,8 +5,12 @@
 //! not come within the deadline, or an error, takes it out of use at once, for
 //! all; a probe that is answered in time brings it back. Nothing ever waits
 //! longer than the deadline, and who gets no answer goes on without.
+//!
+//! Login sessions may have a Redis of their own ([`Redis::of_sessions`]), or a
+//! [`memcached`]: these are asked in the same way.
 
 mod config;
+pub mod memcached;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -46,6 +50,22 @@ pub struct Script {
     hash: Arc<str>,
 }
 
+/// What is said of a Redis that comes and goes.
+#[derive(Debug, Clone, Copy)]
+struct Says {
+    up: &'static str,
+    down: &'static str,
+}
+
+const COUNTERS: Says = Says {
+    up: "the shared Redis answers: counters are shared",
+    down: "the shared Redis gives no answer: counting in this process alone",
+};
+const SESSIONS: Says = Says {
+    up: "the Redis of login sessions answers",
+    down: "the Redis of login sessions gives no answer: requests with a session are refused",
+};
+
 /// A Redis; clones share the connection. It is let go with the last of them.
 #[derive(Clone)]
 pub struct Redis(Arc<Inner>);
@@ -53,6 +73,9 @@ pub struct Redis(Arc<Inner>);
 struct Inner {
     client: Client,
     deadline: Duration,
+    /// Longest wait for a connection.
+    connect: Duration,
+    says: Says,
     /// The connection, while it is in use.
     live: ArcSwapOption<MultiplexedConnection>,
     /// Tells the thread that the connection went out of use, or that there is a
@@ -70,15 +93,45 @@ impl Redis {
     /// # Errors
     /// Where the configuration is not that of a Redis.
     pub fn open(config: &RedisConfig, metrics: &Metrics) -> Result<Self, RedisConfigError> {
-        let inner = Arc::new(Inner {
+        Self::begin(Inner {
             client: config.client()?,
             deadline: config.deadline()?,
+            connect: CONNECT,
+            says: COUNTERS,
             live: ArcSwapOption::empty(),
             news: Notify::new(),
             scripts: Mutex::default(),
             up: metrics.redis_up(),
             failures: metrics.redis_failures(),
-        });
+        })
+    }
+
+    /// As [`Redis::open`], for login sessions: that of `client`, with the longest
+    /// waits for a connection and for an answer.
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub fn of_sessions(
+        client: Client,
+        connect: Duration,
+        deadline: Duration,
+        metrics: &Metrics,
+    ) -> Result<Self, RedisConfigError> {
+        Self::begin(Inner {
+            client,
+            deadline,
+            connect,
+            says: SESSIONS,
+            live: ArcSwapOption::empty(),
+            news: Notify::new(),
+            scripts: Mutex::default(),
+            up: metrics.session_store_up(),
+            failures: metrics.session_store_failures(),
+        })
+    }
+
+    fn begin(inner: Inner) -> Result<Self, RedisConfigError> {
+        let inner = Arc::new(inner);
         inner.up.set(0);
         let weak = Arc::downgrade(&inner);
         let thread = std::thread::Builder::new().name("redis".to_owned());
@@ -155,6 +208,23 @@ impl Redis {
         }
     }
 
+    /// Waits until it is in use, but no longer than a connection may take.
+    pub async fn ready(&self) {
+        let until = Instant::now() + self.0.connect;
+        while !self.is_up() && Instant::now() < until {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// The answer to a command that is no error.
+    ///
+    /// # Errors
+    /// [`Unavailable`] where none comes within the deadline.
+    pub async fn call(&self, command: &Cmd) -> Result<Value, Unavailable> {
+        let answer = self.ask(command).await?;
+        answer.map_err(|error| self.gone(&error.to_string()))
+    }
+
     /// The server's answer, which may be an error.
     async fn ask(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Unavailable> {
         let Some(live) = self.0.live.load_full() else {
@@ -182,7 +252,10 @@ impl Redis {
 
 /// Connects, watches, and connects again, until nobody needs it any more.
 async fn keep_connected(inner: Weak<Inner>) {
-    let mut news = News::default();
+    let Some(says) = inner.upgrade().map(|redis| redis.says) else {
+        return;
+    };
+    let mut news = News::of(says);
     let mut wait = RETRY[0];
     while let Some(redis) = inner.upgrade() {
         match redis.connect().await {
@@ -245,7 +318,7 @@ impl Inner {
         let connecting = self
             .client
             .get_multiplexed_async_connection_with_config(&config);
-        let mut connection = match timeout(CONNECT, connecting).await {
+        let mut connection = match timeout(self.connect, connecting).await {
             Ok(connection) => connection.map_err(|error| error.to_string())?,
             Err(_) => return Err("no connection in time".to_owned()),
         };
@@ -312,17 +385,25 @@ impl Inner {
 }
 
 /// Says once that the Redis is gone, and once that it is back.
-#[derive(Default)]
 struct News {
+    says: Says,
     said_up: Option<bool>,
     said_down_at: Option<Instant>,
 }
 
 impl News {
+    fn of(says: Says) -> Self {
+        Self {
+            says,
+            said_up: None,
+            said_down_at: None,
+        }
+    }
+
     fn up(&mut self) {
         if self.said_up != Some(true) {
             self.said_up = Some(true);
-            tracing::info!("the shared Redis answers: counters are shared");
+            tracing::info!("{}", self.says.up);
         }
     }
 
@@ -332,10 +413,7 @@ impl News {
         let lately = self.said_down_at.is_some_and(|at| at.elapsed() < QUIET);
         if self.said_up != Some(false) && !lately {
             (self.said_up, self.said_down_at) = (Some(false), Some(Instant::now()));
-            tracing::warn!(
-                why,
-                "the shared Redis gives no answer: counting in this process alone"
-            );
+            tracing::warn!(why, "{}", self.says.down);
         }
     }
 }

@@ -98,6 +98,9 @@ pub(super) enum ApiError {
         /// What is wrong with it.
         message: Cow<'static, str>,
     },
+    /// The storage of login sessions gives no answer, or takes no more.
+    #[error("The storage of sessions does not answer")]
+    Sessions,
     /// The change was refused.
     #[error(transparent)]
     Change(#[from] ChangeError),
@@ -125,6 +128,7 @@ impl ApiError {
             ApiError::Workspace(_) | ApiError::Missing(_) | ApiError::NotFound => {
                 self.plain(StatusCode::NOT_FOUND)
             }
+            ApiError::Sessions => self.plain(StatusCode::SERVICE_UNAVAILABLE),
             ApiError::Method => self.plain(StatusCode::METHOD_NOT_ALLOWED),
             ApiError::Json | ApiError::Form(_) | ApiError::Arguments | ApiError::ContentTypes => {
                 self.plain(StatusCode::BAD_REQUEST)

@@ -23,6 +23,7 @@ mod health;
 mod info;
 mod issuers;
 mod list;
+mod login_sessions;
 mod path;
 mod plugins;
 mod reply;
@@ -400,6 +401,16 @@ static ENDPOINTS: &[Endpoint] = &[
         broker::tokens,
     ),
     endpoint("/broker/tokens/revoke", &["POST"], broker::revoke),
+    endpoint(
+        "/openid-connect/sessions",
+        &["DELETE", "GET"],
+        login_sessions::all,
+    ),
+    endpoint(
+        "/openid-connect/sessions/{id}",
+        &["DELETE", "GET"],
+        login_sessions::one,
+    ),
     endpoint("/throttling", READ, throttling::all),
     endpoint("/throttling/{plugins}", READ, throttling::one),
     endpoint(

@@ -21,6 +21,7 @@ fn kind(endpoint: &Endpoint, method: &str) -> Option<Kind> {
         path if path.starts_with("/throttling") => Some(Kind::ThrottlingReset),
         "/broker/tokens/revoke" | "/broker/applications/{id}/tokens" => Some(Kind::TokenRevoke),
         "/broker/applications/{id}/secret" => Some(Kind::ClientSecret),
+        path if path.starts_with("/openid-connect/sessions") => Some(Kind::LoginEnd),
         _ => Some(match method {
             "POST" => Kind::EntityCreate,
             "DELETE" => Kind::EntityDelete,

@@ -1,8 +1,12 @@
 //! Cookies that this process gave to browsers for itself: an upstream on the
 //! same host could act for the user with one, and does not get them.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, header};
 use pingora::http::RequestHeader;
+
+use crate::filter::Filter;
 
 /// The names of such cookies.
 #[derive(Debug, Default)]
@@ -49,6 +53,30 @@ impl OwnCookies {
         });
         left.collect()
     }
+}
+
+/// Takes out the cookies that filters gave to browsers for themselves, wherever
+/// those run.
+pub(super) fn strip_of_filters(givers: &[Arc<dyn Filter>], request: &mut RequestHeader) {
+    if givers.is_empty() || !request.headers.contains_key(header::COOKIE) {
+        return;
+    }
+    let split = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        let (name, value) = pair.split_once('=')?;
+        Some((name.trim().to_owned(), value.trim().to_owned()))
+    };
+    let values = request.headers.get_all(header::COOKIE).iter();
+    let shown = values.flat_map(pairs).filter_map(split);
+    let own = shown.filter(|(name, value)| givers.iter().any(|one| one.owns_cookie(name, value)));
+    let own: Vec<String> = own.map(|(name, _)| name).collect();
+    if own.is_empty() {
+        return;
+    }
+    // Long values take several cookies.
+    let pieces = |name: &String| (2..=9).map(|n| format!("{name}{n}")).collect::<Vec<_>>();
+    let all = own.iter().flat_map(pieces).chain(own.iter().cloned());
+    OwnCookies::from(all.collect::<Vec<_>>()).strip(request);
 }
 
 fn pairs(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {

@@ -22,7 +22,7 @@ use super::outgoing::finish_head;
 use super::own_cookies::OwnCookies;
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
-use super::{answer, forward, head, internal, observe, passage};
+use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
 use crate::clock::Clock;
 use crate::http::greeting;
 use crate::http::reply::Reply;
@@ -198,6 +198,8 @@ impl ProxyHttp for Gateway {
             tokio::time::sleep(pause).await;
         }
         ctx.tries.begin(address);
+        let mut peer = peer;
+        ending::bind(&mut peer, session.req_header(), &ctx.exchange);
         Ok(peer)
     }
 
@@ -215,6 +217,7 @@ impl ProxyHttp for Gateway {
         ctx.substituted = false;
         self.forward_head(request, ctx)?;
         self.settings.own_cookies.strip(request);
+        own_cookies::strip_of_filters(&self.live.load().cookie_givers, request);
         Ok(())
     }
 
@@ -262,11 +265,12 @@ impl ProxyHttp for Gateway {
     /// Drops what follows an answer that another one has replaced.
     fn response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
         _end: bool,
         ctx: &mut Box<Ctx>,
     ) -> Result<Option<Duration>> {
+        ending::check(&ctx.exchange, session.was_upgraded())?;
         if ctx
             .journey
             .as_ref()

@@ -67,6 +67,8 @@ pub struct Snapshot {
     pub certificates: Arc<Certificates>,
     /// The route files, which are asked when no route matches.
     pub files: Arc<Routes>,
+    /// Filters that give browsers cookies of their own.
+    pub cookie_givers: Arc<[Arc<dyn Filter>]>,
     services: Arc<Services>,
     filters: Arc<Filters>,
     chains: Arc<Chains>,
@@ -111,7 +113,10 @@ impl Snapshot {
             workshop,
         };
         let routes = route::build(&records, &parts, previous);
+        let givers = filters.values().map(|built| &built.filter);
+        let givers = givers.filter(|filter| filter.gives_cookies()).cloned();
         Ok(Self {
+            cookie_givers: givers.collect(),
             router,
             routes,
             balancers,

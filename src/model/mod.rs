@@ -14,6 +14,7 @@ pub mod grant;
 pub mod group;
 pub mod key_path;
 pub mod lockout;
+pub mod login;
 mod number;
 pub mod plugin;
 pub mod query;

@@ -27,7 +27,7 @@ use crate::shared::Redis;
 use crate::telemetry::Metrics;
 
 use consumers::Consumers;
-use openid_connect::Providers;
+use openid_connect::{Providers, Storages};
 use token_broker::Broker;
 
 /// What a plugin may use to build its filter.
@@ -41,6 +41,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// The OpenID providers in use: plugins that name one issuer share its keys.
     pub providers: Arc<Providers>,
+    /// Where login sessions are kept, and which of them are over.
+    pub storages: Arc<Storages>,
     /// Whom requests can come from.
     pub consumers: Arc<Consumers>,
     /// What nodes share, if they do.
@@ -64,6 +66,7 @@ impl Parts {
             outbound,
             metrics,
             providers: Arc::default(),
+            storages: Arc::default(),
             consumers: Arc::default(),
             redis: None,
             broker: None,

@@ -91,6 +91,23 @@ impl Sealer {
         Ok(URL_SAFE_NO_PAD.encode(sealed))
     }
 
+    /// What tells the key that seals from others; it opens nothing.
+    pub fn id(&self) -> [u8; 4] {
+        self.keys.first().map_or([0; ID_LEN], |key| key.id)
+    }
+
+    /// Whether `text` begins as what was sealed here, or as `mark` followed by
+    /// the [`Sealer::id`] of one of the keys.
+    pub fn is_own(&self, text: &str, mark: u8) -> bool {
+        let begin = text
+            .get(..8)
+            .and_then(|begin| URL_SAFE_NO_PAD.decode(begin).ok());
+        begin.is_some_and(|begin| {
+            let known = self.keys.iter().any(|key| begin[1..=ID_LEN] == key.id);
+            known && (begin[0] == VERSION || begin[0] == mark)
+        })
+    }
+
     /// What is in `sealed`, if it was sealed here for `context`.
     ///
     /// # Errors
@@ -148,6 +165,21 @@ mod tests {
             assert_eq!(other.open(b"a", &sealed), Err(OpenError::UnknownKey));
         }
         assert_ne!(mine.seal(b"a", b"plain").expect("sealed"), sealed);
+    }
+
+    #[test]
+    fn what_is_sealed_here_is_known_by_its_beginning() {
+        let (mine, other) = (sealer("session", &["one"]), sealer("session", &["two"]));
+        let sealed = mine.seal(b"", b"x").expect("sealed");
+        assert!(mine.is_own(&sealed, 2) && !other.is_own(&sealed, 2));
+        let mut marked = vec![2];
+        marked.extend(mine.id());
+        marked.push(7);
+        let marked = URL_SAFE_NO_PAD.encode(marked);
+        assert!(mine.is_own(&marked, 2) && !mine.is_own(&marked, 3));
+        for text in ["", "short", "eyJhbGciOiJI", "\u{e4}\u{f6}\u{fc}\u{df}xx"] {
+            assert!(!mine.is_own(text, 2), "{text}");
+        }
     }
 
     #[test]

@@ -35,10 +35,7 @@ impl Timers {
         if since(started_ms) < -SKEW || since(renewed_ms) < -SKEW {
             return Age::Over;
         }
-        let span = match (self.rolling, self.idling) {
-            (Some(rolling), Some(idling)) => Some(rolling.min(idling)),
-            (one, other) => one.or(other),
-        };
+        let span = self.span();
         let over = |bound: Option<i64>, then| bound.is_some_and(|bound| since(then) >= bound);
         if over(self.absolute, started_ms) || over(span, renewed_ms) {
             return Age::Over;
@@ -46,6 +43,26 @@ impl Timers {
         match over(span.map(|span| span / 4), renewed_ms) {
             true => Age::Due,
             false => Age::Fresh,
+        }
+    }
+}
+
+impl Timers {
+    /// How long a session lasts without being renewed.
+    fn span(self) -> Option<i64> {
+        match (self.rolling, self.idling) {
+            (Some(rolling), Some(idling)) => Some(rolling.min(idling)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// When a session is over that is not renewed again; `None`: never.
+    pub fn ends_at(self, started_ms: i64, renewed_ms: i64) -> Option<i64> {
+        let span = self.span().map(|span| renewed_ms.saturating_add(span));
+        let absolute = self.absolute.map(|bound| started_ms.saturating_add(bound));
+        match (span, absolute) {
+            (Some(span), Some(absolute)) => Some(span.min(absolute)),
+            (one, other) => one.or(other),
         }
     }
 }
@@ -83,6 +100,20 @@ mod tests {
         };
         assert_eq!(timers.age(0, 0, 1_000), Age::Over);
         assert_eq!(Timers::default().age(0, 0, i64::MAX), Age::Fresh);
+    }
+
+    #[test]
+    fn a_session_ends_when_its_first_bound_is_reached() {
+        let mut timers = Timers {
+            rolling: Some(10),
+            idling: Some(5),
+            absolute: Some(100),
+        };
+        assert_eq!(timers.ends_at(0, 20), Some(25));
+        assert_eq!(timers.ends_at(0, 99), Some(100));
+        timers.absolute = None;
+        assert_eq!(timers.ends_at(0, 99), Some(104));
+        assert_eq!(Timers::default().ends_at(0, 99), None);
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::model::grant::{
 };
 use crate::model::group::{Group, MemberChange, Membership};
 use crate::model::lockout::StoredLock;
+use crate::model::login::{EndMark, LoginPage, LoginQuery, StoredLogin};
 use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
@@ -735,6 +736,53 @@ pub trait Store: Send + Sync + 'static {
         scopes: &[String],
         now_ms: i64,
     ) -> Result<(), StoreError>;
+
+    /// Keeps a login session of the gateway as a relying party.
+    async fn insert_login(&self, login: &StoredLogin) -> Result<(), StoreError>;
+
+    /// Keeps what is in a login session now and when it ends, and unlocks it;
+    /// says whether it is still there. If not, it stays away.
+    async fn update_login(&self, login: &StoredLogin) -> Result<bool, StoreError>;
+
+    /// The login session of this key, over or not.
+    async fn login(&self, key: TokenHash) -> Result<Option<StoredLogin>, StoreError>;
+
+    /// At most `limit` login sessions that fit, in the order of their names, from
+    /// the one after `after` on.
+    async fn logins(
+        &self,
+        query: &LoginQuery,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<LoginPage, StoreError>;
+
+    /// Locks a login session until it is updated or unlocked, or `until_ms`;
+    /// says whether nobody else has locked it.
+    async fn lock_login(
+        &self,
+        key: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// Unlocks a login session.
+    async fn unlock_login(&self, key: TokenHash) -> Result<(), StoreError>;
+
+    /// Removes login sessions that fit, a bounded number of them, and tells every
+    /// node of those and of `marks`. Names the removed ones.
+    async fn end_logins(
+        &self,
+        query: &LoginQuery,
+        marks: &[EndMark],
+        now_ms: i64,
+    ) -> Result<Vec<String>, StoreError>;
+
+    /// As [`Store::end_logins`] for marks alone: nothing is removed.
+    async fn mark_logins(&self, marks: &[EndMark]) -> Result<(), StoreError>;
+
+    /// At most `limit` marks of ended login sessions, in the order in which they
+    /// were made, from the one after number `after` on.
+    async fn login_marks(&self, after: i64, limit: u32) -> Result<Vec<(i64, EndMark)>, StoreError>;
 
     /// Appends records to the audit log. One that it has already is not there
     /// twice.

@@ -5,6 +5,7 @@ mod changes;
 mod factors;
 mod federation;
 mod imports;
+mod logins;
 mod nodes;
 mod postgres;
 mod resets;

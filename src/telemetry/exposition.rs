@@ -282,6 +282,22 @@ impl Telemetry {
                 ),
             ),
             family(
+                "doorward_session_store_up",
+                "1 if the Redis or memcached of login sessions is in use.",
+                MetricType::GAUGE,
+                Vec::from_iter(self.metrics.session_store_is_up().map(|up| gauge(&[], up))),
+            ),
+            family(
+                "doorward_session_store_failures_total",
+                "Answers of the Redis or memcached of login sessions that were errors or late.",
+                MetricType::COUNTER,
+                Vec::from_iter(
+                    self.metrics
+                        .session_store_is_up()
+                        .map(|_| counter(&[], self.metrics.session_store_failures().get())),
+                ),
+            ),
+            family(
                 "doorward_connections",
                 "Open client connections.",
                 MetricType::GAUGE,

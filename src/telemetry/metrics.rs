@@ -100,6 +100,8 @@ pub struct Metrics {
     throttle_alone: Counter,
     redis_up: OnceLock<Gauge>,
     redis_failures: Counter,
+    session_store_up: OnceLock<Gauge>,
+    session_store_failures: Counter,
     backchannel_logouts: DashMap<&'static str, Counter>,
     sign_ins: DashMap<&'static str, Counter>,
     locks: DashMap<&'static str, Counter>,
@@ -319,6 +321,23 @@ impl Metrics {
     /// (`doorward_redis_failures_total`).
     pub fn redis_failures(&self) -> Counter {
         self.redis_failures.clone()
+    }
+
+    /// Whether the Redis or memcached of login sessions is in use
+    /// (`doorward_session_store_up`): shown once somebody asked for it.
+    pub fn session_store_up(&self) -> Gauge {
+        self.session_store_up.get_or_init(Gauge::default).clone()
+    }
+
+    /// The same, if there is one.
+    pub(super) fn session_store_is_up(&self) -> Option<i64> {
+        self.session_store_up.get().map(Gauge::get)
+    }
+
+    /// Answers of the Redis or memcached of login sessions that were errors or
+    /// did not come in time (`doorward_session_store_failures_total`).
+    pub fn session_store_failures(&self) -> Counter {
+        self.session_store_failures.clone()
     }
 
     /// Decisions on requests of partitions beyond the limit of their filter

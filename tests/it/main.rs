@@ -18,6 +18,7 @@ mod handshakes;
 mod hostile;
 mod identity;
 mod imports;
+mod login_sessions;
 mod mutual_tls;
 mod names;
 mod openid_connect;

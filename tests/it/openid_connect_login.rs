@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::support::http::{client, send};
 use crate::support::{Answer, Door, Setup, Upstream};
 
-const CLIENTS: &str = "
+pub(crate) const CLIENTS: &str = "
   base_url: http://@PROXY@
   realms:
     /:
@@ -41,15 +41,23 @@ async fn door(upstream: &Upstream, issuer: &str) -> Door {
 }
 
 /// A browser that keeps cookies by host, and knows where `api.test` is.
-struct Browser<'d> {
+pub(crate) struct Browser<'d> {
     api: &'d Door,
     /// The page that it shows: links may be relative to it.
     page: url::Url,
-    cookies: BTreeMap<(String, String), String>,
+    pub(crate) cookies: BTreeMap<(String, String), String>,
 }
 
-impl Browser<'_> {
-    async fn get(&mut self, address: &str) -> Answer {
+impl<'d> Browser<'d> {
+    pub(crate) fn at(api: &'d Door) -> Self {
+        Self {
+            api,
+            page: "http://api.test/".parse().expect("an address"),
+            cookies: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) async fn get(&mut self, address: &str) -> Answer {
         self.send(address, &[]).await
     }
 
@@ -93,7 +101,7 @@ impl Browser<'_> {
     }
 
     /// Goes from an address of the service over the provider's pages back.
-    async fn sign_in(&mut self, address: &str) -> Answer {
+    pub(crate) async fn sign_in(&mut self, address: &str) -> Answer {
         let answer = self.get(address).await.expect(302);
         assert_eq!(answer.header("cache-control"), "no-store");
         let mut answer = self.get(answer.header("location")).await;
@@ -129,11 +137,7 @@ fn form_of(page: &Answer) -> (String, Vec<(String, String)>) {
 }
 
 async fn signs_in_and_out(api: &Door, upstream: &Upstream) {
-    let mut browser = Browser {
-        api,
-        page: "http://api.test/".parse().expect("an address"),
-        cookies: BTreeMap::new(),
-    };
+    let mut browser = Browser::at(api);
     let answer = browser
         .sign_in("http://api.test/orders?a=%201")
         .await

@@ -114,6 +114,8 @@ kinds! {
     EntityImport = "entity.import",
     /// The health of a target was set by hand.
     TargetHealth = "target.health",
+    /// Sessions of users who had signed in through the gateway were ended.
+    LoginEnd = "login.end",
     /// The counters of a partition were forgotten.
     ThrottlingReset = "throttling.reset",
     /// The configuration files were read again.

@@ -6,7 +6,7 @@ use url::form_urlencoded;
 use super::refusal::Refusal;
 
 /// Parameters that methods search. Made only where a request brings no token.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Arguments {
     query: Vec<(String, String)>,
     body: Vec<(String, String)>,

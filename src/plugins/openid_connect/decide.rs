@@ -19,7 +19,7 @@ use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::{Class, Refusal};
 use super::scripts;
-use super::sessions::Shown;
+use super::sessions::{Browser, Shown};
 use super::told::Asking;
 use super::verifier::Checked;
 use super::word::Word;
@@ -38,6 +38,7 @@ impl OpenIdConnect {
         (self.logout.as_ref()).is_some_and(|logout| {
             logout.is_asked_in_head(request) || logout.may_be_asked_in_body(request)
         }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_end_with(request))
+            || (self.channels.as_ref()).is_some_and(|channels| channels.asked(request).is_some())
     }
 
     /// Decides by the first credential that is found: a session, a token, or
@@ -58,12 +59,13 @@ impl OpenIdConnect {
         let mut void = Refusal::NoToken;
         if let Some(sessions) = &self.sessions {
             let request = session.req_header();
-            match sessions.shown(&request.headers, self.agent.clock.now_ms()) {
-                Shown::Nothing => {}
+            let now_ms = self.agent.clock.now_ms();
+            match sessions.find(&request.headers, now_ms).await? {
+                Shown::Nothing | Shown::Away(_) => {}
                 Shown::Void(refusal) => void = refusal,
                 Shown::Live(login, due) => {
                     let asking = self.asking(request, &given, exchange.client.ip());
-                    let judged = self.judge_login_patiently(sessions, *login, due, &asking);
+                    let judged = self.judge_login_patiently(sessions, &login, due, &asking);
                     let judged = match judged.await {
                         Ok((login, due, verified)) => {
                             let complete = self.complete(verified, &asking).await;
@@ -71,12 +73,19 @@ impl OpenIdConnect {
                         }
                         Err(refusal) => Err(refusal),
                     };
-                    return Ok(match judged {
+                    return match judged {
                         Ok((login, due, verified)) => {
-                            self.go_on(sessions, login, due, &verified, request, exchange)
+                            let flow = self.go_on(sessions, &login, &verified, request, exchange);
+                            if !due {
+                                return Ok(flow);
+                            }
+                            let of = (&**sessions, &*login);
+                            self.renew(of, request, exchange, flow).await
                         }
-                        Err(refusal) => self.refuse_login(sessions, refusal, request, exchange),
-                    });
+                        Err(refusal) => {
+                            Ok(self.refuse_login(sessions, &login, refusal, request, exchange))
+                        }
+                    };
                 }
             }
         }
@@ -142,6 +151,13 @@ impl OpenIdConnect {
         given: &Arguments,
     ) -> Result<Option<Flow>, Refusal> {
         let request = session.req_header();
+        if let (Some(channels), Some(sessions)) = (&self.channels, &self.sessions)
+            && let Some(channel) = channels.asked(request)
+        {
+            let asked = (channels, channel);
+            let flow = self.hear(asked, sessions, request, given, exchange).await?;
+            return Ok(Some(flow));
+        }
         if let (Some(logout), Some(sessions)) = (&self.logout, &self.sessions)
             && (logout.is_asked_in_head(request) || logout.is_asked_in_body(request, given))
         {
@@ -176,8 +192,11 @@ impl OpenIdConnect {
         if let Some(sessions) = &self.sessions
             && void != Refusal::NoToken
         {
-            let secure = exchange.secure;
-            sessions.forget(&request.headers, secure, &mut exchange.response_headers);
+            sessions.forget(Browser {
+                headers: &request.headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            });
         }
         match &self.logins {
             Some(_) if self.settings().scripts && scripts::is_script(&request.headers) => Err(void),

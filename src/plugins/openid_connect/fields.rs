@@ -77,6 +77,17 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
+    /// A table.
+    pub(super) fn object(self, name: &str) -> Result<Option<&'a Map<String, Value>>, ConfigError> {
+        self.value(name)
+            .map(|value| {
+                value
+                    .as_object()
+                    .ok_or_else(|| wrong(name, "expected a record"))
+            })
+            .transpose()
+    }
+
     /// A list of texts; null is an empty one.
     pub(super) fn texts(self, name: &str) -> Result<Vec<String>, ConfigError> {
         match self.value(name) {

@@ -159,7 +159,8 @@ impl TokenDesk {
         match credential {
             Credential::RefreshToken(token) => {
                 let form = [("refresh_token", token.expose())];
-                self.ask(Grant::RefreshToken, &form, None, asking).await
+                self.ask(Grant::RefreshToken, &form, None, asking, None)
+                    .await
             }
             Credential::Pair {
                 name,
@@ -170,12 +171,12 @@ impl TokenDesk {
                 let mut outcome = Err(Refusal::WrongCredentials);
                 if *user {
                     let form = [("username", name.as_str()), ("password", secret.expose())];
-                    outcome = self.ask(Grant::Password, &form, None, asking).await;
+                    outcome = self.ask(Grant::Password, &form, None, asking, None).await;
                 }
                 if *client && matches!(outcome, Err(Refusal::WrongCredentials)) {
                     let caller = Some((name.as_str(), secret));
                     outcome = self
-                        .ask(Grant::ClientCredentials, &[], caller, asking)
+                        .ask(Grant::ClientCredentials, &[], caller, asking, None)
                         .await;
                 }
                 outcome
@@ -193,7 +194,9 @@ impl TokenDesk {
         form: &[(&str, &str)],
         asking: &Asking<'_>,
     ) -> Result<Arc<Tokens>, Refusal> {
-        let given = self.ask(Grant::AuthorizationCode, form, None, asking).await;
+        let given = self
+            .ask(Grant::AuthorizationCode, form, None, asking, None)
+            .await;
         match given {
             Ok(given) => Ok(given.tokens),
             Err(Refusal::WrongCredentials) => Err(Refusal::CodeRefused),
@@ -212,13 +215,9 @@ impl TokenDesk {
         asking: &Asking<'_>,
     ) -> Result<Arc<Tokens>, Refusal> {
         let form = [("refresh_token", token)];
-        let given = self.ask(Grant::RefreshToken, &form, None, asking).await?;
-        if !given.remembered {
-            let late = self.agent.clock.now_ms().saturating_add(LATE_MS);
-            let until = given.tokens.ends_at.map_or(late, |end| end.min(late));
-            self.held
-                .insert(given.about, (Arc::clone(&given.tokens), until));
-        }
+        let given = self
+            .ask(Grant::RefreshToken, &form, None, asking, Some(LATE_MS))
+            .await?;
         Ok(given.tokens)
     }
 
@@ -227,12 +226,15 @@ impl TokenDesk {
         self.held.remove(&given.about);
     }
 
+    /// With `late_ms` the answer is there for so long, from before the question
+    /// is over on: whoever comes in between must not ask again.
     async fn ask(
         &self,
         grant: Grant,
         form: &[(&str, &str)],
         caller: Option<(&str, &Secret)>,
         asking: &Asking<'_>,
+        late_ms: Option<i64>,
     ) -> Result<Given, Refusal> {
         let grants = &self.grants;
         let mut sent = vec![("grant_type".to_owned(), grant.name().to_owned())];
@@ -292,11 +294,19 @@ impl TokenDesk {
         let replay = grants.replay.clone();
         let agent = Arc::clone(&self.agent);
         let clock = self.agent.clock.clone();
+        let held = Arc::clone(&self.held);
         let asked = move || async move {
             let answer = agent.post(question).await?;
-            let mut tokens = read(&answer, own_client, agent.clock.now_ms())?;
+            let now_ms = agent.clock.now_ms();
+            let mut tokens = read(&answer, own_client, now_ms)?;
             tokens.replayed = replay.of(grant.name(), &answer.headers);
-            Ok(Arc::new(tokens))
+            let tokens = Arc::new(tokens);
+            if let Some(late_ms) = late_ms {
+                let until = now_ms.saturating_add(late_ms);
+                let until = tokens.ends_at.map_or(until, |end| end.min(until));
+                held.insert(about, (Arc::clone(&tokens), until));
+            }
+            Ok(tokens)
         };
         let tokens = self
             .flights

@@ -11,7 +11,7 @@ use super::cache::Verified;
 use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::{Class, Refusal};
-use super::sessions::{LoginSession, Sessions};
+use super::sessions::{Browser, Held, Sessions};
 use super::told::Asking;
 use super::verifier::Judgement;
 use crate::filter::{Exchange, Flow, Verdict};
@@ -20,24 +20,24 @@ impl OpenIdConnect {
     /// Decides by a session with what is at hand.
     pub(super) fn judge_login(
         &self,
-        sessions: &Sessions,
-        login: Box<LoginSession>,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
         due: bool,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Verdict {
         let now_ms = self.agent.clock.now_ms();
-        if !sessions.is_fresh(&login, now_ms) {
+        if !sessions.is_fresh(login, now_ms) || (due && sessions.is_kept()) {
             return Verdict::Wait;
         }
         let verified = match self.verifier.judge(&login.access) {
-            Judgement::Pass(held) => sessions.with_id_token(&login, held),
+            Judgement::Pass(held) => sessions.with_id_token(login, held),
             Judgement::Refuse(refusal) if refusal.is_unread() => {
-                match sessions.trusted(&login, &self.settings().rules, now_ms) {
+                match sessions.trusted(login, &self.settings().rules, now_ms) {
                     Ok(verified) => verified,
                     Err(refusal) => {
                         return Verdict::Now(
-                            self.refuse_login(sessions, refusal, request, exchange),
+                            self.refuse_login(sessions, login, refusal, request, exchange),
                         );
                     }
                 }
@@ -47,7 +47,17 @@ impl OpenIdConnect {
         let Some(verified) = self.complete_now(verified) else {
             return Verdict::Wait;
         };
-        let flow = self.go_on(sessions, *login, due, &verified, request, exchange);
+        let flow = self.go_on(sessions, login, &verified, request, exchange);
+        if due && matches!(flow, Flow::Continue) {
+            let browser = Browser {
+                headers: &request.headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            };
+            if let Err(refusal) = sessions.seal(login, browser, now_ms) {
+                return Verdict::Now(self.refuse(refusal, exchange));
+            }
+        }
         Verdict::Now(flow)
     }
 
@@ -55,17 +65,17 @@ impl OpenIdConnect {
     /// be.
     pub(super) async fn judge_login_patiently(
         &self,
-        sessions: &Sessions,
-        login: LoginSession,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
         due: bool,
         asking: &Asking<'_>,
-    ) -> Result<(LoginSession, bool, Arc<Verified>), Refusal> {
+    ) -> Result<(Arc<Held>, bool, Arc<Verified>), Refusal> {
         let now_ms = self.agent.clock.now_ms();
-        let mut current = login;
+        let mut current = Arc::clone(login);
         let mut due = due;
         if !sessions.is_fresh(&current, now_ms) {
             match self.refresh(sessions, &current, asking).await {
-                Ok(next) => (current, due) = (next, true),
+                Ok(next) => (current, due) = (next, !sessions.is_kept()),
                 // What it has is still good for a moment.
                 Err(_) if current.ends_at.is_none_or(|end| now_ms < end) => {}
                 Err(refusal) if refusal.class() == Class::Broken => return Err(refusal),
@@ -81,65 +91,14 @@ impl OpenIdConnect {
                     _ => Refusal::SessionOver,
                 })?;
                 let verified = self.judge_session(&next).await?;
-                Ok((next, true, verified))
+                Ok((next, !sessions.is_kept(), verified))
             }
             outcome => Ok((current, due, outcome?)),
         }
     }
 
-    /// The session with its next tokens; one call for all requests that come
-    /// with the same session at the same time.
-    async fn refresh(
-        &self,
-        sessions: &Sessions,
-        login: &LoginSession,
-        asking: &Asking<'_>,
-    ) -> Result<LoginSession, Refusal> {
-        let over = Refusal::SessionOver;
-        let desk = self.desk.as_ref().ok_or(over)?;
-        let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
-        let token = token.ok_or(over)?;
-        let (client, _) = self.settings().clients.named(&login.client).ok_or(over)?;
-        let asking = Asking {
-            client: Some(client),
-            ..*asking
-        };
-        let tokens = desk.refresh(token, &asking).await?;
-        let mut next = login.clone();
-        if let Some(id) = &tokens.id {
-            // OpenID Connect Core §12.2: of the same user.
-            let subject = self
-                .verify_id_token(
-                    id,
-                    tokens.access.expose(),
-                    &login.client,
-                    None,
-                    Method::Session,
-                )
-                .await?;
-            if let Some(before) = login.subject()
-                && subject.as_deref() != Some(&before)
-            {
-                return Err(Refusal::WrongIdToken);
-            }
-            next.id_token = Some(id.expose().to_owned());
-        }
-        tokens.access.expose().clone_into(&mut next.access);
-        if let Some(refresh) = &tokens.refresh {
-            next.refresh = Some(refresh.expose().to_owned());
-        }
-        if tokens.scope.is_some() {
-            next.scope.clone_from(&tokens.scope);
-        }
-        next.ends_at = tokens.ends_at;
-        Ok(next)
-    }
-
     /// What is known of a session's user.
-    pub(super) async fn judge_session(
-        &self,
-        login: &LoginSession,
-    ) -> Result<Arc<Verified>, Refusal> {
+    pub(super) async fn judge_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
         if self.settings().exempt.has(Method::Session) {
             return self.judge_exempt(login).await;
         }
@@ -158,9 +117,8 @@ impl OpenIdConnect {
     /// Lets a session's request pass.
     pub(super) fn go_on(
         &self,
-        sessions: &Sessions,
-        mut login: LoginSession,
-        due: bool,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
         verified: &Arc<Verified>,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -184,36 +142,67 @@ impl OpenIdConnect {
             }
             Err(refusal) => self.refuse(refusal, exchange),
         };
-        if let Flow::Respond(reply) = &flow {
-            if sessions.ends_at_status(reply.status) {
-                let secure = exchange.secure;
-                sessions.forget(&request.headers, secure, &mut exchange.response_headers);
-            }
-            return flow;
-        }
-        if due {
-            let now_ms = self.agent.clock.now_ms();
-            let (headers, secure) = (&request.headers, exchange.secure);
-            let fields = &mut exchange.response_headers;
-            if let Err(refusal) = sessions.keep(&mut login, headers, secure, now_ms, fields) {
-                return self.refuse(refusal, exchange);
-            }
+        self.bound(verified, Some((sessions, login)), exchange);
+        if let Flow::Respond(reply) = &flow
+            && sessions.ends_at_status(reply.status)
+        {
+            self.end_here(sessions, login, request, exchange);
         }
         flow
+    }
+
+    /// Renews a session that is due, if its request may go on.
+    pub(super) async fn renew(
+        &self,
+        (sessions, login): (&Sessions, &Held),
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+        flow: Flow,
+    ) -> Result<Flow, Refusal> {
+        if !matches!(flow, Flow::Continue) {
+            return Ok(flow);
+        }
+        let now_ms = self.agent.clock.now_ms();
+        if sessions.is_kept() {
+            sessions.renew(login, now_ms).await;
+            return Ok(flow);
+        }
+        let browser = Browser {
+            headers: &request.headers,
+            secure: exchange.secure,
+            fields: &mut exchange.response_headers,
+        };
+        sessions.seal(login, browser, now_ms)?;
+        Ok(flow)
     }
 
     /// Refuses a session's request, which may end the session.
     pub(super) fn refuse_login(
         &self,
-        sessions: &Sessions,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
         refusal: Refusal,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
         if sessions.ends_at_status(refusal.class().status()) {
-            let secure = exchange.secure;
-            sessions.forget(&request.headers, secure, &mut exchange.response_headers);
+            self.end_here(sessions, login, request, exchange);
         }
         self.refuse(refusal, exchange)
+    }
+
+    fn end_here(
+        &self,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) {
+        sessions.forget(Browser {
+            headers: &request.headers,
+            secure: exchange.secure,
+            fields: &mut exchange.response_headers,
+        });
+        sessions.end_soon(login, self.agent.clock.now_ms());
     }
 }

@@ -20,7 +20,7 @@ use super::logins::{Begun, Logins, Sent, Wanted, origin, page, token};
 use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::Refusal;
-use super::sessions::{LoginSession, Shown};
+use super::sessions::{Browser, Held, LoginSession, Shown};
 use super::told::Asking;
 use crate::filter::{Exchange, Flow};
 use crate::http::reply::Reply;
@@ -106,7 +106,7 @@ impl OpenIdConnect {
         let state = state.as_str();
         // Whoever is in already goes on, however late or often this comes.
         if let Some(sessions) = &self.sessions
-            && let Shown::Live(..) = sessions.shown(&request.headers, now_ms)
+            && let Shown::Live(..) = sessions.find(&request.headers, now_ms).await?
         {
             return redirect(&begun.address());
         }
@@ -145,7 +145,7 @@ impl OpenIdConnect {
         if let Flow::Respond(_) = flow {
             return Ok(flow);
         }
-        self.let_in(login, &begun, logins, session, exchange)
+        self.let_in(&login, &begun, logins, session, exchange).await
     }
 
     /// RFC 9207: the answer must be of the provider that was asked.
@@ -166,7 +166,7 @@ impl OpenIdConnect {
         code: &str,
         request: &RequestHeader,
         arguments: &Arguments,
-    ) -> Result<(LoginSession, Arc<Verified>, Arc<Tokens>), Refusal> {
+    ) -> Result<(Held, Arc<Verified>, Arc<Tokens>), Refusal> {
         let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
         let client = self.settings().clients.named(&begun.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
@@ -204,6 +204,7 @@ impl OpenIdConnect {
             started: now_ms,
             renewed: now_ms,
         };
+        let login = Held::fresh(login);
         let verified = match self.settings().exempt.has(Method::AuthorizationCode) {
             true => self.judge_exempt(&login).await?,
             false => self.judge_session(&login).await?,
@@ -245,9 +246,9 @@ impl OpenIdConnect {
     }
 
     /// Gives the browser its session, and the user what was asked for.
-    fn let_in(
+    async fn let_in(
         &self,
-        mut login: LoginSession,
+        login: &LoginSession,
         begun: &Begun,
         logins: &Logins,
         session: &mut Session,
@@ -255,9 +256,12 @@ impl OpenIdConnect {
     ) -> Result<Flow, Refusal> {
         if let Some(sessions) = &self.sessions {
             let now_ms = self.agent.clock.now_ms();
-            let (headers, secure) = (&session.req_header().headers, exchange.secure);
-            let fields = &mut exchange.response_headers;
-            sessions.keep(&mut login, headers, secure, now_ms, fields)?;
+            let browser = Browser {
+                headers: &session.req_header().headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            };
+            sessions.begin(login, browser, now_ms).await?;
         }
         let after = &self.settings().after;
         match after.action {
@@ -276,13 +280,13 @@ impl OpenIdConnect {
                 }
             }
             Action::Response => {
-                let gained = Gained::by_login(&login, self.agent.clock.now_ms());
+                let gained = Gained::by_login(login, self.agent.clock.now_ms());
                 Ok(Flow::Respond(after.response(&gained)))
             }
             Action::Redirect => {
                 let index = self.settings().clients.named(&begun.client);
                 let address = begun.address();
-                let gained = Gained::by_login(&login, self.agent.clock.now_ms());
+                let gained = Gained::by_login(login, self.agent.clock.now_ms());
                 redirect(&after.address(&gained, index.map_or(0, |(_, index)| index), &address))
             }
         }

@@ -341,6 +341,15 @@ impl Logins {
         good.then_some(value)
     }
 
+    /// Whether a cookie is that of logins.
+    pub(super) fn owns(&self, name: &str, value: &str) -> bool {
+        let token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        name == self.style.name()
+            && value.len() == 23
+            && value.starts_with('1')
+            && value.bytes().all(token)
+    }
+
     /// Takes the cookie out of what the upstream gets.
     pub(super) fn strip(&self, request: &mut RequestHeader) {
         super::sessions::strip(&self.style, request);

@@ -14,7 +14,7 @@ use super::endpoints::Endpoint;
 use super::fields::Fields;
 use super::login::redirect;
 use super::refusal::Refusal;
-use super::sessions::{LoginSession, Sessions, Shown};
+use super::sessions::{Browser, LoginSession, Sessions, Shown};
 use crate::filter::{Exchange, Flow};
 use crate::http::reply::Reply;
 use crate::plugins::ConfigError;
@@ -104,15 +104,20 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
         let now_ms = self.agent.clock.now_ms();
-        let login = match sessions.shown(&request.headers, now_ms) {
+        let found = sessions.find(&request.headers, now_ms).await;
+        sessions.forget(Browser {
+            headers: &request.headers,
+            secure: exchange.secure,
+            fields: &mut exchange.response_headers,
+        });
+        let login = match found? {
             Shown::Live(login, _) => Some(login),
-            Shown::Nothing | Shown::Void(_) => None,
+            Shown::Nothing | Shown::Void(_) | Shown::Away(_) => None,
         };
-        let (headers, secure) = (&request.headers, exchange.secure);
-        sessions.forget(headers, secure, &mut exchange.response_headers);
         self.logouts.inc();
         if let Some(login) = &login {
             self.revoke(logout, login).await;
+            sessions.end(login, now_ms).await?;
         }
         let client = login.as_ref().map(|login| login.client.as_str());
         let clients = &self.settings().clients;

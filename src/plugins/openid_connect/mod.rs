@@ -15,16 +15,20 @@ mod ask_for_login;
 pub(super) mod bearer;
 mod beside;
 pub(super) mod cache;
+mod channels;
 mod client;
 mod consumer;
 mod credentials;
 mod decide;
 mod endpoints;
+mod ends;
 mod extras;
 mod fields;
 pub(super) mod flight;
 mod grants;
 mod id_token;
+mod keeper;
+mod lasting;
 mod logged_in;
 mod login;
 mod logins;
@@ -34,6 +38,7 @@ mod needs;
 mod pass;
 mod proofs;
 pub(super) mod provider;
+mod refresh;
 pub(super) mod refusal;
 mod replay;
 pub(super) mod rules;
@@ -41,6 +46,7 @@ mod schema;
 mod scripts;
 mod sessions;
 mod settings;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -50,10 +56,12 @@ mod user_info;
 pub(super) mod verifier;
 pub(super) mod word;
 
+pub use keeper::{end_marks, subjects};
 pub use provider::{IssuerReport, Providers};
+pub use storage::Storages;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, EXPECT};
@@ -62,22 +70,24 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use crate::filter::{Exchange, Filter, Flow, Verdict};
+use crate::filter::{Exchange, Filter, Flow, SessionKeeper, Verdict};
 use crate::jose::claims::time;
 use crate::jose::verify::{Unverified, VerifyError};
 use crate::plugins::consumers::Consumers;
 use crate::plugins::{ConfigError, Kind, Parts};
-use crate::telemetry::Counter;
+use crate::telemetry::{Counter, Metrics};
 
 use agent::Agent;
 use bearer::Found;
+use channels::Channels;
+use flight::Flights;
 use grants::TokenDesk;
 use logins::Logins;
 use logout::Logout;
 use methods::Method as By;
 use provider::Known;
 use refusal::Refusal;
-use sessions::{Sessions, Shown};
+use sessions::{Held, Sessions, Shown};
 use settings::{Asked, Settings};
 use told::Asker;
 use user_info::UserInfo;
@@ -95,13 +105,17 @@ pub const KIND: Kind = Kind {
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let fields = fields::Fields(config);
-    let (mut settings, asked) = Settings::new(fields, parts.providers.secret())?;
+    let (mut settings, asked) = Settings::new(fields, parts)?;
     settings.provider.options.via = parts.outbound.via(settings::proxies(fields)?);
-    Ok(Arc::new(OpenIdConnect::new(settings, asked, parts)))
+    Ok(Arc::new_cyclic(|me| {
+        OpenIdConnect::new(me.clone(), settings, asked, parts)
+    }))
 }
 
 /// Lets requests pass that carry a valid token.
 struct OpenIdConnect {
+    /// For what goes on when the client hangs up.
+    me: Weak<Self>,
     verifier: Verifier<Settings>,
     agent: Arc<Agent>,
     /// Asks about tokens that can't be verified here.
@@ -110,9 +124,14 @@ struct OpenIdConnect {
     user_info: Option<UserInfo>,
     /// Asks for tokens.
     desk: Option<TokenDesk>,
-    sessions: Option<Sessions>,
+    sessions: Option<Arc<Sessions>>,
+    /// Sessions whose tokens are being refreshed.
+    refreshes: Flights<Arc<Held>>,
     logins: Option<Logins>,
     logout: Option<Logout>,
+    /// Where the provider asks for logouts.
+    channels: Option<Channels>,
+    metrics: Arc<Metrics>,
     logins_begun: Counter,
     logouts: Counter,
     consumers: Arc<Consumers>,
@@ -123,7 +142,7 @@ struct OpenIdConnect {
 }
 
 impl OpenIdConnect {
-    fn new(settings: Settings, asked: Asked, parts: &Parts) -> Self {
+    fn new(me: Weak<Self>, settings: Settings, asked: Asked, parts: &Parts) -> Self {
         let config = settings.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
         let agent = Agent::new(&config, asked.endpoints, asked.needs, parts);
@@ -135,9 +154,13 @@ impl OpenIdConnect {
             user_info: asked.user_info.map(user_info),
             desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),
             agent,
-            sessions: asked.sessions,
+            me,
+            sessions: asked.sessions.map(Arc::new),
+            refreshes: Flights::new(flight::REFUSED_MS),
             logins: asked.logins,
             logout: asked.logout,
+            channels: asked.channels,
+            metrics: Arc::clone(&parts.metrics),
             logins_begun: decision("login"),
             logouts: decision("logout"),
             verifier: Verifier::new(settings, config, parts),
@@ -213,9 +236,9 @@ impl OpenIdConnect {
             let now_ms = self.agent.clock.now_ms();
             match sessions.shown(&request.headers, now_ms) {
                 Shown::Live(login, due) => {
-                    return self.judge_login(sessions, login, due, request, exchange);
+                    return self.judge_login(sessions, &login, due, request, exchange);
                 }
-                Shown::Void(_) => return Verdict::Wait,
+                Shown::Void(_) | Shown::Away(_) => return Verdict::Wait,
                 Shown::Nothing => {}
             }
         }
@@ -347,6 +370,19 @@ impl Filter for OpenIdConnect {
         if let Some(token) = &exchange.token {
             self.settings().headers.write_downstream(token, response);
         }
+    }
+
+    fn gives_cookies(&self) -> bool {
+        self.sessions.is_some() || self.logins.is_some()
+    }
+
+    fn owns_cookie(&self, name: &str, value: &str) -> bool {
+        (self.sessions.as_ref()).is_some_and(|sessions| sessions.owns(name, value))
+            || (self.logins.as_ref()).is_some_and(|logins| logins.owns(name, value))
+    }
+
+    fn session_keeper(&self) -> Option<&dyn SessionKeeper> {
+        self.sessions.is_some().then_some(self)
     }
 
     fn owned_headers(&self) -> &[HeaderName] {

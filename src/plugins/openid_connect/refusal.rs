@@ -68,6 +68,7 @@ pub(in crate::plugins) enum Refusal {
     WrongCertificate,
     UnsignedAnswer,
     WrongAnswer,
+    SessionStoreUnavailable,
 }
 
 use Refusal::*;
@@ -93,7 +94,7 @@ pub(in crate::plugins) enum Class {
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(in crate::plugins) const ALL: [Self; 60] = [
+    pub(in crate::plugins) const ALL: [Self; 61] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -154,6 +155,7 @@ impl Refusal {
         WrongCertificate,
         UnsignedAnswer,
         WrongAnswer,
+        SessionStoreUnavailable,
     ];
 
     /// Its code and a sentence for people, in the characters that a
@@ -244,6 +246,10 @@ impl Refusal {
                 "wrong_answer",
                 "the signed answer of the provider is not valid",
             ),
+            SessionStoreUnavailable => (
+                "session_store_unavailable",
+                "the storage of sessions does not answer",
+            ),
         }
     }
 
@@ -304,8 +310,14 @@ impl Refusal {
             }
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
-            NoAnonymous | ProviderUnavailable | ProviderRefuses | NoEndpoint | SessionTooBig
-            | InsecureRequest | NoScopes => Class::Broken,
+            NoAnonymous
+            | ProviderUnavailable
+            | ProviderRefuses
+            | NoEndpoint
+            | SessionTooBig
+            | SessionStoreUnavailable
+            | InsecureRequest
+            | NoScopes => Class::Broken,
         }
     }
 }

@@ -225,6 +225,8 @@ fn answers() -> Vec<Field> {
         text("logout_query_arg"),
         text("logout_post_arg"),
         text("logout_uri_suffix"),
+        text("backchannel_logout_uri_suffix"),
+        text("frontchannel_logout_uri_suffix"),
         flag("logout_revoke_access_token", true),
         flag("logout_revoke_refresh_token", true),
         flag("unauthorized_destroy_session", true),

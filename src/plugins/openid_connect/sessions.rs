@@ -1,47 +1,37 @@
-//! Sessions of users who have signed in: their tokens in sealed cookies.
+//! Sessions of users who have signed in: their tokens, sealed in cookies, or kept
+//! in a storage that the browser has a handle to.
+
+mod claims;
+mod cookies;
+mod held;
+mod kept;
 
 use std::sync::Arc;
 
-use http::header::{COOKIE, SET_COOKIE};
+use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
-use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::cache::Verified;
-use super::fields::{Fields, wrong};
-use super::flight::{Digest, digest_of};
+use super::ends::About;
+use super::fields::Fields;
 use super::refusal::Refusal;
-use super::rules::Rules;
-use super::verifier::Checked;
-use super::word::Word;
-use crate::plugins::ConfigError;
-use crate::session::cookie::{CookieError, SameSite, Style};
+use super::storage::{Storage, Storages};
+use crate::plugins::{ConfigError, Parts};
+use crate::session::cookie::{CookieError, Style};
 use crate::session::seal::Sealer;
 use crate::session::timers::{Age, Timers};
 
-/// Most sessions whose claims are remembered.
-const REMEMBERED: usize = 8 * 1024;
-/// Claims that say something of an ID token, and nothing of its user.
-const OF_ID_TOKENS: &[&str] = &[
-    "at_hash",
-    "c_hash",
-    "s_hash",
-    "nonce",
-    "exp",
-    "iat",
-    "nbf",
-    "aud",
-    "azp",
-    "typ",
-    "tokenName",
-];
+use held::Opened;
+
+pub(super) use cookies::{sealer, strip, style};
+pub(super) use held::{Handle, Held};
+pub(super) use kept::hashed;
 
 /// What a session holds.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct LoginSession {
-    /// Its identifier.
+    /// Its name. It opens nothing.
     #[serde(rename = "s")]
     pub(super) id: String,
     /// The client whose tokens these are.
@@ -71,8 +61,10 @@ pub(super) enum Shown {
     Nothing,
     /// It shows one that can't be opened, or is over.
     Void(Refusal),
-    /// The session, and whether the browser shall keep a renewed one.
-    Live(Box<LoginSession>, bool),
+    /// It shows the handle of one that has to be read.
+    Away(Handle),
+    /// The session, and whether it shall be renewed.
+    Live(Arc<Held>, bool),
 }
 
 /// Makes, keeps and ends sessions.
@@ -87,101 +79,127 @@ pub(super) struct Sessions {
     pub(super) refreshes: bool,
     destroy_unauthorized: bool,
     destroy_forbidden: bool,
-    merged: Cache<Digest, Merged>,
-}
-
-/// What is known of a token, and what the ID token adds.
-#[derive(Clone)]
-struct Merged {
-    of: Arc<Verified>,
-    with: Arc<Verified>,
+    opened: Opened,
+    /// Where they are kept; `None`: in the cookie.
+    storage: Option<Storage>,
+    storages: Arc<Storages>,
+    /// For how long one node alone may ask for a session's next tokens, in
+    /// milliseconds.
+    lock_ms: i64,
+    hash_subject: bool,
 }
 
 impl Sessions {
-    /// The sessions of a configuration; `secret` is what to seal with where it
-    /// names nothing.
-    pub(super) fn new(fields: Fields<'_>, secret: &[u8]) -> Result<Self, ConfigError> {
+    /// The sessions of a configuration.
+    pub(super) fn new(fields: Fields<'_>, parts: &Parts) -> Result<Self, ConfigError> {
         let name = fields.text("session_cookie_name")?.unwrap_or("session");
         let audience = fields.text("session_audience")?.unwrap_or_default();
         let issuer = fields.text("issuer")?.unwrap_or_default();
-        let bound = |names: &[&str], default: Option<i64>| {
-            for name in names {
-                if let Some(seconds) = fields.integer(name)? {
-                    return Ok(Some(seconds).filter(|seconds| *seconds > 0));
-                }
-            }
-            Ok::<_, ConfigError>(default)
-        };
-        let ms = |seconds: Option<i64>| seconds.map(|seconds| seconds.saturating_mul(1000));
-        let rolling = ["session_rolling_timeout", "session_cookie_lifetime"];
-        let idling = ["session_idling_timeout", "session_cookie_idletime"];
+        let timers = timers(fields)?;
+        parts.storages.lives(timers.absolute);
+        let timeout = fields.integer("timeout")?.unwrap_or(10_000);
         Ok(Self {
-            sealer: sealer(fields, "login session", secret)?,
+            sealer: sealer(fields, "login session", parts.providers.secret())?,
             style: style(fields, "session")?,
-            timers: Timers {
-                rolling: ms(bound(&rolling, Some(3600))?),
-                idling: ms(bound(&idling, None)?),
-                absolute: ms(bound(&["session_absolute_timeout"], Some(86_400))?),
-            },
+            timers,
             context: [issuer, audience, name].join("\n").into_bytes(),
             leeway_ms: fields.integer("leeway")?.unwrap_or(0).saturating_mul(1000),
             refreshes: fields.flag("refresh_tokens")?,
             destroy_unauthorized: fields.flag("unauthorized_destroy_session")?,
             destroy_forbidden: fields.flag("forbidden_destroy_session")?,
-            merged: Cache::new(REMEMBERED),
+            opened: Opened::new(),
+            storage: parts.storages.storage(fields, &parts.metrics)?,
+            storages: Arc::clone(&parts.storages),
+            lock_ms: timeout.saturating_add(5_000),
+            hash_subject: fields.flag("session_hash_subject")?,
         })
     }
 
-    /// The session that a request shows, at `now_ms`.
+    /// The session that a request shows, at `now_ms`, as far as is known without
+    /// asking anybody.
     pub(super) fn shown(&self, headers: &HeaderMap, now_ms: i64) -> Shown {
-        let Some(sealed) = self.style.read(headers) else {
+        let Some(text) = self.style.read(headers) else {
             return Shown::Nothing;
         };
-        let opened = sealed.and_then(|sealed| self.sealer.open(&self.context, &sealed).ok());
+        let Some(text) = text else {
+            return Shown::Void(Refusal::BrokenSession);
+        };
+        if let Some(held) = self.opened.get(&text)
+            && now_ms < held.stale_ms
+        {
+            return self.aged(held, now_ms);
+        }
+        if self.storage.is_some() {
+            return match Handle::of(&text, &self.context) {
+                Some(handle) => Shown::Away(handle),
+                None => Shown::Void(Refusal::BrokenSession),
+            };
+        }
+        let opened = self.sealer.open(&self.context, &text).ok();
         let session = opened.and_then(|plain| serde_json::from_slice(&plain).ok());
         let Some(session): Option<LoginSession> = session else {
             return Shown::Void(Refusal::BrokenSession);
         };
-        match self.timers.age(session.started, session.renewed, now_ms) {
+        let held = Arc::new(Held::new(session, None, i64::MAX));
+        self.opened.insert(&text, &held);
+        self.aged(held, now_ms)
+    }
+
+    fn aged(&self, held: Arc<Held>, now_ms: i64) -> Shown {
+        match self.timers.age(held.started, held.renewed, now_ms) {
             Age::Over => Shown::Void(Refusal::SessionOver),
-            age => Shown::Live(Box::new(session), age == Age::Due),
+            _ if held.is_over(&self.storages.ends) => Shown::Void(Refusal::SessionOver),
+            age => Shown::Live(held, age == Age::Due),
         }
     }
 
-    /// Has the browser keep a session, as renewed at `now_ms`.
+    /// Whether a session that was last used at `used_ms` is over at `now_ms`, as
+    /// far as is known without asking anybody.
+    pub(super) fn is_over(&self, held: &Held, used_ms: i64, now_ms: i64) -> bool {
+        self.timers.age(held.started, used_ms, now_ms) == Age::Over
+            || held.is_over(&self.storages.ends)
+    }
+
+    /// Whether sessions are kept elsewhere than in cookies.
+    pub(super) fn is_kept(&self) -> bool {
+        self.storage.is_some()
+    }
+
+    /// Has the browser keep a session in its cookies, as renewed at `now_ms`.
     ///
     /// # Errors
-    /// [`Refusal::SessionTooBig`] when it does not fit into its cookies: an
-    /// error now is better than a login that leads to the next login.
-    pub(super) fn keep(
+    /// [`Refusal::SessionTooBig`] when it does not fit into them: an error now is
+    /// better than a login that leads to the next login.
+    pub(super) fn seal(
         &self,
-        session: &mut LoginSession,
-        request: &HeaderMap,
-        secure: bool,
+        session: &LoginSession,
+        browser: Browser<'_>,
         now_ms: i64,
-        fields: &mut Vec<(HeaderName, HeaderValue)>,
     ) -> Result<(), Refusal> {
+        let mut session = session.clone();
         session.renewed = now_ms;
-        let plain = serde_json::to_vec(session).map_err(|_| Refusal::SessionTooBig)?;
+        let plain = serde_json::to_vec(&session).map_err(|_| Refusal::SessionTooBig)?;
         let sealed = self.sealer.seal(&self.context, &plain);
         let sealed = sealed.map_err(|_| Refusal::SessionTooBig)?;
-        let cookies = self.style.keep(&sealed, request, secure);
+        self.set(&sealed, browser)
+    }
+
+    /// Has the browser keep a value.
+    fn set(&self, value: &str, browser: Browser<'_>) -> Result<(), Refusal> {
+        let cookies = self.style.keep(value, browser.headers, browser.secure);
         let cookies = cookies.map_err(|error| match error {
             CookieError::TooBig | CookieError::Illegal => Refusal::SessionTooBig,
         })?;
-        fields.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
+        let cookies = cookies.into_iter().map(|cookie| (SET_COOKIE, cookie));
+        browser.fields.extend(cookies);
         Ok(())
     }
 
     /// Has the browser forget its session.
-    pub(super) fn forget(
-        &self,
-        request: &HeaderMap,
-        secure: bool,
-        fields: &mut Vec<(HeaderName, HeaderValue)>,
-    ) {
-        let cookies = self.style.forget(request, secure).into_iter();
-        fields.extend(cookies.map(|cookie| (SET_COOKIE, cookie)));
+    pub(super) fn forget(&self, browser: Browser<'_>) {
+        let cookies = self.style.forget(browser.headers, browser.secure);
+        let cookies = cookies.into_iter().map(|cookie| (SET_COOKIE, cookie));
+        browser.fields.extend(cookies);
     }
 
     /// Whether an answer of this status ends the session that was shown.
@@ -206,73 +224,50 @@ impl Sessions {
         session.ends_at.is_none_or(|end| until < end)
     }
 
-    /// What is known of the session's user: what the access token says, and
-    /// what the ID token says besides.
-    pub(super) fn with_id_token(
-        &self,
-        session: &LoginSession,
-        verified: Arc<Verified>,
-    ) -> Arc<Verified> {
-        let Some(id_token) = &session.id_token else {
-            return verified;
-        };
-        let about = digest_of([session.access.as_bytes(), id_token.as_bytes()]);
-        if let Some(merged) = self.merged.get(&about)
-            && Arc::ptr_eq(&merged.of, &verified)
-        {
-            return merged.with;
-        }
-        let mut claims = verified.token.claims.clone();
-        for (name, value) in identity(id_token) {
-            claims.entry(name).or_insert(value);
-        }
-        let checked = Checked {
-            claims,
-            scopes: verified.token.scopes.clone(),
-            expires_at: verified.token.expires_at,
-            ends_at: verified.ends_at,
-            ends_for_good: verified.ends_for_good,
-        };
-        let length = id_token.len();
-        let token = &verified.token.token;
-        let with = checked.verified(token, length, verified.generation, Word::default());
-        self.merged.insert(
-            about,
-            Merged {
-                of: verified,
-                with: Arc::clone(&with),
-            },
-        );
-        with
-    }
-
-    /// What is known of the user of a session whose access token only the
-    /// provider can read.
+    /// Ends a session for good, wherever a copy of its cookie may be.
     ///
     /// # Errors
-    /// The rule that is not met.
-    pub(super) fn trusted(
-        &self,
-        session: &LoginSession,
-        rules: &Rules,
-        now_ms: i64,
-    ) -> Result<Arc<Verified>, Refusal> {
-        let mut claims = session.id_token.as_deref().map(identity);
-        let mut claims = claims.take().unwrap_or_default();
-        if let Some(scope) = &session.scope {
-            claims.insert("scope".to_owned(), Value::from(scope.as_str()));
-        }
-        let issuer = claims.get("iss").and_then(Value::as_str);
-        let issuer = issuer.unwrap_or_default().to_owned();
-        rules.check_told(&claims, &issuer, now_ms.div_euclid(1000))?;
-        let checked = Checked {
-            scopes: rules.scopes(&claims),
-            expires_at: session.ends_at.map(|end| end.div_euclid(1000)),
-            ends_at: session.ends_at.unwrap_or(i64::MAX),
-            ends_for_good: session.ends_at.is_some(),
-            claims,
+    /// [`Refusal::SessionStoreUnavailable`] when it can't be said where it counts;
+    /// on this node it is over all the same.
+    pub(super) async fn end(&self, held: &Held, now_ms: i64) -> Result<(), Refusal> {
+        let mark = self
+            .storages
+            .mark(About::Session(&held.id).marked(), now_ms.max(held.started));
+        let unavailable = |_| Refusal::SessionStoreUnavailable;
+        let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
+            // The browser forgets it in any case; copies are over on this node.
+            if self.storages.end_marked(&[mark]).await.is_err() {
+                tracing::warn!("other nodes do not learn that a session has ended");
+            }
+            return Ok(());
         };
-        Ok(checked.verified(&session.access, 0, 0, Word::default()))
+        self.storages.ends.add(&mark);
+        self.opened.remove(handle.text());
+        let ended = storage.end(&handle.key, &held.id, now_ms).await;
+        ended.map_err(unavailable)
+    }
+
+    /// As [`Sessions::end`], without waiting; for sessions in cookies alone that
+    /// is up to the browser.
+    pub(super) fn end_soon(self: &Arc<Self>, held: &Arc<Held>, now_ms: i64) {
+        if self.storage.is_none() {
+            return;
+        }
+        let (sessions, held) = (Arc::clone(self), Arc::clone(held));
+        tokio::spawn(async move {
+            if sessions.end(&held, now_ms).await.is_err() {
+                tracing::warn!("a refused session was not taken out of its storage");
+            }
+        });
+    }
+
+    /// Whether a cookie is of a session.
+    pub(super) fn owns(&self, name: &str, value: &str) -> bool {
+        // Behind the number of pieces.
+        name == self.style.name()
+            && value
+                .get(1..)
+                .is_some_and(|text| self.sealer.is_own(text, Handle::MARK))
     }
 
     /// Takes the session's cookies out of what the upstream gets.
@@ -281,84 +276,29 @@ impl Sessions {
     }
 }
 
-/// Takes cookies out of what the upstream gets.
-pub(super) fn strip(style: &Style, request: &mut RequestHeader) {
-    let cookies = || request.headers.get_all(COOKIE).iter();
-    let has_name = |value: &HeaderValue| {
-        let (value, name) = (value.as_bytes(), style.name().as_bytes());
-        value.windows(name.len()).any(|window| window == name)
-    };
-    if !cookies().any(has_name) {
-        return;
-    }
-    let mut kept = Vec::new();
-    for value in cookies() {
-        for pair in value.as_bytes().split(|byte| *byte == b';') {
-            let pair = pair.trim_ascii();
-            let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
-            let name = std::str::from_utf8(name.trim_ascii()).unwrap_or_default();
-            if !pair.is_empty() && !style.is_own(name) {
-                kept.push(pair);
+/// The browser that a session is of: what it sent, and what it gets.
+pub(super) struct Browser<'a> {
+    pub(super) headers: &'a HeaderMap,
+    /// Whether the request came by TLS.
+    pub(super) secure: bool,
+    pub(super) fields: &'a mut Vec<(HeaderName, HeaderValue)>,
+}
+
+fn timers(fields: Fields<'_>) -> Result<Timers, ConfigError> {
+    let bound = |names: &[&str], default: Option<i64>| {
+        for name in names {
+            if let Some(seconds) = fields.integer(name)? {
+                return Ok(Some(seconds).filter(|seconds| *seconds > 0));
             }
         }
-    }
-    let kept = kept.join(&b"; "[..]);
-    request.remove_header(&COOKIE);
-    if !kept.is_empty()
-        && let Ok(kept) = HeaderValue::from_bytes(&kept)
-    {
-        let _ = request.insert_header(COOKIE, kept);
-    }
-}
-
-/// What an ID token that was verified before says of its user.
-fn identity(id_token: &str) -> Map<String, Value> {
-    let parsed = crate::jose::verify::Unverified::parse(id_token);
-    let claims = parsed.and_then(|parsed| parsed.claims_of_anyone());
-    let mut claims = claims.unwrap_or_default();
-    for name in OF_ID_TOKENS {
-        claims.remove(*name);
-    }
-    claims
-}
-
-/// The sealer for `purpose`: of `session_secret`, whose lines are secrets of
-/// which the first seals and all open, or else of `secret`.
-pub(super) fn sealer(
-    fields: Fields<'_>,
-    purpose: &str,
-    secret: &[u8],
-) -> Result<Sealer, ConfigError> {
-    let text = fields.text("session_secret")?.unwrap_or_default();
-    let secrets = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut secrets: Vec<&[u8]> = secrets.map(str::as_bytes).collect();
-    if secrets.is_empty() {
-        secrets.push(secret);
-    }
-    Sealer::new(purpose, secrets).map_err(|_| wrong("session_secret", "makes no key"))
-}
-
-/// The cookies of `<kind>_cookie_…` settings, of either spelling.
-pub(super) fn style(fields: Fields<'_>, kind: &str) -> Result<Style, ConfigError> {
-    let field = |end: &str| format!("{kind}_cookie_{end}");
-    let text = |end: &str| fields.text(&field(end));
-    let name = text("name")?.unwrap_or(kind);
-    let path = text("path")?.unwrap_or("/");
-    let style = Style::new(name, path, text("domain")?)
-        .map_err(|_| wrong(&field("name"), "can't be written as a cookie"))?;
-    let same_site = match text("same_site")? {
-        Some(newer) => Some(newer),
-        None => text("samesite")?,
+        Ok::<_, ConfigError>(default)
     };
-    let same_site = match same_site {
-        Some("Strict") => SameSite::Strict,
-        Some("Lax") => SameSite::Lax,
-        Some("None") => SameSite::None,
-        _ => SameSite::Unsaid,
-    };
-    let http_only = match fields.maybe_flag(&field("http_only"))? {
-        Some(newer) => newer,
-        None => fields.flag(&field("httponly"))?,
-    };
-    Ok(style.with(same_site, http_only, fields.maybe_flag(&field("secure"))?))
+    let ms = |seconds: Option<i64>| seconds.map(|seconds| seconds.saturating_mul(1000));
+    let rolling = ["session_rolling_timeout", "session_cookie_lifetime"];
+    let idling = ["session_idling_timeout", "session_cookie_idletime"];
+    Ok(Timers {
+        rolling: ms(bound(&rolling, Some(3600))?),
+        idling: ms(bound(&idling, None)?),
+        absolute: ms(bound(&["session_absolute_timeout"], Some(86_400))?),
+    })
 }

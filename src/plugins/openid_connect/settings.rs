@@ -9,6 +9,7 @@ use super::after::After;
 use super::answers::Answers;
 use super::ask_for_login::Manner;
 use super::bearer::Places;
+use super::channels::Channels;
 use super::client::Clients;
 use super::consumer::{Anonymous, Mapping};
 use super::credentials::Search;
@@ -30,7 +31,7 @@ use super::upstream::Headers;
 use super::user_info;
 use crate::http::outbound::{Options, Proxies, Version};
 use crate::model::secret::Secret;
-use crate::plugins::ConfigError;
+use crate::plugins::{ConfigError, Parts};
 
 /// Settings that are taken and returned, but do nothing yet.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -45,9 +46,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_compressor",
     "session_cookie_maxsize",
     "session_cookie_renew",
-    "session_enforce_same_subject",
-    "session_hash_storage_key",
-    "session_hash_subject",
     "session_remember",
     "session_request_headers",
     "session_response_headers",
@@ -91,6 +89,8 @@ pub(super) struct Settings {
     /// A cookie, and the claim that must have its value.
     pub(super) session_cookie: Option<(String, String)>,
     pub(super) run_on_preflight: bool,
+    /// Whether answers end with the session or the token of their request.
+    pub(super) end_with_session: bool,
     pub(super) hide_credentials: bool,
     /// How long a token without a checked expiry is remembered.
     pub(super) cache_ttl_ms: i64,
@@ -111,15 +111,13 @@ pub(super) struct Asked {
     pub(super) sessions: Option<Sessions>,
     pub(super) logins: Option<Logins>,
     pub(super) logout: Option<Logout>,
+    pub(super) channels: Option<Channels>,
 }
 
 impl Settings {
-    /// `secret` is what sessions are sealed with where the configuration names
-    /// nothing.
-    ///
     /// # Errors
     /// Names the field that can't be.
-    pub(super) fn new(fields: Fields<'_>, secret: &[u8]) -> Result<(Self, Asked), ConfigError> {
+    pub(super) fn new(fields: Fields<'_>, parts: &Parts) -> Result<(Self, Asked), ConfigError> {
         let issuer = fields
             .url("issuer")?
             .ok_or_else(|| wrong("issuer", "required field missing"))?;
@@ -129,7 +127,7 @@ impl Settings {
         let asks_about_all = told.as_ref().is_some_and(Told::of_all);
         let asked = Asked {
             told,
-            ..Asked::new(fields, methods, &issuer, secret)?
+            ..Asked::new(fields, methods, &issuer, parts)?
         };
         let cookie = fields.text("jwt_session_cookie")?;
         let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
@@ -149,11 +147,12 @@ impl Settings {
             verify_signature: fields.flag("verify_signature")?,
             hs_secret: hs_secret(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
-            proofs: Proofs::new(fields, secret)?,
+            proofs: Proofs::new(fields, parts.providers.secret())?,
             exempt: Exempt::new(fields)?,
             scripts: fields.flag("scripts_unauthorized")?,
             manner: manner(fields, methods)?,
             run_on_preflight: fields.flag("run_on_preflight")?,
+            end_with_session: fields.flag("end_with_session")?,
             hide_credentials: fields.flag("hide_credentials")?,
             cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
             warnings: warnings(fields, methods, idle)?,
@@ -168,7 +167,7 @@ impl Asked {
         fields: Fields<'_>,
         methods: Methods,
         issuer: &url::Url,
-        secret: &[u8],
+        parts: &Parts,
     ) -> Result<Self, ConfigError> {
         let asks = [
             Method::Password,
@@ -186,12 +185,16 @@ impl Asked {
             user_info: user_info::How::new(fields)?,
             told: None,
             grants: asks.then(|| Grants::new(fields)).transpose()?,
-            sessions: sessions
-                .then(|| Sessions::new(fields, secret))
+            sessions: sessions.then(|| Sessions::new(fields, parts)).transpose()?,
+            logins: logins
+                .then(|| Logins::new(fields, parts.providers.secret()))
                 .transpose()?,
-            logins: logins.then(|| Logins::new(fields, secret)).transpose()?,
             logout: match sessions {
                 true => Logout::new(fields)?,
+                false => None,
+            },
+            channels: match sessions {
+                true => Channels::new(fields)?,
                 false => None,
             },
         })
@@ -340,8 +343,8 @@ fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(
             "session_secret is not set: sessions are of this process alone, and end with it".into(),
         );
     }
-    if fields.is_changed("session_storage") {
-        warn("session_storage: sessions are kept in cookies only yet".into());
+    for warning in super::storage::warnings(fields)? {
+        warn(warning);
     }
     let mode = fields.text("response_mode")?.unwrap_or("query");
     let strict = !matches!(fields.text("authorization_cookie_same_site")?, Some("None"))

@@ -34,6 +34,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0019_broker.sql"),
     include_str!("migrations/0020_lockouts.sql"),
     include_str!("migrations/0021_password_resets.sql"),
+    include_str!("migrations/0022_logins.sql"),
 ];
 
 /// How many there are.

@@ -24,6 +24,7 @@ mod groups;
 mod imports;
 mod keys;
 mod lockouts;
+mod logins;
 mod logouts;
 mod migrate;
 mod page;
@@ -79,6 +80,7 @@ use crate::model::grant::{
 };
 use crate::model::group::{Group, MemberChange, Membership};
 use crate::model::lockout::StoredLock;
+use crate::model::login::{EndMark, LoginPage, LoginQuery, StoredLogin};
 use crate::model::query::UserQuery;
 use crate::model::registration::{
     ClientQuery, InitialToken, RealmRemoval, Registered, StoredRealm,
@@ -922,6 +924,76 @@ impl Store for SqlStore {
         let mut tx = self.begin().await?;
         consents::add(&mut tx, realm, user_id, client_id, scopes, now_ms).await?;
         tx.commit().await
+    }
+
+    async fn insert_login(&self, login: &StoredLogin) -> Result<(), StoreError> {
+        let write = self.batch.aside(login.clone(), |tx, login| {
+            Box::pin(logins::insert(tx, login))
+        });
+        write.await
+    }
+
+    async fn update_login(&self, login: &StoredLogin) -> Result<bool, StoreError> {
+        let write = self.batch.aside(login.clone(), |tx, login| {
+            Box::pin(logins::update(tx, login))
+        });
+        write.await
+    }
+
+    async fn login(&self, key: TokenHash) -> Result<Option<StoredLogin>, StoreError> {
+        logins::by_key(&self.database, key).await
+    }
+
+    async fn logins(
+        &self,
+        query: &LoginQuery,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<LoginPage, StoreError> {
+        logins::page(&self.database, query, after, limit).await
+    }
+
+    async fn lock_login(
+        &self,
+        key: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let of = (key, until_ms, now_ms);
+        let write = self.batch.aside(of, |tx, (key, until_ms, now_ms)| {
+            Box::pin(logins::lock(tx, *key, *until_ms, *now_ms))
+        });
+        write.await
+    }
+
+    async fn unlock_login(&self, key: TokenHash) -> Result<(), StoreError> {
+        let write = self
+            .batch
+            .aside(key, |tx, key| Box::pin(logins::unlock(tx, *key)));
+        write.await
+    }
+
+    async fn end_logins(
+        &self,
+        query: &LoginQuery,
+        marks: &[EndMark],
+        now_ms: i64,
+    ) -> Result<Vec<String>, StoreError> {
+        let mut tx = self.begin().await?;
+        let ended = logins::end(&mut tx, Some(query), marks, now_ms).await?;
+        tx.commit().await?;
+        Ok(ended)
+    }
+
+    async fn mark_logins(&self, marks: &[EndMark]) -> Result<(), StoreError> {
+        let write = self.batch.write(marks.to_vec(), |tx, marks| {
+            Box::pin(async { logins::end(tx, None, marks, 0).await.map(drop) })
+        });
+        write.await
+    }
+
+    async fn login_marks(&self, after: i64, limit: u32) -> Result<Vec<(i64, EndMark)>, StoreError> {
+        logins::marks(&self.database, after, limit).await
     }
 
     async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {

@@ -86,6 +86,18 @@ pub(super) const EXPIRED: &[(&str, i64)] = &[
            (SELECT hash FROM password_resets WHERE expires_ms <= $1 LIMIT $2)",
         0,
     ),
+    (
+        "DELETE FROM logins WHERE key IN
+           (SELECT key FROM logins WHERE ends_ms <= $1 LIMIT $2)",
+        0,
+    ),
+    // The last one stays: its number must not be given again.
+    (
+        "DELETE FROM login_ends WHERE id IN
+           (SELECT id FROM login_ends WHERE until_ms <= $1
+              AND id < (SELECT max(id) FROM login_ends) LIMIT $2)",
+        0,
+    ),
 ];
 
 /// Runs one of them; how many rows it removed.

@@ -14,7 +14,7 @@ use crate::plugins::openid_connect::OpenIdConnect;
 use crate::plugins::openid_connect::cache::Verified;
 use crate::plugins::openid_connect::id_token::Expected;
 use crate::plugins::openid_connect::refusal::Refusal;
-use crate::plugins::openid_connect::sessions::LoginSession;
+use crate::plugins::openid_connect::sessions::Held;
 use crate::plugins::openid_connect::told::Asking;
 use crate::plugins::openid_connect::verifier::Checked;
 use crate::plugins::openid_connect::word::Word;
@@ -80,7 +80,7 @@ impl OpenIdConnect {
     /// The rule that is not met.
     pub(in super::super) async fn judge_exempt(
         &self,
-        login: &LoginSession,
+        login: &Held,
     ) -> Result<Arc<Verified>, Refusal> {
         let judged = self.judge_unsigned(&login.access).await;
         match (judged, &self.sessions) {

@@ -3,7 +3,7 @@
 use super::{AUTH_METHODS, SECONDS_MAX, flag, port, seconds, text, texts, timeout, word, words};
 use crate::model::schema::{Field, Schema, Type};
 
-const SESSION_STORES: &[&str] = &["cookie", "memcache", "memcached", "redis"];
+const SESSION_STORES: &[&str] = &["cookie", "memcache", "memcached", "redis", "store"];
 const SAME_SITE: &[&str] = &["Strict", "Lax", "None", "Default", "off"];
 
 /// Interface 2.7 from the session fields on.
@@ -55,6 +55,7 @@ pub(super) fn sessions() -> Vec<Field> {
         flag("session_enforce_same_subject", false),
         flag("session_hash_subject", false),
         flag("session_hash_storage_key", false),
+        flag("end_with_session", false),
         texts("session_request_headers"),
         texts("session_response_headers"),
         Field::new(

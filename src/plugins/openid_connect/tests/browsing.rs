@@ -82,7 +82,8 @@ impl Provider {
     }
 }
 
-pub(super) fn world(mut config: Value) -> (World, Provider) {
+/// A configuration with what signing in takes.
+pub(super) fn complete(mut config: Value) -> Value {
     for (name, value) in [
         ("client_id", json!(["gateway"])),
         ("client_secret", json!(["g-secret"])),
@@ -98,7 +99,11 @@ pub(super) fn world(mut config: Value) -> (World, Provider) {
             config[name] = value;
         }
     }
-    let world = World::new(config);
+    config
+}
+
+pub(super) fn world(config: Value) -> (World, Provider) {
+    let world = World::new(complete(config));
     let provider = Provider {
         key: world.key.clone(),
         clock: world.clock.clone(),

@@ -139,6 +139,17 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
         ],
         numbered: true,
     },
+    table("logins", 1, &[
+        ("key", Bytes), ("id", Text), ("issuer", Text), ("client_id", Text), ("subject", Text),
+        ("sid", Text), ("started_ms", Int), ("used_ms", Int), ("ends_ms", Int),
+        ("locked_ms", Int), ("sealed", Text),
+    ]),
+    Table {
+        name: "login_ends",
+        key: 1,
+        columns: &[("id", Int), ("what", Bytes), ("before_ms", Int), ("until_ms", Int)],
+        numbered: true,
+    },
     table(AUDIT, 1, &[
         ("id", Text), ("kind", Text), ("realm", Text), ("user_id", Text), ("user_name", Text),
         ("client_id", Text), ("address", Text), ("failed", Int), ("doc", Text),

@@ -1,0 +1,174 @@
+//! Refreshing the tokens of sessions: one call, however many requests and nodes
+//! want it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::OpenIdConnect;
+use super::arguments::Arguments;
+use super::client::Client;
+use super::flight::digest_of;
+use super::methods::Method;
+use super::refusal::Refusal;
+use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
+use super::told::Asking;
+
+/// How often is looked whether another node has the next tokens.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// As [`Asking`], for what outlives the request.
+struct Owned {
+    from: Option<std::net::IpAddr>,
+    client: Option<Arc<Client>>,
+    headers: HeaderMap,
+    arguments: Arguments,
+}
+
+impl OpenIdConnect {
+    /// The session with its next tokens; one call for all requests that come
+    /// with the same session at the same time.
+    pub(super) async fn refresh(
+        &self,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Held>, Refusal> {
+        let Some(handle) = &login.handle else {
+            let next = self.next_tokens(sessions, login, asking).await?;
+            return Ok(Arc::new(Held::fresh(next)));
+        };
+        if login.refresh.is_none() || !sessions.refreshes {
+            return Err(Refusal::SessionOver);
+        }
+        let this = self.me.upgrade().ok_or(Refusal::ProviderUnavailable)?;
+        let owned = Owned {
+            from: asking.from,
+            client: asking.client.cloned(),
+            headers: asking.headers.clone(),
+            arguments: asking.arguments.clone(),
+        };
+        let about = digest_of([&handle.key.0[..], login.access.as_bytes()]);
+        let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
+        let (handle, clock) = (handle.clone(), self.agent.clock.clone());
+        // In a task of its own: who hangs up between the call and the saving
+        // would lose tokens that are good only once.
+        let question =
+            || async move { this.refresh_kept(&sessions, &login, &handle, &owned).await };
+        let asked = self.refreshes.ask(about, question, move || clock.now_ms());
+        asked.await
+    }
+
+    /// Refreshes a session that other nodes may be refreshing.
+    async fn refresh_kept(
+        &self,
+        sessions: &Sessions,
+        login: &Held,
+        handle: &Handle,
+        owned: &Owned,
+    ) -> Result<Arc<Held>, Refusal> {
+        let asking = Asking {
+            from: owned.from,
+            client: owned.client.as_ref(),
+            headers: &owned.headers,
+            arguments: &owned.arguments,
+        };
+        let clock = &self.agent.clock;
+        let until_ms = clock.now_ms().saturating_add(2 * sessions.lock_ms());
+        loop {
+            let now_ms = clock.now_ms();
+            let current = live(sessions.read(handle, now_ms).await?)?;
+            if current.access != login.access {
+                return Ok(current);
+            }
+            if sessions.lock(handle, now_ms).await? {
+                return self.refresh_locked(sessions, login, handle, &asking).await;
+            }
+            if now_ms >= until_ms {
+                return Err(Refusal::ProviderUnavailable);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn refresh_locked(
+        &self,
+        sessions: &Sessions,
+        login: &Held,
+        handle: &Handle,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Held>, Refusal> {
+        let clock = &self.agent.clock;
+        let next = async {
+            // Another node may have done it just before.
+            let current = live(sessions.read(handle, clock.now_ms()).await?)?;
+            if current.access != login.access {
+                return Ok(Err(current));
+            }
+            let next = self.next_tokens(sessions, &current, asking).await?;
+            Ok(Ok(next))
+        };
+        let outcome = match next.await {
+            Ok(Ok(next)) => return sessions.save(next, handle, clock.now_ms()).await,
+            Ok(Err(current)) => Ok(current),
+            Err(refusal) => Err(refusal),
+        };
+        sessions.unlock(handle).await;
+        outcome
+    }
+
+    /// A session with the tokens that the provider gives for its refresh token.
+    async fn next_tokens(
+        &self,
+        sessions: &Sessions,
+        login: &LoginSession,
+        asking: &Asking<'_>,
+    ) -> Result<LoginSession, Refusal> {
+        let over = Refusal::SessionOver;
+        let desk = self.desk.as_ref().ok_or(over)?;
+        let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
+        let token = token.ok_or(over)?;
+        let (client, _) = self.settings().clients.named(&login.client).ok_or(over)?;
+        let asking = Asking {
+            client: Some(client),
+            ..*asking
+        };
+        let tokens = desk.refresh(token, &asking).await?;
+        let mut next = login.clone();
+        if let Some(id) = &tokens.id {
+            // OpenID Connect Core §12.2: of the same user.
+            let subject = self
+                .verify_id_token(
+                    id,
+                    tokens.access.expose(),
+                    &login.client,
+                    None,
+                    Method::Session,
+                )
+                .await?;
+            if let Some(before) = login.subject()
+                && subject.as_deref() != Some(&before)
+            {
+                return Err(Refusal::WrongIdToken);
+            }
+            next.id_token = Some(id.expose().to_owned());
+        }
+        tokens.access.expose().clone_into(&mut next.access);
+        if let Some(refresh) = &tokens.refresh {
+            next.refresh = Some(refresh.expose().to_owned());
+        }
+        if tokens.scope.is_some() {
+            next.scope.clone_from(&tokens.scope);
+        }
+        next.ends_at = tokens.ends_at;
+        Ok(next)
+    }
+}
+
+fn live(shown: Shown) -> Result<Arc<Held>, Refusal> {
+    match shown {
+        Shown::Live(current, _) => Ok(current),
+        Shown::Void(_) | Shown::Nothing | Shown::Away(_) => Err(Refusal::SessionOver),
+    }
+}

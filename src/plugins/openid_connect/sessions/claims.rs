@@ -1,0 +1,108 @@
+//! What is known of a session's user: what the access token says, and what the ID
+//! token says besides.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::held::{Held, Merged};
+use super::{LoginSession, Sessions};
+use crate::plugins::openid_connect::cache::Verified;
+use crate::plugins::openid_connect::refusal::Refusal;
+use crate::plugins::openid_connect::rules::Rules;
+use crate::plugins::openid_connect::verifier::Checked;
+use crate::plugins::openid_connect::word::Word;
+
+/// Claims that say something of an ID token, and nothing of its user.
+const OF_ID_TOKENS: &[&str] = &[
+    "at_hash",
+    "c_hash",
+    "s_hash",
+    "nonce",
+    "exp",
+    "iat",
+    "nbf",
+    "aud",
+    "azp",
+    "typ",
+    "tokenName",
+];
+
+impl Sessions {
+    /// What is known of the session's user: what the access token says, and
+    /// what the ID token says besides.
+    pub(in super::super) fn with_id_token(
+        &self,
+        session: &Held,
+        verified: Arc<Verified>,
+    ) -> Arc<Verified> {
+        let Some(id_token) = &session.id_token else {
+            return verified;
+        };
+        let mut merged = session.merged.lock();
+        if let Some(merged) = &*merged
+            && Arc::ptr_eq(&merged.of, &verified)
+        {
+            return Arc::clone(&merged.with);
+        }
+        let mut claims = verified.token.claims.clone();
+        for (name, value) in identity(id_token) {
+            claims.entry(name).or_insert(value);
+        }
+        let checked = Checked {
+            claims,
+            scopes: verified.token.scopes.clone(),
+            expires_at: verified.token.expires_at,
+            ends_at: verified.ends_at,
+            ends_for_good: verified.ends_for_good,
+        };
+        let length = id_token.len();
+        let token = &verified.token.token;
+        let with = checked.verified(token, length, verified.generation, Word::default());
+        *merged = Some(Merged {
+            of: verified,
+            with: Arc::clone(&with),
+        });
+        with
+    }
+
+    /// What is known of the user of a session whose access token only the
+    /// provider can read.
+    ///
+    /// # Errors
+    /// The rule that is not met.
+    pub(in super::super) fn trusted(
+        &self,
+        session: &LoginSession,
+        rules: &Rules,
+        now_ms: i64,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let mut claims = session.id_token.as_deref().map(identity);
+        let mut claims = claims.take().unwrap_or_default();
+        if let Some(scope) = &session.scope {
+            claims.insert("scope".to_owned(), Value::from(scope.as_str()));
+        }
+        let issuer = claims.get("iss").and_then(Value::as_str);
+        let issuer = issuer.unwrap_or_default().to_owned();
+        rules.check_told(&claims, &issuer, now_ms.div_euclid(1000))?;
+        let checked = Checked {
+            scopes: rules.scopes(&claims),
+            expires_at: session.ends_at.map(|end| end.div_euclid(1000)),
+            ends_at: session.ends_at.unwrap_or(i64::MAX),
+            ends_for_good: session.ends_at.is_some(),
+            claims,
+        };
+        Ok(checked.verified(&session.access, 0, 0, Word::default()))
+    }
+}
+
+/// What an ID token that was verified before says of its user.
+pub(super) fn identity(id_token: &str) -> Map<String, Value> {
+    let parsed = crate::jose::verify::Unverified::parse(id_token);
+    let claims = parsed.and_then(|parsed| parsed.claims_of_anyone());
+    let mut claims = claims.unwrap_or_default();
+    for name in OF_ID_TOKENS {
+        claims.remove(*name);
+    }
+    claims
+}

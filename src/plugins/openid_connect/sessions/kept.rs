@@ -1,0 +1,338 @@
+//! Sessions that are kept in a storage: written, read, renewed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::held::{Handle, Held, Whose};
+use super::{Browser, LoginSession, Sessions, Shown};
+use crate::filter::SessionsUnavailable;
+use crate::model::grant::TokenHash;
+use crate::model::login::{LoginQuery, StoredLogin};
+use crate::plugins::openid_connect::keeper::marked;
+use crate::plugins::openid_connect::refusal::Refusal;
+use crate::plugins::openid_connect::storage::{Storage, StorageError};
+
+/// How often new tokens are tried to be saved, and the pause between tries: the
+/// old ones are spent.
+const SAVES: u32 = 4;
+const SAVE_PAUSE: Duration = Duration::from_millis(250);
+/// Longest session, in bytes: what any storage holds.
+const KEPT_MAX: usize = 512 * 1024;
+/// When a session ends that nothing ends: in 400 days.
+const FOR_EVER: i64 = 400 * 86_400_000;
+
+const UNAVAILABLE: Refusal = Refusal::SessionStoreUnavailable;
+
+fn unavailable(_: StorageError) -> Refusal {
+    UNAVAILABLE
+}
+
+impl Sessions {
+    /// As [`Sessions::shown`], reading what has to be read.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionStoreUnavailable`]: nobody knows whether there is one.
+    pub(in super::super) async fn find(
+        &self,
+        headers: &http::HeaderMap,
+        now_ms: i64,
+    ) -> Result<Shown, Refusal> {
+        match self.shown(headers, now_ms) {
+            Shown::Away(handle) => self.read(&handle, now_ms).await,
+            shown => Ok(shown),
+        }
+    }
+
+    /// Reads a session, whatever was read of it before.
+    ///
+    /// # Errors
+    /// As [`Sessions::find`].
+    pub(in super::super) async fn read(
+        &self,
+        handle: &Handle,
+        now_ms: i64,
+    ) -> Result<Shown, Refusal> {
+        let Some(storage) = &self.storage else {
+            return Ok(Shown::Nothing);
+        };
+        let sealed = storage.load(&handle.key, now_ms).await;
+        let Some(sealed) = sealed.map_err(unavailable)? else {
+            self.opened.remove(handle.text());
+            return Ok(Shown::Void(Refusal::SessionOver));
+        };
+        let Some(login) = self.unseal(&handle.key, &sealed) else {
+            return Ok(Shown::Void(Refusal::BrokenSession));
+        };
+        let stale_ms = now_ms.saturating_add(storage.read_ms());
+        let held = Arc::new(Held::new(login, Some(handle.clone()), stale_ms));
+        let over = storage.is_over(&held.marks, held.started).await;
+        if over.map_err(unavailable)? {
+            return Ok(Shown::Void(Refusal::SessionOver));
+        }
+        self.opened.insert(handle.text(), &held);
+        Ok(self.aged(held, now_ms))
+    }
+
+    /// What is in a session of the storage, if it is one of these.
+    pub(in super::super) fn unseal(&self, key: &TokenHash, sealed: &str) -> Option<LoginSession> {
+        let plain = self.sealer.open(&self.context_of(key), sealed).ok()?;
+        serde_json::from_slice(&plain).ok()
+    }
+
+    /// A session opens at its own key alone.
+    fn context_of(&self, key: &TokenHash) -> Vec<u8> {
+        let mut context = self.context.clone();
+        context.push(b'\n');
+        context.extend_from_slice(&key.0);
+        context
+    }
+
+    /// Begins a session: the browser gets its cookie, the storage the rest. A
+    /// session that the browser shows of before ends.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionTooBig`], [`Refusal::SessionStoreUnavailable`].
+    pub(in super::super) async fn begin(
+        &self,
+        login: &LoginSession,
+        browser: Browser<'_>,
+        now_ms: i64,
+    ) -> Result<(), Refusal> {
+        let Some(storage) = &self.storage else {
+            return self.seal(login, browser, now_ms);
+        };
+        if let Shown::Live(before, _) = self.find(browser.headers, now_ms).await? {
+            self.end(&before, now_ms).await?;
+        }
+        let handle = Handle::new(&self.context, self.sealer.id());
+        let stored = self.stored(login, &handle, now_ms)?;
+        storage.insert(&stored).await.map_err(unavailable)?;
+        self.hold(login.clone(), &handle, storage, now_ms);
+        self.set(handle.text(), browser)
+    }
+
+    /// Renews a session of the storage, as used at `now_ms`. One that can't be
+    /// goes on for now: it was good a moment ago.
+    pub(in super::super) async fn renew(&self, held: &Held, now_ms: i64) {
+        let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
+            return;
+        };
+        let mut login = LoginSession::clone(held);
+        login.renewed = now_ms;
+        let Ok(stored) = self.stored(&login, handle, now_ms) else {
+            return;
+        };
+        match storage.update(&stored).await {
+            Ok(true) => drop(self.hold(login, handle, storage, now_ms)),
+            Ok(false) => self.opened.remove(handle.text()),
+            Err(StorageError) => tracing::warn!("a session was not renewed"),
+        }
+    }
+
+    /// Keeps the next tokens of a session, and unlocks it.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionOver`] if it has ended meanwhile. Tokens that can't be
+    /// saved are used on this node while it holds them: they may be the only ones
+    /// left.
+    pub(in super::super) async fn save(
+        &self,
+        mut login: LoginSession,
+        handle: &Handle,
+        now_ms: i64,
+    ) -> Result<Arc<Held>, Refusal> {
+        let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
+        login.renewed = now_ms;
+        let stored = self.stored(&login, handle, now_ms)?;
+        for last in (0..SAVES).rev() {
+            match storage.update(&stored).await {
+                Ok(true) => break,
+                Ok(false) => {
+                    self.opened.remove(handle.text());
+                    return Err(Refusal::SessionOver);
+                }
+                Err(StorageError) if last == 0 => {
+                    tracing::error!(
+                        "refreshed tokens are not saved: another node ends the session"
+                    );
+                }
+                Err(StorageError) => tokio::time::sleep(SAVE_PAUSE).await,
+            }
+        }
+        Ok(self.hold(login, handle, storage, now_ms))
+    }
+
+    fn hold(
+        &self,
+        login: LoginSession,
+        handle: &Handle,
+        storage: &Storage,
+        now_ms: i64,
+    ) -> Arc<Held> {
+        let stale_ms = now_ms.saturating_add(storage.read_ms());
+        let held = Arc::new(Held::new(login, Some(handle.clone()), stale_ms));
+        self.opened.insert(handle.text(), &held);
+        held
+    }
+
+    fn stored(
+        &self,
+        login: &LoginSession,
+        handle: &Handle,
+        now_ms: i64,
+    ) -> Result<StoredLogin, Refusal> {
+        let plain = serde_json::to_vec(login).map_err(|_| Refusal::SessionTooBig)?;
+        if plain.len() > KEPT_MAX {
+            return Err(Refusal::SessionTooBig);
+        }
+        let sealed = self.sealer.seal(&self.context_of(&handle.key), &plain);
+        let mut stored = self.described(login, handle.key, now_ms);
+        stored.sealed = sealed.map_err(|_| Refusal::SessionTooBig)?;
+        Ok(stored)
+    }
+
+    /// What stands beside a session.
+    fn described(&self, login: &LoginSession, key: TokenHash, now_ms: i64) -> StoredLogin {
+        let whose = Whose::of(login);
+        let subject = whose.subject.map(|subject| match self.hash_subject {
+            true => hashed(&subject),
+            false => subject,
+        });
+        let ends = self.timers.ends_at(login.started, login.renewed);
+        StoredLogin {
+            key,
+            id: login.id.clone(),
+            issuer: whose.issuer,
+            client_id: login.client.clone(),
+            subject,
+            sid: whose.sid,
+            started_ms: login.started,
+            used_ms: login.renewed,
+            ends_ms: ends.unwrap_or_else(|| now_ms.saturating_add(FOR_EVER)),
+            sealed: String::new(),
+        }
+    }
+
+    /// Asks for the right to ask for the next tokens of a session.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionStoreUnavailable`].
+    pub(in super::super) async fn lock(
+        &self,
+        handle: &Handle,
+        now_ms: i64,
+    ) -> Result<bool, Refusal> {
+        let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
+        let until_ms = now_ms.saturating_add(self.lock_ms);
+        let locked = storage.lock(&handle.key, until_ms, now_ms).await;
+        locked.map_err(unavailable)
+    }
+
+    /// Gives that back.
+    pub(in super::super) async fn unlock(&self, handle: &Handle) {
+        if let Some(storage) = &self.storage
+            && storage.unlock(&handle.key).await.is_err()
+        {
+            tracing::warn!("a session stays locked for a while");
+        }
+    }
+
+    /// For how long one node alone may ask for a session's next tokens, in
+    /// milliseconds.
+    pub(in super::super) fn lock_ms(&self) -> i64 {
+        self.lock_ms
+    }
+}
+
+/// A subject as it is stored where it shall not be read.
+pub(in super::super) fn hashed(subject: &str) -> String {
+    URL_SAFE_NO_PAD.encode(TokenHash::of(subject).0)
+}
+
+impl Sessions {
+    /// The sessions of a storage of their own that can list them, and whether
+    /// these are all.
+    pub(in super::super) async fn list(
+        &self,
+    ) -> Result<Option<(Vec<StoredLogin>, bool)>, SessionsUnavailable> {
+        let Some(Storage::Remote(remote)) = &self.storage else {
+            return Ok(None);
+        };
+        let listed = remote.list().await.map_err(|_| SessionsUnavailable)?;
+        let Some((all, whole)) = listed else {
+            return Ok(None);
+        };
+        let shown = all.into_iter().filter_map(|(key, sealed)| {
+            let login = self.unseal(&key, &sealed)?;
+            let mut stored = self.described(&login, key, i64::MAX);
+            stored.sealed.clear();
+            Some(stored)
+        });
+        Ok(Some((shown.collect(), whole)))
+    }
+
+    /// Ends sessions wherever they are: in cookies by marks. How many there were
+    /// of which is known.
+    pub(in super::super) async fn end_all(
+        &self,
+        which: &LoginQuery,
+        now_ms: i64,
+    ) -> Result<usize, SessionsUnavailable> {
+        let marks = marked(which, |what| self.storages.mark(what, now_ms));
+        let own = self.storages.end(which, &marks, now_ms).await;
+        let mut ended = own.map_err(|_| SessionsUnavailable)?.len();
+        if let Some(storage @ Storage::Remote(remote)) = &self.storage {
+            let down = |_| SessionsUnavailable;
+            storage.mark(&marks, now_ms).await.map_err(down)?;
+            let listed = self.list().await?.unwrap_or_default().0;
+            for login in listed.iter().filter(|login| which.fits(login)) {
+                remote.end(&login.key).await.map_err(down)?;
+                ended += 1;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Ends the sessions of a provider's session, or else of one of its users.
+    ///
+    /// # Errors
+    /// [`SessionsUnavailable`]: some may go on.
+    pub(in super::super) async fn end_at_provider(
+        &self,
+        which: &LoginQuery,
+        now_ms: i64,
+    ) -> Result<(), SessionsUnavailable> {
+        let marks = marked(which, |what| self.storages.mark(what, now_ms));
+        if let Some(storage) = &self.storage {
+            let left = storage.mark(&marks, now_ms).await;
+            left.map_err(|_| SessionsUnavailable)?;
+        }
+        let ended = self.storages.end(which, &marks, now_ms).await;
+        ended.map(drop).map_err(|_| SessionsUnavailable)
+    }
+
+    /// Whether the process's own store keeps such a session.
+    pub(in super::super) async fn is_stored(&self, which: &LoginQuery) -> bool {
+        let Ok(store) = self.storages.store() else {
+            return false;
+        };
+        let page = store.logins(which, None, 1).await;
+        page.is_ok_and(|page| !page.logins.is_empty())
+    }
+
+    /// Remembers that something was shown until `until_ms`; says whether it is
+    /// new.
+    pub(in super::super) async fn remember(
+        &self,
+        what: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, SessionsUnavailable> {
+        let store = self.storages.store().map_err(|_| SessionsUnavailable)?;
+        let new = store.remember(what, until_ms, now_ms).await;
+        new.map_err(|_| SessionsUnavailable)
+    }
+}

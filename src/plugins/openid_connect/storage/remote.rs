@@ -1,0 +1,263 @@
+//! Sessions in a Redis or a memcached.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redis::{Cmd, ConnectionAddr, IntoConnectionInfo, Value, cmd};
+
+use super::StorageError;
+use super::config::{RemoteConfig, Server};
+use crate::model::grant::TokenHash;
+use crate::model::login::{EndMark, Marked, StoredLogin};
+use crate::plugins::ConfigError;
+use crate::plugins::openid_connect::fields::wrong;
+use crate::shared::Redis;
+use crate::shared::memcached::{Address, Memcached, Put};
+use crate::telemetry::Metrics;
+
+/// Most keys that one listing looks at.
+const LISTED: usize = 100_000;
+/// Keys of one step of a listing.
+const STEP: usize = 500;
+
+/// A server that keeps sessions.
+pub(in super::super) struct Remote {
+    server: Client,
+    prefix: String,
+}
+
+enum Client {
+    Redis(Redis),
+    Memcached(Memcached),
+}
+
+impl Remote {
+    pub(super) fn open(config: &RemoteConfig, metrics: &Metrics) -> Result<Self, ConfigError> {
+        let server = match &config.server {
+            Server::Memcached(address) => {
+                Client::Memcached(Memcached::new(address.clone(), config.deadline, metrics))
+            }
+            Server::Redis { .. } => Client::Redis(redis(config, metrics)?),
+        };
+        Ok(Self {
+            server,
+            prefix: config.prefix.clone(),
+        })
+    }
+
+    fn key(&self, key: &TokenHash) -> String {
+        format!("{}:{}", self.prefix, URL_SAFE_NO_PAD.encode(key.0))
+    }
+
+    fn lock_key(&self, key: &TokenHash) -> String {
+        format!("{}:lock:{}", self.prefix, URL_SAFE_NO_PAD.encode(key.0))
+    }
+
+    fn mark_key(&self, what: &Marked) -> String {
+        format!("{}:end:{}", self.prefix, URL_SAFE_NO_PAD.encode(what))
+    }
+
+    pub(super) async fn insert(&self, login: &StoredLogin) -> Result<(), StorageError> {
+        let value = login.sealed.as_bytes();
+        self.put(Put::Always, &self.key(&login.key), value, login.ends_ms)
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn update(&self, login: &StoredLogin) -> Result<bool, StorageError> {
+        let (key, value) = (self.key(&login.key), login.sealed.as_bytes());
+        let there = self.put(Put::Existing, &key, value, login.ends_ms).await?;
+        self.unlock(&login.key).await?;
+        Ok(there)
+    }
+
+    pub(super) async fn load(&self, key: &TokenHash) -> Result<Option<String>, StorageError> {
+        let found = self.get(&[self.key(key)]).await?.pop().flatten();
+        // What is no text is nothing of ours, and does not open.
+        Ok(found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    pub(super) async fn lock(
+        &self,
+        key: &TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, StorageError> {
+        // Its server measures by its own clock.
+        let until_ms = until_ms.max(now_ms + 1);
+        self.put(Put::New, &self.lock_key(key), b"1", until_ms)
+            .await
+    }
+
+    pub(super) async fn unlock(&self, key: &TokenHash) -> Result<(), StorageError> {
+        self.remove(self.lock_key(key)).await
+    }
+
+    pub(in super::super) async fn end(&self, key: &TokenHash) -> Result<(), StorageError> {
+        self.remove(self.key(key)).await
+    }
+
+    pub(super) async fn is_over(
+        &self,
+        of: &[Marked],
+        started_ms: i64,
+    ) -> Result<bool, StorageError> {
+        let keys: Vec<_> = of.iter().map(|what| self.mark_key(what)).collect();
+        let found = self.get(&keys).await?;
+        let before = found.into_iter().flatten().filter_map(|bytes| {
+            let text = String::from_utf8(bytes).ok()?;
+            text.parse::<i64>().ok()
+        });
+        Ok(before.max().is_some_and(|before| started_ms <= before))
+    }
+
+    pub(super) async fn mark(&self, marks: &[EndMark], now_ms: i64) -> Result<(), StorageError> {
+        for mark in marks.iter().filter(|mark| mark.until_ms > now_ms) {
+            let before = mark.before_ms.to_string();
+            let key = self.mark_key(&mark.what);
+            self.put(Put::Always, &key, before.as_bytes(), mark.until_ms)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The sealed sessions, with their keys; `None`: the server can't list. Says
+    /// also whether these are all.
+    pub(in super::super) async fn list(
+        &self,
+    ) -> Result<Option<(Vec<(TokenHash, String)>, bool)>, StorageError> {
+        let Client::Redis(redis) = &self.server else {
+            return Ok(None);
+        };
+        let pattern = format!("{}:*", escaped(&self.prefix));
+        let (mut cursor, mut looked, mut all) = ("0".to_owned(), 0, Vec::new());
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(&pattern);
+            scan.arg("COUNT").arg(STEP);
+            let step: (String, Vec<String>) = ask(redis, &scan).await?;
+            cursor = step.0;
+            looked += step.1.len();
+            let keys: Vec<_> = step.1.iter().filter_map(|key| self.own(key)).collect();
+            if !keys.is_empty() {
+                let names: Vec<_> = keys.iter().map(|key| self.key(key)).collect();
+                let values = self.get(&names).await?;
+                let sealed = values.into_iter().map(|v| String::from_utf8(v?).ok());
+                let pairs = keys.into_iter().zip(sealed);
+                all.extend(pairs.filter_map(|(key, sealed)| Some((key, sealed?))));
+            }
+            if cursor == "0" || looked >= LISTED {
+                return Ok(Some((all, cursor == "0")));
+            }
+        }
+    }
+
+    /// The session that a key is of.
+    fn own(&self, key: &str) -> Option<TokenHash> {
+        let text = key.strip_prefix(&self.prefix)?.strip_prefix(':')?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        bytes.try_into().ok().map(TokenHash)
+    }
+
+    async fn get(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        match &self.server {
+            Client::Memcached(memcached) => Ok(memcached.get(keys).await?),
+            Client::Redis(redis) => {
+                let mut mget = cmd("MGET");
+                mget.arg(keys);
+                ask(redis, &mget).await
+            }
+        }
+    }
+
+    async fn put(
+        &self,
+        put: Put,
+        key: &str,
+        value: &[u8],
+        until_ms: i64,
+    ) -> Result<bool, StorageError> {
+        match &self.server {
+            Client::Memcached(memcached) => {
+                // Whole seconds, of which the last one counts as well.
+                let until = until_ms.div_euclid(1000).saturating_add(1);
+                Ok(memcached.put(put, key, value, until).await?)
+            }
+            Client::Redis(redis) => {
+                let mut set = cmd("SET");
+                set.arg(key).arg(value).arg("PXAT").arg(until_ms);
+                match put {
+                    Put::Always => {}
+                    Put::New => drop(set.arg("NX")),
+                    Put::Existing => drop(set.arg("XX")),
+                }
+                redis.ready().await;
+                Ok(redis.call(&set).await? != Value::Nil)
+            }
+        }
+    }
+
+    async fn remove(&self, key: String) -> Result<(), StorageError> {
+        match &self.server {
+            Client::Memcached(memcached) => Ok(memcached.remove(&key).await?),
+            Client::Redis(redis) => {
+                redis.remove(&[key]).await?;
+                Ok(())
+            }
+        }
+    }
+}
+
+async fn ask<T: redis::FromRedisValue>(redis: &Redis, command: &Cmd) -> Result<T, StorageError> {
+    redis.ready().await;
+    let value = redis.call(command).await?;
+    redis::from_redis_value(value).map_err(|_| StorageError)
+}
+
+fn redis(config: &RemoteConfig, metrics: &Metrics) -> Result<Redis, ConfigError> {
+    let refused = || wrong("redis", "no such server can be connected to");
+    let Server::Redis {
+        address,
+        tls,
+        database,
+        username,
+        ..
+    } = &config.server
+    else {
+        return Err(refused());
+    };
+    let address = match address {
+        Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        Address::Tcp(host, port) if *tls => ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: false,
+            tls_params: None,
+        },
+        Address::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
+    };
+    let info = address.into_connection_info().map_err(|_| refused())?;
+    let mut settings = info.redis_settings().clone().set_db(*database);
+    if let Some(username) = username {
+        settings = settings.set_username(username);
+    }
+    if let Some(password) = config.server.password() {
+        settings = settings.set_password(password.expose());
+    }
+    let client = redis::Client::open(info.set_redis_settings(settings)).map_err(|_| refused())?;
+    Redis::of_sessions(client, config.connect, config.deadline, metrics).map_err(|_| refused())
+}
+
+/// A text that stands for itself in a pattern of Redis.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}

@@ -1,0 +1,477 @@
+//! Sessions that are kept in the process's own store, sessions that end from
+//! elsewhere, and what attackers do to either.
+
+use super::browsing::{Browser, Provider, complete, location, world};
+use super::*;
+use crate::model::login::LoginQuery;
+use crate::plugins::openid_connect::Storages;
+use crate::store::SqlStore;
+
+/// A node whose sessions are kept, in a store that others may share.
+struct Node {
+    world: World,
+    provider: Provider,
+    store: Arc<SqlStore>,
+    directory: Arc<tempfile::TempDir>,
+    config: Value,
+}
+
+fn settings(mut config: Value) -> Value {
+    for (name, value) in [
+        ("session_storage", json!("store")),
+        (
+            "auth_methods",
+            json!(["session", "bearer", "authorization_code"]),
+        ),
+        ("logout_query_arg", json!("logout")),
+        ("logout_methods", json!(["GET"])),
+        ("backchannel_logout_uri_suffix", json!("/backchannel")),
+        ("frontchannel_logout_uri_suffix", json!("/frontchannel")),
+    ] {
+        if config.get(name).is_none() {
+            config[name] = value;
+        }
+    }
+    complete(config)
+}
+
+impl Node {
+    async fn new(config: Value) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
+        let store = Arc::new(store.expect("a store"));
+        let (world, provider) = world(json!({}));
+        let config = settings(config);
+        let mut node = Self {
+            world,
+            provider,
+            store,
+            directory: Arc::new(directory),
+            config,
+        };
+        node.restart();
+        node
+    }
+
+    /// The same with nothing in memory.
+    fn restart(&mut self) {
+        let clock = self.world.clock.clone();
+        self.world.parts.storages = Storages::on(self.store.clone(), clock);
+        self.world.filter = filter(&self.world.parts, self.config.clone()).expect("valid");
+    }
+
+    /// Another plugin of the same node.
+    fn with(&self, config: Value) -> World {
+        World {
+            issuer: self.world.issuer.clone(),
+            key: self.world.key.clone(),
+            clock: self.world.clock.clone(),
+            parts: self.world.parts.clone(),
+            filter: filter(&self.world.parts, settings(config)).expect("valid"),
+        }
+    }
+
+    /// Another node with the same store and provider.
+    fn other(&self) -> World {
+        let mut parts = self.world.parts.clone();
+        parts.storages = Storages::on(self.store.clone(), self.world.clock.clone());
+        World {
+            issuer: self.world.issuer.clone(),
+            key: self.world.key.clone(),
+            clock: self.world.clock.clone(),
+            filter: filter(&parts, self.config.clone()).expect("valid"),
+            parts,
+        }
+    }
+
+    async fn rows(&self) -> Vec<crate::model::login::StoredLogin> {
+        let _ = &self.directory;
+        let all = LoginQuery::default();
+        let page = crate::store::Store::logins(&*self.store, &all, None, 100).await;
+        page.expect("a page").logins
+    }
+
+    async fn ended_by(&self, which: LoginQuery) -> usize {
+        let keeper = self.world.filter.session_keeper().expect("it keeps");
+        let now_ms = self.world.clock.now_ms();
+        keeper.end(&which, now_ms).await.expect("ended")
+    }
+}
+
+/// Whether a request is one of somebody who has to sign in.
+async fn is_out(browser: &Browser, world: &World) -> bool {
+    let outcome = world.ask(&browser.request("/orders")).await;
+    match outcome.code() {
+        (200, "pass") => false,
+        (302, "login") => true,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_kept_session_is_a_handle_and_nobody_reads_its_tokens_in_the_store() {
+    let mut node = Node::new(json!({})).await;
+    let mut browser = Browser::signed_in(&node.world).await;
+    assert_eq!(browser.0["session"].len(), 41);
+    let rows = node.rows().await;
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].subject.as_deref(), Some("anna"));
+    assert!(!rows[0].sealed.contains("eyJ"));
+    assert!(!format!("{rows:?}").contains(&browser.0["session"][1..]));
+    node.restart();
+    let outcome = browser.get(&node.world, "/orders").await;
+    assert_eq!(outcome.code(), (200, "pass"), "it is read again");
+    assert_eq!(outcome.upstream("cookie"), None);
+    assert_eq!(outcome.upstream("x-credential-identifier"), Some("anna"));
+}
+
+#[tokio::test]
+async fn a_kept_session_is_renewed_by_use_and_over_without() {
+    let node = Node::new(json!({"session_idling_timeout": 100})).await;
+    let mut browser = Browser::signed_in(&node.world).await;
+    let handle = browser.0["session"].clone();
+    for _ in 0..4 {
+        node.world.clock.advance(60_000);
+        let outcome = browser.get(&node.world, "/orders").await;
+        assert_eq!(outcome.code(), (200, "pass"));
+    }
+    assert_eq!(browser.0["session"], handle);
+    node.world.clock.advance(100_000);
+    assert!(is_out(&browser, &node.world).await);
+}
+
+#[tokio::test]
+async fn a_copied_cookie_is_of_no_use_after_logout_wherever_sessions_are() {
+    for storage in ["cookie", "store"] {
+        let mut node = Node::new(json!({"session_storage": storage})).await;
+        let mut browser = Browser::signed_in(&node.world).await;
+        let copy = browser.clone();
+        assert!(!is_out(&copy, &node.world).await);
+        browser.get(&node.world, "/orders?logout=1").await;
+        assert!(!browser.0.contains_key("session"));
+        assert!(is_out(&copy, &node.world).await, "{storage}");
+        assert!(node.rows().await.is_empty());
+        node.restart();
+        let learns = async {
+            while !is_out(&copy, &node.world).await {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        let learnt = tokio::time::timeout(std::time::Duration::from_secs(60), learns).await;
+        assert!(learnt.is_ok(), "{storage}: also after a restart");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_an_attacker_planted_is_not_the_one_that_a_login_gives() {
+    for storage in ["cookie", "store"] {
+        let node = Node::new(json!({"session_storage": storage})).await;
+        let planted = Browser::signed_in(&node.world).await;
+        let mut victim = Browser::default();
+        let back = victim.begin(&node.world, "/orders").await;
+        let session = planted.0["session"].clone();
+        // Planted after the login has begun: the victim goes on as the attacker,
+        // if at all, never the attacker as the victim.
+        victim.0.insert("session".to_owned(), session.clone());
+        victim.get(&node.world, &back).await;
+        assert_eq!(victim.0["session"], session, "{storage}");
+        victim.get(&node.world, "/orders?logout=1").await;
+        let back = victim.begin(&node.world, "/orders").await;
+        victim.get(&node.world, &back).await;
+        assert_ne!(victim.0["session"], session);
+        assert!(is_out(&planted, &node.world).await, "{storage}");
+        assert!(!is_out(&victim, &node.world).await);
+    }
+}
+
+#[tokio::test]
+async fn a_handle_that_is_made_up_cut_changed_or_of_another_audience_opens_nothing() {
+    let node = Node::new(json!({})).await;
+    let browser = Browser::signed_in(&node.world).await;
+    let good = browser.0["session"].clone();
+    let other = node.with(json!({"session_audience": "other"}));
+    assert!(is_out(&browser, &other).await);
+    let same = node.with(json!({}));
+    assert!(!is_out(&browser, &same).await, "two routes share it");
+    for bad in [
+        format!("1{}", "A".repeat(40)),
+        good[..good.len() - 1].to_owned(),
+        format!("{good}A"),
+        format!("2{}", &good[1..]),
+        good.to_uppercase(),
+        "1".to_owned() + &"x".repeat(20_000),
+        "1../../etc".to_owned(),
+    ] {
+        let mut browser = Browser::default();
+        browser.0.insert("session".to_owned(), bad.clone());
+        assert!(is_out(&browser, &node.world).await, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn who_writes_to_the_store_can_give_nobody_the_session_of_another() {
+    let mut node = Node::new(json!({})).await;
+    let anna = Browser::signed_in(&node.world).await;
+    let mallory = Browser::signed_in(&node.world).await;
+    let rows = node.rows().await;
+    let sealed = [rows[0].sealed.clone(), rows[1].sealed.clone()];
+    for (row, sealed) in rows.iter().zip([&sealed[1], &sealed[0]]) {
+        let mut swapped = row.clone();
+        swapped.sealed.clone_from(sealed);
+        let done = crate::store::Store::update_login(&*node.store, &swapped).await;
+        assert!(done.expect("an answer"));
+    }
+    node.restart();
+    assert!(is_out(&anna, &node.world).await);
+    assert!(is_out(&mallory, &node.world).await);
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_refuses_and_never_lets_in_or_loops() {
+    let (mut world, _) = world(json!({}));
+    world.filter = filter(&world.parts, settings(json!({}))).expect("valid");
+    let mut browser = Browser::default();
+    let back = browser.begin(&world, "/orders").await;
+    let outcome = browser.get(&world, &back).await;
+    assert_eq!(outcome.code(), (500, "session_store_unavailable"));
+    assert!(!browser.0.contains_key("session"));
+    browser
+        .0
+        .insert("session".to_owned(), format!("1{}", "A".repeat(40)));
+    for target in ["/orders", "/orders?logout=1"] {
+        let outcome = browser.clone().get(&world, target).await;
+        assert_eq!(outcome.code(), (500, "session_store_unavailable"));
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_requests_on_two_nodes_refresh_a_kept_session_once() {
+    let node = Node::new(json!({})).await;
+    let other = node.other();
+    let browser = Browser::signed_in(&node.world).await;
+    node.world.clock.advance(300_000);
+    let request = browser.request("/orders");
+    let asks = (0..100).map(|n| match n % 2 {
+        0 => node.world.ask(&request),
+        _ => other.ask(&request),
+    });
+    for outcome in futures_util::future::join_all(asks).await {
+        assert_eq!(outcome.code(), (200, "pass"));
+    }
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+    for world in [&node.world, &other] {
+        assert_eq!(world.ask(&request).await.code(), (200, "pass"));
+    }
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+}
+
+#[tokio::test]
+async fn sessions_of_a_user_a_client_a_session_end_wherever_they_are() {
+    for storage in ["cookie", "store"] {
+        for which in [
+            LoginQuery {
+                subjects: crate::plugins::openid_connect::subjects("anna"),
+                ..LoginQuery::default()
+            },
+            LoginQuery {
+                client_id: Some("gateway".to_owned()),
+                ..LoginQuery::default()
+            },
+            LoginQuery {
+                sid: Some("s-1".to_owned()),
+                issuer: Some(ISSUER.to_owned()),
+                ..LoginQuery::default()
+            },
+        ] {
+            let node = Node::new(json!({"session_storage": storage})).await;
+            *node.provider.twist.lock().unwrap() = json!({"sid": "s-1"});
+            let browser = Browser::signed_in(&node.world).await;
+            let nobody = LoginQuery {
+                client_id: Some("nobody".to_owned()),
+                ..LoginQuery::default()
+            };
+            assert_eq!(node.ended_by(nobody).await, 0);
+            assert!(!is_out(&browser, &node.world).await);
+            let known = usize::from(storage == "store");
+            assert_eq!(node.ended_by(which.clone()).await, known);
+            assert!(is_out(&browser, &node.world).await, "{storage} {which:?}");
+            node.world.clock.advance(1);
+            let again = Browser::signed_in(&node.world).await;
+            assert!(
+                !is_out(&again, &node.world).await,
+                "a new one is none of them"
+            );
+        }
+    }
+}
+
+fn logout_token(node: &Node, change: Value) -> String {
+    let mut claims = json!({"iss": ISSUER, "aud": "gateway", "iat": NOW, "exp": NOW + 120,
+        "jti": "j-1", "sid": "s-1",
+        "events": {"http://schemas.openid.net/event/backchannel-logout": {}}});
+    for (name, value) in change.as_object().unwrap() {
+        claims[name] = value.clone();
+    }
+    node.provider.key.token(&claims)
+}
+
+fn posted(form: &str) -> String {
+    format!(
+        "POST /orders/backchannel HTTP/1.1\r\nHost: orders.test\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+        form.len()
+    )
+}
+
+#[tokio::test]
+async fn the_provider_ends_sessions_by_the_back_channel_wherever_they_are() {
+    for storage in ["cookie", "store"] {
+        let node = Node::new(json!({"session_storage": storage})).await;
+        *node.provider.twist.lock().unwrap() = json!({"sid": "s-1"});
+        let browser = Browser::signed_in(&node.world).await;
+        *node.provider.twist.lock().unwrap() = json!({"sid": "s-2"});
+        let bystander = Browser::signed_in(&node.world).await;
+        let token = logout_token(&node, json!({}));
+        let request = posted(&format!("logout_token={token}"));
+        let outcome = node.world.ask(&request).await;
+        assert_eq!(outcome.code(), (200, "provider_logout"));
+        assert!(is_out(&browser, &node.world).await, "{storage}");
+        assert!(!is_out(&bystander, &node.world).await);
+        let again = node.world.ask(&request).await;
+        assert_eq!(again.code(), (400, "logout_repeated"));
+        let of_user = json!({"jti": "j-2", "sid": null, "sub": "anna"});
+        let request = posted(&format!("logout_token={}", logout_token(&node, of_user)));
+        assert_eq!(node.world.ask(&request).await.code().0, 200);
+        assert!(is_out(&bystander, &node.world).await);
+    }
+}
+
+#[tokio::test]
+async fn a_logout_that_the_provider_did_not_ask_for_is_refused_by_name() {
+    let node = Node::new(json!({})).await;
+    let good = logout_token(&node, json!({}));
+    let stranger = TestKey::es256("key-1");
+    let forged = stranger.token(&json!({"iss": ISSUER, "aud": "gateway"}));
+    let typed = node.provider.key.sign(
+        "{\"alg\":\"ES256\",\"kid\":\"key-1\",\"typ\":\"at+jwt\"}",
+        "{}",
+    );
+    let id_token = json!({"events": null});
+    for (form, code) in [
+        (String::new(), "malformed_logout"),
+        ("logout_token=x.y".to_owned(), "malformed_logout"),
+        (
+            format!("logout_token={good}&logout_token={good}"),
+            "malformed_logout",
+        ),
+        (format!("logout_token={forged}"), "bad_logout_signature"),
+        (format!("logout_token={typed}"), "wrong_logout_type"),
+        (
+            format!("logout_token={}", logout_token(&node, id_token)),
+            "no_logout_event",
+        ),
+        (
+            format!(
+                "logout_token={}",
+                logout_token(&node, json!({"aud": "other"}))
+            ),
+            "wrong_logout_audience",
+        ),
+    ] {
+        let outcome = node.world.ask(&posted(&form)).await;
+        assert_eq!(outcome.code(), (400, code), "{form}");
+    }
+}
+
+#[tokio::test]
+async fn a_frame_of_the_provider_ends_its_session_and_only_that() {
+    for storage in ["cookie", "store"] {
+        let node = Node::new(json!({"session_storage": storage})).await;
+        *node.provider.twist.lock().unwrap() = json!({"sid": "s-1"});
+        let mut browser = Browser::signed_in(&node.world).await;
+        let issuer = "http%3A%2F%2Fid.test%2Foauth2";
+        for (target, code) in [
+            ("/frontchannel".to_owned(), "malformed_logout"),
+            (
+                "/frontchannel?iss=http%3A%2F%2Fevil&sid=s-1".to_owned(),
+                "wrong_logout_issuer",
+            ),
+            (
+                format!("/frontchannel?iss={issuer}&sid=s-2"),
+                "logout_of_unknown_session",
+            ),
+        ] {
+            let outcome = browser.get(&node.world, &target).await;
+            assert_eq!(outcome.code(), (400, code), "{target}");
+            assert!(!is_out(&browser, &node.world).await);
+        }
+        let copy = browser.clone();
+        let target = format!("/frontchannel?iss={issuer}&sid=s-1");
+        let outcome = browser.get(&node.world, &target).await;
+        assert_eq!(outcome.code(), (200, "provider_logout"));
+        let reply = outcome.reply.expect("an answer");
+        let policy = reply
+            .headers
+            .iter()
+            .find(|(name, _)| name == "content-security-policy");
+        let policy = policy.expect("a policy").1.to_str().expect("text");
+        assert!(policy.ends_with("frame-ancestors http://id.test"));
+        assert!(!browser.0.contains_key("session"));
+        assert!(is_out(&copy, &node.world).await, "{storage}");
+    }
+}
+
+#[tokio::test]
+async fn the_cookies_of_sessions_and_logins_are_known_as_such_on_every_route() {
+    for storage in ["cookie", "store"] {
+        let node = Node::new(json!({"session_storage": storage})).await;
+        let browser = Browser::signed_in(&node.world).await;
+        let filter = &node.world.filter;
+        assert!(filter.gives_cookies());
+        for name in ["session", "authorization"] {
+            assert!(filter.owns_cookie(name, &browser.0[name]), "{name}");
+            assert!(!filter.owns_cookie("other", &browser.0[name]));
+            // Another program may call its own cookie the same.
+            for theirs in ["1", "eyJmbGFzayI6MX0.Zm9v", "", &"A".repeat(41)] {
+                assert!(!filter.owns_cookie(name, theirs), "{name} {theirs}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_lasts_no_longer_than_its_session_or_its_token() {
+    let node = Node::new(json!({"end_with_session": true})).await;
+    let browser = Browser::signed_in(&node.world).await;
+    let lasting = async |request: &str| {
+        let outcome = node.world.ask(request).await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        outcome.exchange.lasting.expect("a bound")
+    };
+    let of_session = lasting(&browser.request("/orders")).await;
+    let token = node.world.token(json!({"exp": NOW + 60}));
+    let of_token = lasting(&get_with(&format!("Authorization: Bearer {token}"))).await;
+    assert!(!of_session.is_over() && !of_token.is_over());
+    node.world.clock.advance(60_000);
+    assert!(of_token.is_over() && !of_session.is_over());
+    node.ended_by(LoginQuery {
+        client_id: Some("gateway".to_owned()),
+        ..LoginQuery::default()
+    })
+    .await;
+    assert!(of_session.is_over());
+}
+
+#[tokio::test]
+async fn late_and_repeated_answers_go_on_with_a_kept_session() {
+    let node = Node::new(json!({})).await;
+    let mut browser = Browser::default();
+    let one = browser.begin(&node.world, "/orders?tab=1").await;
+    let two = browser.begin(&node.world, "/orders?tab=2").await;
+    assert_eq!(browser.get(&node.world, &two).await.code(), (200, "pass"));
+    for (back, tab) in [(&one, 1), (&two, 2), (&one, 1)] {
+        let outcome = browser.get(&node.world, back).await;
+        let wanted = format!("http://orders.test/orders?tab={tab}");
+        assert_eq!(location(&outcome), wanted);
+    }
+}

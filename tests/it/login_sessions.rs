@@ -1,0 +1,250 @@
+//! Sessions behind the openid-connect plugin with real storages: shared by nodes,
+//! killed and restarted, listed and ended.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::openid_connect_login::{Browser, CLIENTS};
+use crate::support::ports::Port;
+use crate::support::{Door, Setup, Upstream, eventually};
+
+const PLUGIN: &str = ", client_id: gateway, client_secret: g-secret, \
+    session_secret: shared, redirect_uri: ['http://api.test/callback'], \
+    logout_uri_suffix: /logout, logout_methods: [GET], display_errors: true, \
+    auth_methods: [session, bearer, authorization_code]";
+
+/// A server that keeps sessions, ended when dropped.
+struct Server {
+    port: Port,
+    process: Child,
+}
+
+impl Server {
+    fn redis(port: Port) -> Self {
+        let number = port.number().to_string();
+        let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let mut command = Command::new("redis-server");
+        command.args(arguments).args(["--port", &number]);
+        Self::run(command.args(["--requirepass", "open-sesame"]), port)
+    }
+
+    fn memcached(port: Port) -> Self {
+        let number = port.number().to_string();
+        let mut command = Command::new("memcached");
+        command.args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p", &number]);
+        Self::run(&mut command, port)
+    }
+
+    fn run(command: &mut Command, port: Port) -> Self {
+        let process = command
+            .current_dir(std::env::temp_dir())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server is installed (make deps)");
+        Self { port, process }
+    }
+
+    /// Ends it; another one may take its place.
+    fn stop(mut self) -> Port {
+        self.end();
+        std::mem::replace(&mut self.port, Port::reserve())
+    }
+
+    fn end(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A door with a service behind the plugin and one beside it on the same host.
+async fn door(upstream: &Upstream, issuer: &str, more: &str) -> Door {
+    let url = upstream.url("");
+    let service = format!(
+        "- name: api\n  url: {url}\n  routes: [{{hosts: [api.test]}}, \
+         {{paths: [/backchannel], strip_path: false}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: '{issuer}'{PLUGIN}{more}}}}}\n\
+         - name: beside\n  url: {url}\n  routes: [{{hosts: [api.test], paths: [/beside]}}]\n"
+    );
+    let identity = CLIENTS.replace(
+        "          require_consent: false",
+        "          backchannel_logout_uri: \"http://@PROXY@/backchannel\"\n          \
+         require_consent: false",
+    );
+    Setup::new()
+        .identity(&identity)
+        .services(&service)
+        .start()
+        .await
+}
+
+async fn signed_in(door: &Door) -> Browser<'_> {
+    let mut browser = Browser::at(door);
+    let answer = browser.sign_in("http://api.test/orders").await.expect(302);
+    assert_eq!(answer.header("location"), "http://api.test/orders");
+    browser.get("http://api.test/orders").await.expect(200);
+    browser
+}
+
+fn session(browser: &Browser<'_>) -> String {
+    browser.cookies[&("api".to_owned(), "session".to_owned())].clone()
+}
+
+async fn is_out(browser: &mut Browser<'_>) -> bool {
+    let answer = browser.get("http://api.test/orders").await;
+    match answer.status {
+        200 => false,
+        302 => true,
+        other => panic!("{other}: {}", answer.body),
+    }
+}
+
+/// Sessions live, move between nodes, end, and survive neither the loss of their
+/// storage nor let anybody in without it.
+async fn lives_and_ends_with(storage: &str, start: fn(Port) -> Server) {
+    let (server, upstream) = (start(Port::reserve()), Upstream::echo().await);
+    let more = |port: u16| {
+        format!(
+            ", session_storage: {storage}, session_redis_port: {port}, \
+             session_redis_password: open-sesame, session_memcached_port: {port}"
+        )
+    };
+    let more = more(server.port.number());
+    let one = door(&upstream, "http://@PROXY@/oauth2", &more).await;
+    let other = door(&upstream, &one.proxy_url("/oauth2"), &more).await;
+    let mut browser = signed_in(&one).await;
+    assert_eq!(session(&browser).len(), 41, "a handle");
+    assert_eq!(upstream.last().header("cookie").unwrap_or_default(), "");
+    browser.get("http://api.test/beside").await.expect(200);
+    assert_eq!(upstream.last().header("cookie").unwrap_or_default(), "");
+    let mut elsewhere = Browser::at(&other);
+    let key = ("api".to_owned(), "session".to_owned());
+    elsewhere.cookies.insert(key.clone(), session(&browser));
+    assert!(!is_out(&mut elsewhere).await, "nodes share it");
+    let mut copy = Browser::at(&one);
+    copy.cookies.insert(key.clone(), session(&browser));
+    assert!(!is_out(&mut copy).await);
+    browser.get("http://api.test/logout").await;
+    assert!(is_out(&mut copy).await);
+    eventually("the other node to hear of it", || {
+        let mut copy = Browser::at(&other);
+        copy.cookies.insert(key.clone(), session(&elsewhere));
+        async move { is_out(&mut copy).await.then_some(()) }
+    })
+    .await;
+
+    // Killed under load: refused by name, and never sent to sign in.
+    let mut browser = signed_in(&one).await;
+    let handle = session(&browser);
+    let port = server.stop();
+    eventually("requests to be refused", || async {
+        let mut browser = Browser::at(&one);
+        browser.cookies.insert(key.clone(), handle.clone());
+        let answer = browser.get("http://api.test/orders").await;
+        assert_ne!(answer.status, 302);
+        (answer.status == 500).then_some(())
+    })
+    .await;
+    let answer = browser.get("http://api.test/orders").await.expect(500);
+    assert!(
+        answer.body.contains("session_store_unavailable"),
+        "{}",
+        answer.body
+    );
+    let _server = start(port);
+    eventually("it to heal", || async {
+        let mut browser = Browser::at(&one);
+        browser.cookies.insert(key.clone(), handle.clone());
+        let answer = browser.get("http://api.test/orders").await;
+        // It is empty: whoever was in signs in again.
+        (answer.status == 302).then_some(())
+    })
+    .await;
+    signed_in(&one).await;
+    assert!(!one.log_text().contains("open-sesame"));
+}
+
+#[tokio::test]
+async fn sessions_in_a_redis_live_end_and_are_refused_without_it() {
+    lives_and_ends_with("redis", Server::redis).await;
+}
+
+#[tokio::test]
+async fn sessions_in_a_memcached_live_end_and_are_refused_without_it() {
+    lives_and_ends_with("memcached", Server::memcached).await;
+}
+
+#[tokio::test]
+async fn an_operator_lists_and_ends_sessions() {
+    let upstream = Upstream::echo().await;
+    let door = door(
+        &upstream,
+        "http://@PROXY@/oauth2",
+        ", session_storage: store",
+    )
+    .await;
+    let mut browser = signed_in(&door).await;
+    let mut other = signed_in(&door).await;
+    let listed = door
+        .admin_get("/openid-connect/sessions?size=1")
+        .await
+        .expect(200);
+    let listed: Value = serde_json::from_str(&listed.body).expect("JSON");
+    assert_eq!(listed["data"][0]["client_id"], "gateway");
+    assert_eq!(listed["data"][0]["user"], "demo");
+    let next = listed["next"].as_str().expect("another page");
+    let second = door.admin_get(next).await.expect(200);
+    let second: Value = serde_json::from_str(&second.body).expect("JSON");
+    assert_eq!(second["next"], Value::Null);
+    let id = listed["data"][0]["id"].as_str().expect("an id");
+    door.admin_get(&format!("/openid-connect/sessions/{id}"))
+        .await
+        .expect(200);
+    door.admin_delete(&format!("/openid-connect/sessions/{id}"))
+        .await
+        .expect(204);
+    door.admin_get(&format!("/openid-connect/sessions/{id}"))
+        .await
+        .expect(404);
+    assert_ne!(is_out(&mut browser).await, is_out(&mut other).await);
+    door.admin_delete("/openid-connect/sessions")
+        .await
+        .expect(400);
+    let ended = door
+        .admin_delete("/openid-connect/sessions?user=demo")
+        .await
+        .expect(200);
+    assert_eq!(ended.body, "{\"ended\":1}");
+    let log = door.admin_get("/audit?event=login.end").await.expect(200);
+    assert!(log.body.contains("login.end"), "{}", log.body);
+    assert!(is_out(&mut browser).await && is_out(&mut other).await);
+}
+
+#[tokio::test]
+async fn the_embedded_provider_ends_sessions_by_the_back_channel() {
+    for storage in ["cookie", "store"] {
+        let upstream = Upstream::echo().await;
+        let more =
+            format!(", session_storage: {storage}, backchannel_logout_uri_suffix: /backchannel");
+        let door = door(&upstream, "http://@PROXY@/oauth2", &more).await;
+        let mut browser = signed_in(&door).await;
+        door.admin_delete("/identity/sessions?user=demo")
+            .await
+            .expect(200);
+        eventually("the session to end", || {
+            let mut copy = Browser::at(&door);
+            copy.cookies.clone_from(&browser.cookies);
+            copy.cookies.retain(|(owner, _), _| owner == "api");
+            async move { is_out(&mut copy).await.then_some(()) }
+        })
+        .await;
+        assert!(is_out(&mut browser).await);
+    }
+}
