@@ -130,7 +130,7 @@ async fn fill(url: &str, count: u64, now_ms: i64) {
     let mut database = SqliteConnection::connect(url).await.expect("the database");
     let insert = "INSERT INTO broker_tokens
         WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
-        SELECT unhex(printf('%012X', i * ($2 / $1))) || randomblob(26), 1, $3, NULL, 1, $3, $3,
+        SELECT unhex(printf('%012X', i * ($2 / $1)) || hex(randomblob(26))), 1, $3, NULL, 1, $3, $3,
                'filler', '{}'
           FROM n";
     let began = Instant::now();

@@ -183,7 +183,7 @@ pub struct Application {
     /// Identifier (a UUID), made when absent.
     #[serde(alias = "appId")]
     pub id: String,
-    /// What it is called, unique among its developer's.
+    /// What it is called.
     pub name: String,
     /// The address of its developer.
     pub developer: String,

@@ -53,6 +53,7 @@ use form::Form;
 use issue::Issued;
 use schema::Config;
 use variable::Facts;
+use verify::is_token;
 
 /// The broker, before everything that works on its tokens.
 pub const KIND: Kind = Kind {
@@ -186,11 +187,13 @@ impl TokenBroker {
         }
         exchange.token_in_query |= verify.in_query();
         let judged = match Self::shown(verify, &facts) {
-            Ok(shown) => {
-                let token = broker.held(&shown, facts.now_ms)?;
-                self.judge(verify, Some(&token), &facts)
-                    .map(|()| Arc::clone(&token.access))
-            }
+            Ok(shown) => match broker.held(&shown, facts.now_ms) {
+                Some(token) => self
+                    .judge(verify, Some(&token), &facts)
+                    .map(|()| Arc::clone(&token.access)),
+                None if is_token(&shown) => return None,
+                None => Err(Fault::invalid_token()),
+            },
             Err(fault) => Err(fault),
         };
         Some(self.judged(judged, request, exchange))
@@ -276,6 +279,9 @@ impl TokenBroker {
             }
             Operation::Verify(verify) => {
                 let shown = Self::shown(verify, facts)?;
+                if !is_token(&shown) {
+                    return Err(Fault::invalid_token());
+                }
                 let token = match broker.held(&shown, facts.now_ms) {
                     Some(token) => Some(token),
                     None => broker

@@ -17,8 +17,14 @@ use crate::clock;
 /// Longest token that is looked at, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
 
+/// Whether a text can be a token at all: only such ones are asked about.
+pub(super) fn is_token(text: &str) -> bool {
+    text.len() <= MAX_TOKEN && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 impl TokenBroker {
-    /// The token that a request shows.
+    /// What a request shows for a token; whether it can be one is not looked at
+    /// yet.
     pub(super) fn shown<'a>(verify: &Verify, facts: &'a Facts<'_>) -> Result<Cow<'a, str>, Fault> {
         let text = match &verify.token {
             Some((variable, name)) => facts
@@ -27,9 +33,6 @@ impl TokenBroker {
                 .ok_or_else(|| Fault::unresolved_token(name))?,
             None => Cow::Borrowed(header(verify, facts).ok_or_else(Fault::invalid_token)?),
         };
-        if text.len() > MAX_TOKEN || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Fault::invalid_token());
-        }
         Ok(text)
     }
 
@@ -78,7 +81,7 @@ fn header<'a>(verify: &Verify, facts: &Facts<'a>) -> Option<&'a str> {
     let (first, None) = (fields.next()?, fields.next()) else {
         return None;
     };
-    let text = first.to_str().ok()?;
+    let text = std::str::from_utf8(first.as_bytes()).ok()?;
     let (prefix, token) = text.split_at_checked(verify.prefix.len())?;
     let token = prefix
         .eq_ignore_ascii_case(&verify.prefix)
