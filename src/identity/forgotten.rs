@@ -12,7 +12,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::config::LockoutConfig;
 use super::error::{Fault, OAuthError};
@@ -32,7 +32,7 @@ use crate::model::lockout::LockKind;
 use crate::model::query::UserQuery;
 use crate::model::reset::{RESET_LIFE_MS, StoredReset};
 use crate::model::secret::Secret;
-use crate::model::user::{Owner, User, name as user_name};
+use crate::model::user::{Owner, User, fold, name as user_name};
 
 /// How often a link is sent to one user.
 const OF_USER: LockoutConfig = LockoutConfig {
@@ -50,6 +50,9 @@ const OF_ADDRESS: LockoutConfig = LockoutConfig {
 
 /// Links of a user that are good at once.
 const LINKS: u32 = 3;
+
+/// Accounts with one address that are looked at.
+const SAME_ADDRESS_MAX: u32 = 20;
 
 /// Longest name or address that is looked up, in bytes.
 const TYPED_MAX: usize = 320;
@@ -130,7 +133,7 @@ async fn letter(
         return Ok(None);
     };
     let now_ms = state.clock.now_ms();
-    let Some(to) = address_of(&user) else {
+    let Some(to) = addresses(&user).next().map(str::to_owned) else {
         tracing::warn!(user = %user.id, "a user without e-mail address asked for a new password");
         return Ok(None);
     };
@@ -206,10 +209,13 @@ async fn by_address(state: &State, realm: &Realm, typed: &str) -> Result<Option<
         sort: Vec::new(),
         after: None,
         skip: 0,
-        limit: 2,
+        limit: SAME_ADDRESS_MAX,
     };
-    let mut found = state.store.users(&realm.path, &query).await?.users;
-    Ok(found.pop().filter(|_| found.is_empty()))
+    let mut page = state.store.users(&realm.path, &query).await?;
+    let has = |user: &User| addresses(user).any(|address| fold(address) == fold(typed));
+    page.users.retain(has);
+    let only = page.users.pop();
+    Ok(only.filter(|_| page.users.is_empty() && !page.more))
 }
 
 /// Whether a link may give `user` a new password: one who can sign in, with a
@@ -219,12 +225,17 @@ async fn may_reset(state: &State, realm: &Realm, user: &User) -> Result<bool, Fa
     Ok(here && ldap::source(state, realm, Some(user)).await?.is_none())
 }
 
-/// The primary address, or else the first one.
-fn address_of(user: &User) -> Option<String> {
-    let emails = user.profile.get("emails")?.as_array()?;
-    let primary = emails.iter().find(|email| email["primary"] == json!(true));
-    let email = primary.or_else(|| emails.first())?;
-    email["value"].as_str().map(str::to_owned)
+/// The addresses that are written to, the primary one first. Those that are
+/// said to be unverified are not: who finds a browser signed in, or a token,
+/// must not get a password by it.
+fn addresses(user: &User) -> impl Iterator<Item = &str> {
+    let emails = user.profile.get("emails").and_then(Value::as_array);
+    let mut emails: Vec<_> = emails.into_iter().flatten().collect();
+    emails.retain(|email| email.get("verified") != Some(&json!(false)));
+    emails.sort_by_key(|email| email.get("primary") != Some(&json!(true)));
+    emails
+        .into_iter()
+        .filter_map(|email| email.get("value")?.as_str())
 }
 
 /// Answers with the page on which the holder of a link chooses a password, or
@@ -334,4 +345,30 @@ async fn chosen(call: &Call) -> Result<Outcome, OAuthError> {
     locks.retain(|lock| lock.id == id && lock.until_ms > call.now_ms);
     state.lift_locks(&locks, call.now_ms).await?;
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::records::new_user;
+
+    fn written_to(emails: Value) -> Vec<String> {
+        let record = json!({"userName": "ann", "emails": emails});
+        let user = new_user("/", record.as_object().expect("an object")).expect("a user");
+        addresses(&user).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_primary_address_is_written_to_first() {
+        let all = json!([{"value": "a@x.example"}, {"value": "b@x.example", "primary": true}]);
+        assert_eq!(written_to(all), ["b@x.example", "a@x.example"]);
+        assert!(written_to(json!([])).is_empty());
+    }
+
+    #[test]
+    fn takeover_by_an_address_that_a_stolen_token_has_added() {
+        let all = json!([{"value": "thief@x.example", "verified": false, "primary": true},
+            {"value": "a@x.example", "verified": true}]);
+        assert_eq!(written_to(all), ["a@x.example"]);
+    }
 }

@@ -46,9 +46,10 @@ impl Change<'_> {
             if old.owner == Owner::File {
                 return Err(failed(call, StoreError::FileOwned(old.user_name)));
             }
-            let new = remade(&old, &make(&old)?)?;
+            let mut new = remade(&old, &make(&old)?)?;
             if self.own {
                 own::check(&old, &new)?;
+                own::mark_unverified(&old, &mut new);
             }
             if let (Some(password), None) = (&self.password, &hash) {
                 hash = Some(self::hash(call, self.token, &new, password).await?);

@@ -148,6 +148,22 @@ pub(super) fn check(old: &User, new: &User) -> Result<(), ScimError> {
     }
 }
 
+/// Says of addresses that a user has added that nobody has verified them: what
+/// gets somebody in is never sent there.
+pub(super) fn mark_unverified(old: &User, new: &mut User) {
+    let known = old.profile.get("emails").and_then(Value::as_array);
+    let known: Vec<_> = known.into_iter().flatten().collect();
+    let value = |email: &Value| email.get("value").and_then(Value::as_str).map(fold);
+    let emails = new.profile.get_mut("emails").and_then(Value::as_array_mut);
+    for email in emails.into_iter().flatten() {
+        let before = known.iter().find(|known| value(known) == value(email));
+        let unverified = before.is_none_or(|known| known.get("verified") == Some(&false.into()));
+        if let Some(email) = email.as_object_mut().filter(|_| unverified) {
+            email.insert("verified".to_owned(), false.into());
+        }
+    }
+}
+
 /// The addresses that are known to be the user's.
 fn verified(user: &User) -> Vec<String> {
     let emails = user.profile.get("emails").and_then(Value::as_array);

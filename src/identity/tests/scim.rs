@@ -766,6 +766,19 @@ async fn users_change_what_is_theirs_at_me() {
         (&json!("ann"), &json!("Employee"))
     );
     assert_eq!(put["emails"][0]["verified"], true);
+    // What a token has added is no address to send links for passwords to.
+    let emails = json!({"emails": [{"value": "ann@work.example"}, {"value": "own@x.example"}]});
+    let put = desk.by(&token, "PUT", "/v1/Me", &emails, &[]).await.json();
+    assert_eq!(put["emails"][1]["verified"], false, "{put}");
+    for operation in [
+        json!({"op": "remove", "path": "emails[value eq \"own@x.example\"].verified"}),
+        json!({"op": "replace", "path": "emails", "value": [{"value": "OWN@x.example"}]}),
+    ] {
+        let patch = operations(json!([operation]));
+        let me = desk.by(&token, "PATCH", "/v1/Me", &patch, &[]).await.json();
+        let last = me["emails"].as_array().and_then(|all| all.last());
+        assert_eq!(last.expect("an address")["verified"], false, "{me}");
+    }
     assert_eq!(
         desk.by(&token, "DELETE", "/v1/Me", &Value::Null, &[])
             .await
