@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::api_version::{Version, version};
 use super::change_password::{self, ChangeError};
-use super::context::PASSWORD;
-use super::error::JsonError;
+use super::context::{PASSWORD, SEVERAL};
+use super::error::{Fault, JsonError};
 use super::password_policy::told;
 use super::{Call, form, goto, respond, rest, sessions};
 use crate::model::user::name;
@@ -40,8 +40,17 @@ async fn act_on(call: &Call, named: &str) -> Result<Response, JsonError> {
     let (token, user) = caller.ok_or_else(rest::denied)?;
     // What else was shown when it began, and the password now.
     let mut proof = sessions::proof(call, &token).await?;
+    // A password does not stand for the factor, and makes no sign-in with it a
+    // recent one.
+    let factors = call.state.store.factors(user.id).await;
+    let factors = factors.map_err(Fault::from)?;
+    if factors.is_empty() {
+        proof.auth_ms = call.now_ms;
+    } else if !proof.methods.has(SEVERAL) {
+        let text = "A second factor is needed";
+        return Err(JsonError::new(StatusCode::FORBIDDEN, text));
+    }
     proof.methods.add([PASSWORD]);
-    proof.auth_ms = call.now_ms;
     let named = named.replace('+', "%2B");
     let named = form::decode(named.as_bytes()).unwrap_or_default();
     if name::key(&named) != name::key(&user.user_name) && named != user.id.to_string() {

@@ -126,7 +126,7 @@ pub(in crate::identity) async fn policy(
     if factors.is_empty() {
         return Ok(setting == SecondFactor::Required);
     }
-    Ok(!trusted::remembers(call, user, &factors))
+    Ok(!trusted::remembers(call, user, &factors).await?)
 }
 
 /// What `demand` asks of the user of a session besides what was shown.

@@ -1,8 +1,9 @@
 //! Browsers that a user let go without the second factor for some days, where
 //! the realm allows that.
 //!
-//! The cookie names user and factor, and ends with either: removing the factor
-//! that was shown is enough to be asked again everywhere. What was remembered is
+//! The cookie names user and factor, and ends with either, and with the password:
+//! removing the factor that was shown, or choosing another password, is enough to
+//! be asked again everywhere. What was remembered is
 //! no method: tokens do not say `mfa` for it.
 
 use axum::response::Response;
@@ -12,8 +13,10 @@ use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 use crate::clock::random_bytes;
+use crate::identity::error::Fault;
 use crate::identity::{Call, cookies};
 use crate::model::factor::StoredFactor;
+use crate::model::secret::Secret;
 use crate::model::user::User;
 
 /// The name of the cookie.
@@ -21,11 +24,12 @@ pub(in crate::identity) const COOKIE: &str = "doorward-trusted";
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// Digest of what the cookie says.
-fn mac(call: &Call, secret: &str, said: &[&str]) -> String {
+/// Digest of what the cookie says, for the password that is in force.
+fn mac(call: &Call, user: &User, secret: &str, said: &[&str]) -> String {
     let key = call.state.clients.browser_key(secret);
     let mut context = aws_lc_rs::hmac::Context::with_key(&key);
-    for part in [&["trusted browser", &*call.realm.path], said].concat() {
+    let hash = user.password_hash.as_ref().map_or("", Secret::expose);
+    for part in [&["trusted browser", &*call.realm.path, hash], said].concat() {
         context.update(&part.len().to_be_bytes());
         context.update(part.as_bytes());
     }
@@ -43,7 +47,7 @@ pub(super) fn remember(call: &Call, response: &mut Response, user: &User, factor
     let until = (call.now_ms + days * DAY_MS).to_string();
     let said = [user.id.to_string(), factor.to_string(), until];
     let said: Vec<_> = said.iter().map(String::as_str).collect();
-    let mac = mac(call, &secret, &said);
+    let mac = mac(call, user, &secret, &said);
     let value = format!("{}.{secret}.{mac}", said.join("."));
     let live = call.state.live();
     let name = cookies::name(&live, COOKIE);
@@ -51,18 +55,30 @@ pub(super) fn remember(call: &Call, response: &mut Response, user: &User, factor
 }
 
 /// Whether this browser was let go without one of `factors`.
-pub(super) fn remembers(call: &Call, user: &User, factors: &[StoredFactor]) -> bool {
+pub(super) async fn remembers(
+    call: &Call,
+    user: &User,
+    factors: &[StoredFactor],
+) -> Result<bool, Fault> {
     let days = i64::from(call.realm.settings.factors.remember_browser_days);
-    let live = call.state.live();
-    let value = cookies::value(call.headers(), &cookies::name(&live, COOKIE));
+    let value = {
+        let live = call.state.live();
+        cookies::value(call.headers(), &cookies::name(&live, COOKIE)).map(str::to_owned)
+    };
     let Some(value) = value.filter(|value| days > 0 && value.len() <= 512) else {
-        return false;
+        return Ok(false);
     };
     let parts: Vec<_> = value.split('.').collect();
     let [user_id, factor, until, secret, given] = parts[..] else {
-        return false;
+        return Ok(false);
     };
-    let right: bool = mac(call, secret, &[user_id, factor, until])
+    // The password may be another one since the user was read: one that the
+    // configuration file declares is hashed by its first use.
+    let store = &call.state.store;
+    let Some(user) = store.user(&call.realm.path, user.id).await? else {
+        return Ok(false);
+    };
+    let right: bool = mac(call, &user, secret, &[user_id, factor, until])
         .as_bytes()
         .ct_eq(given.as_bytes())
         .into();
@@ -70,5 +86,5 @@ pub(super) fn remembers(call: &Call, user: &User, factors: &[StoredFactor]) -> b
     // Also not for longer than the realm allows by now.
     let in_time = call.now_ms < until && until <= call.now_ms + days * DAY_MS;
     let known = factors.iter().any(|known| known.id.to_string() == factor);
-    right && in_time && known && user.id.to_string() == user_id
+    Ok(right && in_time && known && user.id.to_string() == user_id)
 }

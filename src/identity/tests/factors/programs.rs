@@ -60,6 +60,23 @@ async fn callbacks_go_on_to_the_code() {
 }
 
 #[tokio::test]
+async fn step_up_bypass_by_changing_the_password() {
+    let provider = provider().await;
+    let session = authenticate(&provider, "").await.json();
+    let session = session["tokenId"].as_str().expect("a session");
+    enrolled(&provider).await;
+    let headers = [
+        ("iPlanetDirectoryPro", session),
+        ("content-type", "application/json"),
+    ];
+    let body = r#"{"currentpassword": "correct horse", "userpassword": "another horse"}"#;
+    let path = "/json/users/demo?_action=changePassword";
+    let refused = provider.send(request("POST", path, &headers, body)).await;
+    assert_eq!(refused.status, 403, "{}", refused.text);
+    assert_eq!(refused.json()["message"], "A second factor is needed");
+}
+
+#[tokio::test]
 async fn an_auth_id_from_before_the_password_is_none_from_after() {
     let provider = provider().await;
     let (secret, _) = enrolled(&provider).await;

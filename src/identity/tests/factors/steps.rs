@@ -315,3 +315,27 @@ async fn a_browser_is_remembered_as_long_as_the_factor_is_there() {
     let page = after_password(&browser, &request("")).await;
     assert_eq!(page.status, 200, "with another factor");
 }
+
+#[tokio::test]
+async fn a_browser_that_was_remembered_is_asked_again_after_another_password() {
+    let settings = || with(json!({"factors": {"remember_browser_days": 30}}));
+    let provider = Provider::with(settings()).await;
+    let (secret, _) = enrolled(&provider).await;
+    let browser = Browser::new(&provider);
+    let page = after_password(&browser, &request("")).await;
+    let code = code_at(&secret, provider.clock.now_ms());
+    let fields = [("doorward_code", &*code), ("doorward_remember", "on")];
+    assert_eq!(browser.submit(&page, &fields).await.status, 303);
+    let mut other = settings();
+    other["realms"]["/"]["users"][0]["password"] = json!("another horse");
+    provider.reload(other).await;
+    browser.forget("iPlanetDirectoryPro");
+    let page = browser.get(&request("")).await;
+    let fields = [("username", "demo"), ("password", "another horse")];
+    let asked = browser.submit(&page, &fields).await;
+    assert_eq!(
+        asked.status, 200,
+        "who learned the password has the browser"
+    );
+    assert!(asked.text.contains("doorward_code"), "{}", asked.text);
+}
