@@ -34,6 +34,10 @@ pub(super) struct Attempts {
 pub(super) fn counted_address(call: &Call) -> Option<IpAddr> {
     let info = call.parts.extensions.get::<ClientInfo>()?;
     let address = info.addr.ip().to_canonical();
+    // Parts of this process that ask for nobody have none.
+    if address.is_unspecified() {
+        return None;
+    }
     let live = call.state.live();
     let exempt = live.exempt.iter().any(|network| network.contains(&address));
     (!exempt).then_some(address)
