@@ -1,5 +1,5 @@
 //! `account`: what a user sees of their own account, and may do with it:
-//! sessions, consents, factors, the password.
+//! sessions, consents, factors, the password, accounts at other providers.
 //!
 //! Every form is bound to this browser and this session. What could lock its
 //! owner out, or let somebody else in, asks for a recent sign-in, with the
@@ -7,15 +7,17 @@
 
 mod actions;
 mod agent;
+mod links;
 mod view;
 
 use axum::response::Response;
 use http::Method;
 use http::header::CONTENT_TYPE;
+use uuid::Uuid;
 
 use super::authorize::{self, Browser, SWITCH};
 use super::context::Demand;
-use super::error::OAuthError;
+use super::error::{Fault, OAuthError};
 use super::federation::{FAILED, Offer};
 use super::form::Form;
 use super::pages::{Applicant, Failed, Frame};
@@ -95,7 +97,13 @@ impl Visit<'_> {
             return Ok(arrived.unwrap_or_else(|| entrance.show("", self.failed)));
         };
         if !acts || !posted {
-            return self.show((&session, &user), None).await;
+            // Who came to link an account, and has to sign in for that first.
+            let recent = self.failed == Some(Failed::Recent);
+            if recent && let Some(page) = self.confirm((&session, &user)).await? {
+                return Ok(page);
+            }
+            let failed = self.failed.filter(|_| !recent);
+            return self.show((&session, &user), failed).await;
         }
         let purpose = purpose(&session);
         if !self.browser.sent(call, &purpose, body.get("csrf")) {
@@ -151,19 +159,33 @@ impl Visit<'_> {
                 .show(&user.user_name, Some(Failed::Recent));
             return Ok(Some(again));
         }
-        if call.state.store.factors(user.id).await?.is_empty() {
-            return Ok(None);
-        }
-        let demand = Demand::second_factor(true);
-        Ok(
-            match sign_in::lacking(call, (session, user), &demand).await? {
-                Lacking::Nothing => None,
-                // None of the factors can be used here; then the password has to do.
-                Lacking::Unmet => None,
-                Lacking::Next(next) => Some(self.entrance(&offer).show_next(*next, None)),
-            },
-        )
+        Ok(match unshown(call, (session, user)).await? {
+            // None of the factors can be used here; then the password has to do.
+            Lacking::Nothing | Lacking::Unmet => None,
+            Lacking::Next(next) => Some(self.entrance(&offer).show_next(*next, None)),
+        })
     }
+}
+
+/// What of the second factor was not shown in a session, if there is one.
+async fn unshown(call: &Call, (session, user): SignedIn<'_>) -> Result<Lacking, Fault> {
+    if call.state.store.factors(user.id).await?.is_empty() {
+        return Ok(Lacking::Nothing);
+    }
+    let demand = Demand::second_factor(true);
+    sign_in::lacking(call, (session, user), &demand).await
+}
+
+/// Whether this user is signed in here, and has confirmed that lately: nobody
+/// else's accounts are linked to theirs.
+pub(super) async fn has_confirmed(call: &Call, user_id: Uuid) -> Result<bool, Fault> {
+    let found = sessions::of_browser(call).await?;
+    let Some((session, user)) = found.filter(|(_, user)| user.id == user_id) else {
+        return Ok(false);
+    };
+    let recent = call.now_ms - session.auth_ms < RECENT_MS;
+    let next = matches!(unshown(call, (&session, &user)).await?, Lacking::Next(_));
+    Ok(recent && !next)
 }
 
 /// What the forms of the page are bound to.

@@ -48,6 +48,7 @@ impl Visit<'_> {
                     "rename" => self.rename(at, body).await,
                     "remove" => self.remove(at, body.get("id").unwrap_or_default()).await,
                     "codes" => self.codes(at).await,
+                    "unlink" => self.unlink(at, body.get("id").unwrap_or_default()).await,
                     _ => self.show(at, Some(Failed::Stale)).await,
                 }
             }
@@ -55,7 +56,7 @@ impl Visit<'_> {
     }
 
     /// Back to the page itself: a reload repeats nothing.
-    fn back(&self) -> Response {
+    pub(super) fn back(&self) -> Response {
         redirect(self.call, &self.address())
     }
 

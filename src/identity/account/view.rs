@@ -5,8 +5,8 @@ use chrono::DateTime;
 
 use super::{SignedIn, Visit, agent, purpose};
 use crate::identity::error::{Fault, OAuthError};
-use crate::identity::factors;
 use crate::identity::pages::{self, AccountPage, Applicant, Failed, FormParts};
+use crate::identity::{factors, ldap};
 use crate::model::factor::{Kind, StoredFactor};
 use crate::model::grant::Consent;
 use crate::model::session::{SessionQuery, SessionRecord};
@@ -50,6 +50,9 @@ impl Visit<'_> {
             ways: Vec::new(),
             forgot: None,
         };
+        let (links, ways) = self.links((session, user)).await?;
+        let directory = ldap::source(&call.state, &call.realm, Some(user)).await?;
+        let own = user.owner != Owner::File && user.password_hash.is_some();
         let page = AccountPage {
             user_name: &user.user_name,
             sessions: all
@@ -60,7 +63,9 @@ impl Visit<'_> {
             factors: factors.iter().map(shown).collect(),
             codes_left: (!factors.is_empty()).then_some(left),
             may_add: !factors::kinds(call).is_empty(),
-            may_change_password: user.owner != Owner::File && user.password_hash.is_some(),
+            may_change_password: own && directory.is_none(),
+            links,
+            ways,
             refused,
         };
         let mut response = pages::account(&self.frame, &form, page, failed);
@@ -129,7 +134,7 @@ fn shown(factor: &StoredFactor) -> pages::AccountFactor {
 }
 
 /// A moment as people read it, to the minute.
-fn moment(ms: i64) -> String {
+pub(super) fn moment(ms: i64) -> String {
     let time = DateTime::from_timestamp_millis(ms);
     time.map_or_else(String::new, |time| {
         time.format("%Y-%m-%d %H:%M UTC").to_string()

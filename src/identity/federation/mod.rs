@@ -26,6 +26,7 @@ pub(super) use mapping::{Mapping, Said};
 pub(super) use offer::{Offer, Way};
 pub(super) use provider::{Provider, compile, issuer_name};
 
+use super::account as account_page;
 use super::audit::{self, Reason};
 use super::authenticate::forbidden_page;
 use super::authorize::{self, Browser, redirect};
@@ -127,6 +128,13 @@ pub(super) async fn start(call: &Call) -> Response {
     if !offer.is_from_us(call, &browser, &provider, form.get("csrf")) {
         return back(call, &offer.to, Failed::Stale);
     }
+    if let Some(user_id) = offer.link {
+        match account_page::has_confirmed(call, user_id).await {
+            Ok(true) => {}
+            Ok(false) => return back(call, &offer.to, Failed::Recent),
+            Err(fault) => return refused(call, &provider, &offer.to, &fault.into()),
+        }
+    }
     match offer.go(call, &browser, &provider).await {
         Ok(response) => response,
         Err(refusal) => refused(call, &provider, &offer.to, &refusal),
@@ -213,7 +221,7 @@ async fn arrived(
             response
         }
         SignIn::Next(next) => {
-            let step = sign_in::carried(call, browser, &next);
+            let step = sign_in::carried(call, browser, &passage.to, &next);
             let joint = if to.contains('?') { '&' } else { '?' };
             let mut response = redirect(call, &format!("{to}{joint}{ARRIVED}={step}"));
             browser.remember(call, &mut response);

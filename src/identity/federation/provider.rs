@@ -49,6 +49,11 @@ impl Provider {
         &self.written.name
     }
 
+    /// Whether users may sign in through it.
+    pub(in crate::identity) fn is_enabled(&self) -> bool {
+        self.written.enabled
+    }
+
     /// Its issuer as links name it.
     pub(in crate::identity) fn issuer_name(&self) -> &str {
         issuer_name(&self.written.issuer)

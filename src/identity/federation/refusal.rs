@@ -156,6 +156,10 @@ impl Refusal {
             | Self::Form(_)
             | Self::IdToken(_)
             | Self::UserInfo => Failed::Elsewhere(Elsewhere::Refused),
+            // Who is told so has signed in here, and there.
+            Self::Account(AccountError::OtherUser | AccountError::LinkedElsewhere) => {
+                Failed::Elsewhere(Elsewhere::Unlinkable)
+            }
             // One answer to all of them: nobody learns who exists.
             Self::Account(_) => Failed::Elsewhere(Elsewhere::Nobody),
             Self::Fault(_) => Failed::Busy,

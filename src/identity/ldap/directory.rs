@@ -107,6 +107,14 @@ impl fmt::Debug for Directory {
     }
 }
 
+/// What issuers of links to entries begin with; no provider's does.
+const ISSUER: &str = "ldap:";
+
+/// Whether links of this issuer are to entries of a directory.
+pub(in crate::identity) fn is_entry(issuer: &str) -> bool {
+    issuer.starts_with(ISSUER)
+}
+
 impl Directory {
     /// The directory of these settings, if they name one.
     ///
@@ -171,7 +179,7 @@ impl Directory {
 
     /// The issuer of links to its entries.
     pub(super) fn issuer(&self) -> String {
-        format!("ldap:{}", self.written.name)
+        format!("{ISSUER}{}", self.written.name)
     }
 
     /// The entry of this name, if the password is its own. `None` for every

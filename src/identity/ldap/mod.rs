@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-pub(super) use directory::Directory;
+pub(super) use directory::{Directory, is_entry};
 use directory::{DirectoryError, Entry};
 
 use super::error::Fault;

@@ -7,6 +7,7 @@ use http::StatusCode;
 use super::frame::show;
 use super::texts::Texts;
 use super::{Alert, Failed, FormParts, Frame};
+use crate::identity::federation::Way;
 
 /// A session of the user.
 #[derive(Debug)]
@@ -41,6 +42,17 @@ pub(in crate::identity) struct AccountFactor {
     pub(in crate::identity) used: Option<String>,
 }
 
+/// An account at another provider that is linked to the user's.
+#[derive(Debug)]
+pub(in crate::identity) struct AccountLink {
+    pub(in crate::identity) id: String,
+    pub(in crate::identity) title: String,
+    /// The address there; none, if it is empty.
+    pub(in crate::identity) email: String,
+    pub(in crate::identity) since: String,
+    pub(in crate::identity) used: String,
+}
+
 /// All that the page shows.
 #[derive(Debug)]
 pub(in crate::identity) struct AccountPage<'a> {
@@ -52,6 +64,10 @@ pub(in crate::identity) struct AccountPage<'a> {
     pub(in crate::identity) codes_left: Option<u32>,
     pub(in crate::identity) may_add: bool,
     pub(in crate::identity) may_change_password: bool,
+    /// Accounts at other providers.
+    pub(in crate::identity) links: Vec<AccountLink>,
+    /// The ways to link further ones.
+    pub(in crate::identity) ways: Vec<Way>,
     /// What is wrong with the new password, if that was refused.
     pub(in crate::identity) refused: &'a str,
 }

@@ -22,7 +22,9 @@ use http::{HeaderValue, StatusCode};
 
 use super::federation::Way;
 use crate::model::client::ClientMetadata;
-pub(super) use account::{AccountConsent, AccountFactor, AccountPage, AccountSession, account};
+pub(super) use account::{
+    AccountConsent, AccountFactor, AccountLink, AccountPage, AccountSession, account,
+};
 pub(super) use device::{Device, device_done, device_entry, device_question};
 use factors::Passkey;
 pub(super) use factors::{Ceremony, Enrolment, Factors, NewTotp, enrol, factor, recovery};
@@ -66,6 +68,8 @@ pub(super) enum Failed {
     Recent,
     /// The new password can't be chosen.
     Password,
+    /// There is no other way into the account.
+    LastWay,
 }
 
 /// Why signing in through another provider came to nothing.
@@ -79,6 +83,8 @@ pub(super) enum Elsewhere {
     Refused,
     /// It leads to no account.
     Nobody,
+    /// It can't be linked to the account.
+    Unlinkable,
 }
 
 /// What is shown of it.
@@ -107,6 +113,11 @@ impl Failed {
             Self::Elsewhere(Elsewhere::Nobody) => {
                 ("federation_no_account", texts.federation_nobody.as_str())
             }
+            Self::Elsewhere(Elsewhere::Unlinkable) => (
+                "federation_not_linked",
+                texts.federation_unlinkable.as_str(),
+            ),
+            Self::LastWay => ("last_way", texts.account_last_way.as_str()),
             Self::Code => ("invalid_code", texts.factor_wrong.as_str()),
             Self::Passkey => ("invalid_passkey", texts.passkey_wrong.as_str()),
             Self::Tries => ("slow_down", texts.factor_tries.as_str()),
@@ -124,6 +135,8 @@ impl Failed {
             Self::Elsewhere(Elsewhere::Cancelled) => "cancelled",
             Self::Elsewhere(Elsewhere::Silent) => "unavailable",
             Self::Elsewhere(Elsewhere::Nobody) => "no_account",
+            Self::Elsewhere(Elsewhere::Unlinkable) => "not_linked",
+            Self::Recent => "recent",
             Self::Stale => "stale",
             Self::Busy => "busy",
             _ => "failed",
@@ -136,7 +149,9 @@ impl Failed {
             "cancelled" => Self::Elsewhere(Elsewhere::Cancelled),
             "unavailable" => Self::Elsewhere(Elsewhere::Silent),
             "no_account" => Self::Elsewhere(Elsewhere::Nobody),
+            "not_linked" => Self::Elsewhere(Elsewhere::Unlinkable),
             "failed" => Self::Elsewhere(Elsewhere::Refused),
+            "recent" => Self::Recent,
             "stale" => Self::Stale,
             "busy" => Self::Busy,
             _ => return None,
@@ -155,6 +170,7 @@ impl Failed {
             | Self::Passkey
             | Self::Full
             | Self::Unmet
+            | Self::LastWay
             | Self::Password => StatusCode::BAD_REQUEST,
             Self::Recent => StatusCode::OK,
             Self::Guesses | Self::Tries => StatusCode::TOO_MANY_REQUESTS,

@@ -33,12 +33,7 @@ fn all_pages() -> Vec<Response> {
         csrf: text(),
         since: text(),
         forgot: Some(HOSTILE.to_owned()),
-        ways: vec![Way {
-            name: text(),
-            title: text(),
-            logo: Some(text()),
-            href: text(),
-        }],
+        ways: vec![way()],
     };
     let fields = [("state", text())];
     let scopes = [text()];
@@ -104,6 +99,16 @@ fn all_pages() -> Vec<Response> {
     ]
 }
 
+fn way() -> Way {
+    let text = || HOSTILE.to_owned();
+    Way {
+        name: text(),
+        title: text(),
+        logo: Some(text()),
+        href: text(),
+    }
+}
+
 fn hostile_account() -> AccountPage<'static> {
     let text = || HOSTILE.to_owned();
     AccountPage {
@@ -133,6 +138,14 @@ fn hostile_account() -> AccountPage<'static> {
         codes_left: Some(1),
         may_add: true,
         may_change_password: true,
+        links: vec![AccountLink {
+            id: text(),
+            title: text(),
+            email: text(),
+            since: text(),
+            used: text(),
+        }],
+        ways: vec![way()],
         refused: HOSTILE,
     }
 }

@@ -63,15 +63,21 @@ impl<'f> Fields<'f> {
     }
 }
 
-/// What a half sign-in is bound to that comes from elsewhere.
-fn arrival(call: &Call) -> [&str; 2] {
-    ["arrival", &call.realm.path]
+/// What a half sign-in is bound to that comes from elsewhere: the page and the
+/// request that it was begun for.
+fn arrival<'a>(call: &'a Call, to: &'a str) -> [&'a str; 3] {
+    ["arrival", &call.realm.path, to]
 }
 
 /// A half sign-in as the parameter [`ARRIVED`] of an address of ours carries it
-/// to the page that the user goes on to.
-pub(in crate::identity) fn carried(call: &Call, browser: &Browser, next: &Next) -> String {
-    browser.carry(call, &arrival(call), &next.half)
+/// to the page `to` that the user goes on to.
+pub(in crate::identity) fn carried(
+    call: &Call,
+    browser: &Browser,
+    to: &str,
+    next: &Next,
+) -> String {
+    browser.carry(call, &arrival(call, to), &next.half)
 }
 
 /// The parameter with a half sign-in from elsewhere.
@@ -186,7 +192,8 @@ impl Entrance<'_> {
         carried: Option<&str>,
     ) -> Result<Option<Response>, Fault> {
         let call = self.call;
-        let half = carried.and_then(|text| self.browser.brought(call, &arrival(call), text));
+        let purpose = arrival(call, &self.offer.to);
+        let half = carried.and_then(|text| self.browser.brought(call, &purpose, text));
         let Some(half): Option<Half> = half else {
             return Ok(None);
         };

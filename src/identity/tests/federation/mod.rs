@@ -1,6 +1,7 @@
 mod accounts;
 mod attacks;
 mod elsewhere;
+mod links;
 mod tokens;
 
 use aws_lc_rs::digest::{SHA256, digest};
