@@ -494,3 +494,50 @@ async fn a_store_is_exported_imported_and_checked() {
     let told = cli(&door, "audit export --kind store.export,store.import", "");
     assert_eq!(told.lines().count(), 1, "that of the import: {told}");
 }
+
+#[ignore = "needs PostgreSQL"]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_goes_to_postgresql_and_back() {
+    let door = door().await;
+    let (_, body) = sign_in(&door, "demo", "Ch4ng31t-demo").await;
+    code(&door, body["tokenId"].as_str().expect("a session")).await;
+    cli(&door, "tokens add", "");
+    let url = crate::stores::postgres::Cluster::shared().database("carried");
+    let rows = |name: &str| {
+        let text = std::fs::read_to_string(door.path(name)).expect("the export");
+        let lines = text.lines().map(str::to_owned);
+        lines
+            .filter(|line| !line.starts_with("{\"doorward\""))
+            .collect::<Vec<_>>()
+    };
+    cli(&door, "store export a.jsonl --no-audit", "");
+    cli(&door, &format!("store import a.jsonl --store {url}"), "");
+    cli(&door, &format!("store check --store {url}"), "");
+    cli(
+        &door,
+        &format!("store export b.jsonl --no-audit --store {url}"),
+        "",
+    );
+    cli(
+        &door,
+        "store import b.jsonl --store sqlite:data/back.db",
+        "",
+    );
+    cli(
+        &door,
+        "store export c.jsonl --no-audit --store sqlite:data/back.db",
+        "",
+    );
+    cli(&door, "store check --store sqlite:data/back.db", "");
+    let last = |name: &str| rows(name).len() - 1;
+    let (a, b, c) = (rows("a.jsonl"), rows("b.jsonl"), rows("c.jsonl"));
+    // The last line has the digest of all, with the time in the first.
+    assert_eq!(a[..last("a.jsonl")], b[..last("b.jsonl")]);
+    assert_eq!(a[..last("a.jsonl")], c[..last("c.jsonl")]);
+    // Rows that the database numbers go on behind those that came.
+    cli(
+        &door,
+        &format!("users add later --no-password --store {url}"),
+        "",
+    );
+}

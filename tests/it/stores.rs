@@ -3,7 +3,7 @@
 //! `cargo test` alone leaves these out: they need PostgreSQL's programs.
 
 #[path = "../../src/store/testing/postgres.rs"]
-mod postgres;
+pub(crate) mod postgres;
 
 use postgres::Cluster;
 use serde_json::{Value, json};

@@ -14,6 +14,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::stores::postgres::Cluster;
 use crate::support::{Answer, Door, Setup, http};
 
 /// A client that people sign in to, and whose retries get the same successor.
@@ -75,9 +76,13 @@ impl Round {
     }
 }
 
-/// The answer, unless the process died over it. One that came must be `status`.
+/// The answer, unless the process died over it, or the database. One that came
+/// must be `status`.
 async fn answered(request: RequestBuilder, status: u16) -> Option<Answer> {
     let answer = http::try_send(request).await.ok()?;
+    if answer.status == 503 {
+        return None;
+    }
     assert_eq!(answer.status, status, "{}", answer.body);
     Some(answer)
 }
@@ -235,7 +240,8 @@ fn write_users(door: &Door, round: &Round, n: usize) {
     }
 }
 
-async fn writes(door: &mut Door, number: usize) -> Acknowledged {
+/// Writes of all kinds until `end` ends what they need.
+async fn writes(door: &mut Door, number: usize, end: impl FnOnce(&mut Door)) -> Acknowledged {
     let round = Arc::new(Round {
         number,
         admin: door.admin(),
@@ -257,7 +263,7 @@ async fn writes(door: &mut Door, number: usize) -> Acknowledged {
     let [a, b] = random_bytes::<2>();
     let wait = Duration::from_micros(u64::from(u16::from_be_bytes([a, b])) * 4);
     tokio::time::sleep(Duration::from_millis(20) + wait).await;
-    door.kill();
+    end(door);
     while let Some(ended) = writers.join_next().await {
         ended.expect("a writer that is not refused");
     }
@@ -396,8 +402,8 @@ fn now_s() -> i64 {
     doorward::clock::Clock::system().now_secs()
 }
 
-fn lay_out() -> Door {
-    let door = Setup::new().lay_out();
+fn lay_out(setup: Setup) -> Door {
+    let door = setup.lay_out();
     let last = "          scope: openid read\n";
     door.edit("doorward.yaml", last, &format!("{last}{}\n", &SHOP[1..]));
     // As many sign-ins as there are processor cores would take all the time.
@@ -412,7 +418,7 @@ async fn survives(mut door: Door, url: &str, kills: usize) {
     let mut acknowledged = 0;
     for round in 0..kills {
         let since_s = now_s();
-        let all = writes(&mut door, round).await;
+        let all = writes(&mut door, round, Door::kill).await;
         acknowledged += all.services.len() + all.sessions.len() + all.exchanges;
         door.start().await;
         everything_is_told(&door, &all, since_s).await;
@@ -427,7 +433,7 @@ async fn survives(mut door: Door, url: &str, kills: usize) {
 
 #[tokio::test]
 async fn everything_acknowledged_survives_kills_at_random_moments() {
-    let door = lay_out();
+    let door = lay_out(Setup::new());
     let url = door.fill("sqlite:@DIR@/data/doorward.db");
     survives(door, &url, 5).await;
 }
@@ -435,7 +441,37 @@ async fn everything_acknowledged_survives_kills_at_random_moments() {
 #[ignore = "takes minutes"]
 #[tokio::test]
 async fn everything_acknowledged_survives_200_kills_at_random_moments() {
-    let door = lay_out();
+    let door = lay_out(Setup::new());
     let url = door.fill("sqlite:@DIR@/data/doorward.db");
     survives(door, &url, 200).await;
+}
+
+#[ignore = "needs PostgreSQL"]
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_acknowledged_survives_kills_on_postgresql() {
+    let url = Cluster::shared().database("kills");
+    survives(lay_out(Setup::new().store(&url)), &url, 20).await;
+}
+
+#[ignore = "needs PostgreSQL"]
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_acknowledged_survives_the_end_of_postgresql() {
+    let cluster = Cluster::start("");
+    let url = cluster.database("ends");
+    let mut door = lay_out(Setup::new().store(&url));
+    door.start().await;
+    let since_s = now_s();
+    let all = writes(&mut door, 0, |_| cluster.stop()).await;
+    assert!(!all.services.is_empty(), "nothing was written");
+    cluster.go_on();
+    // The process finds the server again by itself.
+    crate::support::eventually("the store", || async {
+        let made = json!({"name": "after", "host": "127.0.0.1"});
+        let answer = door.admin_post("/services", &made).await;
+        (answer.status == 201).then_some(())
+    })
+    .await;
+    everything_is_told(&door, &all, since_s).await;
+    everything_is_there(&door, &all).await;
+    store_is_sound(&url).await;
 }
