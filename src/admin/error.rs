@@ -147,6 +147,10 @@ impl ApiError {
                 let message: Cow<'static, str> = "The store does not answer".into();
                 reply::message(StatusCode::SERVICE_UNAVAILABLE, message)
             }
+            ApiError::Change(ChangeError::Store(StoreError::Conflict(_))) => {
+                let message = "Another process changes entities at the same time; try again";
+                reply::message(StatusCode::CONFLICT, message)
+            }
             ApiError::Change(ChangeError::Store(error)) => {
                 tracing::error!(%error, "a change could not be stored");
                 unexpected()

@@ -6,6 +6,7 @@ mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
@@ -138,6 +139,8 @@ pub struct Control {
     retired: parking_lot::Mutex<Retired>,
     /// Tells of each new snapshot.
     changes: watch::Sender<()>,
+    /// What the store said of the entities in force; see `Store::entities_revision`.
+    revision: AtomicI64,
     /// Held from the look at the entities to the swap.
     writer: Arc<Mutex<()>>,
 }
@@ -153,6 +156,8 @@ impl Control {
         store: Arc<dyn Store>,
         declared: DeclaredEntities,
     ) -> Result<Arc<Self>, DeclaredError> {
+        // Before them: what comes in between is looked at again.
+        let revision = store.entities_revision().await.map_err(unreadable)?;
         let stored = stored_entities(&*store).await.map_err(unreadable)?;
         let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
         publish_consumers(&workshop, &entities);
@@ -163,6 +168,7 @@ impl Control {
             live: Arc::new(ArcSwap::from_pointee(snapshot)),
             retired: parking_lot::Mutex::default(),
             changes: watch::Sender::new(()),
+            revision: AtomicI64::new(revision),
             writer: Arc::new(Mutex::new(())),
         }))
     }
@@ -215,7 +221,8 @@ impl Control {
 
     /// Makes a change: `edit` sees the entities in force, alone, and says what
     /// to change; the result is checked (unique names, references), compiled,
-    /// persisted and swapped in, or nothing happens.
+    /// persisted and swapped in, or nothing happens. What other processes have
+    /// changed is taken in first: the references that are checked are there.
     ///
     /// # Errors
     /// What `edit` returned, or why its changes can't be made.
@@ -225,6 +232,7 @@ impl Control {
         E: From<ChangeError>,
     {
         let alone = self.writer.clone().lock_owned().await;
+        self.catch_up().await.map_err(ChangeError::from)?;
         let current = self.entities.load_full();
         let (changes, answer) = edit(&current)?;
         if changes.is_empty() {
@@ -295,6 +303,7 @@ impl Control {
         E: From<DeclaredError>,
     {
         let alone = self.writer.clone().lock_owned().await;
+        self.catch_up().await.map_err(unreadable)?;
         let current = self.entities.load_full();
         let wanted = read(&current)?;
         let candidate = difference::with_stored(&current, wanted)?;
@@ -311,11 +320,7 @@ impl Control {
         let writes = difference.writes();
         complete(|record| told::import(record, &difference));
         let stored = self.store_and_swap(alone, writes, candidate, snapshot);
-        stored.await.map_err(|error| DeclaredError {
-            kind: "entities",
-            id: Uuid::nil(),
-            error: ChangeError::Store(error),
-        })?;
+        stored.await.map_err(unreadable)?;
         Ok(difference)
     }
 
@@ -332,7 +337,9 @@ impl Control {
         // is stored from what is in force.
         let stored = tokio::spawn(Beside::carried(Beside::current(), async move {
             let _alone = alone;
-            this.store.write_entities(writes).await?;
+            let seen = this.revision.load(Ordering::Acquire);
+            let written = this.store.write_entities(writes, Some(seen)).await?;
+            this.revision.store(written, Ordering::Release);
             this.swap(entities, snapshot);
             Ok(())
         }));

@@ -223,15 +223,14 @@ mod tests {
         let mut seen = None;
         poll(state, &mut seen).await.expect("read");
         let first = seen;
-        let database = provider.database().await;
         let damage = "INSERT INTO realms (path, owner, settings) VALUES ('/x', 'store', '?')";
-        sqlx::query(damage).execute(&database).await.expect("done");
+        provider.damage(damage).await;
         let other = provider.other_process().await;
         other.revoke_grant("g", i64::MAX).await.expect("revoked");
         poll(state, &mut seen).await.expect_err("a damaged realm");
         assert_eq!(seen, first, "what was not taken in counts as seen");
         let mend = "DELETE FROM realms WHERE path = '/x'";
-        sqlx::query(mend).execute(&database).await.expect("done");
+        provider.damage(mend).await;
         poll(state, &mut seen).await.expect("read");
         assert!(state.revoked.has(&Marks::of("g", "")));
     }

@@ -162,10 +162,17 @@ impl Provider {
         store::open(&url(&self.directory)).await.expect("a store")
     }
 
-    /// A connection to the very database, to damage it.
-    pub(super) async fn database(&self) -> sqlx::SqlitePool {
+    /// Has the very database do this to itself.
+    pub(super) async fn damage(&self, statement: &'static str) {
         let url = url(&self.directory);
-        sqlx::SqlitePool::connect(&url).await.expect("a database")
+        if store::testing::is_postgres() {
+            let database = sqlx::PgPool::connect(&url).await.expect("a database");
+            sqlx::query(statement).execute(&database).await.map(drop)
+        } else {
+            let database = sqlx::SqlitePool::connect(&url).await.expect("a database");
+            sqlx::query(statement).execute(&database).await.map(drop)
+        }
+        .expect("done");
     }
 
     /// A request to the administration, with a JSON body if there is one.
@@ -252,5 +259,5 @@ pub(super) fn request(
 }
 
 fn url(directory: &tempfile::TempDir) -> String {
-    format!("sqlite:{}", directory.path().join("doorward.db").display())
+    store::testing::url(directory.path())
 }

@@ -66,8 +66,9 @@ pub enum StoreError {
     /// The record is owned by the configuration file.
     #[error("{0} is declared in the configuration file; change it there")]
     FileOwned(String),
-    /// A text holds U+0000, which not every database keeps.
-    #[error("a text holds the character U+0000")]
+    /// A text holds U+0000, or is longer than an index takes: not every database
+    /// keeps it.
+    #[error("a text holds the character U+0000, or is too long for an index")]
     Unfit,
     /// The record changed, or went, since it was read.
     #[error("{0} was changed by somebody else")]
@@ -178,11 +179,20 @@ pub trait Store: Send + Sync + 'static {
     /// All gateway entities.
     async fn entities(&self) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError>;
 
-    /// Applies all of `writes` in one transaction, or none.
+    /// Applies all of `writes` in one transaction, or none; returns the new
+    /// revision. Who names the one that was `seen` writes if it is still that.
     ///
     /// # Errors
-    /// [`StoreError::Taken`] when two records of a kind would share a name.
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<(), StoreError>;
+    /// [`StoreError::Taken`] when two records of a kind would share a name, and
+    /// [`StoreError::Conflict`] for another revision.
+    async fn write_entities(
+        &self,
+        writes: Vec<EntityWrite>,
+        seen: Option<i64>,
+    ) -> Result<i64, StoreError>;
+
+    /// A number that each write of entities changes, by whatever process.
+    async fn entities_revision(&self) -> Result<i64, StoreError>;
 
     /// A number that changes when another process has changed what the identity
     /// provider holds in memory: realms, users, clients, keys, revocations.
@@ -298,10 +308,17 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<bool, StoreError>;
 
     /// Removes a user with its tokens and sessions; says whether it was there.
+    /// Who names the version that was `seen` removes that one or nothing.
     ///
     /// # Errors
-    /// [`StoreError::FileOwned`] for a user that the file declares.
-    async fn delete_user(&self, id: Uuid, now_ms: i64) -> Result<bool, StoreError>;
+    /// [`StoreError::FileOwned`] for a user that the file declares, and
+    /// [`StoreError::Conflict`] for another version.
+    async fn delete_user(
+        &self,
+        id: Uuid,
+        seen: Option<i64>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
 
     /// Who at another provider is a user here: the link and the user.
     async fn federated_user(

@@ -6,6 +6,8 @@ pub(crate) mod postgres;
 
 use std::path::Path;
 
+pub(crate) use super::sql::plans::whole_reads;
+
 /// Whether the tests run on PostgreSQL.
 pub(crate) fn is_postgres() -> bool {
     std::env::var("DOORWARD_TEST_STORE").is_ok_and(|store| store == "postgres")
@@ -15,7 +17,7 @@ pub(crate) fn is_postgres() -> bool {
 /// call.
 pub(crate) fn url(directory: &Path) -> String {
     if is_postgres() {
-        return postgres::Cluster::shared().database(&name(directory));
+        return postgres::Cluster::shared().database_beside(&name(directory), Some(directory));
     }
     format!("sqlite:{}", directory.join("state/doorward.db").display())
 }

@@ -186,7 +186,7 @@ async fn the_state_is_private_to_its_owner() {
 async fn entities_are_written_all_or_none() {
     let fixture = Fixture::new().await;
     let (a, b) = (random_uuid(), random_uuid());
-    let write = |writes| fixture.store.write_entities(writes);
+    let write = |writes| fixture.store.write_entities(writes, None);
     write(vec![entity(a, "a"), entity(b, "b")])
         .await
         .expect("both written");
@@ -506,10 +506,10 @@ async fn what_a_user_holds_goes_with_the_user() {
         address: "192.0.2.1".to_owned(),
     };
     store.insert_session(&session, 5).await.expect("inserted");
-    assert!(store.delete_user(demo.id, 2).await.expect("deleted"));
+    assert!(store.delete_user(demo.id, None, 2).await.expect("deleted"));
     assert!(
         !store
-            .delete_user(demo.id, 2)
+            .delete_user(demo.id, None, 2)
             .await
             .expect("nothing to delete")
     );
@@ -584,7 +584,7 @@ async fn what_the_file_declares_is_kept_until_it_no_longer_does() {
         (first.id, 2, 3)
     );
     assert!(matches!(
-        store.delete_user(first.id, 2).await,
+        store.delete_user(first.id, None, 2).await,
         Err(StoreError::FileOwned(_))
     ));
 }

@@ -167,7 +167,9 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
         },
         Action::Delete { name } => {
             let user = find(&name, desk).await?;
-            desk.store.delete_user(user.id, desk.clock.now_ms()).await?;
+            desk.store
+                .delete_user(user.id, None, desk.clock.now_ms())
+                .await?;
             desk.print(
                 &json!({"id": user.id}),
                 &format!("user {} deleted", user.user_name),

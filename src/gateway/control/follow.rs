@@ -1,11 +1,13 @@
 //! What other processes make of the stored entities is put in force here too.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{Control, DeclaredEntities, DeclaredError, Difference, difference};
+use super::{ChangeError, Control, DeclaredEntities, DeclaredError, Difference, difference};
 use super::{stored_entities, unreadable};
 use crate::gateway::snapshot::Snapshot;
+use crate::store::StoreError;
 
 /// How often it is looked for where the database does not tell.
 const POLL: Duration = Duration::from_millis(500);
@@ -21,16 +23,44 @@ impl Control {
     /// else than before.
     async fn take_in(&self) -> Result<bool, DeclaredError> {
         let _alone = self.writer.lock().await;
+        self.take_in_alone().await
+    }
+
+    /// Takes in what others have changed, if they have; for who has the writer's
+    /// lock.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if it can't be in force here: what is made of
+    /// the old state could contradict it.
+    pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
+        let there = self.store.entities_revision().await?;
+        if there == self.revision.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let taken = self.take_in_alone().await;
+        taken.map(drop).map_err(|refused| match refused.error {
+            ChangeError::Store(error) => error,
+            error => {
+                tracing::error!(%error, "entities of the store are not in force");
+                StoreError::Conflict("entities".to_owned())
+            }
+        })
+    }
+
+    async fn take_in_alone(&self) -> Result<bool, DeclaredError> {
+        let revision = self.store.entities_revision().await.map_err(unreadable)?;
         let stored = stored_entities(&*self.store).await.map_err(unreadable)?;
         let current = self.entities.load_full();
         let items = stored.items().collect();
         let candidate = difference::with_stored(&current, DeclaredEntities { items })?;
         if Difference::between(&current, &candidate).is_empty() {
+            self.revision.store(revision, Ordering::Release);
             return Ok(false);
         }
         let previous = self.live.load_full();
         let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))?;
         self.swap(candidate, snapshot);
+        self.revision.store(revision, Ordering::Release);
         Ok(true)
     }
 }

@@ -301,3 +301,42 @@ async fn a_declared_record_does_not_hide_a_stored_one() {
     ));
     assert!(control.entities().services.by_key("a").is_some());
 }
+
+#[tokio::test]
+async fn processes_that_change_entities_at_once_leave_no_reference_dangling() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let one = open(dir.path(), DeclaredEntities::default()).await;
+    let other = open(dir.path(), DeclaredEntities::default()).await;
+    make(&one, vec![Change::put(service(1, "a"))])
+        .await
+        .expect("made");
+    // Nobody has told it; it refers to what is there all the same.
+    make(&other, vec![Change::put(route(2, 1, "/a"))])
+        .await
+        .expect("made");
+    let gone = vec![Change::delete::<Service>(Uuid::from_u128(1))];
+    let error = make(&one, gone.clone()).await.expect_err("refused");
+    assert!(matches!(error, ChangeError::Referenced { .. }), "{error}");
+    let no_route = vec![Change::delete::<Route>(Uuid::from_u128(2))];
+    make(&other, no_route).await.expect("made");
+    make(&one, gone).await.expect("made");
+    let error = make(&other, vec![Change::put(route(3, 1, "/b"))]).await;
+    let error = error.expect_err("refused");
+    assert!(matches!(error, ChangeError::ForeignKey { .. }), "{error}");
+    let again = open(dir.path(), DeclaredEntities::default()).await;
+    assert_eq!(again.live().load().routes.len(), 0);
+}
+
+#[tokio::test]
+async fn a_write_that_looked_at_older_entities_is_refused_whole() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite:{}", dir.path().join("t.db").display());
+    let store = crate::store::open(&url).await.expect("a store");
+    let before = store.entities_revision().await.expect("a revision");
+    let now = store.write_entities(Vec::new(), Some(before)).await;
+    let now = now.expect("written");
+    let late = store.write_entities(Vec::new(), Some(before)).await;
+    assert!(matches!(late, Err(StoreError::Conflict(_))), "{late:?}");
+    let seen = store.entities_revision().await.expect("a revision");
+    assert_eq!(seen, now);
+}

@@ -109,6 +109,11 @@ pub(super) fn is_known(headers: &HeaderMap, version: &str) -> bool {
     tags(headers, &IF_NONE_MATCH).is_some_and(|tags| holds(&tags, version))
 }
 
+/// Whether the request is for some versions of a record only.
+pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
+    headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH)
+}
+
 /// Refuses a change of another version than the client means.
 pub(super) fn check_version(headers: &HeaderMap, version: &str) -> Result<(), ScimError> {
     let other = tags(headers, &IF_MATCH).is_some_and(|tags| !holds(&tags, version));

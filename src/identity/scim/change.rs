@@ -18,7 +18,10 @@ use crate::model::user::{Owner, User, fold};
 use crate::store::StoreError;
 
 /// How often a change is tried again whose record was changed meanwhile.
-const TRIES: usize = 8;
+pub(super) const TRIES: usize = 8;
+
+/// Longest record, in bytes: as much as one body can bring.
+const RECORD_MAX: usize = super::BODY_MAX;
 
 /// A change of one user.
 pub(super) struct Change<'c> {
@@ -47,6 +50,10 @@ impl Change<'_> {
                 return Err(failed(call, StoreError::FileOwned(old.user_name)));
             }
             let mut new = remade(&old, &make(&old)?)?;
+            if write_len(&new) > RECORD_MAX {
+                let text = "the record would be longer than 1 MiB";
+                return Err(ScimError::bad("invalidValue", text));
+            }
             if self.own {
                 own::check(&old, &new)?;
                 own::mark_unverified(&old, &mut new);
@@ -90,9 +97,18 @@ impl Change<'_> {
                 Err(error) => return Err(failed(call, error)),
             }
         }
-        let text = "The record is being changed by others; try again.";
-        Err(ScimError::new(StatusCode::CONFLICT, text))
+        Err(contended())
     }
+}
+
+/// The answer where others were faster each time.
+pub(super) fn contended() -> ScimError {
+    let text = "The record is being changed by others; try again.";
+    ScimError::new(StatusCode::CONFLICT, text)
+}
+
+fn write_len(user: &User) -> usize {
+    serde_json::to_string(&user.profile).map_or(usize::MAX, |text| text.len())
 }
 
 /// The names of what is another than before; values are nobody's business.
@@ -137,7 +153,7 @@ pub(super) fn replaced(old: &User, sent: &Map<String, Value>) -> Map<String, Val
     let mut record = sent.clone();
     let named = |name: &str| {
         sent.iter()
-            .any(|(known, value)| known.eq_ignore_ascii_case(name) && !value.is_null())
+            .any(|(known, value)| bare(known).eq_ignore_ascii_case(name) && !value.is_null())
     };
     if !named("accountStatus") && !named("active") {
         let status = if old.active { "Active" } else { "Deactivated" };
@@ -226,7 +242,7 @@ pub(super) fn failed(call: &Call, error: StoreError) -> ScimError {
             let text = format!("{name} is declared in {file}; change it there.");
             conflict(Some("mutability"), text)
         }
-        StoreError::Unfit => ScimError::bad("invalidValue", "a text holds U+0000"),
+        StoreError::Unfit => ScimError::bad("invalidValue", "a text holds U+0000, or is too long"),
         error => error.into(),
     }
 }

@@ -6,6 +6,7 @@
 use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
+use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
 use super::access::{self, Kind};
@@ -20,8 +21,8 @@ use crate::identity::{Call, audit};
 use crate::model::audit::{Event, Kind as Told};
 use crate::model::group::{Group, MemberChange};
 use crate::model::query::{Filter, Op, Operand};
-use crate::model::user::fold;
 use crate::model::user::schema::{GROUP, GROUP_URN};
+use crate::model::user::{fold, name};
 use crate::store::{GroupChange, GroupOutcome, GroupPage, StoreError};
 
 /// Most members that one group is shown with.
@@ -273,14 +274,18 @@ fn sent(call: &Call) -> Result<Sent, ScimError> {
     })
 }
 
+/// The name as it is kept: in one composition, because tokens tell it and other
+/// programs compare it.
 fn checked_name(name: &str) -> Result<String, ScimError> {
-    let trimmed = name.trim();
-    if trimmed.is_empty() || name.len() > TEXT_MAX || name.chars().any(char::is_control) {
-        let text =
-            format!("displayName: must have from 1 to {TEXT_MAX} bytes and no control characters");
-        return Err(ScimError::bad("invalidValue", text));
+    let bad = |text: String| Err(ScimError::bad("invalidValue", text));
+    let composed: String = name.trim().nfc().collect();
+    if composed.is_empty() || fold(&composed).len().max(name.len()) > TEXT_MAX {
+        return bad(format!("displayName: must have from 1 to {TEXT_MAX} bytes"));
     }
-    Ok(trimmed.to_owned())
+    if composed.chars().any(name::is_unseen) {
+        return bad("displayName: must have no characters that nobody sees".to_owned());
+    }
+    Ok(composed)
 }
 
 fn checked_id(id: &str) -> Result<String, ScimError> {
@@ -353,9 +358,7 @@ fn outcome(outcome: GroupOutcome) -> Result<Group, ScimError> {
 /// The version that the change is of, if the client names one.
 async fn seen(call: &Call, token: &GoodToken, id: Uuid) -> Result<Option<i64>, ScimError> {
     let headers = call.headers();
-    if !headers.contains_key(http::header::IF_MATCH)
-        && !headers.contains_key(http::header::IF_NONE_MATCH)
-    {
+    if !body::is_conditional(headers) {
         return Ok(None);
     }
     let group = call.state.store.group(&token.realm.path, id).await?;

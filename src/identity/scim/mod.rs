@@ -24,6 +24,8 @@ mod search;
 mod users;
 
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod tests;
 
 use axum::response::Response;

@@ -167,5 +167,25 @@ fn taken_apart(
         let value = Some(value);
         read.push(Operation { verb, path, value });
     }
+    let begin = read.len() - seen.len();
+    if contradicts(&read[begin..]) {
+        let text = "active contradicts accountStatus";
+        return Err(ScimError::bad("invalidValue", text));
+    }
     Ok(())
+}
+
+/// Whether the two names of a user's state say different things at once.
+fn contradicts(operations: &[Operation]) -> bool {
+    let said = |path: &str| {
+        let mut operations = operations.iter();
+        let found = operations.find(|one| one.path.target().path == path);
+        let text = match found?.value.as_ref()? {
+            Value::Bool(flag) => flag.to_string(),
+            value => value.as_str()?.to_owned(),
+        };
+        Some(["true", "active"].contains(&text.to_ascii_lowercase().as_str()))
+    };
+    let (flag, status) = (said("active"), said("accountStatus"));
+    flag.is_some() && status.is_some() && flag != status
 }

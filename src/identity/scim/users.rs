@@ -258,18 +258,27 @@ pub(super) async fn apply(
 
 /// `DELETE /v1/users/{id}`
 async fn remove(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
-    let user = find(call, token, id).await?;
-    body::check_version(call.headers(), &record::version(user.version))?;
-    if user.owner == Owner::File {
-        let error = StoreError::FileOwned(user.user_name);
-        return Err(change::failed(call, error));
+    for _ in 0..change::TRIES {
+        let user = find(call, token, id).await?;
+        body::check_version(call.headers(), &record::version(user.version))?;
+        if user.owner == Owner::File {
+            let error = StoreError::FileOwned(user.user_name);
+            return Err(change::failed(call, error));
+        }
+        let seen = body::is_conditional(call.headers()).then_some(user.version);
+        let delete = call.state.store.delete_user(id, seen, call.now_ms);
+        let about = |event: Event| event.user(user.id, &user.user_name);
+        let gone = audit::with_if(&call.state, Told::UserDelete, about, delete, |gone| *gone);
+        match gone.await {
+            Ok(true) => {
+                change::ended(call).await?;
+                return Ok(reply::nothing());
+            }
+            Ok(false) => return Err(Kind::User.missing()),
+            // Somebody was faster: is it still the version that is meant?
+            Err(StoreError::Conflict(_)) => {}
+            Err(error) => return Err(change::failed(call, error)),
+        }
     }
-    let delete = call.state.store.delete_user(id, call.now_ms);
-    let about = |event: Event| event.user(user.id, &user.user_name);
-    let gone = audit::with_if(&call.state, Told::UserDelete, about, delete, |gone| *gone).await;
-    if !gone.map_err(|error| change::failed(call, error))? {
-        return Err(Kind::User.missing());
-    }
-    change::ended(call).await?;
-    Ok(reply::nothing())
+    Err(change::contended())
 }

@@ -81,9 +81,7 @@ async fn grants_die_with_their_client_where_others_exchanged_them() {
 async fn keys_are_published_while_the_store_is_ill() {
     let provider = Provider::new().await;
     let state = &provider.identity.state;
-    let database = provider.database().await;
-    let damage = "DROP TABLE signing_keys";
-    sqlx::query(damage).execute(&database).await.expect("done");
+    provider.damage("DROP TABLE signing_keys").await;
     state.keys.want([crate::model::client::SignAlg::ES512]);
     let answer = provider.get("/oauth2/connect/jwk_uri").await;
     assert_eq!(answer.status, 200, "{}", answer.text);

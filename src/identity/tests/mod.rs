@@ -16,6 +16,7 @@ mod pushed;
 mod refresh;
 mod registration;
 mod scim;
+mod scim_attacks;
 mod scim_groups;
 mod session_actions;
 mod sessions;

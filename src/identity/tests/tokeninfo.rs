@@ -177,7 +177,7 @@ async fn a_token_of_a_deleted_user_is_not_one_of_the_next_user_of_that_name() {
         assert!(
             provider
                 .store
-                .delete_user(carol.id, provider.clock.now_ms())
+                .delete_user(carol.id, None, provider.clock.now_ms())
                 .await
                 .expect("deleted")
         );

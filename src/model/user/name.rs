@@ -12,6 +12,10 @@ use super::fold;
 /// Longest name, in bytes.
 pub const MAX: usize = 255;
 
+/// Longest name once it is normalised, in bytes: a character may stand for
+/// eighteen, and indexes of databases take no text of any length.
+const FORM_MAX: usize = 4 * MAX;
+
 /// Why there can't be a user of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -47,6 +51,9 @@ pub fn check(name: &str) -> Result<(), NameError> {
         };
     }
     let form = form(name);
+    if form.len() > FORM_MAX {
+        return Err(NameError::Length);
+    }
     if form.trim() != form {
         return Err(NameError::Blanks);
     }
@@ -96,7 +103,7 @@ pub fn form(text: &str) -> String {
 
 /// Controls, formatting (bidirectional overrides, joiners, tags), fillers,
 /// variation selectors, private use, and what is no character.
-fn is_unseen(c: char) -> bool {
+pub fn is_unseen(c: char) -> bool {
     let point = u32::from(c);
     c.is_control()
         || matches!(

@@ -8,6 +8,9 @@ use super::write_doc;
 use crate::model::audit::{AuditQuery, AuditRecord, AuditUser, audit_id};
 use crate::store::StoreError;
 
+/// Most characters of a text that records are found by; longer than names are.
+const SOUGHT: usize = 300;
+
 pub(super) async fn append(tx: &mut Tx, record: &AuditRecord) -> Result<(), StoreError> {
     sql("INSERT INTO audit
            (id, kind, realm, user_id, user_name, client_id, address, failed, doc)
@@ -27,9 +30,14 @@ pub(super) async fn append(tx: &mut Tx, record: &AuditRecord) -> Result<(), Stor
     .map(drop)
 }
 
-/// A record is never refused for the sake of a text in it.
+/// A record is never refused for the sake of a text in it, however long that is:
+/// those that come after it would wait for ever.
 fn stored(text: Option<&str>) -> Option<String> {
-    text.map(|text| text.replace('\0', "\u{fffd}"))
+    let text = text?.chars().take(SOUGHT);
+    Some(
+        text.map(|c| if c == '\0' { '\u{fffd}' } else { c })
+            .collect(),
+    )
 }
 
 pub(super) async fn page(

@@ -11,6 +11,10 @@ pub(super) enum Dialect {
 
 use Dialect::{Postgres, Sqlite};
 
+/// Characters of a value that are in PostgreSQL's index. They, a realm and a path
+/// are shorter than the 2,704 bytes that its indexes take.
+pub(super) const CUT: i64 = 400;
+
 impl Dialect {
     /// The name of a client, in small letters (of ASCII).
     pub(super) fn client_name(self) -> &'static str {
@@ -91,6 +95,27 @@ impl Dialect {
         match self {
             Sqlite => "+u.realm = ",
             Postgres => "u.realm = ",
+        }
+    }
+
+    /// A value as `user_attr` keeps it: what its index holds, and the rest of a
+    /// value that is too long for that (of one of [`CUT`] characters nothing).
+    pub(super) fn cut(self, text: &str) -> (&str, Option<&str>) {
+        let last = usize::try_from(CUT - 1).unwrap_or_default();
+        match (self, text.char_indices().nth(last)) {
+            (Postgres, Some((at, last))) => {
+                let (begin, rest) = text.split_at(at + last.len_utf8());
+                (begin, Some(rest))
+            }
+            _ => (text, None),
+        }
+    }
+
+    /// The whole value of a row of `user_attr a`.
+    pub(super) fn whole_value(self) -> &'static str {
+        match self {
+            Sqlite => "a.text",
+            Postgres => "a.text || coalesce(a.tail, '')",
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Only text written here becomes SQL; every operand is bound.
 
-use super::Builder;
 use super::dialect::Dialect;
+use super::{Builder, compare};
 use crate::model::query::{Filter, Op, Operand};
 use crate::model::user::schema::{Attribute, Type};
 
@@ -76,12 +76,81 @@ pub(super) fn column(records: Records, attribute: &Attribute) -> Option<&'static
 pub(super) fn leads(records: Records, filter: &Filter) -> bool {
     match filter {
         Filter::And(all) => all.iter().any(|one| leads(records, one)),
+        Filter::Or(any) => is_united(records, any),
+        Filter::Element(..) => lead(filter).is_some_and(is_few),
         Filter::Compare(attribute, Op::Equal, _) => {
             let place = place(records, attribute);
-            attribute.path == "id"
-                || matches!(place, Place::Rows | Place::Link("m.user_id" | "m.group_id"))
+            match place {
+                Place::Rows => !is_label(attribute),
+                Place::Link("m.user_id" | "m.group_id") => true,
+                _ => attribute.path == "id",
+            }
         }
         _ => false,
+    }
+}
+
+/// Whether each of them leads to few records, by whatever index: then these are
+/// found one by one, and put together.
+fn is_united(records: Records, any: &[Filter]) -> bool {
+    let is_name = |one: &Filter| {
+        let Filter::Compare(attribute, Op::Equal | Op::StartsWith, _) = one else {
+            return false;
+        };
+        let place = place(records, attribute);
+        matches!(place, Place::Column("u.user_key" | "u.name_key"))
+    };
+    any.len() > 1 && any.iter().all(|one| is_name(one) || leads(records, one))
+}
+
+/// How much of its index a comparison reads, the least first; `None`: it has
+/// none in `user_attr`.
+pub(super) fn rank(filter: &Filter) -> Option<u8> {
+    let Filter::Compare(attribute, op, _) = filter else {
+        return None;
+    };
+    if !is_indexed(attribute) {
+        return None;
+    }
+    match op {
+        Op::Equal if is_label(attribute) => Some(4),
+        Op::Equal => Some(0),
+        Op::StartsWith => Some(1),
+        Op::Greater | Op::GreaterOrEqual | Op::Less | Op::LessOrEqual => Some(2),
+        Op::Contains | Op::EndsWith => Some(3),
+        Op::NotEqual => None,
+    }
+}
+
+/// Whether its values tell elements of an attribute apart: many users have them.
+fn is_label(attribute: &Attribute) -> bool {
+    let part = attribute.path.rsplit('.').next();
+    matches!(part, Some("type" | "primary" | "verified"))
+}
+
+/// Whether few users satisfy the comparison, as far as one can tell.
+fn is_few(filter: &Filter) -> bool {
+    rank(filter) == Some(0)
+}
+
+/// Of a condition on one element, the comparison whose index finds all users of
+/// whom it can be true.
+pub(super) fn lead(filter: &Filter) -> Option<&Filter> {
+    let Filter::Element(_, inner) = filter else {
+        return None;
+    };
+    let mut parts = Vec::new();
+    flatten(inner, &mut parts);
+    let parts = parts.into_iter();
+    let ranked = parts.filter_map(|one| Some((rank(one)?, one)));
+    ranked.min_by_key(|(rank, _)| *rank).map(|(_, one)| one)
+}
+
+/// The conditions that must hold together.
+pub(super) fn flatten<'f>(filter: &'f Filter, parts: &mut Vec<&'f Filter>) {
+    match filter {
+        Filter::And(all) => all.iter().for_each(|one| flatten(one, parts)),
+        one => parts.push(one),
     }
 }
 
@@ -102,27 +171,15 @@ pub(super) fn push(
     (records, realm): (Records, &str),
     filter: &Filter,
 ) {
-    writer(sql, dialect, records, realm).filter(filter);
-}
-
-/// Appends how `a.text` compares.
-pub(super) fn push_comparison(sql: &mut Builder, dialect: Dialect, op: Op, operand: &Operand) {
-    writer(sql, dialect, Records::Users, "").comparison("a.text", op, operand);
-}
-
-fn writer<'a>(
-    sql: &'a mut Builder,
-    dialect: Dialect,
-    records: Records,
-    realm: &'a str,
-) -> Writer<'a> {
-    Writer {
+    let mut writer = Writer {
         sql,
         dialect,
         records,
         realm,
         element: false,
-    }
+        alone: is_unique(filter),
+    };
+    writer.filter(filter);
 }
 
 struct Writer<'a> {
@@ -133,6 +190,9 @@ struct Writer<'a> {
     /// Inside an element's condition: rows must be those of the element `e`,
     /// memberships the one of it.
     element: bool,
+    /// At most one record is asked for: it is asked for its own values, and
+    /// nobody else's are looked for.
+    alone: bool,
 }
 
 impl Writer<'_> {
@@ -141,6 +201,9 @@ impl Writer<'_> {
             Filter::Always => self.text("true"),
             Filter::Never => self.text("false"),
             Filter::And(all) => self.joined(all, " AND "),
+            Filter::Or(any) if !self.element && !self.alone && is_united(self.records, any) => {
+                self.united(any);
+            }
             Filter::Or(any) => self.joined(any, " OR "),
             Filter::Not(inner) => {
                 self.text("NOT (");
@@ -155,20 +218,49 @@ impl Writer<'_> {
                 Place::Link(column) => self.link(column, *op, operand),
             },
             Filter::Element(parent, inner) => {
-                match place(self.records, parent) {
-                    Place::Link(_) => self.open_link(),
-                    _ => {
-                        self.text("EXISTS (SELECT 1 FROM user_attr e WHERE e.user_id = u.id AND ");
-                        self.below("e.path", parent);
-                    }
+                // One index leads to them, which the whole condition has not.
+                if let Some(lead) = lead(filter).filter(|one| is_few(one) && !self.alone) {
+                    self.filter(lead);
+                    self.text(" AND ");
                 }
-                self.text(" AND (");
-                self.element = true;
-                self.filter(inner);
-                self.element = false;
-                self.text("))");
+                self.element(parent, inner);
             }
         }
+    }
+
+    fn element(&mut self, parent: &Attribute, inner: &Filter) {
+        match place(self.records, parent) {
+            Place::Link(_) => self.open_link(),
+            _ => {
+                self.text("EXISTS (SELECT 1 FROM user_attr e WHERE e.user_id = u.id AND ");
+                self.below("e.path", parent);
+            }
+        }
+        self.text(" AND (");
+        self.element = true;
+        self.filter(inner);
+        self.element = false;
+        self.text("))");
+    }
+
+    /// Records that satisfy one of these, each found along an index of its own.
+    fn united(&mut self, any: &[Filter]) {
+        for (position, one) in any.iter().enumerate() {
+            self.text(match (position, self.records) {
+                (0, Records::Users) => "u.id IN (SELECT u.id FROM users u WHERE ",
+                (_, Records::Users) => " UNION ALL SELECT u.id FROM users u WHERE ",
+                (0, Records::Groups) => "u.id IN (SELECT u.id FROM user_groups u WHERE ",
+                (_, Records::Groups) => " UNION ALL SELECT u.id FROM user_groups u WHERE ",
+            });
+            self.text(match leads(self.records, one) {
+                true => self.dialect.unindexed_realm_is(),
+                false => "u.realm = ",
+            });
+            self.sql.push_bind(self.realm.to_owned());
+            self.text(" AND ");
+            self.filter(one);
+        }
+        self.text(")");
     }
 
     /// Without a value nothing is true of it but being different.
@@ -201,7 +293,7 @@ impl Writer<'_> {
         if self.element {
             return self.comparison(column, op, operand);
         }
-        if op == Op::Equal && column.starts_with("m.") {
+        if op == Op::Equal && column.starts_with("m.") && !self.alone {
             self.text(match self.records {
                 Records::Users => "u.id IN (SELECT m.user_id FROM group_members m WHERE ",
                 Records::Groups => "u.id IN (SELECT m.group_id FROM group_members m WHERE ",
@@ -282,6 +374,8 @@ impl Writer<'_> {
             self.text(
                 "EXISTS (SELECT 1 FROM user_attr a WHERE a.user_id = u.id AND a.idx = e.idx AND ",
             );
+        } else if self.alone {
+            self.text("EXISTS (SELECT 1 FROM user_attr a WHERE a.user_id = u.id AND ");
         } else {
             self.text("u.id IN (SELECT a.user_id FROM user_attr a WHERE a.realm = ");
             self.sql.push_bind(self.realm.to_owned());
@@ -301,7 +395,7 @@ impl Writer<'_> {
         self.open_rows();
         self.sql.push("a.path = ").push_bind(attribute.path);
         self.text(" AND ");
-        self.comparison("a.text", op, operand);
+        compare::push_value(self.sql, self.dialect, op, operand);
         self.text(")");
         if op == Op::NotEqual {
             self.text(")");
@@ -309,59 +403,6 @@ impl Writer<'_> {
     }
 
     fn comparison(&mut self, column: &'static str, op: Op, operand: &Operand) {
-        let text = match operand {
-            Operand::Instant(ms) => {
-                self.text(column);
-                self.text(operator(op));
-                self.sql.push_bind(*ms);
-                return;
-            }
-            Operand::Text(text) => text,
-        };
-        match op {
-            Op::Contains => {
-                self.dialect.push_contains(self.sql, column, text);
-            }
-            Op::StartsWith => self.starts_with(column, text),
-            Op::EndsWith => {
-                self.text("(length(");
-                self.text(column);
-                self.sql.push(") >= length(").push_bind(text);
-                self.text(") AND substr(");
-                self.text(column);
-                self.text(", length(");
-                self.text(column);
-                self.sql.push(") + 1 - length(").push_bind(text);
-                self.sql.push(")) = ").push_bind(text);
-                self.text(")");
-            }
-            _ => {
-                self.text(column);
-                self.text(operator(op));
-                self.sql.push_bind(text.clone());
-            }
-        }
-    }
-
-    /// A range, which an index serves, up to the greatest character.
-    fn starts_with(&mut self, column: &'static str, text: &str) {
-        self.text("(");
-        self.text(column);
-        self.sql.push(" >= ").push_bind(text.to_owned());
-        self.text(" AND ");
-        self.text(column);
-        self.sql.push(" <= ").push_bind(format!("{text}\u{10FFFF}"));
-        self.text(")");
-    }
-}
-
-fn operator(op: Op) -> &'static str {
-    match op {
-        Op::Equal | Op::Contains | Op::StartsWith | Op::EndsWith => " = ",
-        Op::NotEqual => " <> ",
-        Op::Greater => " > ",
-        Op::GreaterOrEqual => " >= ",
-        Op::Less => " < ",
-        Op::LessOrEqual => " <= ",
+        compare::push(self.sql, self.dialect, column, op, operand);
     }
 }

@@ -102,25 +102,11 @@ async fn index(tx: &mut Tx, users: &[&User]) -> Result<(), StoreError> {
     });
     let values: Vec<_> = values.collect();
     for chunk in values.chunks(ROWS) {
-        let mut insert = Builder::with_many_values(
-            "INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ",
-            tx.dialect(),
-        );
-        for (position, (user, value)) in chunk.iter().enumerate() {
-            insert
-                .push(if position == 0 { "(" } else { ", (" })
-                .push_bind(user.id)
-                .push(", ")
-                .push_bind(value.path)
-                .push(", ")
-                .push_bind(i64::try_from(value.index).unwrap_or(i64::MAX))
-                .push(", ")
-                .push_bind(&user.realm)
-                .push(", ")
-                .push_bind(value.text.as_str())
-                .push(")");
+        let mut rows = users::IndexRows::new(tx.dialect());
+        for (user, value) in chunk {
+            rows.push(user.id, &user.realm, value);
         }
-        insert.build().run(tx).await?;
+        rows.insert.build().run(tx).await?;
     }
     Ok(())
 }

@@ -35,6 +35,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0020_lockouts.sql"),
     include_str!("migrations/0021_password_resets.sql"),
     include_str!("migrations/0022_logins.sql"),
+    include_str!("migrations/0023_long_values.sql"),
+    include_str!("migrations/0024_entity_revision.sql"),
 ];
 
 /// How many there are.

@@ -11,6 +11,7 @@ mod broker;
 mod check;
 mod clients;
 mod codes;
+mod compare;
 mod consents;
 mod database;
 mod devices;
@@ -28,6 +29,8 @@ mod logins;
 mod logouts;
 mod migrate;
 mod page;
+#[cfg(test)]
+pub(in crate::store) mod plans;
 mod postgres;
 mod realms;
 mod registrations;
@@ -180,6 +183,11 @@ async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
 }
 
 fn unavailable(error: sqlx::Error) -> StoreError {
+    // PostgreSQL's `program_limit_exceeded`: a row is longer than its index takes.
+    let code = error.as_database_error().and_then(|error| error.code());
+    if code.as_deref() == Some("54000") {
+        return StoreError::Unfit;
+    }
     StoreError::Unavailable(error.to_string())
 }
 
@@ -229,8 +237,16 @@ impl Store for SqlStore {
         entities::all(&self.database).await
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<(), StoreError> {
-        entities::write(self.begin().await?, writes).await
+    async fn write_entities(
+        &self,
+        writes: Vec<EntityWrite>,
+        seen: Option<i64>,
+    ) -> Result<i64, StoreError> {
+        entities::write(self.begin().await?, writes, seen).await
+    }
+
+    async fn entities_revision(&self) -> Result<i64, StoreError> {
+        entities::revision(&self.database).await
     }
 
     async fn data_version(&self) -> Result<i64, StoreError> {
@@ -393,8 +409,13 @@ impl Store for SqlStore {
         users::replace_hash(tx, id, (old, new), ends, now_ms).await
     }
 
-    async fn delete_user(&self, id: Uuid, now_ms: i64) -> Result<bool, StoreError> {
-        self.changed(users::delete(self.begin().await?, id, now_ms).await)
+    async fn delete_user(
+        &self,
+        id: Uuid,
+        seen: Option<i64>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        self.changed(users::delete(self.begin().await?, id, seen, now_ms).await)
     }
 
     async fn federated_user(

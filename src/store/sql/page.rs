@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use super::dialect::Dialect;
 use super::filter::{self, Records};
-use super::{Builder, Database, Row, Tx, write_doc};
+use super::{Builder, Database, Row, Tx, compare, write_doc};
 use crate::model::query::{Filter, Op, Operand, SortKey, UserQuery};
 use crate::model::user::schema::Attribute;
 use crate::store::StoreError;
@@ -153,7 +153,9 @@ impl Query<'_> {
             }
             None => {
                 select
-                    .push("(SELECT a.text FROM user_attr a WHERE a.user_id = u.id AND a.path = ")
+                    .push("(SELECT ")
+                    .push(self.dialect.whole_value())
+                    .push(" FROM user_attr a WHERE a.user_id = u.id AND a.path = ")
                     .push_bind(key.attribute.path)
                     .push(" ORDER BY ");
                 if key.attribute.is_many() {
@@ -206,7 +208,7 @@ impl Query<'_> {
             .push(" AND EXISTS (SELECT 1 FROM user_attr a WHERE a.user_id = u.id AND a.path = ")
             .push_bind(driver.attribute.path)
             .push(" AND ");
-        filter::push_comparison(&mut walk, self.dialect, driver.op, driver.operand);
+        compare::push_value(&mut walk, self.dialect, driver.op, driver.operand);
         walk.push(")");
         self.push_rest(&mut walk, driver);
         let (rows, more) = self.page(tx, walk).await?;
@@ -226,7 +228,7 @@ impl Query<'_> {
             .push(" AND a.path = ")
             .push_bind(driver.attribute.path)
             .push(" AND ");
-        filter::push_comparison(&mut select, self.dialect, driver.op, driver.operand);
+        compare::push_value(&mut select, self.dialect, driver.op, driver.operand);
         if !driver.rest.is_empty() {
             select.push(" AND u.id = a.user_id");
         }
@@ -261,19 +263,28 @@ struct Driver<'f> {
 
 impl<'f> Driver<'f> {
     fn of(records: Records, asked: &'f UserQuery) -> Option<Self> {
-        if records != Records::Users || !asked.sort.is_empty() {
+        let alone = filter::is_unique(&asked.filter);
+        if records != Records::Users || !asked.sort.is_empty() || alone {
             return None;
         }
         let mut parts = Vec::new();
-        flatten(&asked.filter, &mut parts);
-        let best = parts
+        filter::flatten(&asked.filter, &mut parts);
+        let own = parts
             .iter()
             .enumerate()
-            .filter_map(|(at, one)| Some((rank(one)?, at)));
-        let (_, best) = best.min()?;
-        let Filter::Compare(attribute, op, operand) = parts.remove(best) else {
+            .filter_map(|(at, one)| Some((filter::rank(one)?, Some(at), *one)));
+        // What is true of an element must be true of the user; and more must.
+        let implied = parts
+            .iter()
+            .filter_map(|one| filter::lead(one))
+            .filter_map(|one| Some((filter::rank(one)?, None, one)));
+        let best = own.chain(implied).min_by_key(|(rank, ..)| *rank);
+        let (_, at, Filter::Compare(attribute, op, operand)) = best? else {
             return None;
         };
+        if let Some(at) = at {
+            parts.remove(at);
+        }
         Some(Self {
             attribute,
             op: *op,
@@ -287,29 +298,5 @@ impl<'f> Driver<'f> {
     fn few(&self, limit: u32) -> usize {
         let few = (u64::from(limit.max(1)) * 1_000_000).isqrt();
         usize::try_from(few).unwrap_or(usize::MAX)
-    }
-}
-
-fn flatten<'f>(filter: &'f Filter, parts: &mut Vec<&'f Filter>) {
-    match filter {
-        Filter::And(all) => all.iter().for_each(|one| flatten(one, parts)),
-        one => parts.push(one),
-    }
-}
-
-/// How much of its index a comparison reads: the least first.
-fn rank(filter: &Filter) -> Option<u8> {
-    let Filter::Compare(attribute, op, _) = filter else {
-        return None;
-    };
-    if !filter::is_indexed(attribute) {
-        return None;
-    }
-    match op {
-        Op::Equal => Some(0),
-        Op::StartsWith => Some(1),
-        Op::Greater | Op::GreaterOrEqual | Op::Less | Op::LessOrEqual => Some(2),
-        Op::Contains | Op::EndsWith => Some(3),
-        Op::NotEqual => None,
     }
 }

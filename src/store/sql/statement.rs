@@ -61,6 +61,8 @@ impl Statement {
 
     /// Runs it; how many rows it made, changed or removed.
     pub(super) async fn run(self, tx: &mut Tx) -> Result<u64, StoreError> {
+        #[cfg(test)]
+        super::plans::note(&self.text, &self.values);
         self.refuse_nul()?;
         tx.run(self.text, &self.values).await.map_err(unavailable)
     }
@@ -74,6 +76,8 @@ impl Statement {
 
     /// The first row, if there is one.
     pub(super) async fn one(self, on: impl Into<On<'_>>) -> Result<Option<Row>, StoreError> {
+        #[cfg(test)]
+        super::plans::note(&self.text, &self.values);
         match on.into() {
             On::Tx(tx) => tx.one(self.text, &self.values).await.map_err(unavailable),
             On::Readers(database) => database.one(self.text, &self.values).await,
@@ -82,6 +86,8 @@ impl Statement {
 
     /// All rows.
     pub(super) async fn all(self, on: impl Into<On<'_>>) -> Result<Vec<Row>, StoreError> {
+        #[cfg(test)]
+        super::plans::note(&self.text, &self.values);
         match on.into() {
             On::Tx(tx) => tx.all(self.text, &self.values).await.map_err(unavailable),
             On::Readers(database) => database.all(self.text, &self.values).await,

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::dialect::Dialect;
 use super::filter::Records;
+use super::statement::Value as Cell;
 use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, sql, write_shown};
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
@@ -152,25 +154,54 @@ async fn index_profile(
     profile: &Map<String, Value>,
 ) -> Result<(), StoreError> {
     for values in schema::indexed(profile).chunks(INDEXED_AT_ONCE) {
-        let mut insert =
-            Builder::new("INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ");
-        for (position, value) in values.iter().enumerate() {
-            insert
-                .push(if position == 0 { "(" } else { ", (" })
-                .push_bind(id)
-                .push(", ")
-                .push_bind(value.path)
-                .push(", ")
-                .push_bind(i64::try_from(value.index).unwrap_or(i64::MAX))
-                .push(", ")
-                .push_bind(realm)
-                .push(", ")
-                .push_bind(value.text.as_str())
-                .push(")");
+        let mut rows = IndexRows::new(tx.dialect());
+        for value in values {
+            rows.push(id, realm, value);
         }
-        insert.build().run(tx).await?;
+        rows.insert.build().run(tx).await?;
     }
     Ok(())
+}
+
+/// The statement that puts values into the index.
+pub(super) struct IndexRows {
+    pub(super) insert: Builder,
+    dialect: Dialect,
+    is_first: bool,
+}
+
+impl IndexRows {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        let begin = match dialect {
+            Dialect::Sqlite => "INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ",
+            Dialect::Postgres => {
+                "INSERT INTO user_attr (user_id, path, idx, realm, text, tail) VALUES "
+            }
+        };
+        let insert = Builder::with_many_values(begin, dialect);
+        Self {
+            insert,
+            dialect,
+            is_first: true,
+        }
+    }
+
+    /// Adds a value of the user `id`.
+    pub(super) fn push(&mut self, id: impl Into<Cell>, realm: &str, value: &schema::Indexed) {
+        let (text, tail) = self.dialect.cut(&value.text);
+        let begin = if self.is_first { "(" } else { ", (" };
+        self.is_first = false;
+        self.insert.push(begin).push_bind(id);
+        self.insert.push(", ").push_bind(value.path);
+        let index = i64::try_from(value.index).unwrap_or(i64::MAX);
+        self.insert.push(", ").push_bind(index);
+        self.insert.push(", ").push_bind(realm);
+        self.insert.push(", ").push_bind(text);
+        if self.dialect == Dialect::Postgres {
+            self.insert.push(", ").push_bind(tail);
+        }
+        self.insert.push(")");
+    }
 }
 
 pub(super) async fn update_password(
@@ -187,13 +218,17 @@ pub(super) async fn update_password(
     endings::end_logins(tx, &id, user.updated_ms).await
 }
 
-async fn owner(tx: &mut Tx, id: &str) -> Result<Option<(String, String)>, StoreError> {
-    let row = sql("SELECT owner, user_name FROM users WHERE id = $1")
+/// Owner, name and version of a user.
+async fn owner(tx: &mut Tx, id: &str) -> Result<Option<(String, String, i64)>, StoreError> {
+    let row = sql("SELECT owner, user_name, version FROM users WHERE id = $1")
         .bind(id)
         .one(&mut *tx)
         .await?;
-    row.map(|row| Ok((row.text("owner")?, row.text("user_name")?)))
-        .transpose()
+    let read = |row: Row| {
+        let name = row.text("user_name")?;
+        Ok((row.text("owner")?, name, row.int("version")?))
+    };
+    row.map(read).transpose()
 }
 
 fn refuse_file_owned(owner: &str, name: &str) -> Result<(), StoreError> {
@@ -210,7 +245,7 @@ pub(super) async fn set_password(
     now_ms: i64,
 ) -> Result<(), StoreError> {
     let id = id.to_string();
-    let Some((owner, name)) = owner(&mut tx, &id).await? else {
+    let Some((owner, name, _)) = owner(&mut tx, &id).await? else {
         return Err(StoreError::Conflict(id));
     };
     refuse_file_owned(&owner, &name)?;
@@ -249,12 +284,20 @@ pub(super) async fn replace_hash(
     Ok(true)
 }
 
-pub(super) async fn delete(mut tx: Tx, id: Uuid, now_ms: i64) -> Result<bool, StoreError> {
+pub(super) async fn delete(
+    mut tx: Tx,
+    id: Uuid,
+    seen: Option<i64>,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
     let id = id.to_string();
-    let Some((owner, name)) = owner(&mut tx, &id).await? else {
+    let Some((owner, name, version)) = owner(&mut tx, &id).await? else {
         return Ok(false);
     };
     refuse_file_owned(&owner, &name)?;
+    if seen.is_some_and(|seen| seen != version) {
+        return Err(StoreError::Conflict(name));
+    }
     remove(&mut tx, &id, now_ms).await?;
     tx.commit().await?;
     Ok(true)

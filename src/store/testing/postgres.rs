@@ -3,9 +3,9 @@
 //! Found where Debian installs it, or on the PATH. It listens on a Unix socket
 //! and on a loopback port, and takes whoever comes.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +19,7 @@ pub(crate) struct Cluster {
     directory: PathBuf,
     /// Who runs it where the tests run as root, which the server refuses.
     owner: Option<(u32, u32)>,
-    made: Mutex<HashSet<String>>,
+    made: Mutex<HashMap<String, Option<PathBuf>>>,
     watch: Child,
 }
 
@@ -30,17 +30,30 @@ impl Cluster {
         SHARED.get_or_init(|| Self::start(""))
     }
 
-    /// Starts one, with more settings, each a word.
+    /// Starts one, with more settings, each a word of a shell.
     ///
     /// # Panics
     /// When PostgreSQL is not installed, or does not start.
     pub(crate) fn start(settings: &str) -> Self {
+        Self::start_with(settings, &[])
+    }
+
+    /// As [`Cluster::start`], with files beside its data that are the server's.
+    pub(crate) fn start_with(settings: &str, files: &[(&str, &str)]) -> Self {
         let programs = programs().expect("PostgreSQL is installed (apt-get install postgresql)");
         let directory = tempfile::Builder::new().prefix("doorward-pg").tempdir();
         let directory = directory.expect("a directory").keep();
         let owner = is_root().then(|| unprivileged().expect("a user to run PostgreSQL as"));
         if let Some((user, group)) = owner {
             chown(&directory, Some(user), Some(group)).expect("the directory is given away");
+        }
+        for (name, content) in files {
+            let path = directory.join(name);
+            fs::write(&path, content).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("private");
+            if let Some((user, group)) = owner {
+                chown(&path, Some(user), Some(group)).expect("the file is given away");
+            }
         }
         let script = format!(
             "{bin}/initdb -D {dir}/data -U doorward -A trust -E UTF8 --locale=C -N >{dir}/log 2>&1 &&
@@ -77,10 +90,24 @@ impl Cluster {
 
     /// The address of the database of this name, which is made if need be.
     pub(crate) fn database(&self, name: &str) -> String {
+        self.database_beside(name, None)
+    }
+
+    /// As [`Cluster::database`], of one that goes some time after the directory
+    /// has gone that it belongs to: there would be too many.
+    pub(crate) fn database_beside(&self, name: &str, directory: Option<&Path>) -> String {
         let mut made = self.made.lock().expect("no test failed here");
-        if made.insert(name.to_owned()) {
-            self.run("createdb", &["-h", &self.host(), "-U", "doorward", name]);
+        if made.contains_key(name) {
+            return self.url(name);
         }
+        let host = self.host();
+        let place = ["-h", &host, "-U", "doorward"];
+        let is_over = |beside: &Option<PathBuf>| beside.as_ref().is_some_and(|path| !path.exists());
+        for (over, _) in made.extract_if(|_, beside| is_over(beside)) {
+            self.run("dropdb", &[&place[..], &["--force", &over]].concat());
+        }
+        self.run("createdb", &[&place[..], &[name]].concat());
+        made.insert(name.to_owned(), directory.map(Path::to_owned));
         self.url(name)
     }
 

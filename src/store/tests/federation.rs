@@ -93,7 +93,12 @@ async fn with_a_link_end_sessions_and_with_a_user_its_links() {
     let left = store.refresh_tokens(family).await.expect("read");
     assert!(left.is_none(), "what began with it has ended");
     store.link_identity(&first, None).await.expect("linked");
-    assert!(store.delete_user(ann.id, 6000).await.expect("deleted"));
+    assert!(
+        store
+            .delete_user(ann.id, None, 6000)
+            .await
+            .expect("deleted")
+    );
     store
         .link_identity(&link(&bert, "1"), None)
         .await

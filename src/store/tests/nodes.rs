@@ -155,7 +155,7 @@ async fn nodes_learn_of_each_others_changes_and_not_of_their_own() {
     let entities = async || store.entities_version().await.expect("a version");
     let before = (version().await, entities().await);
     store.revoke_grant("own", 9_000).await.expect("revoked");
-    let own = store.write_entities(vec![entity(random_uuid(), "own")]);
+    let own = store.write_entities(vec![entity(random_uuid(), "own")], None);
     own.await.expect("written");
     assert_eq!((version().await, entities().await), before, "own changes");
     let mut seen = before.0;
@@ -177,7 +177,7 @@ async fn nodes_learn_of_each_others_changes_and_not_of_their_own() {
     (renamed.version, renamed.user_name) = (2, "other".to_owned());
     other.update_user(&renamed).await.expect("updated");
     changed("a user").await;
-    let written = other.write_entities(vec![entity(random_uuid(), "foreign")]);
+    let written = other.write_entities(vec![entity(random_uuid(), "foreign")], None);
     written.await.expect("written");
     assert_ne!(entities().await, before.1, "an entity");
 }

@@ -197,7 +197,7 @@ async fn whoever_may_no_longer_sign_in_is_signed_out_everywhere() {
                 let hash = Secret::new("hash");
                 store.set_password(demo.id, &hash, 2).await.expect("set");
             }
-            _ => assert!(store.delete_user(demo.id, 2).await.expect("deleted")),
+            _ => assert!(store.delete_user(demo.id, None, 2).await.expect("deleted")),
         }
         let found = store.session(held.hash).await.expect("a lookup");
         assert_eq!(found, None, "{how}");

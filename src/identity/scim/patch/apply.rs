@@ -286,9 +286,19 @@ impl Change<'_> {
             let sent = relaxed(self.schema, attribute, sent);
             let sent = self.schema.element(attribute, attribute.path, &sent);
             let sent = sent.map_err(invalid)?.unwrap_or_else(|| json!({}));
+            let before = known.get("value").cloned();
+            let vouches = sent.get("verified").is_some();
             match self.operation.verb {
                 Verb::Add => update(known, sent),
                 _ => *known = sent,
+            }
+            // Nobody has verified another address.
+            if attribute.path == "emails"
+                && !vouches
+                && known.get("value") != before.as_ref()
+                && let Value::Object(members) = known
+            {
+                members.remove("verified");
             }
             return Ok(());
         };

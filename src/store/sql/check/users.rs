@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Row, Tell, Tx, sql};
+use super::{Builder, Finding, Row, Tell, Tx};
 use crate::model::user::schema;
 use crate::store::StoreError;
 use crate::store::sql::users;
@@ -22,12 +22,14 @@ pub(super) async fn index_agrees(
         return Ok(());
     };
     let begin = last.map_or(Ok(String::new()), |row| row.text("id"))?;
-    let found =
-        sql("SELECT user_id, path, idx, text FROM user_attr WHERE user_id > $1 AND user_id <= $2")
-            .bind(begin)
-            .bind(end.text("id")?)
-            .all(&mut *tx)
-            .await?;
+    let mut found = Builder::new("SELECT a.user_id, a.path, a.idx, ");
+    found
+        .push(tx.dialect().whole_value())
+        .push(" AS text FROM user_attr a WHERE a.user_id > ")
+        .push_bind(begin)
+        .push(" AND a.user_id <= ")
+        .push_bind(end.text("id")?);
+    let found = found.build().all(&mut *tx).await?;
     let mut index: BTreeMap<String, BTreeSet<Entry>> = BTreeMap::new();
     for row in found {
         let entry = (row.text("path")?, row.int("idx")?, row.text("text")?);

@@ -29,6 +29,7 @@ impl SqlStore {
         fits(&head)?;
         let mut tx = self.database.begin().await?;
         tx.without_limits().await?;
+        tx.expect_many().await?;
         if !replace {
             is_empty(&mut tx).await?;
         }

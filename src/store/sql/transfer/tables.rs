@@ -41,7 +41,8 @@ const fn table(name: &'static str, key: usize, columns: &'static [(&'static str,
 }
 
 /// Tables that follow from others: an import makes them anew.
-pub(in crate::store::sql) const DERIVED: &[&str] = &["user_attr", "request_bytes"];
+pub(in crate::store::sql) const DERIVED: &[&str] =
+    &["user_attr", "request_bytes", "entity_revision"];
 
 /// The table of the audit log, which an export may leave out.
 pub(in crate::store::sql) const AUDIT: &str = "audit";
