@@ -31,11 +31,12 @@ release: deps ## Build target/release/doorward: fat link-time optimisation, take
 	$(CARGO) build --locked --release
 
 # Those that `cargo test` alone ignores are the clients of other makers, and what
-# needs PostgreSQL. The store's contract is run on both databases.
+# needs PostgreSQL. The store's contract and the provider's tests are run on both
+# databases.
 test: deps deps-postgres deps-clients ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
-	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked --lib -- store::
+	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked --lib -- store:: identity::
 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)

@@ -9,6 +9,8 @@ use postgres::Cluster;
 use serde_json::{Value, json};
 
 use crate::support::door::IDENTITY;
+use crate::support::ports::Port;
+use crate::support::tls::Authority;
 use crate::support::{Answer, Door, Setup, Upstream, eventually, http};
 
 async fn node(database: &str) -> Door {
@@ -184,4 +186,62 @@ async fn no_password_of_the_database_is_logged() {
     assert!(!output.status.success());
     let said = [output.stdout, output.stderr].concat();
     assert!(!String::from_utf8_lossy(&said).contains("hush-hush"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn a_server_is_spoken_to_over_tls_if_it_is_the_one_that_is_meant() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let server = authority.client("127.0.0.1");
+    let port = Port::reserve();
+    let settings = format!(
+        "\"listen_addresses='127.0.0.1,127.0.0.2'\" port={} ssl=on \
+         \"ssl_cert_file='../server.crt'\" \"ssl_key_file='../server.key'\"",
+        port.number()
+    );
+    let files = [("server.crt", &*server.cert), ("server.key", &*server.key)];
+    let _cluster = Cluster::start_with(&settings, &files);
+    let url = |host: &str, rest: &str| {
+        let port = port.number();
+        format!("postgres://doorward@{host}:{port}/postgres?{rest}")
+    };
+    let good = url("127.0.0.1", "sslmode=verify-full&sslrootcert=@DIR@/ca.pem");
+    let mut door = Setup::new().store(&good).lay_out();
+    door.write("ca.pem", &authority.pem());
+    door.write("stranger.pem", &stranger.pem());
+    door.start().await;
+    password_grant(&door, "demo", "Ch4ng31t-demo")
+        .await
+        .expect(200);
+    let asked = sqlx::PgPool::connect(&url("127.0.0.1", "sslmode=require")).await;
+    let connections = "SELECT count(*) FILTER (WHERE ssl), count(*) FROM pg_stat_ssl
+                         JOIN pg_stat_activity USING (pid) WHERE application_name = 'doorward'";
+    let counted = sqlx::query_as::<_, (i64, i64)>(connections);
+    let (secure, all) = counted
+        .fetch_one(&asked.expect("connected"))
+        .await
+        .expect("counted");
+    assert!(secure > 0 && secure == all, "{secure} of {all}");
+    let check = |url: &str| door.run(&["store", "check", "--store", &door.fill(url)]);
+    assert!(check(&good).status.success());
+    // The name is not looked at.
+    let another_name = url("127.0.0.2", "sslmode=verify-ca&sslrootcert=@DIR@/ca.pem");
+    assert!(check(&another_name).status.success());
+    for (host, rest) in [
+        (
+            "127.0.0.1",
+            "sslmode=verify-full&sslrootcert=@DIR@/stranger.pem",
+        ),
+        (
+            "127.0.0.1",
+            "sslmode=verify-ca&sslrootcert=@DIR@/stranger.pem",
+        ),
+        ("127.0.0.1", "sslmode=verify-full"),
+        ("127.0.0.2", "sslmode=verify-full&sslrootcert=@DIR@/ca.pem"),
+    ] {
+        let refused = check(&url(host, rest));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{host} {rest}");
+        assert!(said.contains("certificate"), "{host} {rest}: {said}");
+    }
 }
