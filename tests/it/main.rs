@@ -23,6 +23,7 @@ mod mutual_tls;
 mod names;
 mod openid_connect;
 mod openid_connect_login;
+mod openid_connect_rogue;
 mod operation;
 mod plugins;
 mod proxying;

@@ -171,18 +171,31 @@ impl Agent {
     }
 
     fn heard(&self, url: &Url, answer: Result<Answer, OutboundError>) -> Result<Answer, Refusal> {
-        let reason = match answer {
-            Ok(answer) if answer.status.is_server_error() => format!("status {}", answer.status),
-            Ok(answer) if answer.status.is_redirection() => "a redirect".to_owned(),
-            Ok(answer) if answer.body.len() > ANSWER_MAX => "too long an answer".to_owned(),
+        let (refusal, reason) = match answer {
+            Ok(answer) if answer.status.is_server_error() => {
+                (Refusal::ProviderError, format!("status {}", answer.status))
+            }
+            Ok(answer) if answer.status.is_redirection() => {
+                (Refusal::ProviderRedirects, "a redirect".to_owned())
+            }
+            Ok(answer) if answer.body.len() > ANSWER_MAX => {
+                (Refusal::ProviderTooLong, "too long an answer".to_owned())
+            }
             Ok(answer) => {
                 self.down.store(false, Ordering::Relaxed);
                 return Ok(answer);
             }
-            Err(error) => error.to_string(),
+            Err(error) => {
+                let refusal = match error {
+                    OutboundError::Timeout(_) => Refusal::ProviderTimeout,
+                    OutboundError::TooLong => Refusal::ProviderTooLong,
+                    _ => Refusal::ProviderUnavailable,
+                };
+                (refusal, error.to_string())
+            }
         };
         self.complain(url, &reason);
-        Err(Refusal::ProviderUnavailable)
+        Err(refusal)
     }
 
     /// Says that an endpoint is of no use, once until it is again.

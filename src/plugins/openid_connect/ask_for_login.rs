@@ -137,6 +137,6 @@ async fn pushed(
             tracing::warn!(error = ?error, %status, "the provider does not take a pushed request");
             Err(Refusal::ProviderRefuses)
         }
-        _ => Err(Refusal::ProviderUnavailable),
+        _ => Err(Refusal::ProviderMalformed),
     }
 }

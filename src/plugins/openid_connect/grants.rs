@@ -368,7 +368,7 @@ impl TokenDesk {
 
 /// Reads a token response (RFC 6749 §5).
 fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusal> {
-    let body = object(answer).ok_or(Refusal::ProviderUnavailable)?;
+    let body = object(answer).ok_or(Refusal::ProviderMalformed)?;
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     if answer.status != StatusCode::OK {
         return Err(match text("error") {
@@ -381,7 +381,7 @@ fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusa
                 tracing::warn!(error = ?error, "the token endpoint refuses the gateway");
                 Refusal::ProviderRefuses
             }
-            None => Refusal::ProviderUnavailable,
+            None => Refusal::ProviderMalformed,
         });
     }
     let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
@@ -392,7 +392,7 @@ fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusa
         other => other.as_i64(),
     });
     Ok(Tokens {
-        access: Secret::new(access.ok_or(Refusal::ProviderUnavailable)?),
+        access: Secret::new(access.ok_or(Refusal::ProviderMalformed)?),
         id: text("id_token").map(Secret::new),
         refresh: text("refresh_token").map(Secret::new),
         scope: text("scope").map(str::to_owned),
@@ -448,20 +448,20 @@ mod tests {
                 true,
                 Refusal::ProviderRefuses,
             ),
-            (404, json!({}), true, Refusal::ProviderUnavailable),
+            (404, json!({}), true, Refusal::ProviderMalformed),
             (
                 200,
                 json!({"token_type": "Bearer"}),
                 true,
-                Refusal::ProviderUnavailable,
+                Refusal::ProviderMalformed,
             ),
             (
                 200,
                 json!({"access_token": "t", "token_type": "DPoP"}),
                 true,
-                Refusal::ProviderUnavailable,
+                Refusal::ProviderMalformed,
             ),
-            (200, json!([]), true, Refusal::ProviderUnavailable),
+            (200, json!([]), true, Refusal::ProviderMalformed),
         ] {
             let outcome = answer(status, body.clone(), own).map(|_| ());
             assert_eq!(outcome, Err(refusal), "{body}");

@@ -69,6 +69,11 @@ pub(in crate::plugins) enum Refusal {
     UnsignedAnswer,
     WrongAnswer,
     SessionStoreUnavailable,
+    ProviderTimeout,
+    ProviderError,
+    ProviderRedirects,
+    ProviderMalformed,
+    ProviderTooLong,
 }
 
 use Refusal::*;
@@ -94,7 +99,7 @@ pub(in crate::plugins) enum Class {
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(in crate::plugins) const ALL: [Self; 61] = [
+    pub(in crate::plugins) const ALL: [Self; 66] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -156,6 +161,11 @@ impl Refusal {
         UnsignedAnswer,
         WrongAnswer,
         SessionStoreUnavailable,
+        ProviderTimeout,
+        ProviderError,
+        ProviderRedirects,
+        ProviderMalformed,
+        ProviderTooLong,
     ];
 
     /// Its code and a sentence for people, in the characters that a
@@ -250,6 +260,20 @@ impl Refusal {
                 "session_store_unavailable",
                 "the storage of sessions does not answer",
             ),
+            ProviderTimeout => ("provider_timeout", "the provider does not answer in time"),
+            ProviderError => (
+                "provider_error",
+                "the provider answers with an error of its own",
+            ),
+            ProviderRedirects => ("provider_redirects", "the provider answers with a redirect"),
+            ProviderMalformed => (
+                "provider_malformed",
+                "the answer of the provider can not be read",
+            ),
+            ProviderTooLong => (
+                "provider_answer_too_long",
+                "the answer of the provider is too long",
+            ),
         }
     }
 
@@ -310,7 +334,12 @@ impl Refusal {
             }
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
-            NoAnonymous
+            ProviderTimeout
+            | ProviderError
+            | ProviderRedirects
+            | ProviderMalformed
+            | ProviderTooLong
+            | NoAnonymous
             | ProviderUnavailable
             | ProviderRefuses
             | NoEndpoint

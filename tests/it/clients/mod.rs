@@ -9,6 +9,7 @@ mod broker;
 mod directory;
 mod federation;
 mod keys;
+mod relying;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -249,7 +249,7 @@ async fn an_endpoint_that_fails_lets_nobody_pass_and_is_asked_again() {
     endpoints.broken.store(true, Ordering::SeqCst);
     for _ in 0..2 {
         let outcome = world.ask_bearer("good").await;
-        assert_eq!(outcome.code(), (500, "provider_unavailable"));
+        assert_eq!(outcome.code(), (500, "provider_error"));
     }
     endpoints.broken.store(false, Ordering::SeqCst);
     assert_eq!(world.ask_bearer("good").await.code(), (200, "pass"));

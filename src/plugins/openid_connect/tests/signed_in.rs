@@ -71,7 +71,7 @@ async fn a_session_ends_when_the_provider_refuses_and_not_when_it_is_silent() {
     world.clock.advance(300_000);
     provider.refuses.store(503, Ordering::SeqCst);
     let outcome = browser.get(&world, "/orders").await;
-    assert_eq!(outcome.code(), (500, "provider_unavailable"));
+    assert_eq!(outcome.code(), (500, "provider_error"));
     provider.refuses.store(0, Ordering::SeqCst);
     assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
     world.clock.advance(300_000);

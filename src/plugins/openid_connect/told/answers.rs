@@ -32,7 +32,7 @@ impl Told {
         }
         let jwt = jwt(answer);
         let claims = match &jwt {
-            None => object(answer).ok_or(Refusal::ProviderUnavailable)?,
+            None => object(answer).ok_or(Refusal::ProviderMalformed)?,
             Some(token) => {
                 let known = agent.known().await?;
                 let mut claims = signed(&known, token, Some("token-introspection+jwt"))?;
@@ -42,7 +42,7 @@ impl Told {
                 let mine = mine.is_some_and(|(me, aud)| aud.iter().any(|one| *one == me.id));
                 match claims.remove("token_introspection") {
                     Some(Value::Object(inside)) if mine => inside,
-                    _ => return Err(Refusal::ProviderUnavailable),
+                    _ => return Err(Refusal::ProviderMalformed),
                 }
             }
         };
@@ -111,7 +111,7 @@ pub(in super::super) async fn user_info(
     claims
         .filter(|claims| claims.get("sub").is_some_and(Value::is_string))
         .map(|claims| Document { claims, jwt })
-        .ok_or(Refusal::ProviderUnavailable)
+        .ok_or(Refusal::ProviderMalformed)
 }
 
 /// The token that an answer is, if its type says so.
@@ -126,10 +126,10 @@ fn jwt(answer: &Answer) -> Option<String> {
 
 /// The claims of a token that the provider signed.
 fn signed(known: &Known, token: &str, typ: Option<&str>) -> Result<Map<String, Value>, Refusal> {
-    let unusable = |_| Refusal::ProviderUnavailable;
+    let unusable = |_| Refusal::ProviderMalformed;
     let parsed = Unverified::parse(token).map_err(unusable)?;
     if typ.is_some() && parsed.typ().as_deref() != typ {
-        return Err(Refusal::ProviderUnavailable);
+        return Err(Refusal::ProviderMalformed);
     }
     let claims = parsed.verify(&known.keys).map_err(unusable)?;
     let issuer = claims.get("iss").and_then(Value::as_str);
@@ -137,6 +137,6 @@ fn signed(known: &Known, token: &str, typ: Option<&str>) -> Result<Map<String, V
         Some(issuer) if crate::jose::claims::same_issuer(issuer, &known.issuer) => Ok(claims),
         // A userinfo answer may leave it out.
         None if typ.is_none() => Ok(claims),
-        _ => Err(Refusal::ProviderUnavailable),
+        _ => Err(Refusal::ProviderMalformed),
     }
 }

@@ -1,0 +1,117 @@
+//! Providers of other makers, with the openid-connect plugin as their client.
+
+use super::{Stage, node};
+use crate::support::ports::Port;
+use crate::support::{Door, Setup};
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn the_plugin_is_a_client_of_a_certified_provider() {
+    relying("relying.mjs").await;
+}
+
+/// A door without routes; the script makes its own.
+async fn relying(script: &str) {
+    relying_at(Setup::new().start().await, script).await;
+}
+
+async fn relying_at(door: Door, script: &str) {
+    let stage = Stage {
+        base: format!("http://{}", door.proxy()),
+        site: Port::reserve(),
+        upstream: Port::reserve(),
+        _tls: Port::reserve(),
+        door,
+    };
+    stage.run(node(script)).await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn people_sign_in_to_services_in_chromium() {
+    let identity = "
+  base_url: http://@PROXY@
+  realms:
+    /:
+      users:
+        - {userName: demo, password: Ch4ng31t-demo}
+        - {userName: alice, password: Ch4ng31t-alice}
+      clients:
+        - client_id: shop
+          client_secret: s-secret
+          grant_types: [authorization_code, refresh_token]
+          redirect_uris: [\"http://@PROXY@/shop/callback\"]
+          post_logout_redirect_uris: [\"http://@PROXY@/bye\"]
+          scope: openid profile
+        - client_id: quiet
+          client_secret: q-secret
+          grant_types: [authorization_code, refresh_token]
+          redirect_uris:
+            - \"http://@PROXY@/quiet/callback\"
+            - \"http://@PROXY@/form/callback\"
+            - \"http://@PROXY@/kept/callback\"
+            - \"http://@PROXY@/scripted/callback\"
+            - \"http://@PROXY@/fragment/callback\"
+          require_consent: false
+          scope: openid profile
+";
+    let quiet = "client_id: quiet, client_secret: q-secret";
+    let service = |name: &str, config: &str| {
+        format!(
+            "- name: {name}\n  protocol: internal\n  host: echo\n  routes:\n  \
+             - {{name: {name}, paths: [/{name}], strip_path: false}}\n  plugins:\n  \
+             - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
+             session_secret: s, session_cookie_name: {}, authorization_cookie_name: at-{name}, \
+             {config}}}}}\n",
+            if name == "shop" { "session" } else { name },
+        )
+    };
+    let back = |name: &str| format!("redirect_uri: ['http://@PROXY@/{name}/callback']");
+    let services = [
+        service(
+            "shop",
+            &format!(
+                "client_id: shop, client_secret: s-secret, leeway: 80000, {}, logout_query_arg: \
+                 bye, logout_methods: [GET], logout_redirect_uri: ['http://@PROXY@/bye']",
+                back("shop")
+            ),
+        ),
+        service("quiet", &format!("{quiet}, {}", back("quiet"))),
+        service(
+            "form",
+            &format!("{quiet}, {}, response_mode: form_post", back("form")),
+        ),
+        service(
+            "fragment",
+            &format!("{quiet}, {}, response_mode: fragment", back("fragment")),
+        ),
+        service(
+            "kept",
+            &format!("{quiet}, {}, preserve_request_body: 4096", back("kept")),
+        ),
+        service(
+            "scripted",
+            &format!("{quiet}, {}, scripts_unauthorized: true", back("scripted")),
+        ),
+        service(
+            "broken",
+            &format!("{quiet}, {}, timeout: 1000", back("broken")),
+        ),
+    ];
+    let open = "- name: open\n  protocol: internal\n  host: echo\n  routes:\n  \
+        - {name: open, paths: [/open, /bye], strip_path: false}\n";
+    let services = format!("{}{open}", services.concat());
+    // Nobody listens there.
+    let services = services.replace(
+        "paths: [/broken], strip_path: false}\n  plugins:\n  \
+         - {name: openid-connect, config: {issuer: 'http://@PROXY@/oauth2'",
+        "paths: [/broken], strip_path: false}\n  plugins:\n  \
+         - {name: openid-connect, config: {issuer: 'http://127.0.0.1:1'",
+    );
+    let mut door = Setup::new()
+        .identity(identity)
+        .services(&services)
+        .lay_out();
+    door.start().await;
+    relying_at(door, "relying-browser.mjs").await;
+}
