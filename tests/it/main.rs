@@ -22,6 +22,7 @@ mod login_sessions;
 mod mutual_tls;
 mod names;
 mod openid_connect;
+mod openid_connect_attacks;
 mod openid_connect_login;
 mod openid_connect_rogue;
 mod operation;

@@ -1,0 +1,64 @@
+use bytes::Bytes;
+use serde_json::json;
+
+use super::*;
+
+fn answer(status: u16, body: Value, own_client: bool) -> Result<Tokens, Refusal> {
+    let answer = Answer {
+        status: StatusCode::from_u16(status).expect("a status"),
+        headers: HeaderMap::new(),
+        body: Bytes::from(body.to_string()),
+    };
+    read(&answer, own_client, 1000)
+}
+
+#[test]
+fn an_answer_that_is_no_token_response_gives_none() {
+    let good = json!({"access_token": "t", "token_type": "bearer", "expires_in": "60"});
+    let tokens = answer(200, good, true).expect("tokens");
+    assert_eq!(tokens.access.expose(), "t");
+    assert_eq!(tokens.ends_at, Some(61_000));
+    for (status, body, own, refusal) in [
+        (
+            400,
+            json!({"error": "invalid_grant"}),
+            true,
+            Refusal::WrongCredentials,
+        ),
+        (
+            401,
+            json!({"error": "invalid_client"}),
+            true,
+            Refusal::ProviderRefuses,
+        ),
+        (
+            401,
+            json!({"error": "invalid_client"}),
+            false,
+            Refusal::WrongCredentials,
+        ),
+        (
+            400,
+            json!({"error": "invalid_scope"}),
+            true,
+            Refusal::ProviderRefuses,
+        ),
+        (404, json!({}), true, Refusal::ProviderMalformed),
+        (
+            200,
+            json!({"token_type": "Bearer"}),
+            true,
+            Refusal::ProviderMalformed,
+        ),
+        (
+            200,
+            json!({"access_token": "t", "token_type": "DPoP"}),
+            true,
+            Refusal::ProviderMalformed,
+        ),
+        (200, json!([]), true, Refusal::ProviderMalformed),
+    ] {
+        let outcome = answer(status, body.clone(), own).map(|_| ());
+        assert_eq!(outcome, Err(refusal), "{body}");
+    }
+}
