@@ -12,12 +12,17 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use serde_json::Value;
 
+use super::identity::told::operator;
 use super::{FileArg, USAGE, complain, init_log};
+use crate::audit::Audit;
 use crate::boot;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::control::Difference;
 use crate::gateway::declarative;
+use crate::model::audit::{Event, Kind, Trace};
+use crate::store;
+use crate::telemetry::Metrics;
 use crate::yaml::Document;
 
 /// Longest wait for an answer of a running instance.
@@ -147,16 +152,30 @@ fn import_offline(
 ) -> anyhow::Result<Difference> {
     let document = Document::parse_foreign(text, path)?;
     offline(config, async |control| {
+        let clock = Clock::system();
+        let now_ms = clock.now_ms();
         let mut read = None;
-        let outcome = control
-            .replace_stored(check, |current| {
-                let now_ms = Clock::system().now_ms();
-                let declared = declarative::load_stored(document, current, now_ms);
-                let declared = declared.map_err(boot::BootError::Entities)?;
-                Ok(read.insert(declared).entities.clone())
-            })
-            .await;
-        outcome.map_err(|error: boot::BootError| anyhow::anyhow!("{error}"))
+        let replace = control.replace_stored(check, |current| {
+            let declared = declarative::load_stored(document, current, now_ms);
+            let declared = declared.map_err(boot::BootError::Entities)?;
+            Ok(read.insert(declared).entities.clone())
+        });
+        let outcome: Result<Difference, boot::BootError> = if check {
+            replace.await
+        } else {
+            let store = store::open(&config.store.0).await?;
+            let audit = Audit::open(config.audit.clone(), store, clock, &Metrics::default())?;
+            let event = Event::new(Kind::EntityImport, operator());
+            let told = (event.clone(), Trace::default());
+            let did = |difference: &Difference| !difference.is_empty();
+            let done = audit.with(told, now_ms, replace, did).await;
+            if done.is_err() {
+                audit.note(event.failed("refused"), Trace::default(), now_ms);
+            }
+            audit.flush().await;
+            done
+        };
+        outcome.map_err(|error| anyhow::anyhow!("{error}"))
     })
 }
 
