@@ -182,6 +182,40 @@ async fn forging_the_clients_address_does_not_make_an_administrator() {
 }
 
 #[tokio::test]
+async fn guessing_passwords_through_the_broker_locks_the_guessers_address() {
+    let upstream = Upstream::echo().await;
+    let service = format!(
+        "- name: weather\n  url: {}\n  routes: [{{paths: [/weather]}}]\n  plugins:\n  \
+         - {{name: token-broker, config: {{base_path: /weather, token_endpoint: '{OWN}'}}}}\n",
+        upstream.url("")
+    );
+    let limits = "\n  lockout: {per_address: {failures: 3}}";
+    let door = Setup::new()
+        .proxy("{listen: [\"@PROXY@\"], trusted_ips: [127.0.0.1]}")
+        .identity(&format!(
+            "\n  base_url: http://@PROXY@{limits}{IDENTITY}{BROKER}"
+        ))
+        .services(&service)
+        .start()
+        .await;
+    let ask = async |address: &str, user: &str, password: &str| {
+        let body = BODY.replace(
+            "=demo&password=Ch4ng31t-demo",
+            &format!("={user}&password={password}"),
+        );
+        let from = format!("X-Forwarded-For: {address}\r\n");
+        let request = asking("/weather/access_token", &from, &body);
+        let answer = exchange(&door.proxy(), &request).await;
+        answer.expect("an answer").status
+    };
+    for guessed in ["alice", "nobody", "somebody"] {
+        assert_eq!(ask("192.0.2.1", guessed, "guessed-Pa55").await, 401);
+    }
+    assert_eq!(ask("192.0.2.1", "demo", "Ch4ng31t-demo").await, 401);
+    assert_eq!(ask("192.0.2.2", "demo", "Ch4ng31t-demo").await, 200);
+}
+
+#[tokio::test]
 async fn smuggling_parameters_into_the_form_gives_no_token() {
     let upstream = Upstream::echo().await;
     let provider =
