@@ -11,23 +11,50 @@ use crate::store::StoreError;
 /// Most characters of a text that records are found by; longer than names are.
 const SOUGHT: usize = 300;
 
+/// How many records go into one statement: few texts, which stay prepared.
+const ROWS: [usize; 4] = [64, 16, 4, 1];
+
 pub(super) async fn append(tx: &mut Tx, record: &AuditRecord) -> Result<(), StoreError> {
-    sql("INSERT INTO audit
-           (id, kind, realm, user_id, user_name, client_id, address, failed, doc)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-         ON CONFLICT (id) DO NOTHING")
-    .bind(record.id)
-    .bind(record.kind.as_str())
-    .bind(stored(record.realm.as_deref()))
-    .bind(record.user_id)
-    .bind(stored(record.user_name.as_deref()))
-    .bind(stored(record.client_id.as_deref()))
-    .bind(stored(record.address.as_deref()))
-    .bind(record.failed)
-    .bind(write_doc(&record.doc)?)
-    .run(tx)
-    .await
-    .map(drop)
+    append_all(tx, std::slice::from_ref(record)).await
+}
+
+/// Appends records, many a statement.
+pub(super) async fn append_all(tx: &mut Tx, records: &[AuditRecord]) -> Result<(), StoreError> {
+    let mut rest = records;
+    while let Some(&rows) = ROWS.iter().find(|rows| **rows <= rest.len()) {
+        let (chunk, behind) = rest.split_at(rows);
+        rest = behind;
+        let mut insert = Builder::with_many_values(
+            "INSERT INTO audit
+               (id, kind, realm, user_id, user_name, client_id, address, failed, doc) VALUES ",
+            tx.dialect(),
+        );
+        for (position, record) in chunk.iter().enumerate() {
+            insert
+                .push(if position == 0 { "(" } else { ", (" })
+                .push_bind(record.id)
+                .push(", ")
+                .push_bind(record.kind.as_str())
+                .push(", ")
+                .push_bind(stored(record.realm.as_deref()))
+                .push(", ")
+                .push_bind(record.user_id)
+                .push(", ")
+                .push_bind(stored(record.user_name.as_deref()))
+                .push(", ")
+                .push_bind(stored(record.client_id.as_deref()))
+                .push(", ")
+                .push_bind(stored(record.address.as_deref()))
+                .push(", ")
+                .push_bind(record.failed)
+                .push(", ")
+                .push_bind(write_doc(&record.doc)?)
+                .push(")");
+        }
+        insert.push(" ON CONFLICT (id) DO NOTHING");
+        insert.build().run(tx).await?;
+    }
+    Ok(())
 }
 
 /// A record is never refused for the sake of a text in it, however long that is:

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Database, Tx, audit};
+use crate::model::audit::AuditRecord;
 use crate::store::{Beside, StoreError};
 
 /// Most writes in one commit: the first of them must not wait for long.
@@ -24,6 +25,9 @@ pub(super) type Write<A, T> = for<'a> fn(&'a mut Tx, &'a A) -> BoxFuture<'a, Res
 trait Waiting: Send {
     /// Makes the write, and keeps what came of it.
     fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The record that goes with it, once it is made.
+    fn record(&self) -> Option<AuditRecord>;
 
     /// Tells whoever asked; without an error, what came of it.
     fn answer(self: Box<Self>, error: Option<StoreError>);
@@ -47,11 +51,13 @@ impl<A: Send + Sync, T: Send> Waiting for Job<A, T> {
             };
             let write = (self.write)(tx, &self.of);
             self.outcome = Some(Beside::carried(Some(beside.clone()), write).await?);
-            if beside.waits() {
-                audit::append(tx, &beside.record()).await?;
-            }
             Ok(())
         })
+    }
+
+    fn record(&self) -> Option<AuditRecord> {
+        let beside = self.beside.as_ref().filter(|beside| beside.waits());
+        beside.map(Beside::record)
     }
 
     fn answer(self: Box<Self>, error: Option<StoreError>) {
@@ -164,9 +170,13 @@ enum Failed {
 /// Makes all of `batch` in one transaction, or none.
 async fn write(database: &Database, batch: &mut [Box<dyn Waiting>]) -> Result<(), Failed> {
     let mut tx = database.begin().await.map_err(Failed::Database)?;
+    let mut records = Vec::new();
     for job in batch {
         job.apply(&mut tx).await.map_err(Failed::Write)?;
+        records.extend(job.record());
     }
+    let told = audit::append_all(&mut tx, &records).await;
+    told.map_err(Failed::Write)?;
     tx.commit().await.map_err(Failed::Database)
 }
 
