@@ -5,6 +5,7 @@ mod changes;
 mod factors;
 mod federation;
 mod imports;
+mod lockouts;
 mod logins;
 mod nodes;
 mod postgres;

@@ -232,6 +232,7 @@ async fn of_parallel_guesses_no_more_are_looked_at_than_of_serial_ones() {
             ("client_secret", "orders-secret"),
             ("username", name),
             ("password", "Ch4ng31t-carol"),
+            ("scope", "openid profile"),
         ];
         let refused = post(&door, "/oauth2/access_token", &form).await;
         assert_eq!(refused.json()["error"], "invalid_grant", "{}", refused.body);
