@@ -2,12 +2,17 @@
 //! killed and restarted, listed and ended.
 
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::openid_connect_login::{Browser, CLIENTS};
+use crate::support::http::{client, send};
 use crate::support::ports::Port;
-use crate::support::{Door, Setup, Upstream, eventually};
+use crate::support::{Door, Reply, Setup, Upstream, eventually};
 
 const PLUGIN: &str = ", client_id: gateway, client_secret: g-secret, \
     session_secret: shared, redirect_uri: ['http://api.test/callback'], \
@@ -247,4 +252,47 @@ async fn the_embedded_provider_ends_sessions_by_the_back_channel() {
         .await;
         assert!(is_out(&mut browser).await);
     }
+}
+
+#[tokio::test]
+async fn a_websocket_ends_with_its_token_and_its_client_is_told() {
+    let upstream = Upstream::start(|_| Reply::WebSocket).await;
+    let service = format!(
+        "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
+         end_with_session: true}}}}\n",
+        upstream.url("")
+    );
+    let door = Setup::new().services(&service).start().await;
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "orders"),
+        ("client_secret", "orders-secret"),
+    ];
+    let asked = client().post(door.proxy_url("/oauth2/access_token"));
+    let token = send(asked.form(&form)).await.expect(200).json();
+    let token = token["access_token"].as_str().expect("a token").to_owned();
+    let url = door.proxy_url("/").replace("http://", "ws://");
+    let mut request = url.into_client_request().expect("a request");
+    let headers = request.headers_mut();
+    headers.insert("host", "api.test".parse().expect("a value"));
+    let bearer = format!("Bearer {token}").parse().expect("a value");
+    headers.insert("authorization", bearer);
+    let (mut socket, _) = tokio_tungstenite::connect_async(request)
+        .await
+        .expect("an upgrade");
+    let said = Message::text("hello");
+    socket.send(said.clone()).await.expect("sent");
+    let echo = socket.next().await.expect("an answer").expect("a message");
+    assert_eq!(echo, said);
+    let revoked = client().post(door.proxy_url("/oauth2/token/revoke"));
+    let form = [&form[1..], &[("token", token.as_str())]].concat();
+    send(revoked.form(&form)).await.expect(200);
+    let last = tokio::time::timeout(Duration::from_secs(60), socket.next()).await;
+    let last = last.expect("it ends").expect("a word").expect("a message");
+    let Message::Close(Some(frame)) = last else {
+        panic!("{last:?}");
+    };
+    assert_eq!(u16::from(frame.code), 1008);
+    assert_eq!(frame.reason.as_str(), "session has ended");
 }

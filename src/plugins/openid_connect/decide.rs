@@ -63,6 +63,11 @@ impl OpenIdConnect {
             match sessions.find(&request.headers, now_ms).await? {
                 Shown::Nothing | Shown::Away(_) => {}
                 Shown::Void(refusal) => void = refusal,
+                Shown::Live(login, _)
+                    if sessions.is_elsewhere(&login, &request.headers, exchange) =>
+                {
+                    void = Refusal::SessionElsewhere;
+                }
                 Shown::Live(login, due) => {
                     let asking = self.asking(request, &given, exchange.client.ip());
                     let judged = self.judge_login_patiently(sessions, &login, due, &asking);

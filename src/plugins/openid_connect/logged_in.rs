@@ -143,6 +143,7 @@ impl OpenIdConnect {
             Err(refusal) => self.refuse(refusal, exchange),
         };
         self.bound(verified, Some((sessions, login)), exchange);
+        sessions.tell(login, self.agent.clock.now_ms(), exchange);
         if let Flow::Respond(reply) = &flow
             && sessions.ends_at_status(reply.status)
         {

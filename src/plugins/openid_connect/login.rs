@@ -201,6 +201,7 @@ impl OpenIdConnect {
             refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
             scope: tokens.scope.clone(),
             ends_at: tokens.ends_at,
+            bound: None,
             started: now_ms,
             renewed: now_ms,
         };
@@ -256,12 +257,13 @@ impl OpenIdConnect {
     ) -> Result<Flow, Refusal> {
         if let Some(sessions) = &self.sessions {
             let now_ms = self.agent.clock.now_ms();
+            let from = exchange.client.ip();
             let browser = Browser {
                 headers: &session.req_header().headers,
                 secure: exchange.secure,
                 fields: &mut exchange.response_headers,
             };
-            sessions.begin(login, browser, now_ms).await?;
+            sessions.begin(login, browser, from, now_ms).await?;
         }
         let after = &self.settings().after;
         match after.action {

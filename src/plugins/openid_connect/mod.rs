@@ -235,6 +235,11 @@ impl OpenIdConnect {
         if let Some(sessions) = &self.sessions {
             let now_ms = self.agent.clock.now_ms();
             match sessions.shown(&request.headers, now_ms) {
+                Shown::Live(login, _)
+                    if sessions.is_elsewhere(&login, &request.headers, exchange) =>
+                {
+                    return Verdict::Wait;
+                }
                 Shown::Live(login, due) => {
                     return self.judge_login(sessions, &login, due, request, exchange);
                 }

@@ -74,6 +74,7 @@ pub(in crate::plugins) enum Refusal {
     ProviderRedirects,
     ProviderMalformed,
     ProviderTooLong,
+    SessionElsewhere,
 }
 
 use Refusal::*;
@@ -99,7 +100,7 @@ pub(in crate::plugins) enum Class {
 
 impl Refusal {
     /// Every refusal, in the order of its discriminant.
-    pub(in crate::plugins) const ALL: [Self; 66] = [
+    pub(in crate::plugins) const ALL: [Self; 67] = [
         NoToken,
         RepeatedToken,
         MalformedRequest,
@@ -166,6 +167,7 @@ impl Refusal {
         ProviderRedirects,
         ProviderMalformed,
         ProviderTooLong,
+        SessionElsewhere,
     ];
 
     /// Its code and a sentence for people, in the characters that a
@@ -274,6 +276,10 @@ impl Refusal {
                 "provider_answer_too_long",
                 "the answer of the provider is too long",
             ),
+            SessionElsewhere => (
+                "session_elsewhere",
+                "the session is bound to another client",
+            ),
         }
     }
 
@@ -328,10 +334,9 @@ impl Refusal {
             | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken
             | InactiveToken | WrongCredentials | CodeRefused | ForgedState | ForeignLogin
             | LoginExpired | LoginRepeated | LoginRefused | MixedUp | NoIdToken | WrongIdToken
-            | WrongNonce | WrongHash | SessionOver | WrongUserInfo | MissingProof | WrongProof
-            | ProofRepeated | ProofNonce | WrongCertificate | UnsignedAnswer | WrongAnswer => {
-                Class::BadToken
-            }
+            | WrongNonce | WrongHash | SessionOver | SessionElsewhere | WrongUserInfo
+            | MissingProof | WrongProof | ProofRepeated | ProofNonce | WrongCertificate
+            | UnsignedAnswer | WrongAnswer => Class::BadToken,
             WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
             | ForbiddenClaim | NoConsumer => Class::Forbidden,
             ProviderTimeout

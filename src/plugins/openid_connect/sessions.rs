@@ -5,28 +5,36 @@ mod claims;
 mod cookies;
 mod held;
 mod kept;
+mod told;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::SET_COOKIE;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::{SET_COOKIE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use serde::{Deserialize, Serialize};
 
 use super::ends::About;
 use super::fields::Fields;
+use super::flight::digest_of;
 use super::refusal::Refusal;
 use super::storage::{Storage, Storages};
+use crate::filter::Exchange;
 use crate::plugins::{ConfigError, Parts};
 use crate::session::cookie::{CookieError, Style};
 use crate::session::seal::Sealer;
 use crate::session::timers::{Age, Timers};
 
 use held::Opened;
+use told::Told;
 
 pub(super) use cookies::{sealer, strip, style};
 pub(super) use held::{Handle, Held};
 pub(super) use kept::hashed;
+pub(super) use told::owned;
 
 /// What a session holds.
 #[derive(Clone, Serialize, Deserialize)]
@@ -49,6 +57,9 @@ pub(super) struct LoginSession {
     /// When the access token ends, in milliseconds, where the provider tells.
     #[serde(rename = "e", skip_serializing_if = "Option::is_none", default)]
     pub(super) ends_at: Option<i64>,
+    /// A digest of what it is bound to besides (`session_bind`).
+    #[serde(rename = "h", skip_serializing_if = "Option::is_none", default)]
+    pub(super) bound: Option<String>,
     #[serde(rename = "b")]
     pub(super) started: i64,
     #[serde(rename = "n")]
@@ -87,6 +98,11 @@ pub(super) struct Sessions {
     /// milliseconds.
     lock_ms: i64,
     hash_subject: bool,
+    /// Whether logins begin sessions (`disable_session`).
+    begins: bool,
+    /// What sessions are bound to besides the cookie.
+    binds: Vec<String>,
+    told: Told,
 }
 
 impl Sessions {
@@ -112,6 +128,12 @@ impl Sessions {
             storages: Arc::clone(&parts.storages),
             lock_ms: timeout.saturating_add(5_000),
             hash_subject: fields.flag("session_hash_subject")?,
+            begins: !fields
+                .texts("disable_session")?
+                .iter()
+                .any(|method| method == "authorization_code"),
+            binds: fields.texts("session_bind")?,
+            told: Told::new(fields)?,
         })
     }
 
@@ -158,6 +180,34 @@ impl Sessions {
     pub(super) fn is_over(&self, held: &Held, used_ms: i64, now_ms: i64) -> bool {
         self.timers.age(held.started, used_ms, now_ms) == Age::Over
             || held.is_over(&self.storages.ends)
+    }
+
+    /// A digest of what the session of a request is bound to, if it is.
+    fn binding(&self, headers: &HeaderMap, from: IpAddr, secure: bool) -> Option<String> {
+        if self.binds.is_empty() {
+            return None;
+        }
+        let has = |what: &str| self.binds.iter().any(|one| one == what);
+        let ip = from.to_canonical().to_string();
+        let agent = headers.get(USER_AGENT).map(HeaderValue::as_bytes);
+        let parts = [
+            if has("ip") { ip.as_bytes() } else { b"" },
+            if has("scheme") && secure { b"s" } else { b"" },
+            agent.filter(|_| has("user-agent")).unwrap_or_default(),
+        ];
+        let digest = digest_of(parts);
+        Some(URL_SAFE_NO_PAD.encode(&digest[..16]))
+    }
+
+    /// Whether a session is shown by another client than it is bound to.
+    pub(super) fn is_elsewhere(
+        &self,
+        held: &Held,
+        headers: &HeaderMap,
+        exchange: &Exchange,
+    ) -> bool {
+        !self.binds.is_empty()
+            && held.bound != self.binding(headers, exchange.client.ip(), exchange.secure)
     }
 
     /// Whether sessions are kept elsewhere than in cookies.

@@ -60,6 +60,7 @@ impl Headers {
         let upstream = claim_headers(fields, "upstream")?;
         let beside = BesideHeaders::new(fields)?;
         let mut owned = IDENTITY.to_vec();
+        owned.extend(super::sessions::owned(fields)?);
         owned.extend(upstream.iter().map(|(name, _)| name.clone()));
         // `Authorization` is not owned: with no token to put there (a
         // preflight, say) it may be the upstream's own affair.

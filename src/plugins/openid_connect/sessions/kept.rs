@@ -1,5 +1,6 @@
 //! Sessions that are kept in a storage: written, read, renewed.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,8 +100,16 @@ impl Sessions {
         &self,
         login: &LoginSession,
         browser: Browser<'_>,
+        from: IpAddr,
         now_ms: i64,
     ) -> Result<(), Refusal> {
+        if !self.begins {
+            return Ok(());
+        }
+        let login = &LoginSession {
+            bound: self.binding(browser.headers, from, browser.secure),
+            ..login.clone()
+        };
         let Some(storage) = &self.storage else {
             return self.seal(login, browser, now_ms);
         };

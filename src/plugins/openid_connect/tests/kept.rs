@@ -463,6 +463,56 @@ async fn an_answer_lasts_no_longer_than_its_session_or_its_token() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_bound_is_of_no_use_to_another_client() {
+    for storage in ["cookie", "store"] {
+        let bind = json!({"session_storage": storage, "session_bind": ["user-agent"]});
+        let node = Node::new(bind).await;
+        let browser = Browser::signed_in(&node.world).await;
+        assert!(!is_out(&browser, &node.world).await);
+        let request = browser.request("/orders");
+        let stolen = request.replace("Host:", "User-Agent: thief\r\nHost:");
+        let outcome = node.world.ask(&stolen).await;
+        assert_eq!(outcome.code(), (302, "login"), "{storage}");
+        assert!(!is_out(&browser, &node.world).await);
+    }
+}
+
+#[tokio::test]
+async fn a_login_begins_no_session_where_that_is_disabled() {
+    let disabled = json!({"disable_session": ["authorization_code"]});
+    let node = Node::new(disabled).await;
+    let mut browser = Browser::default();
+    let back = browser.begin(&node.world, "/orders").await;
+    assert_eq!(browser.get(&node.world, &back).await.code(), (200, "pass"));
+    assert!(!browser.0.contains_key("session"));
+    assert!(node.rows().await.is_empty());
+}
+
+#[tokio::test]
+async fn upstream_and_client_are_told_of_the_session_what_they_shall_be() {
+    let told = json!({"session_idling_timeout": 100,
+        "session_request_headers": ["id", "subject", "idling-timeout"],
+        "session_response_headers": ["absolute-timeout"]});
+    let node = Node::new(told).await;
+    let browser = Browser::signed_in(&node.world).await;
+    let request = browser.request("/orders");
+    let outcome = node.world.ask(&request).await;
+    let rows = node.rows().await;
+    assert_eq!(outcome.upstream("session-id"), Some(rows[0].id.as_str()));
+    assert_eq!(outcome.upstream("session-subject"), Some("anna"));
+    assert_eq!(outcome.upstream("session-idling-timeout"), Some("100"));
+    let told = outcome.exchange.response_headers;
+    let told = told
+        .iter()
+        .find(|(name, _)| name == "session-absolute-timeout");
+    assert_eq!(told.expect("told").1, "86400");
+    let owned = node.world.filter.owned_headers();
+    assert!(owned.iter().any(|name| name == "session-subject"));
+    let wrong = settings(json!({"session_request_headers": ["cookie"]}));
+    assert!(filter(&node.world.parts, wrong).is_err());
+}
+
+#[tokio::test]
 async fn late_and_repeated_answers_go_on_with_a_kept_session() {
     let node = Node::new(json!({})).await;
     let mut browser = Browser::default();
