@@ -1,5 +1,7 @@
 //! The audit log, by driving the program: everything is told, and no secret.
 
+mod kinds;
+
 use std::collections::BTreeSet;
 
 use reqwest::Method;
