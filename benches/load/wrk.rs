@@ -25,7 +25,7 @@ pub(crate) struct Round {
 
 /// Drives `path` for a second.
 pub(crate) fn run(port: &Port, path: &str, bearer: Option<&str>) -> Result<Round> {
-    let mut command = command();
+    let mut command = command(1);
     if let Some(token) = bearer {
         command.args(["-H", &format!("Authorization: Bearer {token}")]);
     }
@@ -34,15 +34,26 @@ pub(crate) fn run(port: &Port, path: &str, bearer: Option<&str>) -> Result<Round
 
 /// Drives `path` for a second as a script says.
 pub(crate) fn run_script(port: &Port, path: &str, script: &Path) -> Result<Round> {
-    let mut command = command();
+    run_script_for(1, port, path, script)
+}
+
+/// The same for so many seconds.
+pub(crate) fn run_script_for(
+    seconds: u32,
+    port: &Port,
+    path: &str,
+    script: &Path,
+) -> Result<Round> {
+    let mut command = command(seconds);
     command.arg("-s").arg(script);
     finish(command, port, path)
 }
 
-fn command() -> Command {
+fn command(seconds: u32) -> Command {
     let mut command = Command::new("wrk");
     command
-        .args(["-t1", "-d1s", "--latency"])
+        .args(["-t1", "--latency"])
+        .arg(format!("-d{seconds}s"))
         .arg(format!("-c{CONNECTIONS}"));
     command
 }
