@@ -111,7 +111,7 @@ impl Found {
         let user = super::new_user(realm, &self.record);
         let mut user = user.map_err(|error| error.to_string())?;
         // No database holds it, and one such user would stop all beside it.
-        if holds_nul(&Value::Object(user.profile.clone())) {
+        if members_hold_nul(&user.profile) {
             return Err("a value has the character U+0000".to_owned());
         }
         (user.created_ms, user.updated_ms) = (now_ms, now_ms);
@@ -136,11 +136,14 @@ fn holds_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(values) => values.iter().any(holds_nul),
-        Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| name.contains('\0') || holds_nul(value)),
+        Value::Object(members) => members_hold_nul(members),
         _ => false,
     }
+}
+
+fn members_hold_nul(members: &Map<String, Value>) -> bool {
+    let mut members = members.iter();
+    members.any(|(name, value)| name.contains('\0') || holds_nul(value))
 }
 
 #[cfg(test)]

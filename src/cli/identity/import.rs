@@ -74,7 +74,8 @@ enum Format {
 struct Item {
     line: u64,
     name: String,
-    import: Result<Import, String>,
+    /// The user, until it is written.
+    import: Result<Option<Import>, String>,
 }
 
 /// What is written together.
@@ -132,7 +133,7 @@ pub(super) async fn act(args: ImportArgs, desk: &mut Desk<'_>) -> anyhow::Result
         if let Some(seen) = &mut seen {
             refuse_repeated(&mut batch, seen, &keys);
         }
-        let settled = settle(&batch, &args, desk).await;
+        let settled = settle(&mut batch, &args, desk).await;
         let outcomes = settled.with_context(|| {
             let line = counts.line;
             format!("stopped after line {line}: what comes behind it is not imported")
@@ -174,13 +175,13 @@ fn summary(counts: &Counts, args: &ImportArgs, desk: &mut Desk<'_>) -> anyhow::R
 
 /// What became of the users of a batch: of those that are none, nothing.
 async fn settle(
-    batch: &Batch,
+    batch: &mut Batch,
     args: &ImportArgs,
     desk: &Desk<'_>,
 ) -> anyhow::Result<Vec<Imported>> {
-    let imports = batch.items.iter();
-    let imports = imports.filter_map(|item| item.import.as_ref().ok());
-    let imports: Vec<_> = imports.cloned().collect();
+    let imports = batch.items.iter_mut();
+    let imports = imports.filter_map(|item| item.import.as_mut().ok()?.take());
+    let imports: Vec<_> = imports.collect();
     let existing = match (args.update, args.skip_existing) {
         (true, _) => Existing::Update,
         (_, true) => Existing::Skip,
@@ -197,7 +198,7 @@ async fn settle(
 /// In a dry run the store does not see that a name comes twice.
 fn refuse_repeated(batch: &mut Batch, seen: &mut HashSet<u64>, keys: &RandomState) {
     for item in &mut batch.items {
-        if let Ok(import) = &item.import
+        if let Ok(Some(import)) = &item.import
             && !seen.insert(keys.hash_one(user_name::key(&import.user.user_name)))
         {
             item.import = Err("the name comes twice in the file".to_owned());
@@ -410,7 +411,7 @@ fn next_batch(
                 passwords += 1;
                 ready.push((batch.items.len(), password));
             }
-            Ok(one.import)
+            Ok(Some(one.import))
         });
         batch.items.push(Item { line, name, import });
     }
@@ -443,15 +444,15 @@ fn hash(batch: &mut Batch, passwords: Vec<(usize, Secret)>, hashing: &HashingCon
     for (index, made) in hashed.into_iter().flatten().flatten() {
         let item = &mut batch.items[index];
         match (made, &mut item.import) {
-            (Ok(hash), Ok(import)) => import.user.password_hash = Some(hash),
+            (Ok(hash), Ok(Some(import))) => import.user.password_hash = Some(hash),
             (Err(error), import) => *import = Err(error.to_string()),
-            (Ok(_), Err(_)) => {}
+            (Ok(_), Ok(None) | Err(_)) => {}
         }
     }
     // Without its hash a user would be added without a password.
     for (index, _) in passwords {
         let item = &mut batch.items[index];
-        if matches!(&item.import, Ok(import) if import.user.password_hash.is_none()) {
+        if matches!(&item.import, Ok(Some(import)) if import.user.password_hash.is_none()) {
             item.import = Err("the password could not be hashed".to_owned());
         }
     }

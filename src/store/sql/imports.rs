@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use uuid::Uuid;
+use futures_util::future::join;
 
+use super::dialect::Dialect;
+use super::statement::Statement;
 use super::{Builder, Tx, endings, sql, users, write_shown};
 use crate::model::secret::Secret;
 use crate::model::user::import::{Existing, Import, Imported};
@@ -21,8 +23,17 @@ pub(super) async fn users(
     now_ms: i64,
 ) -> Result<Vec<Imported>, StoreError> {
     let mut added = HashSet::new();
-    for chunk in imports.chunks(ROWS) {
-        insert(tx, chunk, &mut added).await?;
+    let dialect = tx.dialect();
+    let mut statements = imports.chunks(ROWS).map(|chunk| insertion(chunk, dialect));
+    let mut next = statements.next();
+    // While the database is at one statement, the next is put together.
+    while let Some(statement) = next {
+        let insert = statement?.all(&mut *tx);
+        let (rows, following) = join(insert, async { statements.next() }).await;
+        for row in rows? {
+            added.insert((row.id("id")?, row.text("user_key")?));
+        }
+        next = following;
     }
     let mut outcomes = Vec::with_capacity(imports.len());
     // A name that comes twice is added once.
@@ -50,16 +61,12 @@ pub(super) async fn users(
     Ok(all)
 }
 
-/// Inserts the users whose names and identifiers are free; adds those to `added`.
-async fn insert(
-    tx: &mut Tx,
-    imports: &[Import],
-    added: &mut HashSet<(Uuid, String)>,
-) -> Result<(), StoreError> {
+/// Inserts the users whose names and identifiers are free, and returns those.
+fn insertion(imports: &[Import], dialect: Dialect) -> Result<Statement, StoreError> {
     let mut insert = Builder::with_many_values(
         "INSERT INTO users (id, realm, user_name, user_key, password, status, owner, version,
                             created_ms, updated_ms, doc) VALUES ",
-        tx.dialect(),
+        dialect,
     );
     for (position, Import { user, .. }) in imports.iter().enumerate() {
         insert
@@ -88,25 +95,29 @@ async fn insert(
             .push(")");
     }
     insert.push(" ON CONFLICT DO NOTHING RETURNING id, user_key");
-    for row in insert.build().all(tx).await? {
-        added.insert((row.id("id")?, row.text("user_key")?));
-    }
-    Ok(())
+    Ok(insert.build())
 }
 
 /// Adds what filters look for in these new users.
 async fn index(tx: &mut Tx, users: &[&User]) -> Result<(), StoreError> {
-    let values = users.iter().flat_map(|user| {
+    let dialect = tx.dialect();
+    let mut values = users.iter().flat_map(|user| {
         let values = schema::indexed(&user.profile).into_iter();
         values.map(move |value| (*user, value))
     });
-    let values: Vec<_> = values.collect();
-    for chunk in values.chunks(ROWS) {
-        let mut rows = users::IndexRows::new(tx.dialect());
-        for (user, value) in chunk {
-            rows.push(user.id, &user.realm, value);
+    let mut insertion = || {
+        let mut rows = None;
+        for (user, value) in values.by_ref().take(ROWS) {
+            let rows = rows.get_or_insert_with(|| users::IndexRows::new(dialect));
+            rows.push(user.id, &user.realm, &value);
         }
-        rows.insert.build().run(tx).await?;
+        rows.map(|rows| rows.insert.build())
+    };
+    let mut next = insertion();
+    while let Some(statement) = next {
+        let (done, following) = join(statement.run(tx), async { insertion() }).await;
+        done?;
+        next = following;
     }
     Ok(())
 }
