@@ -36,7 +36,8 @@ release: deps ## Build target/release/doorward: fat link-time optimisation, take
 test: deps deps-postgres deps-clients ## Run every test; the servers that tests talk to are started by the tests.
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests -- --include-ignored
-	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked --lib -- store:: identity::
+# One counts writes by a number that SQLite alone has.
+	DOORWARD_TEST_STORE=postgres $(CARGO) test --locked --lib -- store:: identity:: --skip client_credentials_writes_nothing
 
 bench: deps-bench ## Measure: micro benches, and the release binary under load (BENCH='--bench load -- --quick').
 	$(CARGO) bench --locked $(BENCH)
