@@ -42,8 +42,8 @@ impl Answers {
             dpop: fields.is_changed("proof_of_possession_dpop"),
         };
         let replies = Refusal::ALL
-            .into_iter()
-            .map(|refusal| writer.answer(refusal))
+            .iter()
+            .map(|refusal| writer.answer(*refusal))
             .collect::<Option<Vec<Reply>>>();
         let unwritable = || wrong("issuer", "its host can't be written into a header");
         Ok(Self {

@@ -5,76 +5,105 @@ use http::StatusCode;
 use crate::jose::claims::TimeError;
 use crate::jose::verify::VerifyError;
 
-/// Why a request does not pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::plugins) enum Refusal {
-    NoToken,
-    RepeatedToken,
-    MalformedRequest,
-    BodyTimeout,
-    BodyTooLong,
-    MalformedToken,
-    TokenTooLong,
-    EncryptedToken,
-    UnsupportedAlg,
-    UnknownExtension,
-    UnknownKey,
-    BadSignature,
-    TokenExpired,
-    TokenNotYetValid,
-    MalformedTimes,
-    WrongType,
-    WrongIssuer,
-    LoginTooOld,
-    WrongSession,
-    UnprovenToken,
-    WrongDomain,
-    WrongAudience,
-    MissingScope,
-    MissingGroup,
-    MissingRole,
-    ForbiddenClaim,
-    NoConsumer,
-    NoAnonymous,
-    ProviderUnavailable,
-    InactiveToken,
-    InsecureRequest,
-    NoScopes,
-    MalformedCredentials,
-    RepeatedCredentials,
-    WrongCredentials,
-    ProviderRefuses,
-    NoEndpoint,
-    CodeRefused,
-    ForgedState,
-    ForeignLogin,
-    LoginExpired,
-    LoginRepeated,
-    LoginRefused,
-    MixedUp,
-    MalformedCallback,
-    NoIdToken,
-    WrongIdToken,
-    WrongNonce,
-    WrongHash,
-    BrokenSession,
-    SessionOver,
-    SessionTooBig,
-    WrongUserInfo,
-    MissingProof,
-    WrongProof,
-    ProofRepeated,
-    ProofNonce,
-    WrongCertificate,
-    UnsignedAnswer,
-    WrongAnswer,
-    SessionStoreUnavailable,
-    ProviderTimeout,
-    ProviderError,
-    ProviderRedirects,
-    ProviderMalformed,
-    ProviderTooLong,
-    SessionElsewhere,
+/// A refusal a row: its class, its code, and a sentence for people in the
+/// characters that a `WWW-Authenticate` parameter may hold.
+macro_rules! refusals {
+    ($($name:ident: $class:ident, $code:literal, $sentence:literal;)+) => {
+        /// Why a request does not pass.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(in crate::plugins) enum Refusal {
+            $($name,)+
+        }
+
+        impl Refusal {
+            /// Every refusal, in the order of its discriminant.
+            pub(in crate::plugins) const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// Its code and a sentence for people.
+            pub(in crate::plugins) fn describe(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$name => ($code, $sentence),)+
+                }
+            }
+
+            /// How it is answered.
+            pub(in crate::plugins) fn class(self) -> Class {
+                match self {
+                    $(Self::$name => Class::$class,)+
+                }
+            }
+        }
+    };
+}
+
+refusals! {
+    NoToken: NoCredential, "no_token", "no access token was sent";
+    RepeatedToken: BadRequest, "repeated_token", "more than one access token was sent";
+    MalformedRequest: BadRequest, "malformed_request", "the request is malformed";
+    BodyTimeout: Slow, "body_timeout", "the request body did not come in time";
+    BodyTooLong: TooLong, "body_too_long", "the request body is too long to be searched";
+    MalformedToken: BadToken, "malformed_token", "the access token is malformed";
+    TokenTooLong: BadToken, "token_too_long", "the access token is too long";
+    EncryptedToken: BadToken, "encrypted_token", "the access token is encrypted";
+    UnsupportedAlg: BadToken, "unsupported_alg", "the signature algorithm is not allowed";
+    UnknownExtension: BadToken, "unknown_extension", "an unknown extension is demanded";
+    UnknownKey: BadToken, "unknown_key", "the signing key is not known";
+    BadSignature: BadToken, "bad_signature", "the signature is wrong";
+    TokenExpired: BadToken, "token_expired", "the access token has expired";
+    TokenNotYetValid: BadToken, "token_not_yet_valid", "the access token is not valid yet";
+    MalformedTimes: BadToken, "malformed_times", "a time is missing or malformed";
+    WrongType: BadToken, "wrong_type", "this is no access token";
+    WrongIssuer: BadToken, "wrong_issuer", "the issuer is not allowed";
+    LoginTooOld: BadToken, "login_too_old", "the login is too long ago";
+    WrongSession: BadToken, "wrong_session", "the session is another one";
+    UnprovenToken: BadToken, "unproven_token", "possession of the token is not proven";
+    WrongDomain: Forbidden, "wrong_domain", "the domain is not allowed";
+    WrongAudience: Forbidden, "wrong_audience", "the audience is not allowed";
+    MissingScope: Forbidden, "missing_scope", "a required scope is missing";
+    MissingGroup: Forbidden, "missing_group", "a required group is missing";
+    MissingRole: Forbidden, "missing_role", "a required role is missing";
+    ForbiddenClaim: Forbidden, "forbidden_claim", "a forbidden claim is present";
+    NoConsumer: Forbidden, "no_consumer", "no consumer belongs to the token";
+    NoAnonymous: Broken, "no_anonymous", "there is no such anonymous consumer";
+    ProviderUnavailable: Broken, "provider_unavailable", "the provider does not answer";
+    InactiveToken: BadToken, "inactive_token", "the access token is not active";
+    InsecureRequest: Broken, "https_required", "the request did not come by https";
+    NoScopes: Broken, "no_scopes", "the required scopes are not known";
+    MalformedCredentials: BadRequest, "malformed_credentials", "the credentials are malformed";
+    RepeatedCredentials: BadRequest, "repeated_credentials", "credentials were sent more than once";
+    WrongCredentials: BadToken, "wrong_credentials", "the provider does not take the credentials";
+    ProviderRefuses: Broken, "provider_refuses", "the provider refuses the gateway";
+    NoEndpoint: Broken, "no_endpoint", "the provider has no endpoint for this";
+    CodeRefused: BadToken, "code_refused", "the provider does not take the code";
+    ForgedState: BadToken, "forged_state", "the state is not of a login of the gateway";
+    ForeignLogin: BadToken, "foreign_login", "the login was not begun in this browser";
+    LoginExpired: BadToken, "login_expired", "the login took too long";
+    LoginRepeated: BadToken, "login_repeated", "the login is over already";
+    LoginRefused: BadToken, "login_refused", "the provider did not let the user in";
+    MixedUp: BadToken, "mixed_up_issuer", "the answer is of another provider";
+    MalformedCallback: BadRequest, "malformed_callback", "the answer of the provider is malformed";
+    NoIdToken: BadToken, "no_id_token", "the provider gave no ID token";
+    WrongIdToken: BadToken, "wrong_id_token", "the ID token is not valid";
+    WrongNonce: BadToken, "wrong_nonce", "the ID token is of another login";
+    WrongHash: BadToken, "wrong_at_hash", "the ID token is of another access token";
+    BrokenSession: NoCredential, "broken_session", "the session can not be read";
+    SessionOver: BadToken, "session_over", "the session is over";
+    SessionTooBig: Broken, "session_too_big", "the session does not fit into cookies";
+    WrongUserInfo: BadToken, "wrong_user_info", "userinfo speaks of another user";
+    MissingProof: BadToken, "no_proof", "the proof of possession is missing";
+    WrongProof: BadToken, "wrong_proof", "the proof of possession is not valid";
+    ProofRepeated: BadToken, "proof_repeated", "the proof of possession was used before";
+    ProofNonce: BadToken, "proof_nonce_wanted", "the proof of possession lacks the nonce";
+    WrongCertificate: BadToken, "wrong_certificate", "the token is bound to another certificate";
+    UnsignedAnswer: BadToken, "unsigned_answer", "the answer of the provider is not signed";
+    WrongAnswer: BadToken, "wrong_answer", "the signed answer of the provider is not valid";
+    SessionStoreUnavailable: Broken, "session_store_unavailable", "the storage of sessions does not answer";
+    ProviderTimeout: Broken, "provider_timeout", "the provider does not answer in time";
+    ProviderError: Broken, "provider_error", "the provider answers with an error of its own";
+    ProviderRedirects: Broken, "provider_redirects", "the provider answers with a redirect";
+    ProviderMalformed: Broken, "provider_malformed", "the answer of the provider can not be read";
+    ProviderTooLong: Broken, "provider_answer_too_long", "the answer of the provider is too long";
+    SessionElsewhere: BadToken, "session_elsewhere", "the session is bound to another client";
 }
 
 use Refusal::*;
@@ -99,193 +128,9 @@ pub(in crate::plugins) enum Class {
 }
 
 impl Refusal {
-    /// Every refusal, in the order of its discriminant.
-    pub(in crate::plugins) const ALL: [Self; 67] = [
-        NoToken,
-        RepeatedToken,
-        MalformedRequest,
-        BodyTimeout,
-        BodyTooLong,
-        MalformedToken,
-        TokenTooLong,
-        EncryptedToken,
-        UnsupportedAlg,
-        UnknownExtension,
-        UnknownKey,
-        BadSignature,
-        TokenExpired,
-        TokenNotYetValid,
-        MalformedTimes,
-        WrongType,
-        WrongIssuer,
-        LoginTooOld,
-        WrongSession,
-        UnprovenToken,
-        WrongDomain,
-        WrongAudience,
-        MissingScope,
-        MissingGroup,
-        MissingRole,
-        ForbiddenClaim,
-        NoConsumer,
-        NoAnonymous,
-        ProviderUnavailable,
-        InactiveToken,
-        InsecureRequest,
-        NoScopes,
-        MalformedCredentials,
-        RepeatedCredentials,
-        WrongCredentials,
-        ProviderRefuses,
-        NoEndpoint,
-        CodeRefused,
-        ForgedState,
-        ForeignLogin,
-        LoginExpired,
-        LoginRepeated,
-        LoginRefused,
-        MixedUp,
-        MalformedCallback,
-        NoIdToken,
-        WrongIdToken,
-        WrongNonce,
-        WrongHash,
-        BrokenSession,
-        SessionOver,
-        SessionTooBig,
-        WrongUserInfo,
-        MissingProof,
-        WrongProof,
-        ProofRepeated,
-        ProofNonce,
-        WrongCertificate,
-        UnsignedAnswer,
-        WrongAnswer,
-        SessionStoreUnavailable,
-        ProviderTimeout,
-        ProviderError,
-        ProviderRedirects,
-        ProviderMalformed,
-        ProviderTooLong,
-        SessionElsewhere,
-    ];
-
-    /// Its code and a sentence for people, in the characters that a
-    /// `WWW-Authenticate` parameter may hold.
-    pub(in crate::plugins) fn describe(self) -> (&'static str, &'static str) {
-        match self {
-            NoToken => ("no_token", "no access token was sent"),
-            RepeatedToken => ("repeated_token", "more than one access token was sent"),
-            MalformedRequest => ("malformed_request", "the request is malformed"),
-            BodyTimeout => ("body_timeout", "the request body did not come in time"),
-            BodyTooLong => (
-                "body_too_long",
-                "the request body is too long to be searched",
-            ),
-            MalformedToken => ("malformed_token", "the access token is malformed"),
-            TokenTooLong => ("token_too_long", "the access token is too long"),
-            EncryptedToken => ("encrypted_token", "the access token is encrypted"),
-            UnsupportedAlg => ("unsupported_alg", "the signature algorithm is not allowed"),
-            UnknownExtension => ("unknown_extension", "an unknown extension is demanded"),
-            UnknownKey => ("unknown_key", "the signing key is not known"),
-            BadSignature => ("bad_signature", "the signature is wrong"),
-            TokenExpired => ("token_expired", "the access token has expired"),
-            TokenNotYetValid => ("token_not_yet_valid", "the access token is not valid yet"),
-            MalformedTimes => ("malformed_times", "a time is missing or malformed"),
-            WrongType => ("wrong_type", "this is no access token"),
-            WrongIssuer => ("wrong_issuer", "the issuer is not allowed"),
-            LoginTooOld => ("login_too_old", "the login is too long ago"),
-            WrongSession => ("wrong_session", "the session is another one"),
-            UnprovenToken => ("unproven_token", "possession of the token is not proven"),
-            WrongDomain => ("wrong_domain", "the domain is not allowed"),
-            WrongAudience => ("wrong_audience", "the audience is not allowed"),
-            MissingScope => ("missing_scope", "a required scope is missing"),
-            MissingGroup => ("missing_group", "a required group is missing"),
-            MissingRole => ("missing_role", "a required role is missing"),
-            ForbiddenClaim => ("forbidden_claim", "a forbidden claim is present"),
-            NoConsumer => ("no_consumer", "no consumer belongs to the token"),
-            NoAnonymous => ("no_anonymous", "there is no such anonymous consumer"),
-            ProviderUnavailable => ("provider_unavailable", "the provider does not answer"),
-            InactiveToken => ("inactive_token", "the access token is not active"),
-            InsecureRequest => ("https_required", "the request did not come by https"),
-            NoScopes => ("no_scopes", "the required scopes are not known"),
-            MalformedCredentials => ("malformed_credentials", "the credentials are malformed"),
-            RepeatedCredentials => (
-                "repeated_credentials",
-                "credentials were sent more than once",
-            ),
-            WrongCredentials => (
-                "wrong_credentials",
-                "the provider does not take the credentials",
-            ),
-            ProviderRefuses => ("provider_refuses", "the provider refuses the gateway"),
-            NoEndpoint => ("no_endpoint", "the provider has no endpoint for this"),
-            CodeRefused => ("code_refused", "the provider does not take the code"),
-            ForgedState => ("forged_state", "the state is not of a login of the gateway"),
-            ForeignLogin => ("foreign_login", "the login was not begun in this browser"),
-            LoginExpired => ("login_expired", "the login took too long"),
-            LoginRepeated => ("login_repeated", "the login is over already"),
-            LoginRefused => ("login_refused", "the provider did not let the user in"),
-            MixedUp => ("mixed_up_issuer", "the answer is of another provider"),
-            MalformedCallback => (
-                "malformed_callback",
-                "the answer of the provider is malformed",
-            ),
-            NoIdToken => ("no_id_token", "the provider gave no ID token"),
-            WrongIdToken => ("wrong_id_token", "the ID token is not valid"),
-            WrongNonce => ("wrong_nonce", "the ID token is of another login"),
-            WrongHash => ("wrong_at_hash", "the ID token is of another access token"),
-            BrokenSession => ("broken_session", "the session can not be read"),
-            SessionOver => ("session_over", "the session is over"),
-            SessionTooBig => ("session_too_big", "the session does not fit into cookies"),
-            WrongUserInfo => ("wrong_user_info", "userinfo speaks of another user"),
-            MissingProof => ("no_proof", "the proof of possession is missing"),
-            WrongProof => ("wrong_proof", "the proof of possession is not valid"),
-            ProofRepeated => ("proof_repeated", "the proof of possession was used before"),
-            ProofNonce => (
-                "proof_nonce_wanted",
-                "the proof of possession lacks the nonce",
-            ),
-            WrongCertificate => (
-                "wrong_certificate",
-                "the token is bound to another certificate",
-            ),
-            UnsignedAnswer => (
-                "unsigned_answer",
-                "the answer of the provider is not signed",
-            ),
-            WrongAnswer => (
-                "wrong_answer",
-                "the signed answer of the provider is not valid",
-            ),
-            SessionStoreUnavailable => (
-                "session_store_unavailable",
-                "the storage of sessions does not answer",
-            ),
-            ProviderTimeout => ("provider_timeout", "the provider does not answer in time"),
-            ProviderError => (
-                "provider_error",
-                "the provider answers with an error of its own",
-            ),
-            ProviderRedirects => ("provider_redirects", "the provider answers with a redirect"),
-            ProviderMalformed => (
-                "provider_malformed",
-                "the answer of the provider can not be read",
-            ),
-            ProviderTooLong => (
-                "provider_answer_too_long",
-                "the answer of the provider is too long",
-            ),
-            SessionElsewhere => (
-                "session_elsewhere",
-                "the session is bound to another client",
-            ),
-        }
-    }
-
     /// The refusal with this code.
     pub(in crate::plugins) fn named(code: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
+        let mut all = Self::ALL.iter().copied();
         all.find(|refusal| refusal.describe().0 == code)
     }
 
@@ -319,40 +164,6 @@ impl Refusal {
     /// Whether the token is none that can be read here: its provider may know.
     pub(in crate::plugins) fn is_unread(self) -> bool {
         matches!(self, MalformedToken | EncryptedToken)
-    }
-
-    /// How it is answered.
-    pub(in crate::plugins) fn class(self) -> Class {
-        match self {
-            NoToken | BrokenSession => Class::NoCredential,
-            RepeatedToken | MalformedRequest | MalformedCredentials | RepeatedCredentials
-            | MalformedCallback => Class::BadRequest,
-            BodyTimeout => Class::Slow,
-            BodyTooLong => Class::TooLong,
-            MalformedToken | TokenTooLong | EncryptedToken | UnsupportedAlg | UnknownExtension
-            | UnknownKey | BadSignature | TokenExpired | TokenNotYetValid | MalformedTimes
-            | WrongType | WrongIssuer | LoginTooOld | WrongSession | UnprovenToken
-            | InactiveToken | WrongCredentials | CodeRefused | ForgedState | ForeignLogin
-            | LoginExpired | LoginRepeated | LoginRefused | MixedUp | NoIdToken | WrongIdToken
-            | WrongNonce | WrongHash | SessionOver | SessionElsewhere | WrongUserInfo
-            | MissingProof | WrongProof | ProofRepeated | ProofNonce | WrongCertificate
-            | UnsignedAnswer | WrongAnswer => Class::BadToken,
-            WrongDomain | WrongAudience | MissingScope | MissingGroup | MissingRole
-            | ForbiddenClaim | NoConsumer => Class::Forbidden,
-            ProviderTimeout
-            | ProviderError
-            | ProviderRedirects
-            | ProviderMalformed
-            | ProviderTooLong
-            | NoAnonymous
-            | ProviderUnavailable
-            | ProviderRefuses
-            | NoEndpoint
-            | SessionTooBig
-            | SessionStoreUnavailable
-            | InsecureRequest
-            | NoScopes => Class::Broken,
-        }
     }
 }
 
