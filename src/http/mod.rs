@@ -1,8 +1,10 @@
 //! HTTP plumbing below the parts: an axum `Router` under Pingora, the
 //! outbound client, replies.
 
+pub mod basic;
 pub mod bridge;
 pub mod encoded_word;
+pub mod form;
 pub mod greeting;
 pub mod handshake;
 pub mod listener;

@@ -12,14 +12,13 @@ mod view;
 
 use axum::response::Response;
 use http::Method;
-use http::header::CONTENT_TYPE;
 use uuid::Uuid;
 
 use super::authorize::{self, Browser, SWITCH};
 use super::context::Demand;
 use super::error::{Fault, OAuthError};
 use super::federation::{FAILED, Offer};
-use super::form::Form;
+use super::form::{self, Form};
 use super::pages::{Applicant, Failed, Frame};
 use super::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
 use super::{Call, serve, sessions};
@@ -57,10 +56,7 @@ fn posted(call: &Call) -> Result<Form<'_>, OAuthError> {
     if call.parts.method != Method::POST || call.body.is_empty() {
         return Ok(Form::default());
     }
-    let kind = call.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    if !form::is_form(call.headers()) {
         return Err(wrong("Invalid Content Type".to_owned()));
     }
     Form::parse(&call.body).map_err(|error| wrong(error.to_string()))

@@ -7,12 +7,11 @@
 
 use axum::response::Response;
 use http::Method;
-use http::header::CONTENT_TYPE;
 use url::Url;
 
 use super::authorize::{Browser, page, redirect};
 use super::error::OAuthError;
-use super::form::Form;
+use super::form::{self, Form};
 use super::hint::{self, Hint};
 use super::pages::{self, Farewell, Frame};
 use super::{Call, audit, serve, sessions};
@@ -178,10 +177,7 @@ fn parameters(call: &Call) -> Result<Vec<u8>, OAuthError> {
         let query = call.parts.uri.query().unwrap_or_default();
         return Ok(query.as_bytes().to_vec());
     }
-    let kind = call.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    match kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") || call.body.is_empty() {
+    match form::is_form(call.headers()) || call.body.is_empty() {
         true => Ok(call.body.to_vec()),
         false => Err(OAuthError::bad("invalid_request", "Invalid Content Type")),
     }

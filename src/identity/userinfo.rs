@@ -103,12 +103,7 @@ fn is_for_us(call: &Call, token: &GoodToken) -> bool {
 /// The access token: of the header or, in a form post, of the body; never of
 /// both, and never of the address (RFC 6750 §2).
 fn token(call: &Call) -> Result<String, OAuthError> {
-    let is_form = || {
-        let kind = call.headers().get(CONTENT_TYPE)?.to_str().ok()?;
-        let kind = kind.split(';').next()?.trim();
-        Some(kind.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
-    };
-    let form = match call.parts.method == Method::POST && is_form() == Some(true) {
+    let form = match call.parts.method == Method::POST && form::is_form(call.headers()) {
         true => form::posted(call)?,
         false => Form::default(),
     };

@@ -1,12 +1,11 @@
 //! The parameters of an authorization request, of its address and its body.
 
 use http::Method;
-use http::header::CONTENT_TYPE;
 use url::form_urlencoded;
 
 use crate::identity::Call;
 use crate::identity::federation::FAILED;
-use crate::identity::form::{Form, FormError};
+use crate::identity::form::{self, Form, FormError};
 use crate::identity::sign_in::{ARRIVED, Fields};
 
 /// Longest request that is carried on through sign-in, in bytes: it becomes part
@@ -66,10 +65,7 @@ impl Params {
         }
         let mut text = query.as_bytes().to_vec();
         if call.parts.method == Method::POST {
-            let kind = call.headers().get(CONTENT_TYPE);
-            let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-            let kind = kind.split(';').next().unwrap_or_default().trim();
-            if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            if !form::is_form(call.headers()) {
                 return Err(ParamsError::Type);
             }
             text.push(b'&');

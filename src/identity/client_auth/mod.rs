@@ -6,7 +6,6 @@
 //! that was changed a moment ago counts.
 
 mod assertion;
-mod basic;
 mod keys;
 
 use std::sync::Arc;
@@ -18,14 +17,17 @@ use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::form::Form;
 use super::{Call, State};
+use crate::http::basic::{self, BrokenBasic};
 use crate::model::client::{AuthMethod, ClientSecret};
 
 use assertion::Assertion;
 pub(super) use assertion::{
     LIFE_MAX as ASSERTION_LIFE_MAX, identity as assertion_identity, is_assertion, is_for_us,
 };
-use basic::BrokenBasic;
 pub(super) use keys::ClientKeys;
+
+/// What a client is told whose half of a Basic header is not form-encoded.
+const BAD_ESCAPE: &str = "URLDecoder: Illegal hex characters in escape (%) pattern";
 
 const FAILED: &str = "Client authentication failed";
 
@@ -148,8 +150,8 @@ fn claimed<'a>(call: &Call, form: &'a Form<'_>) -> Result<Claimed<'a>, OAuthErro
     let named = form.get("client_id");
     let (id, proof) = if let Some(header) = header {
         let (id, secret) = basic::parse(header).map_err(|broken| match broken {
-            BrokenBasic::Header => failed(),
-            BrokenBasic::Escape => OAuthError::bad("invalid_request", basic::BAD_ESCAPE),
+            BrokenBasic::Scheme | BrokenBasic::Header => failed(),
+            BrokenBasic::Escape => OAuthError::bad("invalid_request", BAD_ESCAPE),
         })?;
         (id, Proof::Basic(secret))
     } else if ways[3] {

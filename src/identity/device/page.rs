@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::Method;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 
 use super::{ADDRESS_GUESSES, GRANT, USER_GUESSES, user_code};
 use crate::http::ClientInfo;
@@ -18,7 +18,7 @@ use crate::identity::clients::LiveClient;
 use crate::identity::context::{Demand, Methods, strongest};
 use crate::identity::error::OAuthError;
 use crate::identity::federation::{FAILED, Offer};
-use crate::identity::form::Form;
+use crate::identity::form::{self, Form};
 use crate::identity::lockout::Attempt;
 use crate::identity::network::network;
 use crate::identity::pages::{self, Applicant, Failed, FormParts, Frame};
@@ -61,10 +61,7 @@ impl<'a> Input<'a> {
             let body = Form::default();
             return Ok(Self { query, body });
         }
-        let kind = call.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        if !form::is_form(call.headers()) {
             return Err(wrong("Invalid Content Type".to_owned()));
         }
         let body = Form::parse(&call.body).map_err(|error| wrong(error.to_string()))?;

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -16,10 +14,11 @@ use super::callout::{Granted, Question};
 use super::client::Client;
 use super::fault::{Fault, json};
 use super::flow::{Ended, Generate, Issue, Refreshing};
-use super::form::{self, Form};
 use super::records::random_text;
 use super::response::TokenResponse;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
+use crate::http::basic::{self, BrokenBasic};
+use crate::http::form::{self, Form, FormError};
 use crate::model::broker::{Refresh, StoredTokens, TokenFacts};
 use crate::model::client::ClientSecret;
 use crate::model::grant::TokenHash;
@@ -233,8 +232,12 @@ fn posted<'a>(facts: &'a Facts<'_>, short: bool) -> Result<&'a Form<'a>, Fault> 
         let text = "The request is malformed : application/x-www-form-urlencoded is expected";
         return Err(Fault::malformed(text, short));
     }
-    let error = Form::parse(facts.body.unwrap_or_default()).err();
-    let text = error.map_or_else(|| "The request is malformed".to_owned(), |e| e.to_string());
+    let text = match Form::parse_each_once(facts.body.unwrap_or_default()) {
+        Ok(_) => "The request is malformed",
+        Err(FormError::Encoding) => "The request is malformed : form encoding",
+        Err(FormError::TooMany) => "The request is malformed : too many parameters",
+        Err(FormError::Repeated(_)) => "The request is malformed : repeated parameter",
+    };
     Err(Fault::malformed(text, short))
 }
 
@@ -249,9 +252,10 @@ fn asker<'a>(form: &'a Form<'_>, headers: &HeaderMap, short: bool) -> Result<Ask
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let basic = match (fields.next(), fields.next()) {
         (None, _) => None,
-        (Some(field), None) => match basic(field.as_bytes()) {
-            Some(found) => found,
-            None => return Err(Fault::unknown_client(short)),
+        (Some(field), None) => match basic::parse(field) {
+            Ok((name, secret)) if !name.is_empty() => Some((name, secret)),
+            Err(BrokenBasic::Scheme) => None,
+            _ => return Err(Fault::unknown_client(short)),
         },
         (Some(_), Some(_)) => return Err(Fault::unknown_client(short)),
     };
@@ -272,24 +276,6 @@ fn asker<'a>(form: &'a Form<'_>, headers: &HeaderMap, short: bool) -> Result<Ask
             })
         }
     }
-}
-
-/// Name and password of HTTP Basic, each form-encoded; `Some(None)`: another
-/// scheme; `None`: broken.
-#[expect(clippy::option_option, reason = "absent and broken are different")]
-fn basic(field: &[u8]) -> Option<Option<(String, String)>> {
-    let text = std::str::from_utf8(field).ok()?;
-    let Some((scheme, rest)) = text.split_once(' ') else {
-        return Some(None);
-    };
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return Some(None);
-    }
-    let decoded = STANDARD.decode(rest.trim()).ok()?;
-    let colon = decoded.iter().position(|byte| *byte == b':')?;
-    let name = form::decode(&decoded[..colon])?.into_owned();
-    let password = form::decode(&decoded[colon + 1..])?.into_owned();
-    (!name.is_empty()).then_some(Some((name, password)))
 }
 
 /// New tokens with what the provider granted.

@@ -14,7 +14,6 @@ mod condition;
 pub mod config;
 mod fault;
 mod flow;
-mod form;
 mod issue;
 mod path_pattern;
 pub mod records;
@@ -39,6 +38,7 @@ use super::chain::{ChainKind, Named};
 use super::{ConfigError, Kind, Parts};
 use crate::filter::{Exchange, Filter, Flow as Outcome, Verdict};
 use crate::http::bridge;
+use crate::http::form::{self, Form};
 use crate::http::path::normalize;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::model::token::AccessToken;
@@ -49,7 +49,6 @@ use broker::Names;
 use callout::Provider;
 use fault::Fault;
 use flow::{Flow, Operation};
-use form::Form;
 use issue::Issued;
 use schema::Config;
 use variable::Facts;
@@ -310,7 +309,7 @@ impl TokenBroker {
         let names = Arc::clone(&broker.names());
         let body = exchange.body.clone();
         let form = match &body {
-            Some(body) if form::is_form(&request.headers) => Form::parse(body).ok(),
+            Some(body) if form::is_form(&request.headers) => Form::parse_each_once(body).ok(),
             _ => None,
         };
         let facts = Facts {

@@ -9,7 +9,7 @@ use http::HeaderName;
 use pingora::http::RequestHeader;
 
 use super::client::Place;
-use super::form::{self, Form};
+use crate::http::form::{self, Form};
 
 /// Where the provider's access token is put.
 pub(super) const EXTERNAL_ACCESS_TOKEN: &str = "forgerock_access_token";

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{Found, Places, parameters, put};
 use crate::http::bridge::{self, BUFFERED_MAX, BodyError};
+use crate::http::form::is_form_type;
 use crate::jose::json;
 use crate::plugins::openid_connect::refusal::Refusal;
 
@@ -103,7 +104,7 @@ fn form(headers: &HeaderMap) -> Option<Form> {
     }
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let essence = value.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    if is_form_type(essence) {
         Some(Form::UrlEncoded)
     } else if essence.eq_ignore_ascii_case("application/json") {
         Some(Form::Json)

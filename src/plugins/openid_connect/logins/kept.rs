@@ -14,6 +14,7 @@ use pingora::http::RequestHeader;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
+use crate::http::form::is_form_type;
 use crate::plugins::ConfigError;
 use crate::plugins::openid_connect::fields::Fields;
 use crate::plugins::openid_connect::flight::{Digest, digest_of};
@@ -34,15 +35,8 @@ pub(in super::super) struct Sent {
 impl Sent {
     /// Whether a page can send it again.
     pub(in super::super) fn is_form(&self) -> bool {
-        let essence = self
-            .content_type
-            .to_str()
-            .unwrap_or_default()
-            .split(';')
-            .next();
-        let essence = essence.unwrap_or_default().trim();
-        self.method == Method::POST
-            && essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+        let kind = self.content_type.to_str().unwrap_or_default();
+        self.method == Method::POST && is_form_type(kind)
     }
 }
 

@@ -6,15 +6,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
-use crate::identity::form;
-
-/// What a client is told whose half is not form-encoded.
-pub(super) const BAD_ESCAPE: &str = "URLDecoder: Illegal hex characters in escape (%) pattern";
+use super::form;
 
 /// Why a header gives no credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BrokenBasic {
-    /// Another scheme, no base64, no colon.
+pub enum BrokenBasic {
+    /// Another scheme.
+    Scheme,
+    /// No base64, no colon.
     Header,
     /// A half is not form-encoded.
     Escape,
@@ -22,11 +21,14 @@ pub(super) enum BrokenBasic {
 
 /// Identifier and secret of a Basic header; each half is form-encoded, so the
 /// first colon divides them.
-pub(super) fn parse(header: &HeaderValue) -> Result<(String, String), BrokenBasic> {
-    let header = header.to_str().map_err(|_| BrokenBasic::Header)?;
-    let (scheme, credentials) = header.split_once(' ').ok_or(BrokenBasic::Header)?;
+///
+/// # Errors
+/// Why the header has none.
+pub fn parse(header: &HeaderValue) -> Result<(String, String), BrokenBasic> {
+    let header = std::str::from_utf8(header.as_bytes()).map_err(|_| BrokenBasic::Header)?;
+    let (scheme, credentials) = header.split_once(' ').ok_or(BrokenBasic::Scheme)?;
     if !scheme.eq_ignore_ascii_case("basic") {
-        return Err(BrokenBasic::Header);
+        return Err(BrokenBasic::Scheme);
     }
     let decoded = STANDARD
         .decode(credentials.trim())
@@ -59,8 +61,8 @@ mod tests {
     #[test]
     fn what_is_no_basic_header_is_refused() {
         for (broken, why) in [
-            ("Bearer abc", BrokenBasic::Header),
-            ("Basic", BrokenBasic::Header),
+            ("Bearer abc", BrokenBasic::Scheme),
+            ("Basic", BrokenBasic::Scheme),
             ("Basic !!!", BrokenBasic::Header),
             ("Basic bm9jb2xvbg==", BrokenBasic::Header),
         ] {
