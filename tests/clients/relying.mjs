@@ -5,6 +5,7 @@ import assert from 'node:assert/strict'
 import { createHash, randomUUID, webcrypto } from 'node:crypto'
 import Provider from 'oidc-provider'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { Browser as Visitor } from './visitor.mjs'
 
 globalThis.crypto ??= webcrypto
 
@@ -14,6 +15,13 @@ const port = Number(process.env.DOORWARD_UPSTREAM)
 const issuer = `http://127.0.0.1:${port}`
 const BYE = 'https://app.test/bye'
 const secret = 'a secret of more than thirty-two characters'
+
+/** Goes between gateway and provider. */
+class Browser extends Visitor {
+  constructor(user) {
+    super([door, issuer], user)
+  }
+}
 
 let server
 let asked = []
@@ -136,73 +144,6 @@ async function route(name, config = {}) {
       ...config,
     },
   })
-}
-
-const text = (html) => html.replaceAll('&amp;', '&').replaceAll('&quot;', '"').replaceAll('&#39;', "'")
-
-/** A browser that goes where it is led, and fills in what it meets. */
-class Browser {
-  cookies = new Map()
-
-  constructor(user = 'zoe') {
-    this.user = user
-  }
-
-  async fetch(url, init = {}) {
-    const { origin } = new URL(url)
-    const mine = [...(this.cookies.get(origin) ?? new Map())].map(([name, value]) => `${name}=${value}`)
-    const headers = { ...init.headers, ...(mine.length && { cookie: mine.join('; ') }) }
-    const response = await fetch(url, { ...init, headers, redirect: 'manual' })
-    const jar = this.cookies.get(origin) ?? new Map()
-    for (const line of response.headers.getSetCookie()) {
-      const [, name, value] = /^([^=]+)=([^;]*)/.exec(line)
-      const gone = value === '' || /max-age=0|expires=Thu, 01 Jan 1970/i.test(line)
-      if (gone) jar.delete(name)
-      else jar.set(name, value)
-    }
-    this.cookies.set(origin, jar)
-    return response
-  }
-
-  /** Where the way from an address ends: with JSON, or at somebody else's. */
-  async go(url, init) {
-    for (let steps = 0; steps < 20; steps += 1) {
-      if (![door, issuer].includes(new URL(url).origin)) return { url }
-      const response = await this.fetch(url, init)
-      init = undefined
-      if ([301, 302, 303, 307].includes(response.status)) {
-        url = new URL(response.headers.get('location'), url).href
-        continue
-      }
-      const body = await response.text()
-      if (!/<form/.test(body)) return { url, response, body }
-      ;({ url, init } = this.fill(body, url))
-    }
-    throw new Error(`no end: ${url}`)
-  }
-
-  fill(html, url) {
-    const [tag] = /<form[^>]*>/.exec(html)
-    const action = text(/action="([^"]*)"/.exec(tag)?.[1] ?? url)
-    const fields = new URLSearchParams()
-    for (const [input] of html.matchAll(/<input[^>]*type="hidden"[^>]*>/g)) {
-      const attribute = (name) => text(new RegExp(`${name}="([^"]*)"`).exec(input)?.[1] ?? '')
-      fields.append(attribute('name'), attribute('value'))
-    }
-    if (fields.get('prompt') === 'login') {
-      fields.set('login', this.user)
-      fields.set('password', 'any')
-    }
-    if (fields.has('xsrf')) fields.set('logout', 'yes')
-    return { url: new URL(action, url).href, init: { method: 'POST', body: fields } }
-  }
-
-  /** What the upstream got of a request, at the end of the way there. */
-  async json(path) {
-    const { response, body } = await this.go(`${door}${path}`)
-    assert.equal(response?.status, 200, body)
-    return JSON.parse(body)
-  }
 }
 
 before(async () => {

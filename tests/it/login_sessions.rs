@@ -20,13 +20,13 @@ const PLUGIN: &str = ", client_id: gateway, client_secret: g-secret, \
     auth_methods: [session, bearer, authorization_code]";
 
 /// A server that keeps sessions, ended when dropped.
-struct Server {
-    port: Port,
+pub(crate) struct Server {
+    pub(crate) port: Port,
     process: Child,
 }
 
 impl Server {
-    fn redis(port: Port) -> Self {
+    pub(crate) fn redis(port: Port) -> Self {
         let number = port.number().to_string();
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
         let mut command = Command::new("redis-server");
@@ -34,7 +34,7 @@ impl Server {
         Self::run(command.args(["--requirepass", "open-sesame"]), port)
     }
 
-    fn memcached(port: Port) -> Self {
+    pub(crate) fn memcached(port: Port) -> Self {
         let number = port.number().to_string();
         let mut command = Command::new("memcached");
         command.args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p", &number]);

@@ -9,6 +9,7 @@ mod broker;
 mod directory;
 mod federation;
 mod keys;
+mod logout;
 mod relying;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,26 @@
+//! Logouts that begin at a provider of another maker.
+
+use super::{Stage, node};
+use crate::login_sessions::Server;
+use crate::support::Setup;
+use crate::support::ports::Port;
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn who_signs_out_at_a_certified_provider_is_out_in_every_storage() {
+    let redis = Server::redis(Port::reserve());
+    let memcached = Server::memcached(Port::reserve());
+    let door = Setup::new().start().await;
+    let stage = Stage {
+        base: format!("http://{}", door.proxy()),
+        site: Port::reserve(),
+        upstream: Port::reserve(),
+        _tls: Port::reserve(),
+        door,
+    };
+    let mut command = node("relying-logout.mjs");
+    command
+        .env("DOORWARD_REDIS", redis.port.number().to_string())
+        .env("DOORWARD_MEMCACHED", memcached.port.number().to_string());
+    stage.run(command).await;
+}
