@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Encode, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Type};
 
@@ -19,6 +20,9 @@ pub(super) enum Database {
         /// One connection: SQLite has one writer at a time.
         writer: SqlitePool,
         readers: SqlitePool,
+        /// One connection for very many rows, which checks no foreign keys. It
+        /// is there while it is needed; who uses it has the writer, too.
+        bulk: SqlitePool,
     },
     Postgres(Arc<Server>),
 }
@@ -27,6 +31,12 @@ pub(super) enum Database {
 #[derive(Debug)]
 pub(super) enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
+    /// On the connection for very many rows, with the writer's, which holds the
+    /// other writes of this process up.
+    Bulk(
+        Transaction<'static, Sqlite>,
+        #[expect(dead_code, reason = "it is held, not used")] PoolConnection<Sqlite>,
+    ),
     Postgres(Transaction<'static, Postgres>),
 }
 
@@ -47,6 +57,18 @@ impl Database {
             }
             Self::Postgres(server) => server.begin().await.map(Tx::Postgres),
         }
+    }
+
+    /// As [`Database::begin`], for very many new rows. SQLite does not check that
+    /// rows exist that others refer to, and nothing cascades: a check that may
+    /// fail in the middle of a statement costs it a journal of its own.
+    pub(super) async fn begin_many(&self) -> Result<Tx, StoreError> {
+        let Self::Sqlite { writer, bulk, .. } = self else {
+            return self.begin().await;
+        };
+        let turn = writer.acquire().await.map_err(unavailable)?;
+        let begun = bulk.begin_with("BEGIN IMMEDIATE").await;
+        Ok(Tx::Bulk(begun.map_err(unavailable)?, turn))
     }
 
     /// Begins a transaction that reads what there is at one moment.
@@ -108,7 +130,7 @@ impl Database {
 impl Tx {
     pub(super) fn dialect(&self) -> Dialect {
         match self {
-            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Sqlite(_) | Self::Bulk(..) => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
         }
     }
@@ -158,7 +180,7 @@ impl Tx {
             audit::append(&mut self, &beside.record()).await?;
         }
         match self {
-            Self::Sqlite(tx) => tx.commit().await,
+            Self::Sqlite(tx) | Self::Bulk(tx, _) => tx.commit().await,
             Self::Postgres(tx) => tx.commit().await,
         }
         .map_err(unavailable)
@@ -166,7 +188,7 @@ impl Tx {
 
     pub(super) async fn run(&mut self, text: SqlStr, values: &[Value]) -> Result<u64, sqlx::Error> {
         match self {
-            Self::Sqlite(tx) => {
+            Self::Sqlite(tx) | Self::Bulk(tx, _) => {
                 let done = query::<Sqlite>(text, values).execute(&mut **tx).await?;
                 Ok(done.rows_affected())
             }
@@ -183,7 +205,7 @@ impl Tx {
         values: &[Value],
     ) -> Result<Option<Row>, sqlx::Error> {
         match self {
-            Self::Sqlite(tx) => {
+            Self::Sqlite(tx) | Self::Bulk(tx, _) => {
                 let row = query::<Sqlite>(text, values).fetch_optional(&mut **tx);
                 Ok(row.await?.map(Row::Sqlite))
             }
@@ -201,7 +223,7 @@ impl Tx {
         values: &[Value],
     ) -> Result<Vec<Row>, sqlx::Error> {
         match self {
-            Self::Sqlite(tx) => {
+            Self::Sqlite(tx) | Self::Bulk(tx, _) => {
                 let rows = query::<Sqlite>(text, values).fetch_all(&mut **tx).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }

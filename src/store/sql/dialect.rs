@@ -16,6 +16,15 @@ use Dialect::{Postgres, Sqlite};
 pub(super) const CUT: i64 = 400;
 
 impl Dialect {
+    /// `INSERT`, the way of many rows. Whoever sees it fail gives the transaction
+    /// up, so SQLite need not be able to take back this statement alone.
+    pub(super) fn insert(self) -> &'static str {
+        match self {
+            Sqlite => "INSERT OR FAIL",
+            Postgres => "INSERT",
+        }
+    }
+
     /// The name of a client, in small letters (of ASCII).
     pub(super) fn client_name(self) -> &'static str {
         match self {

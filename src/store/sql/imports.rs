@@ -22,6 +22,7 @@ pub(super) async fn users(
     existing: Existing,
     now_ms: i64,
 ) -> Result<Vec<Imported>, StoreError> {
+    realm_exists(tx, imports).await?;
     let mut added = HashSet::new();
     let dialect = tx.dialect();
     let mut statements = imports.chunks(ROWS).map(|chunk| insertion(chunk, dialect));
@@ -61,12 +62,25 @@ pub(super) async fn users(
     Ok(all)
 }
 
+/// A transaction for very many rows does not check it.
+async fn realm_exists(tx: &mut Tx, imports: &[Import]) -> Result<(), StoreError> {
+    let Some(first) = imports.first() else {
+        return Ok(());
+    };
+    let realm = &first.user.realm;
+    let known = sql("SELECT path FROM realms WHERE path = $1").bind(realm);
+    match known.one(&mut *tx).await? {
+        Some(_) => Ok(()),
+        None => Err(StoreError::Absent("realm", realm.clone())),
+    }
+}
+
 /// Inserts the users whose names and identifiers are free, and returns those.
 fn insertion(imports: &[Import], dialect: Dialect) -> Result<Statement, StoreError> {
-    let mut insert = Builder::with_many_values(
-        "INSERT INTO users (id, realm, user_name, user_key, password, status, owner, version,
-                            created_ms, updated_ms, doc) VALUES ",
-        dialect,
+    let mut insert = Builder::with_many_values(dialect.insert(), dialect);
+    insert.push(
+        " INTO users (id, realm, user_name, user_key, password, status, owner, version,
+                      created_ms, updated_ms, doc) VALUES ",
     );
     for (position, Import { user, .. }) in imports.iter().enumerate() {
         insert

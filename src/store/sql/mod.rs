@@ -326,10 +326,11 @@ impl Store for SqlStore {
         dry: bool,
         now_ms: i64,
     ) -> Result<Vec<Imported>, StoreError> {
-        let mut tx = self.begin().await?;
-        if users.len() > MANY {
-            tx.expect_many().await?;
-        }
+        let mut tx = if users.len() > MANY {
+            self.database.begin_many().await?
+        } else {
+            self.begin().await?
+        };
         let outcomes = imports::users(&mut tx, users, existing, now_ms).await?;
         if dry {
             return Ok(outcomes);

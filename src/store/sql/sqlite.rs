@@ -2,13 +2,15 @@
 //!
 //! WAL with `synchronous=FULL`: what was acknowledged survives `kill -9` and
 //! power cuts. All writes go through one connection and begin with
-//! `BEGIN IMMEDIATE`; reads go through a few connections that cannot write.
+//! `BEGIN IMMEDIATE`, those of very many rows through another one in its place;
+//! reads go through a few connections that cannot write.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use tokio::sync::watch;
 
@@ -20,6 +22,9 @@ const READERS: u32 = 4;
 
 /// How long a statement waits for another process's write.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How long the connection for very many rows stays after its last use.
+const BULK_IDLE: Duration = Duration::from_secs(30);
 
 impl SqlStore {
     /// Opens the file at `path`, creating and migrating it as needed.
@@ -40,9 +45,14 @@ impl SqlStore {
         let writer = pool(1).connect_with(options.clone()).await;
         let writer = writer.map_err(|error| cannot_open(path, &error.to_string()))?;
         migrate::sqlite(&writer).await?;
+        let bulk = bulk(options.clone());
         let readers = pool(READERS).connect_with(options.read_only(true)).await;
         let readers = readers.map_err(unavailable)?;
-        let database = Database::Sqlite { writer, readers };
+        let database = Database::Sqlite {
+            writer,
+            readers,
+            bulk,
+        };
         Ok(Self::on(database, watch::Sender::new(())))
     }
 
@@ -61,8 +71,11 @@ impl SqlStore {
         if !migrate::is_sqlite_current(&readers).await? {
             return Err(cannot_open(path, "it was written by another version"));
         }
-        let writer = readers.clone();
-        let database = Database::Sqlite { writer, readers };
+        let database = Database::Sqlite {
+            writer: readers.clone(),
+            bulk: readers.clone(),
+            readers,
+        };
         Ok(Self::on(database, watch::Sender::new(())))
     }
 }
@@ -75,6 +88,21 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .max_lifetime(None)
         .test_before_acquire(false)
         .acquire_timeout(BUSY * 2)
+}
+
+/// The connection for very many rows: it keeps more pages, and moves them from
+/// the log to the file less often. It ends when it was not used for a while, and
+/// its memory with it.
+fn bulk(options: SqliteConnectOptions) -> SqlitePool {
+    let options = options
+        .foreign_keys(false)
+        // KiB of pages; pages of the log.
+        .pragma("cache_size", "-131072")
+        .pragma("wal_autocheckpoint", "65536");
+    pool(1)
+        .min_connections(0)
+        .idle_timeout(BULK_IDLE)
+        .connect_lazy_with(options)
 }
 
 fn cannot_open(path: &Path, reason: &str) -> StoreError {

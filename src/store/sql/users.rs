@@ -172,13 +172,11 @@ pub(super) struct IndexRows {
 
 impl IndexRows {
     pub(super) fn new(dialect: Dialect) -> Self {
-        let begin = match dialect {
-            Dialect::Sqlite => "INSERT INTO user_attr (user_id, path, idx, realm, text) VALUES ",
-            Dialect::Postgres => {
-                "INSERT INTO user_attr (user_id, path, idx, realm, text, tail) VALUES "
-            }
-        };
-        let insert = Builder::with_many_values(begin, dialect);
+        let mut insert = Builder::with_many_values(dialect.insert(), dialect);
+        insert.push(match dialect {
+            Dialect::Sqlite => " INTO user_attr (user_id, path, idx, realm, text) VALUES ",
+            Dialect::Postgres => " INTO user_attr (user_id, path, idx, realm, text, tail) VALUES ",
+        });
         Self {
             insert,
             dialect,

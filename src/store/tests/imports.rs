@@ -75,3 +75,26 @@ async fn users_who_are_there_are_left_or_changed_as_asked() {
     let profile = json!({"displayName": "Known", "title": "Clerk", "locale": "de"});
     assert_eq!(Value::Object(now.profile), profile);
 }
+
+#[tokio::test]
+async fn users_of_a_realm_that_is_not_there_are_refused_however_many() {
+    let fixture = Fixture::new().await;
+    for count in [1, 1001] {
+        let batch: Vec<_> = (0..count)
+            .map(|n| {
+                let mut stray = import(&format!("user-{n}"), json!({}));
+                stray.user.realm = "/nowhere".to_owned();
+                stray
+            })
+            .collect();
+        let store = &fixture.store;
+        let refused = store.import_users(&batch, Existing::Refuse, false, 5).await;
+        let absent = StoreError::Absent("realm", "/nowhere".to_owned());
+        assert_eq!(
+            refused.expect_err("refused").to_string(),
+            absent.to_string()
+        );
+        let found = store.user_by_name("/nowhere", "user-0").await;
+        assert!(found.expect("a store").is_none());
+    }
+}
