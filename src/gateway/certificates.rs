@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::entities::{Entities, Entity, Record, Table};
 use super::snapshot::CompileError;
+use crate::http::outbound::{ClientIdentities, ClientIdentity};
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
 use crate::model::sni::Sni;
@@ -56,6 +57,8 @@ pub struct Identity {
     pub not_after: i64,
     /// As a client certificate; made when the first upstream needs it.
     client: OnceLock<Option<Arc<CertKey>>>,
+    /// As providers are shown it; made when the first one asks.
+    shown: OnceLock<Arc<ClientIdentity>>,
 }
 
 /// The certificate of an authority.
@@ -201,6 +204,7 @@ impl Identity {
             keys,
             not_after,
             client: OnceLock::new(),
+            shown: OnceLock::new(),
         })
     }
 
@@ -217,6 +221,18 @@ impl Identity {
         let key = x509::key(certificate.key.expose().as_bytes()).ok()?;
         let chain = chain.iter().map(|der| der.to_vec()).collect();
         Some(Arc::new(CertKey::new(chain, key.secret_der().to_vec())))
+    }
+}
+
+impl ClientIdentities for Arc<Certificates> {
+    /// If it has two, the first.
+    fn client_identity(&self, id: Uuid) -> Option<Arc<ClientIdentity>> {
+        let identity = self.identities.get(&id)?;
+        let shown = identity.shown.get_or_init(|| {
+            let certificate = &identity.record.value;
+            Arc::new(ClientIdentity::new(&certificate.cert, &certificate.key))
+        });
+        Some(Arc::clone(shown))
     }
 }
 

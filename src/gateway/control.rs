@@ -161,6 +161,7 @@ impl Control {
         let stored = stored_entities(&*store).await.map_err(unreadable)?;
         let (entities, snapshot) = with_declared(&stored, declared, &workshop, None)?;
         publish_consumers(&workshop, &entities);
+        publish_identities(&workshop, &snapshot);
         Ok(Arc::new(Self {
             workshop,
             store,
@@ -351,6 +352,9 @@ impl Control {
         if !entities.consumers.is_same(&self.entities.load().consumers) {
             publish_consumers(&self.workshop, &entities);
         }
+        if !Arc::ptr_eq(&snapshot.certificates, &self.live.load().certificates) {
+            publish_identities(&self.workshop, &snapshot);
+        }
         self.entities.store(Arc::new(entities));
         self.put(snapshot);
     }
@@ -404,6 +408,11 @@ impl Prepared<'_> {
 fn publish_consumers(workshop: &Workshop, entities: &Entities) {
     let directory = Directorate::new(entities.consumers.clone());
     workshop.parts.consumers.publish(Box::new(directory));
+}
+
+fn publish_identities(workshop: &Workshop, snapshot: &Snapshot) {
+    let identities = Box::new(Arc::clone(&snapshot.certificates));
+    workshop.parts.outbound.publish_identities(identities);
 }
 
 impl From<CompileError> for ChangeError {

@@ -9,6 +9,7 @@ mod allow;
 mod guarded;
 mod local;
 mod proxy;
+mod shown;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -23,12 +24,14 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use serde::de::DeserializeOwned;
 use url::Url;
+use uuid::Uuid;
 
 use local::Local;
 
 pub use allow::{Allow, AllowError};
 pub use guarded::{Authorities, AuthorityError, Bounds, ChosenBy, Guarded};
 pub use proxy::{Proxies, Via};
+pub use shown::{ClientIdentities, ClientIdentity};
 pub use standing::{Standing, Untold};
 
 /// The longest answer that is read, in bytes.
@@ -50,6 +53,9 @@ pub struct Options {
     pub on_behalf_of: Option<IpAddr>,
     /// The proxies on the way, of [`Outbound::via`]; `None`: there are none.
     pub via: Option<Via>,
+    /// The certificate that is shown to a server that asks for one, of
+    /// [`Outbound::publish_identities`].
+    pub shows: Option<Uuid>,
 }
 
 impl Default for Options {
@@ -61,6 +67,7 @@ impl Default for Options {
             timeout: Duration::from_secs(10),
             on_behalf_of: None,
             via: None,
+            shows: None,
         }
     }
 }
@@ -95,6 +102,9 @@ pub enum OutboundError {
     /// The client can't be set up, for instance for lack of root certificates.
     #[error("can't set up the client: {0}")]
     Client(String),
+    /// There is no certificate of this name to be shown.
+    #[error("there is no certificate {0}")]
+    NoCertificate(Uuid),
     /// No connection, or it broke.
     #[error("no answer: {0}")]
     Unreachable(String),
@@ -121,6 +131,7 @@ pub struct Outbound {
     locals: ArcSwap<Vec<Local>>,
     clients: [OnceLock<Result<reqwest::Client, String>>; Transport::COUNT],
     proxied: proxy::Proxied,
+    shown: shown::Shown,
 }
 
 impl Outbound {
@@ -261,9 +272,10 @@ impl Outbound {
         options: Options,
     ) -> Result<Answer, OutboundError> {
         let transport = Transport::new(url, options);
-        let client = match options.via {
-            None => self.client(transport)?.clone(),
-            Some(via) => self.proxied.client(via, transport)?,
+        let client = match (options.shows, options.via) {
+            (Some(id), via) => self.showing(id, via, transport)?,
+            (None, None) => self.client(transport)?.clone(),
+            (None, Some(via)) => self.proxied.client(via, transport)?,
         };
         let request = client.request(method, url.clone()).headers(headers);
         let response = request.body(body).send().await.map_err(unreachable)?;

@@ -6,6 +6,11 @@ use uuid::Uuid;
 
 use super::route::Reference;
 
+/// The field of `config` that names a certificate.
+pub const CERTIFICATE_FIELD: &str = "tls_client_auth_cert_id";
+/// The same, as seen from the record.
+pub const CERTIFICATE: &str = "config.tls_client_auth_cert_id";
+
 /// A plugin, as stored. `config` is complete: every field of the plugin's
 /// schema is present, defaults filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,4 +47,12 @@ pub struct Plugin {
     /// Last change, in seconds since the epoch.
     #[serde(default)]
     pub updated_at: i64,
+}
+
+impl Plugin {
+    /// The certificate that its configuration names.
+    pub fn certificate(&self) -> Option<Uuid> {
+        let id = self.config.get(CERTIFICATE_FIELD)?.as_str()?;
+        Uuid::parse_str(id).ok()
+    }
 }

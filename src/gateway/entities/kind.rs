@@ -1,5 +1,7 @@
 //! The kinds of entities, and how they refer to each other.
 
+use crate::model::plugin;
+
 /// A kind of entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -131,6 +133,7 @@ impl Kind {
                         link("service", Kind::Service, Cascade),
                         link("route", Kind::Route, Cascade),
                         link("consumer", Kind::Consumer, Cascade),
+                        link(plugin::CERTIFICATE, Kind::Certificate, Restrict),
                     ]
                 }
             }

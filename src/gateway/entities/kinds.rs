@@ -6,7 +6,7 @@ use super::{Column, Entities, Entity, Kind, Table, Unique};
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
 use crate::model::consumer::Consumer;
-use crate::model::plugin::Plugin;
+use crate::model::plugin::{CERTIFICATE, Plugin};
 use crate::model::route::{Reference, Route};
 use crate::model::service::Service;
 use crate::model::sni::Sni;
@@ -106,6 +106,7 @@ impl Entity for Plugin {
             link("service", self.service),
             link("route", self.route),
             link("consumer", self.consumer),
+            self.certificate().map(|id| (CERTIFICATE, id)),
         ]
         .into_iter()
         .flatten()

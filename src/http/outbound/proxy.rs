@@ -63,19 +63,34 @@ impl Proxied {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let proxies = known.get(via.0).cloned().unwrap_or_default();
-        drop(known);
-        let client = build(&proxies, transport).map_err(OutboundError::Client)?;
+        let client = self.add(via, transport.builder()).and_then(|builder| {
+            let built = builder.build();
+            built.map_err(|error| chain(&error))
+        });
+        let client = client.map_err(OutboundError::Client)?;
         clients.insert(key, client.clone());
         Ok(client)
     }
+
+    /// The same with the proxies on this way.
+    pub(super) fn add(
+        &self,
+        via: Via,
+        builder: reqwest::ClientBuilder,
+    ) -> Result<reqwest::ClientBuilder, String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let proxies = known.get(via.0).cloned().unwrap_or_default();
+        drop(known);
+        with(&proxies, builder)
+    }
 }
 
-fn build(proxies: &Proxies, transport: Transport) -> Result<reqwest::Client, String> {
+fn with(
+    proxies: &Proxies,
+    mut builder: reqwest::ClientBuilder,
+) -> Result<reqwest::ClientBuilder, String> {
     let except = proxies.except.as_deref();
     let except = except.and_then(reqwest::NoProxy::from_string);
-    let mut builder = transport.builder();
     for (proxy, secure) in [(&proxies.http, false), (&proxies.https, true)] {
         let Some((url, authorization)) = proxy else {
             continue;
@@ -92,5 +107,5 @@ fn build(proxies: &Proxies, transport: Transport) -> Result<reqwest::Client, Str
         }
         builder = builder.proxy(proxy);
     }
-    builder.build().map_err(|error| chain(&error))
+    Ok(builder)
 }

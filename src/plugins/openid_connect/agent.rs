@@ -127,10 +127,11 @@ impl Agent {
     /// When the question can't be asked, or gets no answer.
     pub(super) async fn post(&self, question: Question) -> Result<Answer, Refusal> {
         let known = self.known().await?;
-        let url = self.endpoints.url(question.endpoint, &known)?;
+        let client = question.client.as_ref();
+        let proof = client.map(|client| self.proof(question.endpoint, client, &known));
+        let url = self.endpoints.url_for(question.endpoint, proof, &known)?;
         let (mut form, mut headers) = (question.form, question.headers);
-        if let Some(client) = &question.client {
-            let proof = self.proof(question.endpoint, client, &known);
+        if let (Some(client), Some(proof)) = (client, proof) {
             // OpenID Connect Core §9: the token endpoint, whatever is asked.
             let audience = self.endpoints.url(Endpoint::Token, &known);
             let audience = audience.unwrap_or_else(|_| url.clone());
@@ -138,9 +139,13 @@ impl Agent {
             client.prove(proof, audience.as_str(), now, &mut form, &mut headers)?;
         }
         let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let options = match proof {
+            Some(Proof::Tls) => self.endpoints.mutual_tls.options(self.options),
+            _ => Some(self.options),
+        };
         let options = Options {
             on_behalf_of: question.from,
-            ..self.options
+            ..options.ok_or(Refusal::ProviderRefuses)?
         };
         let answer = self.outbound.post_form(&url, &form, headers, options);
         self.heard(&url, answer.await)
@@ -157,7 +162,16 @@ impl Agent {
         parameters: &[(String, String)],
         mut headers: HeaderMap,
     ) -> Result<Answer, Refusal> {
-        let mut url = self.url(endpoint).await?;
+        let known = self.known().await?;
+        let mutual_tls = &self.endpoints.mutual_tls;
+        // Tokens may be bound to the certificate by which they were asked for.
+        let options = mutual_tls.options(self.options);
+        let options =
+            options.and_then(|options| Some((mutual_tls.alias(endpoint, &known)?, options)));
+        let (mut url, options) = match options {
+            Some((url, options)) if url.scheme() == "https" => (url, options),
+            _ => (self.endpoints.url(endpoint, &known)?, self.options),
+        };
         if !parameters.is_empty() {
             url.query_pairs_mut().extend_pairs(parameters);
         }
@@ -165,7 +179,7 @@ impl Agent {
             .map_err(|_| Refusal::MalformedToken)?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
-        let answer = self.outbound.get(&url, headers, self.options).await;
+        let answer = self.outbound.get(&url, headers, options).await;
         url.set_query(None);
         self.heard(&url, answer)
     }

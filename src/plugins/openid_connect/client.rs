@@ -12,6 +12,7 @@ use url::form_urlencoded::byte_serialize;
 
 use super::arguments::Arguments;
 use super::fields::{Fields, header_name, wrong};
+use super::mutual_tls;
 use super::refusal::Refusal;
 use crate::clock::random_bytes;
 use crate::jose::algorithm::Algorithm;
@@ -31,6 +32,8 @@ pub(super) enum Proof {
     Post,
     SecretJwt,
     PrivateKeyJwt,
+    /// By the certificate of its connection (RFC 8705 §2).
+    Tls,
     /// It only says its name.
     None,
 }
@@ -38,7 +41,7 @@ pub(super) enum Proof {
 impl Proof {
     /// The method called `text` in the setting `field`.
     pub(super) fn named(field: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::known(text).ok_or_else(|| wrong(field, &format!("{text} is not supported yet")))
+        Self::known(text).ok_or_else(|| wrong(field, &format!("{text} is not known")))
     }
 
     fn known(text: &str) -> Option<Self> {
@@ -47,6 +50,7 @@ impl Proof {
             "client_secret_post" => Self::Post,
             "client_secret_jwt" => Self::SecretJwt,
             "private_key_jwt" => Self::PrivateKeyJwt,
+            "tls_client_auth" | "self_signed_tls_client_auth" => Self::Tls,
             "none" => Self::None,
             _ => return None,
         })
@@ -63,6 +67,8 @@ pub(super) struct Client {
     hmac: Option<Signer>,
     /// Of assertions made with a key of its own.
     signer: Option<Signer>,
+    /// Whether there is a certificate.
+    certified: bool,
 }
 
 /// The clients of a plugin; the first one unless a request names another.
@@ -149,7 +155,8 @@ impl Client {
         let secrets = fields.texts("client_secret")?;
         let secret = nth(&secrets, index).filter(|secret| !secret.is_empty());
         let methods = fields.texts("client_auth")?;
-        let proof = nth(&methods, index).map(|text| Proof::named("client_auth", text));
+        let method = nth(&methods, index);
+        let proof = method.map(|text| Proof::named("client_auth", text));
         let algorithms = fields.texts("client_alg")?;
         let algorithm = nth(&algorithms, index).and_then(|name| Algorithm::named(name));
         let algorithm = algorithm.map(Algorithm::as_sign_alg);
@@ -163,7 +170,11 @@ impl Client {
             secret: secret.map(Secret::new),
             proof: proof.transpose()?,
             signer,
+            certified: mutual_tls::certificate(fields)?.is_some(),
         };
+        if let (Some(method), Some(Proof::Tls)) = (method, client.proof) {
+            mutual_tls::needs_certificate(fields, method)?;
+        }
         client.check()?;
         Ok(client)
     }
@@ -191,7 +202,8 @@ impl Client {
             Proof::Basic | Proof::Post => self.secret.is_some(),
             Proof::SecretJwt => self.hmac.is_some(),
             Proof::PrivateKeyJwt => self.signer.is_some(),
-            Proof::None => self.secret.is_none() && self.signer.is_none(),
+            Proof::Tls => self.certified,
+            Proof::None => self.secret.is_none() && self.signer.is_none() && !self.certified,
         };
         let offered = offered.and_then(Value::as_array);
         let mut offered = offered
@@ -202,6 +214,7 @@ impl Client {
         own.unwrap_or(match (self.secret.is_some(), self.signer.is_some()) {
             (true, _) => Proof::Basic,
             (false, true) => Proof::PrivateKeyJwt,
+            (false, false) if self.certified => Proof::Tls,
             (false, false) => Proof::None,
         })
     }
@@ -232,7 +245,8 @@ impl Client {
     ) -> Result<(), Refusal> {
         let mut say = |name: &str, value: &str| form.push((name.to_owned(), value.to_owned()));
         match proof {
-            Proof::None => say("client_id", &self.id),
+            // The certificate is shown by the connection.
+            Proof::None | Proof::Tls => say("client_id", &self.id),
             Proof::Post => {
                 let secret = self.secret.as_ref().ok_or(Refusal::ProviderRefuses)?;
                 say("client_id", &self.id);

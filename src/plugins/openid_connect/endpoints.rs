@@ -3,6 +3,7 @@
 use url::Url;
 
 use super::fields::Fields;
+use super::mutual_tls::{self, MutualTls};
 use super::provider::Known;
 use super::refusal::Refusal;
 use crate::plugins::ConfigError;
@@ -50,6 +51,7 @@ impl Endpoint {
 pub(super) struct Endpoints {
     /// In the order of [`Endpoint::ALL`].
     settings: Vec<Setting>,
+    pub(super) mutual_tls: MutualTls,
     /// Whether the issuer is reached by TLS.
     secure: bool,
 }
@@ -72,14 +74,19 @@ impl Endpoints {
                 | Endpoint::PushedRequest => fields.text(&method)?,
                 Endpoint::Userinfo | Endpoint::Authorization | Endpoint::EndSession => None,
             };
+            let named = proof.map(|text| Proof::named(&method, text)).transpose()?;
+            if let (Some(text), Some(Proof::Tls)) = (proof, named) {
+                mutual_tls::needs_certificate(fields, text)?;
+            }
             Ok(Setting {
                 url: fields.url(name)?,
-                proof: proof.map(|text| Proof::named(&method, text)).transpose()?,
+                proof: named,
             })
         };
         let settings: Result<_, ConfigError> = Endpoint::ALL.into_iter().map(setting).collect();
         Ok(Self {
             settings: settings?,
+            mutual_tls: MutualTls::new(fields)?,
             secure: issuer.scheme() == "https",
         })
     }
@@ -99,6 +106,28 @@ impl Endpoints {
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .filter(|url| !self.secure || url.scheme() == "https")
             .ok_or(Refusal::NoEndpoint)
+    }
+
+    /// The address of an endpoint for clients that prove themselves so.
+    ///
+    /// # Errors
+    /// As [`Self::url`]; where certificates are shown, also for an address on
+    /// http.
+    pub(super) fn url_for(
+        &self,
+        endpoint: Endpoint,
+        proof: Option<Proof>,
+        known: &Known,
+    ) -> Result<Url, Refusal> {
+        if proof != Some(Proof::Tls) {
+            return self.url(endpoint, known);
+        }
+        let alias = self.mutual_tls.alias(endpoint, known);
+        let url = alias.map_or_else(|| self.url(endpoint, known), Ok)?;
+        match url.scheme() {
+            "https" => Ok(url),
+            _ => Err(Refusal::NoEndpoint),
+        }
     }
 
     /// How clients prove themselves there, if the configuration says.

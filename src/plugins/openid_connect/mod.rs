@@ -34,6 +34,7 @@ mod login;
 mod logins;
 mod logout;
 mod methods;
+mod mutual_tls;
 mod needs;
 mod pass;
 mod proofs;

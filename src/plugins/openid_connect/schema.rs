@@ -298,6 +298,13 @@ fn is_url(text: &str) -> Result<(), String> {
     }
 }
 
+fn is_uuid(text: &str) -> Result<(), String> {
+    match uuid::Uuid::parse_str(text) {
+        Ok(_) => Ok(()),
+        Err(_) => Err("expected a valid UUID".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -37,9 +37,6 @@ use crate::plugins::{ConfigError, Parts};
 const WITHOUT_EFFECT: &[&str] = &[
     "cache_ttl_resurrect",
     "cluster_cache_strategy",
-    "mtls_introspection_endpoint",
-    "mtls_revocation_endpoint",
-    "mtls_token_endpoint",
     "resolve_distributed_claims",
     "session_compressor",
     "session_cookie_maxsize",
@@ -47,7 +44,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_remember",
     "session_store_metadata",
     "session_strategy",
-    "tls_client_auth_cert_id",
     "token_exchange_endpoint",
 ];
 
@@ -318,6 +314,9 @@ fn warnings(
         if !fields.flag(name)? {
             warn(format!("{name} is false: {risk}"));
         }
+    }
+    if let Some(warning) = super::mutual_tls::idle(fields)? {
+        warn(warning);
     }
     if methods.has(Method::AuthorizationCode) {
         warn_of_logins(fields, &mut warn)?;

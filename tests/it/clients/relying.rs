@@ -2,12 +2,33 @@
 
 use super::{Stage, node};
 use crate::support::ports::Port;
+use crate::support::tls::{Authority, Pair};
 use crate::support::{Door, Setup};
 
 #[tokio::test]
 #[ignore = "needs node and its packages, which `make test` installs"]
 async fn the_plugin_is_a_client_of_a_certified_provider() {
     relying("relying.mjs").await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
+async fn the_plugin_shows_its_certificate_to_a_certified_provider() {
+    let mut door = Setup::new().env("SSL_CERT_FILE", "ca.pem").lay_out();
+    let authority = Authority::new();
+    door.write("ca.pem", &authority.pem());
+    let own = Pair::new("gateway.test");
+    for (name, key, pair) in [
+        ("cert.pem", "key.pem", authority.client("127.0.0.1")),
+        ("known.pem", "known.key", authority.client("gateway.test")),
+        ("other.pem", "other.key", authority.client("other.test")),
+        ("own.pem", "own.key", own),
+    ] {
+        door.write(name, &pair.cert);
+        door.write(key, &pair.key);
+    }
+    door.start().await;
+    relying_at(door, "relying-tls.mjs").await;
 }
 
 /// A door without routes; the script makes its own.

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{PLACES, flag, seconds, text, texts, url, urls, word, words};
+use super::{PLACES, flag, is_uuid, seconds, text, texts, url, urls, word, words};
 use crate::model::schema::{Field, Type};
 
 const CLIENT_AUTH: &[&str] = &[
@@ -149,7 +149,7 @@ pub(super) fn proofs() -> Vec<Field> {
         flag("proof_of_possession_auth_methods_validation", true),
         flag("dpop_use_nonce", false),
         seconds("dpop_proof_lifetime").default(300),
-        text("tls_client_auth_cert_id"),
+        Field::new("tls_client_auth_cert_id", Type::checked(is_uuid)),
         flag("tls_client_auth_ssl_verify", true),
         Field::new("require_proof_key_for_code_exchange", Type::Boolean),
         Field::new("require_pushed_authorization_requests", Type::Boolean),
