@@ -238,6 +238,20 @@ async fn the_status_tells_of_the_store_and_of_connections() {
     assert!(metrics.text.contains("doorward_build_info"));
 }
 
+#[test]
+fn the_readme_names_every_kind_of_endpoint() {
+    let readme = include_str!("../../../README.md");
+    for endpoint in crate::admin::ENDPOINTS {
+        let parts: Vec<_> = endpoint.path.split('/').skip(1).take(2).collect();
+        let of_group = ["broker", "openid-connect"].contains(&parts[0]);
+        let named = match (of_group, parts.as_slice()) {
+            (true, [group, part, ..]) => format!("`/{group}/{part}"),
+            (_, parts) => format!("`/{}", parts[0]),
+        };
+        assert!(readme.contains(&named), "{named}");
+    }
+}
+
 #[tokio::test]
 async fn endpoints_are_listed_as_patterns() {
     let api = Api::new().await;
