@@ -20,6 +20,7 @@ use super::pass::Passing;
 use super::refusal::{Class, Refusal};
 use super::scripts;
 use super::sessions::{Browser, Shown};
+use super::token_exchange::{Course, TokenExchange};
 use super::told::Asking;
 use super::verifier::Checked;
 use super::word::Word;
@@ -110,7 +111,7 @@ impl OpenIdConnect {
         let request = session.req_header();
         let asking = self.asking(request, &given, exchange.client.ip());
         if let Some(found) = found {
-            let (verified, method) = self.judge_patiently(&found.token, &asking).await?;
+            let (verified, method) = self.judge_exchanged(&found.token, &asking).await?;
             let beside = self.settings().search.id_token(&request.headers, &given)?;
             let (verified, id_token) = match beside.as_ref().and_then(Credentials::token) {
                 Some(id_token) => {
@@ -257,6 +258,47 @@ impl OpenIdConnect {
         let tokens = self.takes_tokens() && self.settings().places.may_be_in_body(request);
         let others = self.desk.is_some() && self.settings().search.looks_into_bodies();
         tokens || (others && body::is_searchable(request))
+    }
+
+    /// What is to be done about a token, with what the head of its request says.
+    pub(super) fn course(
+        &self,
+        desk: &TokenExchange,
+        token: &str,
+        request: &RequestHeader,
+        from: IpAddr,
+    ) -> Course {
+        let given = Arguments::new(request.uri.query(), Vec::new());
+        let asking = self.asking(request, &given, from);
+        desk.course(token, &asking, self.verifier.known().as_deref())
+    }
+
+    /// Judges the token that is given for this one, or this one where none is.
+    async fn judge_exchanged(
+        &self,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<(Arc<Verified>, Method), Refusal> {
+        let Some(desk) = &self.token_exchange else {
+            return self.judge_patiently(token, asking).await;
+        };
+        loop {
+            let Some(given) = desk.exchange(token, asking).await? else {
+                return self.judge_patiently(token, asking).await;
+            };
+            let access = given.tokens.access.expose();
+            match self.judge_patiently(access, asking).await {
+                // Nobody can say more about it than who gave it.
+                Err(unread) if unread == Refusal::NoEndpoint || unread.is_unread() => {
+                    return Ok((self.trust(&given.tokens)?, Method::Bearer));
+                }
+                // Keys may be gone since, or the token revoked.
+                Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
+                    desk.forget(&given);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Judges a token by the provider's keys or by its word.

@@ -19,10 +19,12 @@ pub(super) enum Endpoint {
     Revocation,
     EndSession,
     PushedRequest,
+    /// The token endpoint, where there is no other.
+    TokenExchange,
 }
 
 impl Endpoint {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Token,
         Self::Introspection,
         Self::Userinfo,
@@ -30,6 +32,7 @@ impl Endpoint {
         Self::Revocation,
         Self::EndSession,
         Self::PushedRequest,
+        Self::TokenExchange,
     ];
 
     /// Its member of discovery documents, and its setting.
@@ -42,6 +45,7 @@ impl Endpoint {
             Self::Revocation => "revocation_endpoint",
             Self::EndSession => "end_session_endpoint",
             Self::PushedRequest => "pushed_authorization_request_endpoint",
+            Self::TokenExchange => "token_exchange_endpoint",
         }
     }
 }
@@ -66,12 +70,16 @@ impl Endpoints {
     pub(super) fn new(fields: Fields<'_>, issuer: &Url) -> Result<Self, ConfigError> {
         let setting = |endpoint: Endpoint| {
             let name = endpoint.name();
-            let method = format!("{name}_auth_method");
+            let method = match endpoint {
+                Endpoint::TokenExchange => "token_endpoint_auth_method".to_owned(),
+                _ => format!("{name}_auth_method"),
+            };
             let proof = match endpoint {
                 Endpoint::Token
                 | Endpoint::Introspection
                 | Endpoint::Revocation
-                | Endpoint::PushedRequest => fields.text(&method)?,
+                | Endpoint::PushedRequest
+                | Endpoint::TokenExchange => fields.text(&method)?,
                 Endpoint::Userinfo | Endpoint::Authorization | Endpoint::EndSession => None,
             };
             let named = proof.map(|text| Proof::named(&method, text)).transpose()?;
@@ -100,6 +108,9 @@ impl Endpoints {
         if let Some(url) = &self.settings[endpoint as usize].url {
             return Ok(url.clone());
         }
+        if endpoint == Endpoint::TokenExchange {
+            return self.url(Endpoint::Token, known);
+        }
         known
             .member(endpoint.name())
             .and_then(|url| Url::parse(url.as_str()?).ok())
@@ -122,7 +133,12 @@ impl Endpoints {
         if proof != Some(Proof::Tls) {
             return self.url(endpoint, known);
         }
-        let alias = self.mutual_tls.alias(endpoint, known);
+        let own = self.settings[endpoint as usize].url.is_some();
+        let aliased = match endpoint {
+            Endpoint::TokenExchange if !own => Endpoint::Token,
+            other => other,
+        };
+        let alias = self.mutual_tls.alias(aliased, known);
         let url = alias.map_or_else(|| self.url(endpoint, known), Ok)?;
         match url.scheme() {
             "https" => Ok(url),

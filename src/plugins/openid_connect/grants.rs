@@ -375,7 +375,7 @@ impl TokenDesk {
 }
 
 /// Reads a token response (RFC 6749 §5).
-fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusal> {
+pub(super) fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusal> {
     let body = object(answer).ok_or(Refusal::ProviderMalformed)?;
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     if answer.status != StatusCode::OK {

@@ -50,6 +50,7 @@ mod settings;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod token_exchange;
 mod told;
 mod unsigned;
 mod upstream;
@@ -90,6 +91,7 @@ use provider::Known;
 use refusal::Refusal;
 use sessions::{Held, Sessions, Shown};
 use settings::{Asked, Settings};
+use token_exchange::{Course, TokenExchange};
 use told::Asker;
 use user_info::UserInfo;
 use verifier::{Check, Checked, Judgement, Verifier};
@@ -123,6 +125,8 @@ struct OpenIdConnect {
     asker: Option<Asker>,
     /// Asks who users are besides.
     user_info: Option<UserInfo>,
+    /// Exchanges tokens before they count.
+    token_exchange: Option<TokenExchange>,
     /// Asks for tokens.
     desk: Option<TokenDesk>,
     sessions: Option<Arc<Sessions>>,
@@ -153,6 +157,8 @@ impl OpenIdConnect {
         Self {
             asker: asked.told.map(asker),
             user_info: asked.user_info.map(user_info),
+            token_exchange: (asked.token_exchange)
+                .map(|how| TokenExchange::new(how, &agent, parts)),
             desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),
             agent,
             me,
@@ -207,11 +213,22 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Verdict {
-        let settings = self.settings();
+        let (settings, client) = (self.settings(), exchange.client.ip());
         if !settings.bearer || settings.asks_about_all {
             return Verdict::Wait;
         }
-        Verdict::Now(match self.verifier.judge(&found.token) {
+        let mut token = Cow::Borrowed(found.token.as_ref());
+        if let Some(desk) = &self.token_exchange {
+            match self.course(desk, &found.token, request, client) {
+                Course::Keep => {}
+                Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
+                Course::Ask => return Verdict::Wait,
+            }
+        }
+        let exchanged = matches!(token, Cow::Owned(_));
+        Verdict::Now(match self.verifier.judge(&token) {
+            // What was given may be void by now: another one may be had.
+            Judgement::Refuse(_) if exchanged => return Verdict::Wait,
             Judgement::Pass(held) => match self.complete_now(held) {
                 Some(held) => self.accept_shown(&held, By::Bearer, found, None, request, exchange),
                 None => return Verdict::Wait,

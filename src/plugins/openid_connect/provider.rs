@@ -96,6 +96,13 @@ impl Providers {
     }
 }
 
+/// The issuer that a URL names, as tokens write it or as its discovery document
+/// is found.
+pub(in crate::plugins) fn issuer_of(url: &Url) -> String {
+    let base = discovery::base(url);
+    base.as_str().trim_end_matches('/').to_owned()
+}
+
 /// What makes a provider one of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::plugins) struct ProviderConfig {

@@ -103,6 +103,8 @@ refusals! {
     ProviderRedirects: Broken, "provider_redirects", "the provider answers with a redirect";
     ProviderMalformed: Broken, "provider_malformed", "the answer of the provider can not be read";
     ProviderTooLong: Broken, "provider_answer_too_long", "the answer of the provider is too long";
+    ExchangeRefused: BadToken, "exchange_refused", "the provider does not exchange the token";
+    ExchangeBeyond: Forbidden, "exchange_beyond", "the provider gives no token for this audience or scope";
     SessionElsewhere: BadToken, "session_elsewhere", "the session is bound to another client";
 }
 

@@ -25,6 +25,7 @@ use super::proofs::Proofs;
 use super::provider::ProviderConfig;
 use super::rules::Rules;
 use super::sessions::Sessions;
+use super::token_exchange;
 use super::told::Told;
 use super::unsigned::Exempt;
 use super::upstream::Headers;
@@ -44,7 +45,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_remember",
     "session_store_metadata",
     "session_strategy",
-    "token_exchange_endpoint",
 ];
 
 /// What the filter works with.
@@ -98,6 +98,8 @@ pub(super) struct Asked {
     pub(super) user_info: Option<user_info::How>,
     /// About tokens.
     pub(super) told: Option<Told>,
+    /// For other tokens than those that are shown.
+    pub(super) token_exchange: Option<token_exchange::How>,
     /// For tokens.
     pub(super) grants: Option<Grants>,
     pub(super) sessions: Option<Sessions>,
@@ -171,7 +173,10 @@ impl Asked {
         let asks = asks.into_iter().any(|method| methods.has(method));
         let sessions = methods.has(Method::Session);
         let logins = methods.has(Method::AuthorizationCode);
+        let mut config = provider(fields, issuer.clone())?;
+        config.options.via = parts.outbound.via(proxies(fields)?);
         Ok(Self {
+            token_exchange: token_exchange::How::new(fields, &config)?,
             endpoints: Endpoints::new(fields, issuer)?,
             needs: Needs::new(fields, logins)?,
             user_info: user_info::How::new(fields)?,

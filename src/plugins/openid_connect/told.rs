@@ -88,6 +88,11 @@ impl Lifetimes {
         })
     }
 
+    /// The same, save for what does not tell its end: so many milliseconds.
+    pub(super) fn of_unknown(self, unknown: i64) -> Self {
+        Self { unknown, ..self }
+    }
+
     pub(super) fn refused(self) -> i64 {
         self.refused
     }

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::{PLACES, flag, is_uuid, seconds, text, texts, url, urls, word, words};
-use crate::model::schema::{Field, Type};
+use crate::model::schema::{Field, Schema, Type};
 
 const CLIENT_AUTH: &[&str] = &[
     "client_secret_basic",
@@ -78,7 +78,37 @@ pub(super) fn endpoints() -> Vec<Field> {
         .map(|name| word(name, CLIENT_AUTH)),
     );
     fields.push(Field::new("extra_jwks_uris", Type::set(url())));
+    fields.push(Field::new("token_exchange", token_exchange()));
     fields
+}
+
+/// Which tokens are exchanged for others, and what is asked for.
+pub(super) fn token_exchange() -> Type {
+    let record = |fields| Type::Record(Schema::new(fields));
+    let conditions = [
+        "has_scopes",
+        "missing_scopes",
+        "has_audience",
+        "missing_audience",
+    ];
+    let subject = vec![
+        Field::new("issuer", url()).required(),
+        Field::new("conditions", record(conditions.map(texts).into())),
+        flag("verify_signature", false),
+        Field::new("jwks_uri", url()),
+    ];
+    let request = vec![
+        texts("scopes"),
+        flag("empty_scopes", false),
+        texts("audience"),
+        flag("empty_audience", false),
+    ];
+    let cache = vec![flag("enabled", true), seconds("ttl")];
+    record(vec![
+        Field::new("subject_token_issuers", Type::array(record(subject))),
+        Field::new("request", record(request)),
+        Field::new("cache", record(cache)),
+    ])
 }
 
 /// Fixed and copied arguments of requests to the provider.

@@ -6,6 +6,7 @@ mod attacks;
 mod beside;
 mod browsing;
 mod consumers;
+mod exchanged;
 mod kept;
 mod keys;
 mod modes;
