@@ -52,7 +52,8 @@ async fn named(
     names(select.build().all(&mut *tx).await?)
 }
 
-fn names(rows: Vec<Row>) -> Result<Vec<(String, String)>, StoreError> {
+/// Realm and name of sessions.
+pub(super) fn names(rows: Vec<Row>) -> Result<Vec<(String, String)>, StoreError> {
     let name = |row: &Row| Ok((row.text("realm")?, row.text("sid")?));
     rows.iter().map(name).collect()
 }

@@ -27,7 +27,6 @@ pub(super) async fn insert(
             }
         }
     }
-    let user_id = session.user_id.to_string();
     sql(
         "INSERT INTO sessions (hash, realm, user_id, created_ms, used_ms, ends_ms, sid, auth_ms,
                                amr, agent, address)
@@ -35,7 +34,7 @@ pub(super) async fn insert(
     )
     .bind(session.hash)
     .bind(&session.realm)
-    .bind(&user_id)
+    .bind(session.user_id.to_string())
     .bind(session.created_ms)
     .bind(session.used_ms)
     .bind(session.ends_ms)
@@ -46,18 +45,40 @@ pub(super) async fn insert(
     .bind(&session.address)
     .run(tx)
     .await?;
-    let beyond = sql("SELECT realm, sid FROM sessions WHERE user_id = $1
-         ORDER BY created_ms DESC, hash LIMIT $2 OFFSET $3")
-    .bind(&user_id)
-    .bind(i64::MAX)
-    .bind(quota)
-    .all(&mut *tx)
-    .await?;
-    for session in beyond {
-        let (realm, sid) = (session.text("realm")?, session.text("sid")?);
+    for (realm, sid) in beyond(tx, session, quota).await? {
         ended.push(endings::end(tx, &realm, &sid, now_ms, true).await?);
     }
     Ok(ended)
+}
+
+/// Realm and name of the user's oldest sessions beyond `quota`; a sign-in never
+/// ends the one that it began.
+async fn beyond(
+    tx: &mut Tx,
+    begun: &StoredSession,
+    quota: u32,
+) -> Result<Vec<(String, String)>, StoreError> {
+    let user_id = begun.user_id.to_string();
+    // By its index alone: a user may have many, and each sign-in counts them.
+    let held = sql("SELECT count(*) AS held FROM sessions WHERE user_id = $1")
+        .bind(&user_id)
+        .one(&mut *tx)
+        .await?;
+    let held = held.map_or(Ok(0), |row| row.int("held"))?;
+    let over = held - i64::from(quota.max(1));
+    if over <= 0 {
+        return Ok(Vec::new());
+    }
+    let oldest = sql(
+        "SELECT realm, sid FROM sessions WHERE user_id = $1 AND hash <> $2
+         ORDER BY created_ms, hash DESC LIMIT $3",
+    )
+    .bind(&user_id)
+    .bind(begun.hash)
+    .bind(over)
+    .all(tx)
+    .await?;
+    endings::names(oldest)
 }
 
 pub(super) fn read(row: &Row) -> Result<StoredSession, StoreError> {

@@ -80,6 +80,26 @@ async fn sessions_beyond_the_quota_end_oldest_first_with_their_grants() {
 }
 
 #[tokio::test]
+async fn a_sign_in_ends_others_of_its_moment_and_never_its_own_session() {
+    let (fixture, demo) = with_user().await;
+    let store = &fixture.store;
+    for token in ["1", "2", "3", "4", "5"] {
+        let held = session(token, &demo, 7);
+        let ended = store.insert_session(&held, 1).await.expect("inserted");
+        assert_eq!(ended.len(), usize::from(token != "1"), "{token}");
+        let found = store.session(held.hash).await.expect("a lookup");
+        assert!(found.is_some(), "{token}");
+    }
+    // A quota that was lowered holds from the next sign-in on.
+    for (token, ended) in [("6", 0), ("7", 0), ("8", 2)] {
+        let quota = if token == "8" { 2 } else { 9 };
+        let held = session(token, &demo, 8);
+        let gone = store.insert_session(&held, quota).await.expect("inserted");
+        assert_eq!(gone.len(), ended, "{token}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_ends_with_its_grants_but_offline_access_stays() {
     let (fixture, demo) = with_user().await;
     let store = &fixture.store;
