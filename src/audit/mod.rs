@@ -171,13 +171,16 @@ impl Audit {
     /// Records something that has been done: the record is durable when it
     /// returns. Should the store refuse it, it is written when the store can.
     pub async fn keep(&self, event: Event, trace: Trace, at_ms: i64) {
+        self.keep_all([(event, trace)], at_ms).await;
+    }
+
+    /// As [`Audit::keep`], of several things that were done at once.
+    pub async fn keep_all(&self, events: impl IntoIterator<Item = (Event, Trace)>, at_ms: i64) {
         let log = &self.0;
         let rules = log.rules.load_full();
-        if !rules.wants(event.kind) {
-            return;
-        }
-        let record = log.record(event, Span::once(at_ms, trace));
-        log.append(record, rules.store).await;
+        let wanted = (events.into_iter()).filter(|(event, _)| rules.wants(event.kind));
+        let records = wanted.map(|(event, trace)| log.record(event, Span::once(at_ms, trace)));
+        log.append(records.collect(), rules.store).await;
     }
 
     /// Does `act`, whose writes go into the store together with the record of
@@ -202,7 +205,7 @@ impl Audit {
         if !rules.store {
             let done = act.await?;
             if did(&done) {
-                log.append(record, false).await;
+                log.append(vec![record], false).await;
             }
             return Ok(done);
         }
@@ -212,7 +215,7 @@ impl Audit {
             log.written.inc();
             log.tell(record);
         } else if did(&done) {
-            log.append(record, true).await;
+            log.append(vec![record], true).await;
         }
         Ok(done)
     }
@@ -235,23 +238,17 @@ impl Log {
         })
     }
 
-    async fn append(&self, record: AuditRecord, in_store: bool) {
-        if !in_store {
-            self.written.inc();
-            self.tell(record);
+    async fn append(&self, records: Vec<AuditRecord>, in_store: bool) {
+        if records.is_empty() {
             return;
         }
-        match self.store.append_audit(vec![record.clone()]).await {
-            Ok(()) => {
-                self.written.inc();
-                self.tell(record);
-            }
-            Err(error) => {
-                self.failures.inc();
-                tracing::error!(%error, "an audit record waits for the store");
-                self.owe(vec![record]).await;
-            }
+        if in_store && let Err(error) = self.store.append_audit(records.clone()).await {
+            self.failures.inc();
+            tracing::error!(%error, "an audit record waits for the store");
+            return self.owe(records).await;
         }
+        self.written.add(records.len() as u64);
+        records.into_iter().for_each(|record| self.tell(record));
     }
 
     /// The store has the record; now the file gets it.

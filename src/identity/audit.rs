@@ -206,6 +206,20 @@ pub(super) async fn keep(state: &State, kind: Kind, more: impl FnOnce(Event) -> 
     state.audit.keep(more(event), trace, now_ms).await;
 }
 
+/// As [`keep`], of several things that were done at once: one wait for the disk.
+pub(super) async fn keep_each<T>(
+    state: &State,
+    kind: Kind,
+    each: &[T],
+    more: impl Fn(Event, &T) -> Event,
+) {
+    let events = each.iter().map(|one| {
+        let (event, trace) = event(kind);
+        (more(event, one), trace)
+    });
+    state.audit.keep_all(events, state.clock.now_ms()).await;
+}
+
 /// Answers the request of `call` while its trail goes along, and tells what came
 /// of it where that was not told with a write.
 pub(super) async fn follow(

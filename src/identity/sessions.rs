@@ -218,12 +218,10 @@ async fn begin_after(
     };
     let ended = audit::with(state, Kind::SessionBegin, told, kept).await?;
     state.have_ended(&ended, now_ms);
-    for ended in &ended {
-        audit::keep(state, Kind::SessionEnd, |event| {
-            event_of(event, ended, "replaced")
-        })
-        .await;
-    }
+    audit::keep_each(state, Kind::SessionEnd, &ended, |event, ended| {
+        event_of(event, ended, "replaced")
+    })
+    .await;
     if !still_stands(state, &call.realm, user).await? {
         let which = Ending::Token(session.hash);
         state.end_sessions(&which, now_ms).await?;
