@@ -54,6 +54,24 @@ pub(super) struct Issued {
     pub(super) introspection: OnceLock<Box<str>>,
 }
 
+fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> &'a str {
+    let claim = claims.get(name).and_then(Value::as_str);
+    claim.unwrap_or_default()
+}
+
+/// The client that a token of these claims was issued to.
+fn client_id(claims: &Map<String, Value>) -> &str {
+    match text(claims, "client_id") {
+        "" => text(claims, "aud"),
+        named => named,
+    }
+}
+
+/// What revocations name a token of these claims by.
+pub(super) fn marks(claims: &Map<String, Value>) -> Marks {
+    Marks::of(text(claims, "authGrantId"), text(claims, "jti"))
+}
+
 /// A JSON object with its end left open for the seconds that are left.
 pub(super) fn open_ended(mut object: Map<String, Value>) -> Box<str> {
     object.remove("expires_in");
@@ -73,15 +91,9 @@ pub(super) fn ended(open: &str, seconds: i64) -> String {
 }
 
 impl Issued {
-    /// A token that somebody else has verified.
-    pub(super) fn verified(claims: Map<String, Value>) -> Self {
-        Self::new(claims, false, 0)
-    }
-
     fn new(claims: Map<String, Value>, opaque: bool, generation: u64) -> Self {
-        let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
         Self {
-            marks: Marks::of(text("authGrantId"), text("jti")),
+            marks: marks(&claims),
             claims,
             opaque,
             generation,
@@ -91,8 +103,7 @@ impl Issued {
     }
 
     fn text(&self, name: &str) -> &str {
-        let claim = self.claims.get(name).and_then(Value::as_str);
-        claim.unwrap_or_default()
+        text(&self.claims, name)
     }
 
     /// Whether it is an access token of this realm, and this its time. Any token
@@ -108,10 +119,7 @@ impl Issued {
 
     /// The client that it was issued to.
     pub(super) fn client_id(&self) -> &str {
-        match self.text("client_id") {
-            "" => self.text("aud"),
-            named => named,
-        }
+        client_id(&self.claims)
     }
 
     /// What it says of how its user signed in: `acr`, `amr` and `auth_time`.
@@ -287,7 +295,7 @@ pub(super) async fn check(
     if !issued.is_access_token(&realm, now_ms) {
         return Ok(None);
     }
-    let holder = holder(state, &realm, &issued).await?;
+    let holder = holder(state, &realm, &issued.claims, &issued.marks).await?;
     let good = holder.map(|Holder { user }| GoodToken {
         realm,
         issued,
@@ -309,21 +317,22 @@ pub(super) struct Holder {
 pub(super) async fn holder(
     state: &State,
     realm: &Arc<Realm>,
-    issued: &Issued,
+    claims: &Map<String, Value>,
+    marks: &Marks,
 ) -> Result<Option<Holder>, Fault> {
-    if state.revoked.has(&issued.marks) {
+    if state.revoked.has(marks) {
         return Ok(None);
     }
     let store = &*state.store;
-    let client = state.clients.find(store, realm, issued.client_id()).await?;
+    let client = state.clients.find(store, realm, client_id(claims)).await?;
     let Some(client) = client else {
         return Ok(None);
     };
     // Only users' tokens carry a level.
-    let user = match issued.claims.contains_key("auth_level") {
+    let user = match claims.contains_key("auth_level") {
         false => None,
         true => {
-            let user = state.user_called(realm, &client, issued.text("sub"));
+            let user = state.user_called(realm, &client, text(claims, "sub"));
             match user.await?.filter(|user| user.active) {
                 Some(user) => Some(user),
                 None => return Ok(None),
@@ -334,7 +343,7 @@ pub(super) async fn holder(
     let user_made_ms = user.as_ref().map_or(0, |user| user.created_ms);
     let made_ms = client.client.created_ms.max(user_made_ms);
     let user_id = user.as_ref().map(|user| user.id);
-    if !token_id::fits(issued.id(), user_id, made_ms) {
+    if !token_id::fits(text(claims, "jti"), user_id, made_ms) {
         return Ok(None);
     }
     Ok(Some(Holder { user }))

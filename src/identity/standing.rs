@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use super::State;
-use super::bearer::{self, Issued};
+use super::bearer;
 use crate::http::outbound::{Standing, Untold};
 
 impl std::fmt::Debug for State {
@@ -37,8 +37,8 @@ impl Standing for State {
             let below = issuer.strip_prefix(live.base_url.as_str());
             return Ok(!below.is_some_and(|rest| rest.starts_with("/oauth2")));
         };
-        let issued = Issued::verified(claims.clone());
-        let holder = bearer::holder(self, realm, &issued).await;
+        let marks = bearer::marks(claims);
+        let holder = bearer::holder(self, realm, claims, &marks).await;
         let holder = holder.map_err(|error| {
             tracing::error!(%error, "no word on a token of ours");
             Untold
