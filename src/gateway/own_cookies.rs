@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderValue, header};
 use pingora::http::RequestHeader;
 
 use crate::filter::Filter;
+use crate::session::cookie::{pairs, split};
 
 /// The names of such cookies.
 #[derive(Debug, Default)]
@@ -34,12 +35,11 @@ impl OwnCookies {
 
     fn are_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(header::COOKIE).iter();
-        values.any(|value| pairs(value).any(|pair| self.is_own(pair)))
+        values.any(|value| pairs(value.as_bytes()).any(|pair| self.is_own(pair)))
     }
 
     fn is_own(&self, pair: &[u8]) -> bool {
-        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
-        let name = name.trim_ascii();
+        let name = split(pair).map_or(pair, |(name, _)| name);
         self.0.iter().any(|own| own.as_bytes() == name)
     }
 
@@ -47,7 +47,8 @@ impl OwnCookies {
     fn others(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
         let values = headers.get_all(header::COOKIE).iter();
         let left = values.filter_map(|value| {
-            let pairs: Vec<_> = pairs(value).filter(|pair| !self.is_own(pair)).collect();
+            let pairs = pairs(value.as_bytes());
+            let pairs: Vec<_> = pairs.filter(|pair| !self.is_own(pair)).collect();
             let left = HeaderValue::from_bytes(&pairs.join(&b"; "[..])).ok();
             left.filter(|left| !left.is_empty())
         });
@@ -61,15 +62,16 @@ pub(super) fn strip_of_filters(givers: &[Arc<dyn Filter>], request: &mut Request
     if givers.is_empty() || !request.headers.contains_key(header::COOKIE) {
         return;
     }
-    let split = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).ok()?;
-        let (name, value) = pair.split_once('=')?;
-        Some((name.trim().to_owned(), value.trim().to_owned()))
-    };
     let values = request.headers.get_all(header::COOKIE).iter();
-    let shown = values.flat_map(pairs).filter_map(split);
-    let own = shown.filter(|(name, value)| givers.iter().any(|one| one.owns_cookie(name, value)));
-    let own: Vec<String> = own.map(|(name, _)| name).collect();
+    let shown = values.flat_map(|value| pairs(value.as_bytes()));
+    let own = shown.filter_map(|pair| {
+        let (name, value) = split(pair)?;
+        let name = std::str::from_utf8(name).ok()?;
+        let value = std::str::from_utf8(value).ok()?;
+        let owned = givers.iter().any(|one| one.owns_cookie(name, value));
+        owned.then(|| name.to_owned())
+    });
+    let own: Vec<String> = own.collect();
     if own.is_empty() {
         return;
     }
@@ -77,11 +79,6 @@ pub(super) fn strip_of_filters(givers: &[Arc<dyn Filter>], request: &mut Request
     let pieces = |name: &String| (2..=9).map(|n| format!("{name}{n}")).collect::<Vec<_>>();
     let all = own.iter().flat_map(pieces).chain(own.iter().cloned());
     OwnCookies::from(all.collect::<Vec<_>>()).strip(request);
-}
-
-fn pairs(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
-    let pairs = value.as_bytes().split(|byte| *byte == b';');
-    pairs.map(<[u8]>::trim_ascii)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! the number of pieces, so that pieces of an earlier, longer value never pass
 //! for its own.
 
+use std::borrow::Cow;
+
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 
@@ -90,12 +92,9 @@ impl Style {
     }
 
     /// Whether `name` is that of a piece.
-    pub fn is_own(&self, name: &str) -> bool {
-        match name.strip_prefix(self.name.as_str()) {
-            Some("") => true,
-            Some(rest) => matches!(rest.as_bytes(), [b'2'..=b'9']),
-            None => false,
-        }
+    pub fn is_own(&self, name: &[u8]) -> bool {
+        let rest = name.strip_prefix(self.name.as_bytes());
+        rest.is_some_and(|rest| matches!(rest, [] | [b'2'..=b'9']))
     }
 
     /// The fields that have the browser keep `value`, and forget what
@@ -153,7 +152,7 @@ impl Style {
 
     /// The value that the pieces of `request` make; `Some(None)`: they make
     /// none, for a piece is gone or was changed.
-    pub fn read(&self, request: &HeaderMap) -> Option<Option<String>> {
+    pub fn read<'a>(&self, request: &'a HeaderMap) -> Option<Option<Cow<'a, str>>> {
         let first = value(request, &self.name).filter(|first| !first.is_empty())?;
         let (number, rest) = first.split_at_checked(1)?;
         let whole = || {
@@ -161,9 +160,10 @@ impl Style {
             if !(1..=PIECES_MAX).contains(&pieces) {
                 return None;
             }
-            let mut whole = rest.to_owned();
+            let mut whole = Cow::Borrowed(rest);
             for index in 1..pieces {
-                whole.push_str(value(request, &self.piece_name(index))?);
+                let piece = value(request, &self.piece_name(index))?;
+                whole.to_mut().push_str(piece);
             }
             Some(whole)
         };
@@ -199,21 +199,35 @@ impl Style {
     }
 }
 
-/// The value of the first cookie called `name`.
+/// The value of the first cookie called `name` that is text.
 pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    pairs(headers)
-        .filter_map(|cookie| cookie.split_once('='))
-        .find(|(key, _)| *key == name)
-        .map(|(_, value)| value)
+    let fields = headers.get_all(COOKIE).iter();
+    let pairs = fields.flat_map(|field| pairs(field.as_bytes()));
+    let named = pairs
+        .filter_map(split)
+        .filter(|(key, _)| *key == name.as_bytes());
+    let mut values = named.filter_map(|(_, value)| std::str::from_utf8(value).ok());
+    values.next()
 }
 
-fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|cookies| cookies.split(';'))
-        .map(str::trim)
+/// The cookies of a `Cookie` field.
+pub fn pairs(field: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr::memchr_iter(b';', field).chain([field.len()]);
+    let mut from = 0;
+    ends.map(move |end| {
+        let pair = field[from..end].trim_ascii();
+        from = end + 1;
+        pair
+    })
+}
+
+/// Name and value of one of them.
+pub fn split(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = memchr::memchr(b'=', pair)?;
+    Some((
+        pair[..at].trim_ascii_end(),
+        pair[at + 1..].trim_ascii_start(),
+    ))
 }
 
 #[cfg(test)]
@@ -245,8 +259,9 @@ mod tests {
             for field in &fields {
                 assert!(field.len() <= COOKIE_MAX, "{length}: {}", field.len());
             }
-            let read = style().read(&browser(&fields));
-            assert_eq!(read, Some(Some(value)), "{length}");
+            let browser = browser(&fields);
+            let read = style().read(&browser);
+            assert_eq!(read, Some(Some(value.into())), "{length}");
         }
         let long = "x".repeat(37_000);
         let refused = style().keep(&long, &nothing, true);
@@ -287,10 +302,12 @@ mod tests {
             ("session=0abc", Some(None)),
             ("session=", None),
             ("sessions=1a; session2=b", None),
-            ("a=b; session=1x", Some(Some("x".to_owned()))),
+            ("a=b; session=1x", Some(Some("x".into()))),
+            ("a=\u{e4}; session = 1x", Some(Some("x".into()))),
         ] {
             let mut headers = HeaderMap::new();
-            headers.insert(COOKIE, HeaderValue::from_static(cookies));
+            let field = HeaderValue::from_bytes(cookies.as_bytes());
+            headers.insert(COOKIE, field.expect("a field"));
             assert_eq!(style().read(&headers), read, "{cookies}");
         }
     }
@@ -325,7 +342,7 @@ mod tests {
             ("sessions", false),
             ("other", false),
         ] {
-            assert_eq!(style().is_own(name), own, "{name}");
+            assert_eq!(style().is_own(name.as_bytes()), own, "{name}");
         }
     }
 }

@@ -338,7 +338,7 @@ impl Logins {
             && value
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-        good.then_some(value)
+        good.then(|| value.into_owned())
     }
 
     /// Whether a cookie is that of logins.

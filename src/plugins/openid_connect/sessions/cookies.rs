@@ -6,30 +6,20 @@ use pingora::http::RequestHeader;
 
 use crate::plugins::ConfigError;
 use crate::plugins::openid_connect::fields::{Fields, wrong};
-use crate::session::cookie::{SameSite, Style};
+use crate::session::cookie::{SameSite, Style, pairs, split};
 use crate::session::seal::Sealer;
 
 /// Takes cookies out of what the upstream gets.
 pub(in super::super) fn strip(style: &Style, request: &mut RequestHeader) {
-    let cookies = || request.headers.get_all(COOKIE).iter();
-    let has_name = |value: &HeaderValue| {
-        let (value, name) = (value.as_bytes(), style.name().as_bytes());
-        value.windows(name.len()).any(|window| window == name)
-    };
-    if !cookies().any(has_name) {
+    let fields = || request.headers.get_all(COOKIE).iter();
+    let shown = || fields().flat_map(|field| pairs(field.as_bytes()));
+    let is_own = |pair: &&[u8]| style.is_own(split(pair).map_or(pair, |(name, _)| name));
+    if !shown().any(|pair| is_own(&pair)) {
         return;
     }
-    let mut kept = Vec::new();
-    for value in cookies() {
-        for pair in value.as_bytes().split(|byte| *byte == b';') {
-            let pair = pair.trim_ascii();
-            let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
-            let name = std::str::from_utf8(name.trim_ascii()).unwrap_or_default();
-            if !pair.is_empty() && !style.is_own(name) {
-                kept.push(pair);
-            }
-        }
-    }
+    let kept: Vec<_> = shown()
+        .filter(|pair| !pair.is_empty() && !is_own(pair))
+        .collect();
     let kept = kept.join(&b"; "[..]);
     request.remove_header(&COOKIE);
     if !kept.is_empty()
