@@ -1001,10 +1001,11 @@ impl Store for SqlStore {
         marks: &[EndMark],
         now_ms: i64,
     ) -> Result<Vec<String>, StoreError> {
-        let mut tx = self.begin().await?;
-        let ended = logins::end(&mut tx, Some(query), marks, now_ms).await?;
-        tx.commit().await?;
-        Ok(ended)
+        let of = (query.clone(), marks.to_vec(), now_ms);
+        let write = self.batch.write(of, |tx, (query, marks, now_ms)| {
+            Box::pin(logins::end(tx, Some(query), marks, *now_ms))
+        });
+        write.await
     }
 
     async fn mark_logins(&self, marks: &[EndMark]) -> Result<(), StoreError> {
@@ -1020,12 +1021,7 @@ impl Store for SqlStore {
 
     async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
         let write = self.batch.aside(records, |tx, records| {
-            Box::pin(async move {
-                for record in records {
-                    audit::append(tx, record).await?;
-                }
-                Ok(())
-            })
+            Box::pin(audit::append_all(tx, records))
         });
         write.await
     }

@@ -113,12 +113,19 @@ impl Sessions {
         let Some(storage) = &self.storage else {
             return self.seal(login, browser, now_ms);
         };
-        if let Shown::Live(before, _) = self.find(browser.headers, now_ms).await? {
-            self.end(&before, now_ms).await?;
-        }
+        let before = self.find(browser.headers, now_ms).await?;
         let handle = Handle::new(&self.context, self.sealer.id());
         let stored = self.stored(login, &handle, now_ms)?;
-        storage.insert(&stored).await.map_err(unavailable)?;
+        let end = async {
+            match &before {
+                Shown::Live(before, _) => self.end(before, now_ms).await,
+                Shown::Nothing | Shown::Void(_) | Shown::Away(_) => Ok(()),
+            }
+        };
+        // One wait for the disk.
+        let (ended, inserted) = tokio::join!(end, storage.insert(&stored));
+        ended?;
+        inserted.map_err(unavailable)?;
         self.hold(login.clone(), &handle, storage, now_ms);
         self.set(handle.text(), browser)
     }
