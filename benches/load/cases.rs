@@ -11,6 +11,7 @@ use crate::http;
 use crate::nginx::Nginx;
 use crate::process::{self, Port};
 use crate::report::Report;
+use crate::shown::Shown;
 use crate::wrk::{self, Round};
 
 /// One way of sending a request through a proxy.
@@ -26,6 +27,18 @@ pub(crate) enum Case {
     PlainToken,
     /// A bearer token that has been seen before.
     Bearer,
+    /// The handle of a session in the store.
+    Handle,
+    /// A route without plugins, and the request carries the same.
+    PlainHandle,
+    /// A session sealed in a cookie.
+    Sealed,
+    /// A route without plugins, and the request carries the same.
+    PlainSealed,
+    /// With each request another token, signed with RS256.
+    Cold,
+    /// A route without plugins, and the requests carry the same.
+    PlainCold,
     /// A token of the token broker that has been seen before.
     Brokered,
     /// Throttled at a rate that is never reached.
@@ -43,7 +56,7 @@ pub(crate) enum Case {
 }
 
 /// All of them, in the order in which a round takes them.
-pub(crate) const CASES: [Case; 12] = [
+pub(crate) const CASES: [Case; 18] = [
     Case::Floor,
     // Next to each other what is compared most closely.
     Case::Throttle,
@@ -53,6 +66,12 @@ pub(crate) const CASES: [Case; 12] = [
     Case::PlainToken,
     Case::Both,
     Case::Bearer,
+    Case::PlainHandle,
+    Case::Handle,
+    Case::PlainSealed,
+    Case::Sealed,
+    Case::Cold,
+    Case::PlainCold,
     Case::Unauthorized,
     Case::NotFound,
     Case::Throttled,
@@ -67,6 +86,12 @@ impl Case {
             Self::Plain => "no plugin",
             Self::PlainToken => "no plugin, with token",
             Self::Bearer => "bearer, cached token",
+            Self::Handle => "session by handle",
+            Self::PlainHandle => "no plugin, with handle",
+            Self::Sealed => "session in cookie",
+            Self::PlainSealed => "no plugin, with session",
+            Self::Cold => "bearer, unseen RS256",
+            Self::PlainCold => "no plugin, with unseen",
             Self::Brokered => "brokered, cached token",
             Self::Throttle => "throttling",
             Self::Told => "throttling, 2 rates, told",
@@ -80,6 +105,10 @@ impl Case {
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Floor | Self::Nginx | Self::Plain | Self::PlainToken => "/plain/x",
+            Self::PlainHandle | Self::PlainSealed | Self::PlainCold => "/plain/x",
+            Self::Handle => "/handle/x",
+            Self::Sealed => "/sealed/x",
+            Self::Cold => "/cold/x",
             Self::Bearer | Self::Unauthorized => "/bearer/x",
             Self::Brokered => "/brokered/x",
             Self::Throttle => "/throttle/x",
@@ -90,11 +119,17 @@ impl Case {
         }
     }
 
-    pub(crate) fn carries_token(self) -> bool {
-        matches!(
+    /// Whether each of its requests shows the same to be let in.
+    fn shows(self) -> bool {
+        let nothing = matches!(
             self,
-            Self::PlainToken | Self::Bearer | Self::Brokered | Self::Both
-        )
+            Self::Floor | Self::Nginx | Self::Plain | Self::Throttle | Self::Told
+        );
+        !nothing && self.status() == 200 && !self.is_cold()
+    }
+
+    fn is_cold(self) -> bool {
+        matches!(self, Self::Cold | Self::PlainCold)
     }
 
     pub(crate) fn status(self) -> u16 {
@@ -113,9 +148,7 @@ pub(crate) struct Field {
     floor: Floor,
     nginx: Option<Nginx>,
     door: Door,
-    token: Option<String>,
-    /// One that the broker gave.
-    brokered: Option<String>,
+    shown: Shown,
 }
 
 impl Field {
@@ -127,27 +160,16 @@ impl Field {
         };
         let mut door = Door::prepare(binary, upstream, cores)?;
         door.start()?;
-        let token = match door.token() {
-            Ok(token) => Some(token),
-            Err(error) => {
-                println!("no token, so no case that carries one: {error:#}");
-                None
-            }
-        };
-        let brokered = match door.brokered_token() {
-            Ok(token) => Some(token),
-            Err(error) => {
-                println!("no brokered token: {error:#}");
-                None
-            }
-        };
+        let shown = Shown::get(&door)?;
+        if let Some(sealed) = &shown.sealed {
+            println!("the cookies of a session are {} bytes", sealed.len());
+        }
         Ok(Self {
             cores,
             floor,
             nginx,
             door,
-            brokered,
-            token,
+            shown,
         })
     }
 
@@ -175,16 +197,21 @@ impl Field {
 
     /// Whether the case answers as it should, before anything is measured.
     fn check(&self, case: Case) -> Result<()> {
-        if case.carries_token() && self.bearer(case).is_none() {
-            bail!("there is no token");
+        if case.is_cold() {
+            return Ok(());
+        }
+        if case.shows() && self.line(case).is_none() {
+            bail!("there is nothing to show");
         }
         let Some(port) = self.port(case) else {
             bail!("not installed");
         };
+        let line = self.line(case);
         // Refusals need a first request to be refused; caches one to be warm.
         let mut status = 0;
         for _ in 0..50 {
-            status = http::get(port, case.path(), self.bearer(case), Duration::from_secs(5))?.0;
+            let limit = Duration::from_secs(5);
+            status = http::get_with(port, case.path(), line.as_deref(), limit)?.0;
             if status == case.status() {
                 return Ok(());
             }
@@ -197,8 +224,15 @@ impl Field {
         let Some(port) = self.port(case) else {
             bail!("not installed");
         };
+        if case == Case::Cold {
+            self.shown.renew_unseen(port, self.cores)?;
+        }
         let before = self.cpu(case)?;
-        let mut round = wrk::run(port, case.path(), self.bearer(case))?;
+        let mut round = if case.is_cold() {
+            wrk::run_script(port, case.path(), &self.shown.unseen())?
+        } else {
+            wrk::run(port, case.path(), self.line(case).as_deref())?
+        };
         let spent = self.cpu(case)?.saturating_sub(before);
         round.cpu_us = spent.as_secs_f64() * 1e6 / round.requests.max(1) as f64;
         round.unexpected = match case.status() {
@@ -208,12 +242,17 @@ impl Field {
         Ok(round)
     }
 
-    fn bearer(&self, case: Case) -> Option<&str> {
-        let token = match case {
-            Case::Brokered => &self.brokered,
-            _ => &self.token,
-        };
-        token.as_deref().filter(|_| case.carries_token())
+    /// The header line that a case's requests show.
+    fn line(&self, case: Case) -> Option<String> {
+        let bearer = |token: &String| format!("Authorization: Bearer {token}");
+        let cookie = |cookies: &String| format!("Cookie: {cookies}");
+        match case {
+            Case::Brokered => self.shown.brokered.as_ref().map(bearer),
+            Case::Handle | Case::PlainHandle => self.shown.handle.as_ref().map(cookie),
+            Case::Sealed | Case::PlainSealed => self.shown.sealed.as_ref().map(cookie),
+            case if case.shows() => self.shown.token.as_ref().map(bearer),
+            _ => None,
+        }
     }
 
     fn port(&self, case: Case) -> Option<&Port> {

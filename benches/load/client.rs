@@ -37,6 +37,42 @@ impl Client {
         self.exchange(head.as_bytes()).map(|(status, _)| status)
     }
 
+    /// The whole head of the answer to a GET that sends these header lines.
+    pub(crate) fn shown(&mut self, path: &str, lines: &str) -> Result<String> {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n{lines}\r\n",
+            self.address
+        );
+        self.exchange(request.as_bytes())?;
+        let end = self.buffer.windows(4).position(|w| w == b"\r\n\r\n");
+        Ok(String::from_utf8_lossy(&self.buffer[..end.unwrap_or_default()]).into_owned())
+    }
+
+    /// Status of a GET with a token.
+    pub(crate) fn with_token(&mut self, path: &str, token: &str) -> Result<u16> {
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\r\n",
+            self.address
+        );
+        self.exchange(head.as_bytes()).map(|(status, _)| status)
+    }
+
+    /// The token of a new session of the user at the provider.
+    pub(crate) fn authenticate(&mut self) -> Result<String> {
+        let request = format!(
+            "POST /json/authenticate HTTP/1.1\r\nHost: {}\r\nX-OpenAM-Username: demo\r\n\
+             X-OpenAM-Password: bench-password\r\nAccept-API-Version: resource=2.1\r\n\
+             Content-Type: application/json\r\nContent-Length: 0\r\n\r\n",
+            self.address
+        );
+        let (status, body) = self.exchange(request.as_bytes())?;
+        let body = String::from_utf8_lossy(&body);
+        let token = body.split_once("\"tokenId\":\"");
+        let token = token.and_then(|(_, rest)| rest.split_once('"'));
+        let (token, _) = token.with_context(|| format!("sign-in: {status} {body}"))?;
+        Ok(token.to_owned())
+    }
+
     /// A request to the Admin API; an answer that is no success is an error.
     pub(crate) fn admin(&mut self, method: &str, path: &str, body: &Value) -> Result<Vec<u8>> {
         let text = if body.is_null() {
@@ -105,6 +141,13 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// The value of a field in a head.
+pub(crate) fn header(head: &str, name: &str) -> Option<String> {
+    let fields = head.lines().filter_map(|line| line.split_once(": "));
+    let mut fields = fields.filter(|(field, _)| field.eq_ignore_ascii_case(name));
+    fields.next().map(|(_, value)| value.to_owned())
 }
 
 /// An open WebSocket to the echoing upstream.

@@ -152,6 +152,11 @@ impl Door {
     pub(crate) fn resident(&self) -> Result<u64> {
         self.process.as_ref().context("not running")?.resident()
     }
+
+    /// Most memory that was resident so far, in bytes.
+    pub(crate) fn peak(&self) -> Result<u64> {
+        self.process.as_ref().context("not running")?.peak()
+    }
 }
 
 fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
@@ -170,6 +175,10 @@ fn main_file(dir: &Path, port: &Port, admin: &Port, workers: usize) -> String {
          - {{client_id: rsa, client_secret: bench-secret, \
          grant_types: [client_credentials], scope: \"read\", \
          access_token_signed_response_alg: RS256}}\n      \
+         - {{client_id: web, client_secret: bench-secret, \
+         grant_types: [authorization_code, refresh_token], scope: \"openid read\", \
+         require_consent: false, \
+         redirect_uris: [\"http://{port}/handle/x\", \"http://{port}/sealed/x\"]}}\n      \
          - {{client_id: people, client_secret: bench-secret, \
          grant_types: [password, refresh_token], scope: \"read\"}}\n\
          broker:\n  products: [{{name: bench, scopes: [read]}}]\n  \
@@ -191,6 +200,16 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
          client_secret: [bench-secret], auth_methods: [bearer]}}\n",
         port.address()
     );
+    let session = |name: &str, storage: &str| {
+        let address = port.address();
+        format!(
+            "  - name: openid-connect\n    config: {{issuer: \"http://{address}/oauth2\", \
+             client_id: [web], client_secret: [bench-secret], \
+             auth_methods: [session, authorization_code], session_secret: bench, \
+             session_storage: {storage}, session_cookie_name: {name}, \
+             redirect_uri: [\"http://{address}/{name}/x\"]}}\n"
+        )
+    };
     let throttling = |policy: &str, requests: u64, duration: &str| {
         format!(
             "  - name: throttling\n    config: {{requestGroupingPolicy: \"{policy}\", \
@@ -213,6 +232,9 @@ fn routes_file(port: &Port, upstream: &Port) -> String {
         ("plain", String::new()),
         ("brokered", brokered),
         ("bearer", bearer.clone()),
+        ("cold", bearer.clone()),
+        ("handle", session("handle", "store")),
+        ("sealed", session("sealed", "cookie")),
         ("throttle", throttling(by_client, plenty, "1 s")),
         ("told", told),
         ("both", bearer + &throttling(by_subject, plenty, "1 s")),

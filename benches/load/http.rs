@@ -15,9 +15,20 @@ pub(crate) fn get(
     bearer: Option<&str>,
     limit: Duration,
 ) -> Result<(u16, String)> {
-    let authorization = bearer.map_or(String::new(), |t| format!("Authorization: Bearer {t}\r\n"));
+    let line = bearer.map(|token| format!("Authorization: Bearer {token}"));
+    get_with(port, path, line.as_deref(), limit)
+}
+
+/// The same with a header line.
+pub(crate) fn get_with(
+    port: &Port,
+    path: &str,
+    line: Option<&str>,
+    limit: Duration,
+) -> Result<(u16, String)> {
+    let line = line.map_or(String::new(), |line| format!("{line}\r\n"));
     let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {}\r\n{authorization}Connection: close\r\n\r\n",
+        "GET {path} HTTP/1.1\r\nHost: {}\r\n{line}Connection: close\r\n\r\n",
         port.address()
     );
     exchange(port, &head, limit)

@@ -6,7 +6,7 @@
 //! second, latency and the proxy's own CPU time per request, with medians of
 //! the ratios that have a bar. Then a thousand changes are made under load, ten
 //! thousand services held, the identity provider is called, a thousand realms
-//! are started, and a million people are held. Timings are never a test: it exits 0 whatever
+//! are started, a million tokens are shown, and a million people are held. Timings are never a test: it exits 0 whatever
 //! they are. Everything it starts ends with it.
 
 mod cases;
@@ -22,6 +22,8 @@ mod people;
 mod process;
 mod realms;
 mod report;
+mod shown;
+mod tokens;
 mod upstream;
 mod wrk;
 
@@ -47,18 +49,20 @@ const USAGE: &str = "\
 usage: cargo bench --bench load -- [--quick] [--only PART] [--rounds N] [--cores 1|2]
                                    [--binary PATH]
   --quick   few rounds, few changes, few services: under two minutes
-  --only    one part: cases, footprint, changes, many, identity, realms or people
+  --only    one part: cases, footprint, changes, many, identity, tokens,
+            realms or people
   --rounds  rounds for each number of cores (7, with --quick 2)
   --cores   only this number of proxy workers
   --binary  another doorward program";
 
 /// What can be measured alone.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "cases",
     "footprint",
     "changes",
     "many",
     "identity",
+    "tokens",
     "realms",
     "people",
 ];
@@ -175,6 +179,10 @@ fn run(options: &Options) -> Result<()> {
     if options.asks_for("identity") {
         let cores = *options.cores.iter().max().unwrap_or(&2);
         identity::measure(binary, &upstream_port, options.rounds, cores)?;
+    }
+    if options.asks_for("tokens") {
+        let count = if options.quick { 100_000 } else { 1_000_000 };
+        tokens::measure(binary, &upstream_port, count)?;
     }
     if options.asks_for("realms") {
         realms::measure(binary, &upstream_port)?;

@@ -94,12 +94,21 @@ impl Process {
 
     /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// Most memory that was resident so far, in bytes.
+    pub(crate) fn peak(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let kilobytes = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(field))
             .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok())
-            .context("no VmRSS")?;
+            .with_context(|| format!("no {field}"))?;
         Ok(kilobytes * 1024)
     }
 }

@@ -18,7 +18,19 @@ const RATIOS: &[(&str, Case, Case, Option<f64>)] = &[
         "bearer / no plugin with token",
         Case::Bearer,
         Case::PlainToken,
-        None,
+        Some(1.05),
+    ),
+    (
+        "handle / no plugin with it",
+        Case::Handle,
+        Case::PlainHandle,
+        Some(1.08),
+    ),
+    (
+        "sealed / no plugin with it",
+        Case::Sealed,
+        Case::PlainSealed,
+        Some(1.15),
     ),
     (
         "brokered / no plugin with token",
@@ -48,6 +60,9 @@ const RATIOS: &[(&str, Case, Case, Option<f64>)] = &[
     ("429 / no plugin", Case::Throttled, Case::Plain, Some(0.5)),
     ("no plugin / nginx", Case::Plain, Case::Nginx, None),
 ];
+
+/// What an unseen RS256 token may add, in microseconds of CPU time.
+const COLD_US: f64 = 40.0;
 
 /// Everything measured, by number of cores.
 #[derive(Default)]
@@ -82,6 +97,7 @@ impl Report {
             for (name, above, below, bar) in RATIOS {
                 print_ratio(name, ratios(rounds, *above, *below), *bar);
             }
+            print_cold(rounds);
         }
     }
 }
@@ -106,6 +122,26 @@ fn print_case(case: Case, rounds: &[HashMap<Case, Round>]) {
         print!("   ({unexpected} unexpected answers, {errors} socket errors)");
     }
     println!();
+}
+
+fn print_cold(rounds: &[HashMap<Case, Round>]) {
+    let added = rounds.iter().filter_map(|round| {
+        Some(round.get(&Case::Cold)?.cpu_us - round.get(&Case::PlainCold)?.cpu_us)
+    });
+    let added: Vec<f64> = added.collect();
+    if added.is_empty() {
+        return;
+    }
+    let (low, high) = (
+        added.iter().copied().fold(f64::MAX, f64::min),
+        added.iter().copied().fold(f64::MIN, f64::max),
+    );
+    let middle = median(added);
+    let word = if middle <= COLD_US { "met" } else { "missed" };
+    println!(
+        "  an unseen RS256 token adds     {middle:.1} µs  ({low:.1} – {high:.1})   \
+         bar {COLD_US:.0}: {word}"
+    );
 }
 
 fn print_ratio(name: &str, ratios: Vec<f64>, bar: Option<f64>) {

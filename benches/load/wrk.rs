@@ -23,11 +23,11 @@ pub(crate) struct Round {
     pub(crate) unexpected: u64,
 }
 
-/// Drives `path` for a second.
-pub(crate) fn run(port: &Port, path: &str, bearer: Option<&str>) -> Result<Round> {
+/// Drives `path` for a second; each request has this header line besides.
+pub(crate) fn run(port: &Port, path: &str, line: Option<&str>) -> Result<Round> {
     let mut command = command(1);
-    if let Some(token) = bearer {
-        command.args(["-H", &format!("Authorization: Bearer {token}")]);
+    if let Some(line) = line {
+        command.args(["-H", line]);
     }
     finish(command, port, path)
 }
