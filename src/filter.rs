@@ -1,5 +1,7 @@
 //! The contract between the gateway and a filter.
 
+mod outlook;
+
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use crate::http::reply::Reply;
 use crate::model::consumer::Consumer;
 use crate::model::login::{LoginQuery, StoredLogin};
 use crate::model::token::AccessToken;
+
+pub use outlook::{Code, Outlook};
 
 /// What a filter decided about a request.
 #[derive(Debug)]
@@ -48,6 +52,15 @@ pub trait Filter: Send + Sync + 'static {
     /// Decides on the request after `on_request` returned [`Verdict::Wait`].
     async fn on_request_slow(&self, _session: &mut Session, _exchange: &mut Exchange) -> Flow {
         Flow::Continue
+    }
+
+    /// What it would decide on a request of which only the head is known, for
+    /// an operator who asks. Nothing is counted, spent, begun or ended by that;
+    /// where a decision would take such a thing, it is said so. What it learns of
+    /// the request is in `exchange` for the filters behind it. `None`: it can't be
+    /// told.
+    async fn foresee(&self, _request: &RequestHeader, _exchange: &mut Exchange) -> Option<Outlook> {
+        None
     }
 
     /// Whether the request's body must be in [`Exchange::body`] before the

@@ -1,6 +1,7 @@
 //! `POST /explain`: what happens to a request, and why.
 
 use http::StatusCode;
+use serde_json::json;
 
 use super::call::Call;
 use super::entity::Answer;
@@ -8,6 +9,14 @@ use super::error::ApiError;
 use super::reply;
 use crate::gateway::explain::{self, Question, QuestionError, Witness};
 use crate::model::schema::Violations;
+
+/// `GET /explain/refusals`: every refusal and what it means.
+pub(super) fn codes(_call: Call) -> Answer {
+    Box::pin(async {
+        let body = json!({"data": explain::codes()});
+        Ok(reply::json(StatusCode::OK, &body))
+    })
+}
 
 /// `POST /explain`.
 pub(super) fn explain(call: Call) -> Answer {
@@ -31,11 +40,12 @@ pub(super) fn explain(call: Call) -> Answer {
             };
             explain::explain(&witness, &question)
         });
-        let explanation = answer.await.map_err(|_| ApiError::Json)?.map_err(
+        let explained = answer.await.map_err(|_| ApiError::Json)?.map_err(
             |QuestionError::Field { field, message }| {
                 ApiError::Schema(Violations::of(field, message))
             },
         )?;
+        let explanation = explained.foresee().await;
         let body = serde_json::to_value(&explanation).map_err(|_| ApiError::Json)?;
         Ok(reply::json(StatusCode::OK, &body))
     })

@@ -195,6 +195,7 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
     endpoint("/explain", &["POST"], explain::explain),
+    endpoint("/explain/refusals", READ, explain::codes),
     endpoint("/openid-connect/issuers", &["DELETE", "GET"], issuers::all),
     endpoint(
         "/openid-connect/issuers/{issuer}",

@@ -12,10 +12,10 @@ use crate::boot;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::explain::answer::Explanation;
-use crate::gateway::explain::{Question, Witness, explain};
+use crate::gateway::explain::{Question, Witness, codes, explain};
 
-/// How long a running instance may take for its answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a running instance may take for its answer: it may ask a provider.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest answer that is read.
 const ANSWER_LIMIT: u64 = 64 << 20;
 
@@ -23,12 +23,18 @@ const ANSWER_LIMIT: u64 = 64 << 20;
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The method
+    #[arg(required_unless_present = "refusals", default_value = "GET")]
     method: String,
     /// https://HOST/PATH?QUERY, http://…, or a path
+    #[arg(required_unless_present = "refusals", default_value = "")]
     url: String,
-    /// A header of the request; may be repeated
+    /// A header of the request, or @FILE with one a line (@-: standard input),
+    /// where no list of processes shows it; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
+    /// Lists every refusal of the access log, its status and what it means
+    #[arg(long, conflicts_with_all = ["method", "url", "headers"])]
+    refusals: bool,
     /// Address that the request comes from
     #[arg(long, value_name = "IP")]
     client: Option<IpAddr>,
@@ -57,6 +63,8 @@ pub(super) struct Arguments {
 enum Failure {
     #[error("{0}")]
     Instance(String),
+    #[error("-H @{0}: {1}")]
+    Headers(String, std::io::Error),
     #[error(transparent)]
     Io(#[from] std::io::Error),
     #[error(transparent)]
@@ -69,6 +77,16 @@ enum Failure {
 
 /// Explains; the exit status is 1 if no route was found.
 pub(super) fn run(arguments: Arguments) -> ExitCode {
+    if arguments.refusals {
+        return list(arguments.json);
+    }
+    let headers = match headers(arguments.headers) {
+        Ok(headers) => headers,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
     let config = match Config::load(&arguments.file.config) {
         Ok(config) => config,
         Err(error) => {
@@ -79,7 +97,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     let question = Question {
         method: arguments.method,
         url: arguments.url,
-        headers: arguments.headers.into(),
+        headers: headers.into(),
         client: arguments.client,
         sni: arguments.sni,
         http_version: None,
@@ -103,6 +121,36 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         (None, None) => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Every refusal, one a line.
+fn list(as_json: bool) -> ExitCode {
+    let all = codes();
+    let text = match as_json {
+        true => serde_json::to_string_pretty(&all).unwrap_or_default() + "\n",
+        false => all.iter().map(|one| format!("{one}\n")).collect(),
+    };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+/// Headers as they were given, with those of files in their place.
+fn headers(given: Vec<String>) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for header in given {
+        let Some(file) = header.strip_prefix('@') else {
+            all.push(header);
+            continue;
+        };
+        let text = match file {
+            "-" => std::io::read_to_string(std::io::stdin()),
+            file => std::fs::read_to_string(file),
+        };
+        let text = text.map_err(|error| Failure::Headers(file.to_owned(), error))?;
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        all.extend(lines.map(str::to_owned));
+    }
+    Ok(all)
 }
 
 fn answer(
@@ -192,5 +240,6 @@ fn offline(config: &Config, question: &Question) -> Result<Explanation, Failure>
         snapshot: &snapshot,
         listeners: &listeners(config),
     };
-    Ok(explain(&witness, question)?)
+    // Keys, sessions and counters are those of the running process.
+    Ok(explain(&witness, question)?.alone())
 }

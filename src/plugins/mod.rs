@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::Clock;
 use crate::expr::Constants;
-use crate::filter::Filter;
+use crate::filter::{Code, Filter};
 use crate::http::outbound::Outbound;
 use crate::model::schema::Schema;
 use crate::shared::Redis;
@@ -106,6 +106,8 @@ pub struct Kind {
     pub of_consumers: bool,
     /// The fields of its `config`, with their defaults and constraints.
     pub schema: fn() -> &'static Schema,
+    /// What log and metrics call its refusals.
+    pub codes: fn() -> Vec<Code>,
     /// Builds the filter of a complete, schema-valid `config`.
     pub build: fn(&Map<String, Value>, &Parts) -> Result<Arc<dyn Filter>, ConfigError>,
 }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::filter::Outlook;
+
 /// What happens to a request, and why.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Explanation {
@@ -13,6 +15,9 @@ pub struct Explanation {
     pub request: Understood,
     /// Set if the gateway answers by itself without asking filters or peers.
     pub refusal: Option<Refusal>,
+    /// Set if a filter would answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<Answered>,
     /// The route that it belongs to.
     pub route: Option<Chosen>,
     /// Other routes that match some of it, the nearest first.
@@ -73,6 +78,19 @@ pub struct Refusal {
     /// Its message.
     pub message: String,
     /// Why, for operators.
+    pub reason: String,
+}
+
+/// An answer of a filter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The kind of plugin.
+    pub filter: String,
+    /// Its status.
+    pub status: u16,
+    /// What log and metrics call it.
+    pub code: String,
+    /// What that means.
     pub reason: String,
 }
 
@@ -145,6 +163,10 @@ pub struct Shown {
     pub origin: From,
     /// Its configuration with every default; secrets are not shown.
     pub config: Value,
+    /// What it would do with the request, as far as that can be told and it was
+    /// asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlook: Option<Outlook>,
 }
 
 /// A plugin that does not run.
@@ -263,6 +285,15 @@ impl fmt::Display for Explanation {
             } = refusal;
             writeln!(f, "\nanswer    {status} {message}: {reason}")?;
         }
+        if let Some(answered) = &self.answered {
+            let Answered {
+                filter,
+                status,
+                code,
+                reason,
+            } = answered;
+            writeln!(f, "\nanswer    {status} {code}: {reason} ({filter})")?;
+        }
         if !self.near_misses.is_empty() {
             f.write_str("\nnear misses\n")?;
         }
@@ -325,6 +356,18 @@ impl Explanation {
                 f,
                 "          {name}, priority {priority}, {scope}, {origin}"
             )?;
+            match &filter.outlook {
+                None => {}
+                Some(Outlook::Passes { reason }) => {
+                    writeln!(f, "            passes: {reason}")?;
+                }
+                Some(Outlook::Depends { reason }) => {
+                    writeln!(f, "            depends on {reason}")?;
+                }
+                Some(Outlook::Answers { status, code, .. }) => {
+                    writeln!(f, "            answers: {status} {code}")?;
+                }
+            }
             let config = filter.config.as_object().into_iter().flatten();
             for (field, value) in config.filter(|(_, value)| !value.is_null()) {
                 let mut line = format!("            {field}: {value}");

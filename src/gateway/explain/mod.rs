@@ -1,18 +1,22 @@
 //! What would happen to a request, and why: for operators.
 //!
 //! A question becomes a request head, and that goes through the functions that
-//! requests go through: strict parse, router, protocols, forwarding. Nothing
-//! here is a second opinion, and nothing here costs a request anything.
+//! requests go through: strict parse, router, protocols, forwarding. The filters
+//! themselves say what they would do. Nothing here is a second opinion, and nothing
+//! here costs a request anything.
 
 pub mod answer;
+mod codes;
 mod destination;
 mod files;
 mod near;
 mod origin;
+mod outlook;
 mod question;
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
@@ -26,12 +30,16 @@ use super::choose::{self, Arrival, Unrouted};
 use super::entities::{Entities, Record};
 use super::router::{Match, path};
 use super::snapshot::{LiveRoute, Snapshot};
+use crate::filter::Filter;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
 use answer::{Chosen, Explanation, Refusal, Shadowed, Shown, Understood};
 use origin::Origins;
+use outlook::Ahead;
 
+pub use codes::{Listed, codes};
+pub use outlook::Explained;
 pub use question::{Question, QuestionError};
 
 /// How many near misses are told if the question does not say.
@@ -62,7 +70,7 @@ pub struct Witness<'a> {
 ///
 /// # Errors
 /// [`QuestionError`] for what is no request.
-pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation, QuestionError> {
+pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, QuestionError> {
     let request = question.request()?;
     let (tls, sni) = (question.is_tls(), question.sni());
     let listeners = witness.listeners;
@@ -94,6 +102,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
             sni: sni.clone(),
         },
         refusal: None,
+        answered: None,
         route: None,
         near_misses: Vec::new(),
         filters: Vec::new(),
@@ -101,6 +110,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
         upstream: None,
         file_route: None,
     };
+    let mut ahead = None;
     let mut origins = Origins::new(witness.snapshot.entities());
     let found = chosen.as_ref().ok().map(|(found, _)| *found);
     witness.tell_routes(
@@ -128,7 +138,14 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
                 let reason = "the route's protocols do not admit this one".to_owned();
                 explanation.refusal = Some(refusal(&reply, reason));
             }
-            witness.tell_filters(route, question, &mut explanation, &mut origins);
+            let filters = witness.tell_filters(route, question, &mut explanation, &mut origins);
+            // What is refused here reaches none.
+            ahead = explanation.refusal.is_none().then(|| Ahead {
+                request: request.clone(),
+                client,
+                secure,
+                filters,
+            });
             let way = destination::Way {
                 found,
                 path,
@@ -140,7 +157,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explanation
             witness.tell_files(request.clone(), path, (client, secure), &mut explanation);
         }
     }
-    Ok(explanation)
+    Ok(Explained { explanation, ahead })
 }
 
 fn refusal(reply: &Reply, reason: String) -> Refusal {
@@ -210,13 +227,14 @@ impl Witness<'_> {
         explanation.near_misses = misses;
     }
 
+    /// The filters and what does not run; gives those that do.
     fn tell_filters(
         &self,
         route: &LiveRoute,
         question: &Question,
         explanation: &mut Explanation,
         origins: &mut Origins<'_>,
-    ) {
+    ) -> Vec<Arc<dyn Filter>> {
         let consumer = question
             .consumer
             .as_deref()
@@ -267,6 +285,7 @@ impl Witness<'_> {
                 reason,
             });
         }
+        chain.iter().map(|link| Arc::clone(&link.filter)).collect()
     }
 }
 
@@ -291,6 +310,7 @@ fn shown(link: &Link, origins: &mut Origins<'_>) -> Shown {
         scope: scope(plugin),
         origin: origins.of(&link.record),
         config: redacted(Value::Object(plugin.config.clone())),
+        outlook: None,
     }
 }
 

@@ -16,7 +16,7 @@ use super::provider::Known;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Sessions, Shown};
 use super::{KIND, OpenIdConnect};
-use crate::filter::{Exchange, Flow};
+use crate::filter::{Code, Exchange, Flow};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::jose::claims::{same_issuer, time, words};
 use crate::jose::verify::{Unverified, VerifyError};
@@ -68,21 +68,60 @@ pub(super) enum LogoutRefusal {
 }
 
 impl LogoutRefusal {
+    /// Every one.
+    const ALL: [Self; 12] = [
+        Self::Malformed,
+        Self::WrongType,
+        Self::BadSignature,
+        Self::WrongIssuer,
+        Self::WrongAudience,
+        Self::Stale,
+        Self::NoEvent,
+        Self::WithNonce,
+        Self::OfNobody,
+        Self::Repeated,
+        Self::UnknownSession,
+        Self::Unavailable,
+    ];
+
     /// For log, metric and answer.
     fn code(self) -> &'static str {
+        self.describe().0
+    }
+
+    /// Its code, and what it means to an operator.
+    fn describe(self) -> (&'static str, &'static str) {
         match self {
-            Self::Malformed => "malformed_logout",
-            Self::WrongType => "wrong_logout_type",
-            Self::BadSignature => "bad_logout_signature",
-            Self::WrongIssuer => "wrong_logout_issuer",
-            Self::WrongAudience => "wrong_logout_audience",
-            Self::Stale => "stale_logout",
-            Self::NoEvent => "no_logout_event",
-            Self::WithNonce => "logout_with_nonce",
-            Self::OfNobody => "logout_of_nobody",
-            Self::Repeated => "logout_repeated",
-            Self::UnknownSession => "logout_of_unknown_session",
-            Self::Unavailable => "session_store_unavailable",
+            Self::Malformed => ("malformed_logout", "no logout token that can be read"),
+            Self::WrongType => ("wrong_logout_type", "the token is none for logouts"),
+            Self::BadSignature => (
+                "bad_logout_signature",
+                "the provider has not signed the logout token",
+            ),
+            Self::WrongIssuer => ("wrong_logout_issuer", "the logout is of another provider"),
+            Self::WrongAudience => (
+                "wrong_logout_audience",
+                "the logout is for none of the plugin's clients",
+            ),
+            Self::Stale => (
+                "stale_logout",
+                "the logout token is over two minutes old, from the future, or without a time",
+            ),
+            Self::NoEvent => ("no_logout_event", "the token is about no logout"),
+            Self::WithNonce => ("logout_with_nonce", "the logout token has a nonce"),
+            Self::OfNobody => (
+                "logout_of_nobody",
+                "the logout names neither a session nor a user",
+            ),
+            Self::Repeated => ("logout_repeated", "the logout token was used before"),
+            Self::UnknownSession => (
+                "logout_of_unknown_session",
+                "the logout in a frame is of a session that is not here",
+            ),
+            Self::Unavailable => (
+                "session_store_unavailable",
+                "the storage of sessions, or the provider's keys, can't be had",
+            ),
         }
     }
 
@@ -92,6 +131,20 @@ impl LogoutRefusal {
             _ => StatusCode::BAD_REQUEST,
         }
     }
+}
+
+/// What log and metrics call logouts that the provider asks for.
+pub(super) fn codes() -> impl Iterator<Item = Code> {
+    let done = Code::new("provider_logout", 200, "the provider has ended sessions");
+    // That of an unavailable storage is one of requests, too.
+    let refused = LogoutRefusal::ALL
+        .into_iter()
+        .filter(|one| *one != LogoutRefusal::Unavailable)
+        .map(|refusal| {
+            let (code, meaning) = refusal.describe();
+            Code::new(code, refusal.status().as_u16(), meaning)
+        });
+    std::iter::once(done).chain(refused)
 }
 
 /// The addresses at which the provider asks for logouts.

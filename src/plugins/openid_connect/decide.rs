@@ -254,7 +254,7 @@ impl OpenIdConnect {
         }
     }
 
-    fn may_be_in_body(&self, request: &RequestHeader) -> bool {
+    pub(super) fn may_be_in_body(&self, request: &RequestHeader) -> bool {
         let tokens = self.takes_tokens() && self.settings().places.may_be_in_body(request);
         let others = self.desk.is_some() && self.settings().search.looks_into_bodies();
         tokens || (others && body::is_searchable(request))
@@ -302,7 +302,7 @@ impl OpenIdConnect {
     }
 
     /// Judges a token by the provider's keys or by its word.
-    async fn judge_patiently(
+    pub(super) async fn judge_patiently(
         &self,
         token: &str,
         asking: &Asking<'_>,

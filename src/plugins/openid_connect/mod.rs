@@ -25,6 +25,7 @@ mod ends;
 mod extras;
 mod fields;
 pub(super) mod flight;
+mod foresee;
 mod grants;
 mod id_token;
 mod keeper;
@@ -72,7 +73,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
-use crate::filter::{Exchange, Filter, Flow, SessionKeeper, Verdict};
+use crate::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
 use crate::jose::claims::time;
 use crate::jose::verify::{Unverified, VerifyError};
 use crate::plugins::consumers::Consumers;
@@ -102,6 +103,7 @@ pub const KIND: Kind = Kind {
     priority: 1050,
     of_consumers: false,
     schema: schema::schema,
+    codes: foresee::codes,
     build,
 };
 
@@ -345,6 +347,11 @@ impl Filter for OpenIdConnect {
         let decision = self.decide(session, exchange).await;
         let flow = decision.unwrap_or_else(|refusal| self.refuse(refusal, exchange));
         self.finish(flow, session.req_header(), exchange)
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        let outlook = self.outlook(request, exchange).await;
+        Some(outlook.unwrap_or_else(|refusal| self.would_refuse(refusal, request, exchange)))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {

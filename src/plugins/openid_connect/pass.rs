@@ -20,6 +20,7 @@ use super::refusal::Refusal;
 use super::scripts;
 use super::told::Asking;
 use crate::filter::{Exchange, Flow};
+use crate::model::consumer::Consumer;
 use crate::plugins::consumers::Directory;
 
 /// A token that is good, and how it came.
@@ -64,6 +65,36 @@ impl OpenIdConnect {
         self.accept(passing, request, exchange)
     }
 
+    /// Whom a token that is good counts as, if as anybody.
+    ///
+    /// # Errors
+    /// What is not as it should be, although the token is good.
+    pub(super) fn consumer_of(
+        &self,
+        verified: &Arc<Verified>,
+        method: Method,
+        request: &RequestHeader,
+    ) -> Result<Option<Arc<Consumer>>, Refusal> {
+        let (settings, claims) = (self.settings(), &verified.token.claims);
+        if method == Method::Bearer
+            && let Some((name, claim)) = &settings.session_cookie
+        {
+            let session = claims.get(claim).and_then(Value::as_str);
+            if session.is_none() || session != bearer::cookie(&request.headers, name) {
+                return Err(Refusal::WrongSession);
+            }
+        }
+        let Some(mapping) = &settings.mapping else {
+            return Ok(None);
+        };
+        let find = |directory: &dyn Directory| mapping.find(claims, directory);
+        let consumer = verified.consumer.consumer(&self.consumers, find);
+        match consumer.is_none() && !mapping.optional {
+            true => Err(Refusal::NoConsumer),
+            false => Ok(consumer),
+        }
+    }
+
     /// Lets the request pass with its token, or gives the caller what logins
     /// by this method are answered with.
     pub(super) fn accept(
@@ -74,21 +105,10 @@ impl OpenIdConnect {
     ) -> Flow {
         let (settings, verified) = (self.settings(), passing.verified);
         let token = &verified.token;
-        if passing.method == Method::Bearer
-            && let Some((name, claim)) = &settings.session_cookie
-        {
-            let session = token.claims.get(claim).and_then(Value::as_str);
-            if session.is_none() || session != bearer::cookie(&request.headers, name) {
-                return self.refuse(Refusal::WrongSession, exchange);
-            }
-        }
-        if let Some(mapping) = &settings.mapping {
-            let find = |directory: &dyn Directory| mapping.find(&token.claims, directory);
-            let consumer = verified.consumer.consumer(&self.consumers, find);
-            if consumer.is_none() && !mapping.optional {
-                return self.refuse(Refusal::NoConsumer, exchange);
-            }
-            exchange.consumer = consumer;
+        match self.consumer_of(verified, passing.method, request) {
+            Ok(consumer) if settings.mapping.is_some() => exchange.consumer = consumer,
+            Ok(_) => {}
+            Err(refusal) => return self.refuse(refusal, exchange),
         }
         if !settings.headers.beside.is_empty() {
             let known = self.verifier.known();
@@ -178,7 +198,7 @@ impl OpenIdConnect {
     }
 
     /// The place of the client that a request chooses by its head.
-    fn client_index(&self, request: &RequestHeader) -> usize {
+    pub(super) fn client_index(&self, request: &RequestHeader) -> usize {
         let arguments = Arguments::new(request.uri.query(), Vec::new());
         let clients = &self.settings().clients;
         clients.chosen_index(&request.headers, &arguments)

@@ -23,7 +23,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::{ConfigError, Kind, Parts};
-use crate::filter::{Exchange, Filter, Flow, Verdict};
+use crate::filter::{Code, Exchange, Filter, Flow, Outlook, Verdict};
 use crate::http::bridge;
 use crate::http::reply::Reply;
 use crate::telemetry::metrics::Counter;
@@ -37,8 +37,24 @@ pub const KIND: Kind = Kind {
     priority: 2400,
     of_consumers: false,
     schema: config::schema,
+    codes: || CODES.to_vec(),
     build,
 };
+
+const GUARDED: Code = Code::new(
+    "guarded",
+    403,
+    "the request names somebody whom only certain addresses may name",
+);
+
+const CODES: &[Code] = &[
+    GUARDED,
+    Code::new(
+        "unreadable_body",
+        400,
+        "the body that has to be searched can't be read, or is too long (413)",
+    ),
+];
 
 /// A running guard.
 struct RequestGuard {
@@ -78,7 +94,7 @@ impl RequestGuard {
 
     fn refuse(&self, exchange: &mut Exchange) -> Flow {
         self.refused.inc();
-        exchange.refusal = Some(Cow::Borrowed("guarded"));
+        exchange.refusal = Some(Cow::Borrowed(GUARDED.code));
         Flow::Respond(Reply::forbidden_page())
     }
 
@@ -107,6 +123,18 @@ impl Filter for RequestGuard {
             return Verdict::Now(self.pass());
         }
         Verdict::Wait
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        Some(if self.is_allowed(exchange.client.ip()) {
+            Outlook::passes("the client's address may name anybody")
+        } else if self.head_says(request) {
+            Outlook::answers(&GUARDED)
+        } else if self.config.parameters.is_empty() || BodyKind::of(&request.headers).is_none() {
+            Outlook::passes("it names nobody who is guarded")
+        } else {
+            Outlook::depends("what the body names")
+        })
     }
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
+use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
@@ -18,7 +19,7 @@ use super::remote::Remote;
 use super::sweep;
 use crate::clock;
 use crate::expr::Scope;
-use crate::filter::{Exchange, Filter, Flow, PartitionReport, Partitioned, Verdict};
+use crate::filter::{Exchange, Filter, Flow, Outlook, PartitionReport, Partitioned, Verdict};
 use crate::http::reply::Reply;
 use crate::plugins::chain::Named;
 use crate::plugins::{ConfigError, Parts};
@@ -27,7 +28,7 @@ use crate::telemetry::metrics::Counter;
 /// A running throttling filter.
 pub struct Throttling {
     pub(super) grouping: Grouping,
-    policy: Policy,
+    pub(super) policy: Policy,
     /// A bucket for each rate of a partition: a request whose rate changes
     /// meets another bucket, so no mapping can refill one.
     pub(super) partitions: Arc<Partitions>,
@@ -40,7 +41,7 @@ pub struct Throttling {
     pub(super) remote: Option<Remote>,
     warnings: Vec<String>,
     /// Whether an expression looks at the body.
-    needs_body: bool,
+    pub(super) needs_body: bool,
     counted: Counted,
 }
 
@@ -284,6 +285,10 @@ impl Filter for Throttling {
         let outcome = self.shared_outcome(&held, &text, now).await;
         let concluded = self.conclude(&scope(session, exchange), &held, &outcome, now);
         concluded.apply(exchange)
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        Some(self.outlook(request, exchange))
     }
 
     fn needs_body(&self) -> bool {

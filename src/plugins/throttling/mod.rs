@@ -11,6 +11,7 @@
 //! alone: in this process, or (`remote`) in a Redis that nodes share.
 
 pub mod bucket;
+mod codes;
 mod config;
 pub mod filter;
 mod grouping;
@@ -37,5 +38,6 @@ pub const KIND: Kind = Kind {
     priority: 910,
     of_consumers: true,
     schema: config::schema,
+    codes: || codes::ALL.to_vec(),
     build: filter::build,
 };

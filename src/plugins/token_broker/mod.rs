@@ -14,6 +14,7 @@ mod condition;
 pub mod config;
 mod fault;
 mod flow;
+mod foresee;
 mod issue;
 mod path_pattern;
 pub mod records;
@@ -36,7 +37,7 @@ use serde_json::{Map, Value};
 
 use super::chain::{ChainKind, Named};
 use super::{ConfigError, Kind, Parts};
-use crate::filter::{Exchange, Filter, Flow as Outcome, Verdict};
+use crate::filter::{Exchange, Filter, Flow as Outcome, Outlook, Verdict};
 use crate::http::bridge;
 use crate::http::form::{self, Form};
 use crate::http::path::normalize;
@@ -60,6 +61,7 @@ pub const KIND: Kind = Kind {
     priority: 1400,
     of_consumers: false,
     schema: schema::schema,
+    codes: || foresee::CODES.to_vec(),
     build,
 };
 
@@ -387,6 +389,11 @@ impl Filter for TokenBroker {
             Some(outcome) => Verdict::Now(outcome),
             None => Verdict::Wait,
         }
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        let outlook = self.outlook(request, exchange).await;
+        Some(outlook.unwrap_or_else(|fault| fault.outlook()))
     }
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Outcome {

@@ -44,6 +44,17 @@ impl TokenBroker {
         facts: &Facts<'_>,
     ) -> Result<(), Fault> {
         let token = token.ok_or_else(|| Fault::unknown_token(self.split_codes))?;
+        let product = self.covering(verify, token, facts)?;
+        take(product, &token.tokens.client_id)
+    }
+
+    /// The product by which a token is good for a request now.
+    pub(super) fn covering<'t>(
+        &self,
+        verify: &Verify,
+        token: &'t Token,
+        facts: &Facts<'_>,
+    ) -> Result<&'t LiveProduct, Fault> {
         let tokens = &token.tokens;
         if !tokens.access_approved {
             return Err(Fault::revoked());
@@ -70,7 +81,7 @@ impl TokenBroker {
         if !verify.scopes.iter().all(held) {
             return Err(Fault::scope(&verify.scopes));
         }
-        take(product, &tokens.client_id)
+        Ok(product)
     }
 }
 
