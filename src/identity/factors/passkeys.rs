@@ -308,6 +308,8 @@ pub(in crate::identity) struct NewPasskey<'a> {
     pub(in crate::identity) handle: &'a str,
     /// What its user calls it.
     pub(in crate::identity) name: &'a str,
+    /// How many factors its user may have with it.
+    pub(in crate::identity) most: u32,
 }
 
 impl NewPasskey<'_> {
@@ -348,7 +350,7 @@ impl NewPasskey<'_> {
             secret: kept.text(),
             counter: i64::from(made.sign_count),
         };
-        keep(call, user, new_id(), new, words).await
+        keep(call, user, (new_id(), self.most), new, words).await
     }
 
     fn made(
