@@ -288,12 +288,19 @@ pub trait Store: Send + Sync + 'static {
     async fn update_user_and_password(&self, user: &User, hash: &Secret) -> Result<(), StoreError>;
 
     /// Sets the password hash of a user made in the store; its refresh tokens
-    /// and sessions end.
+    /// and sessions end. Who names the hash that was `seen` sets it in the place
+    /// of that one or not at all.
     ///
     /// # Errors
     /// [`StoreError::FileOwned`] for a user that the file declares;
-    /// [`StoreError::Conflict`] when the user is gone.
-    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError>;
+    /// [`StoreError::Conflict`] when the user is gone, or has another hash.
+    async fn set_password(
+        &self,
+        id: Uuid,
+        hash: &Secret,
+        seen: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<(), StoreError>;
 
     /// Puts the password hash `new` in the place of `old`, if that is the
     /// user's still; says whether it was. With `ends`, refresh tokens and

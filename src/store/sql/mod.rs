@@ -394,8 +394,15 @@ impl Store for SqlStore {
         groups::delete(self.begin().await?, realm, id, seen).await
     }
 
-    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError> {
-        self.changed(users::set_password(self.begin().await?, id, hash, now_ms).await)
+    async fn set_password(
+        &self,
+        id: Uuid,
+        hash: &Secret,
+        seen: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let tx = self.begin().await?;
+        self.changed(users::set_password(tx, id, (seen, hash), now_ms).await)
     }
 
     async fn replace_hash(

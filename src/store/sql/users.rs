@@ -239,7 +239,7 @@ fn refuse_file_owned(owner: &str, name: &str) -> Result<(), StoreError> {
 pub(super) async fn set_password(
     mut tx: Tx,
     id: Uuid,
-    hash: &Secret,
+    (seen, hash): (Option<&Secret>, &Secret),
     now_ms: i64,
 ) -> Result<(), StoreError> {
     let id = id.to_string();
@@ -247,12 +247,15 @@ pub(super) async fn set_password(
         return Err(StoreError::Conflict(id));
     };
     refuse_file_owned(&owner, &name)?;
-    sql("UPDATE users SET password = $1, version = version + 1, updated_ms = $2 WHERE id = $3")
-        .bind(hash.expose())
-        .bind(now_ms)
-        .bind(&id)
-        .run(&mut tx)
-        .await?;
+    let done = sql(
+        "UPDATE users SET password = $1, version = version + 1, updated_ms = $2
+          WHERE id = $3 AND coalesce(password, '') = coalesce($4, password, '')",
+    );
+    let done = done.bind(hash.expose()).bind(now_ms).bind(&id);
+    let done = done.bind(seen.map(Secret::expose)).run(&mut tx).await?;
+    if done == 0 {
+        return Err(StoreError::Conflict(name));
+    }
     endings::end_logins(&mut tx, &id, now_ms).await?;
     tx.commit().await
 }
