@@ -39,6 +39,14 @@ pub(super) struct Operation {
 }
 
 /// The operations of a request on a record of `schema` with this `id`.
+impl Operation {
+    /// Whether no value was sent: the attribute as a whole is meant. An empty list
+    /// of values to remove means none of them.
+    pub(super) fn means_all(&self) -> bool {
+        matches!(self.value, None | Some(Value::Null))
+    }
+}
+
 pub(super) fn read(
     schema: &'static Schema,
     id: &str,
