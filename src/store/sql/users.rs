@@ -307,6 +307,14 @@ pub(super) async fn delete(
 /// Removes the user, whoever owns it; what hangs on it goes by foreign keys.
 pub(super) async fn remove(tx: &mut Tx, id: &str, now_ms: i64) -> Result<(), StoreError> {
     endings::end_logins(tx, id, now_ms).await?;
+    // Who leaves a group so changes it as much as who is taken out.
+    sql("UPDATE user_groups SET version = version + 1,
+            updated_ms = CASE WHEN updated_ms < $1 THEN $1 ELSE updated_ms END
+          WHERE id IN (SELECT group_id FROM group_members WHERE user_id = $2)")
+    .bind(now_ms)
+    .bind(id)
+    .run(tx)
+    .await?;
     sql("DELETE FROM users WHERE id = $1")
         .bind(id)
         .run(tx)
