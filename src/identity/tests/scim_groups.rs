@@ -347,6 +347,21 @@ async fn bulk_requests_refer_to_what_they_create() {
         .await;
     assert_eq!(ann.json()["totalResults"], 1);
 
+    let spelt = json!({
+    "Schemas": ["urn:ietf:params:scim:api:messages:2.0:BulkRequest"], "FailOnErrors": 1,
+    "operations": [
+        {"Method": "POST", "Path": "/Users", "BulkId": "a", "Data": {"userName": "eve"}},
+        {"Method": "DELETE", "Path": "/Users/nobody"},
+        {"Method": "DELETE", "Path": "/Users/never"},
+    ]});
+    let done = desk.send("POST", "/v1/Bulk", &spelt).await.json();
+    assert_eq!(done["Operations"][0]["status"], "201", "{done}");
+    assert_eq!(
+        done["Operations"].as_array().map(Vec::len),
+        Some(2),
+        "{done}"
+    );
+
     let mut stops = bulk(json!([
         {"method": "POST", "path": "/Users", "bulkId": "a", "data": {}},
         {"method": "POST", "path": "/Users", "bulkId": "b", "data": {"userName": "late"}},
