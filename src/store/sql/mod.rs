@@ -185,8 +185,11 @@ async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
 fn unavailable(error: sqlx::Error) -> StoreError {
     // PostgreSQL's `program_limit_exceeded`: a row is longer than its index takes.
     let code = error.as_database_error().and_then(|error| error.code());
-    if code.as_deref() == Some("54000") {
-        return StoreError::Unfit;
+    match code.as_deref() {
+        Some("54000") => return StoreError::Unfit,
+        // `SQLITE_INTERRUPT`, `query_canceled`: see `Database::listing`.
+        Some("9" | "57014") => return StoreError::TooLong,
+        _ => {}
     }
     StoreError::Unavailable(error.to_string())
 }
