@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use doorward::audit::{Audit, AuditConfig};
 use doorward::clock::Clock;
 use doorward::filter::{Exchange, Filter, Flow, Verdict};
 use doorward::http::outbound::Outbound;
-use doorward::model::broker::{StoredTokens, TokenFacts, Which};
+use doorward::model::broker::{Kept, StoredTokens, TokenFacts};
 use doorward::model::grant::TokenHash;
 use doorward::plugins::Parts;
 use doorward::plugins::token_broker::config::BrokerConfig;
@@ -69,7 +70,20 @@ impl World {
         });
         let config: BrokerConfig = serde_json::from_value(config).expect("a section");
         let (clock, metrics) = (Clock::system(), Arc::new(Metrics::default()));
-        let broker = Broker::open(&config, store.clone(), clock.clone(), metrics.clone()).await;
+        let audit = Audit::open(
+            AuditConfig::default(),
+            store.clone(),
+            clock.clone(),
+            &metrics,
+        );
+        let broker = Broker::open(
+            &config,
+            store.clone(),
+            clock.clone(),
+            metrics.clone(),
+            audit.expect("an audit log"),
+        )
+        .await;
         let broker = broker.expect("a broker");
         let application = store.broker_client("orders").await.expect("an answer");
         let application = application.expect("it is there").application.id;
@@ -81,7 +95,8 @@ impl World {
                 .map(|text| tokens(text, &application, now_ms))
                 .collect();
             let kept = join_all(tokens.iter().map(|one| store.keep_broker_tokens(one))).await;
-            assert!(kept.into_iter().all(|kept| kept.expect("an answer")));
+            let both = |kept: Result<Kept, _>| kept.expect("an answer") == Kept::Both;
+            assert!(kept.into_iter().all(both));
         }
         fill(&url, count, now_ms).await;
         let mut parts = Parts::new(clock, Arc::new(Outbound::new()), metrics);
@@ -115,6 +130,9 @@ fn tokens(text: &str, application: &str, now_ms: i64) -> StoredTokens {
         refresh_expires_ms: now_ms + DAY_MS,
         swept_ms: now_ms + 2 * DAY_MS,
         client_id: "orders".to_owned(),
+        family: None,
+        person: None,
+        ended_ms: None,
         facts: TokenFacts {
             application: application.to_owned(),
             grant_type: "password".to_owned(),
@@ -131,7 +149,7 @@ async fn fill(url: &str, count: u64, now_ms: i64) {
     let insert = "INSERT INTO broker_tokens
         WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
         SELECT unhex(printf('%012X', i * ($2 / $1)) || hex(randomblob(26))), 1, $3, NULL, 1, $3, $3,
-               'filler', '{}'
+               'filler', '{}', NULL, NULL
           FROM n";
     let began = Instant::now();
     sqlx::query(insert)
@@ -191,7 +209,7 @@ fn bench(c: &mut Criterion) {
                 // A prime: neighbours are not asked about one after the other.
                 next = (next + 7919) % world.texts.len();
                 let hash = TokenHash::of(black_box(&world.texts[next]));
-                let found = runtime.block_on(world.store.broker_tokens(Which::Access, hash));
+                let found = runtime.block_on(world.store.broker_tokens(hash));
                 assert!(found.expect("an answer").is_some());
             });
         });

@@ -129,7 +129,8 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         identity = Some(Arc::new(open));
     }
     let (metrics, section) = (telemetry.metrics.clone(), &config.broker);
-    let broker = Broker::open(section, store.clone(), clock.clone(), metrics).await?;
+    let (told, clock_of) = (audit.clone(), clock.clone());
+    let broker = Broker::open(section, store.clone(), clock_of, metrics, told).await?;
     // The provider sweeps the store, where there is one.
     broker.tend(identity.is_none());
     let mut workshop = workshop(config, clock, outbound, &telemetry, internals);

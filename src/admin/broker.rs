@@ -90,30 +90,43 @@ pub(super) fn secret(call: Call) -> Answer {
 }
 
 /// `DELETE /broker/applications/{id}/tokens`: revokes all tokens that the
-/// application has got so far.
+/// application has got so far; also of a declared one, which is not changed by it.
 pub(super) fn tokens(call: Call) -> Answer {
     Box::pin(async move {
         let broker = broker(&call)?;
-        let made = |old: &Record, now_ms| {
-            Ok(Made {
-                record: records::without_tokens(old, now_ms),
-                secret: None,
-            })
-        };
-        changed(&call, &broker, Kind::Application, made).await?;
-        Ok(reply::empty(StatusCode::NO_CONTENT))
+        let record = known(&call, &broker, Kind::Application).await?;
+        match broker.revoke_all(&record.id).await {
+            Ok(true) => Ok(reply::empty(StatusCode::NO_CONTENT)),
+            Ok(false) => Err(ApiError::NotFound),
+            Err(error) => Err(ApiError::Change(ChangeError::Store(error))),
+        }
     })
 }
 
 /// `POST /broker/tokens/revoke`: revokes the `token` in the body, an access
 /// token or a refresh token, with the one that belongs to it unless `cascade`
-/// is false.
+/// is false; or all that came of sign-ins of an `end_user` so far.
 pub(super) fn revoke(call: Call) -> Answer {
     Box::pin(async move {
         let broker = broker(&call)?;
         let members = members(&call)?;
-        let Some(token) = members.get("token").and_then(Value::as_str) else {
-            return Err(wrong(RecordError::new("token", "required field missing")));
+        let known = ["token", "end_user", "cascade"];
+        if let Some(name) = members.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(wrong(RecordError::new(name, "unknown field")));
+        }
+        let text = |name: &str| members.get(name).and_then(Value::as_str);
+        let token = match (text("token"), text("end_user")) {
+            (Some(token), None) => token,
+            (None, Some(end_user)) if !end_user.trim().is_empty() => {
+                let ended = broker.end_person(end_user).await;
+                ended.map_err(|error| ApiError::Change(ChangeError::Store(error)))?;
+                return Ok(reply::empty(StatusCode::NO_CONTENT));
+            }
+            (Some(_), Some(_)) => {
+                let message = "goes without token";
+                return Err(wrong(RecordError::new("end_user", message)));
+            }
+            _ => return Err(wrong(RecordError::new("token", "required field missing"))),
         };
         let cascade = match members.get("cascade") {
             None => true,

@@ -13,6 +13,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 use tower::ServiceExt;
+use uuid::Uuid;
 
 /// How long the rest of a refused body is waited for.
 const LINGER: Duration = Duration::from_secs(5);
@@ -34,6 +35,11 @@ pub struct RequestId(pub Box<str>);
 /// secret, and in no log.
 #[derive(Debug, Clone, Copy)]
 pub struct SecretPath;
+
+/// An extension of an answer with tokens: the user whom they are for. No answer
+/// carries it out of the process.
+#[derive(Debug, Clone, Copy)]
+pub struct ForUser(pub Uuid);
 
 /// Bounds on a request to a `Router`.
 #[derive(Debug, Clone, Copy)]

@@ -91,6 +91,9 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Its body, at most [`BODY_MAX`] bytes.
     pub body: Bytes,
+    /// The user whom the tokens in it are for, where the provider in this process
+    /// has said so.
+    pub user: Option<Uuid>,
 }
 
 /// Why a provider gave no usable answer.
@@ -383,6 +386,7 @@ async fn read_answer(
         status: response.status(),
         headers: std::mem::take(response.headers_mut()),
         body: body.freeze(),
+        user: None,
     })
 }
 

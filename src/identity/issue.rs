@@ -112,6 +112,9 @@ pub(super) struct TokenResponse {
     pub(super) issued_token_type: Option<&'static str>,
     pub(super) token_type: &'static str,
     pub(super) expires_in: i64,
+    /// For other parts of this process.
+    #[serde(skip)]
+    pub(super) user: Option<Uuid>,
 }
 
 #[derive(Serialize)]
@@ -284,6 +287,7 @@ pub(super) async fn access_token(
         token_type: token_type(issue),
         // What is left, rounded down: a second that has begun is not promised.
         expires_in: ((iat + life) * 1000 - issue.now_ms).div_euclid(1000),
+        user: issue.user,
     };
     Ok((response, stored))
 }

@@ -10,6 +10,7 @@ use super::error::OAuthError;
 use super::form::{self, Form};
 use super::issue::TokenResponse;
 use super::{Call, client_auth, device, grant, respond};
+use crate::http::bridge::ForUser;
 
 /// Answers a token request.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
@@ -40,6 +41,9 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 fn success(tokens: &TokenResponse) -> Response {
     let mut response = respond::json(StatusCode::OK, tokens);
     respond::never_stored(&mut response);
+    if let Some(id) = tokens.user {
+        response.extensions_mut().insert(ForUser(id));
+    }
     response
 }
 

@@ -21,7 +21,9 @@ use uuid::Uuid;
 
 use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
-use crate::model::broker::{ClientRecords, Kind, Record, Refresh, StoredTokens, Which};
+use crate::model::broker::{
+    ClientRecords, Kept, Kind, Record, Refresh, Revoked, ShownRefresh, StoredTokens,
+};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::factor::{Enrolment, StoredFactor};
@@ -73,22 +75,9 @@ pub enum StoreError {
     /// The record changed, or went, since it was read.
     #[error("{0} was changed by somebody else")]
     Conflict(String),
-    /// What was asked for takes longer to find than it may.
-    #[error("what is asked for takes too long to find")]
-    TooLong,
-    /// No connection for lists came free in time.
-    #[error("too many lists are being read at once")]
-    Crowded,
     /// What a record refers to is not there: its kind, its name.
     #[error("there is no {0} {1}")]
     Absent(&'static str, String),
-}
-
-impl StoreError {
-    /// Whether the same may succeed later, though nobody changes anything.
-    pub fn passes(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::TooLong | Self::Crowded)
-    }
 }
 
 /// A gateway entity as the store keeps it: opaque but for its keys.
@@ -269,10 +258,6 @@ pub trait Store: Send + Sync + 'static {
     async fn user_by_name(&self, realm: &str, name: &str) -> Result<Option<User>, StoreError>;
 
     /// The users that satisfy a query.
-    ///
-    /// # Errors
-    /// [`StoreError::TooLong`] when so much must be read for it that it was given
-    /// up, and [`StoreError::Crowded`] when too many lists are read already.
     async fn users(&self, realm: &str, query: &UserQuery) -> Result<UserPage, StoreError>;
 
     /// Adds a user.
@@ -305,19 +290,12 @@ pub trait Store: Send + Sync + 'static {
     async fn update_user_and_password(&self, user: &User, hash: &Secret) -> Result<(), StoreError>;
 
     /// Sets the password hash of a user made in the store; its refresh tokens
-    /// and sessions end. Who names the hash that was `seen` sets it in the place
-    /// of that one or not at all.
+    /// and sessions end.
     ///
     /// # Errors
     /// [`StoreError::FileOwned`] for a user that the file declares;
-    /// [`StoreError::Conflict`] when the user is gone, or has another hash.
-    async fn set_password(
-        &self,
-        id: Uuid,
-        hash: &Secret,
-        seen: Option<&Secret>,
-        now_ms: i64,
-    ) -> Result<(), StoreError>;
+    /// [`StoreError::Conflict`] when the user is gone.
+    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError>;
 
     /// Puts the password hash `new` in the place of `old`, if that is the
     /// user's still; says whether it was. With `ends`, refresh tokens and
@@ -394,9 +372,6 @@ pub trait Store: Send + Sync + 'static {
     async fn group(&self, realm: &str, id: Uuid) -> Result<Option<Group>, StoreError>;
 
     /// The groups that satisfy a query.
-    ///
-    /// # Errors
-    /// As [`Store::users`].
     async fn groups(&self, realm: &str, query: &UserQuery) -> Result<GroupPage, StoreError>;
 
     /// Members of a group by ascending identifier: those after `after`, at most
@@ -952,38 +927,47 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Conflict`] for a developer who has applications.
     async fn delete_broker_record(&self, kind: Kind, id: &str) -> Result<bool, StoreError>;
 
+    /// Revokes all tokens that an application, by its identifier, got of the token
+    /// broker up to now, whoever owns its record; says whether it was there.
+    async fn revoke_broker_client(&self, id: &str, now_ms: i64) -> Result<bool, StoreError>;
+
     /// Makes the store hold exactly these of the token broker's records owned by
-    /// the file.
+    /// the file. Tokens that were revoked stay so.
     ///
     /// # Errors
     /// [`StoreError::Taken`] when a name belongs to a record of the store.
     async fn sync_broker(&self, declared: Vec<Record>, now_ms: i64) -> Result<(), StoreError>;
 
     /// Keeps tokens that the broker gives out; those of the same access token
-    /// and application give way, unless they are revoked. Says whether they are
-    /// kept.
-    async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<bool, StoreError>;
+    /// and application give way, unless they are revoked. A refresh token that
+    /// came with other ones of the application before leaves those.
+    async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<Kept, StoreError>;
 
     /// Puts other tokens in the place of those of a refresh token, if that is
     /// good; says whether it was. Of two at once, one is told yes, unless the
     /// refresh token stays the same.
     async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError>;
 
-    /// The broker's tokens that the token of this hash belongs to.
-    async fn broker_tokens(
-        &self,
-        which: Which,
-        hash: TokenHash,
-    ) -> Result<Option<StoredTokens>, StoreError>;
+    /// The broker's tokens that the access token of this hash belongs to.
+    async fn broker_tokens(&self, access: TokenHash) -> Result<Option<StoredTokens>, StoreError>;
 
-    /// Revokes a token of the broker, with `cascade` also the one that belongs to
-    /// it; `None`: there is none of this hash.
+    /// The broker's tokens that a refresh token belongs to, or belonged to: those
+    /// that it is in force for, of the family that it names, and of the one that
+    /// it began.
+    async fn broker_refresh(&self, shown: &ShownRefresh) -> Result<Vec<StoredTokens>, StoreError>;
+
+    /// Revokes tokens of the broker, with `cascade` also the one that belongs to
+    /// the one that is named; `None`: there is none of this hash, or the family
+    /// was revoked before.
     async fn revoke_broker_token(
         &self,
-        which: Which,
-        hash: TokenHash,
+        revoked: &Revoked,
         cascade: bool,
     ) -> Result<Option<StoredTokens>, StoreError>;
+
+    /// Ends all tokens of the broker that came of sign-ins up to now with this
+    /// name: at foreign providers, and as a user of any realm.
+    async fn end_broker_person(&self, end_user: &str, now_ms: i64) -> Result<(), StoreError>;
 
     /// Removes what has expired, at most `limit` records of each kind; says
     /// how many went.

@@ -1,6 +1,7 @@
 //! The contract of [`Store`], run against every implementation.
 
 mod broker;
+mod broker_tokens;
 mod changes;
 mod factors;
 mod federation;

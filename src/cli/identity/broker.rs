@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::Members;
 use super::{Desk, SecretArgs};
-use crate::model::broker::{Kind, Record, Which};
-use crate::model::grant::TokenHash;
+use crate::model::broker::{Kind, Record, Revoked, Which};
 use crate::model::user::Owner;
 use crate::plugins::token_broker::records::{self, Made};
 use crate::store::StoreError;
@@ -23,6 +22,7 @@ Examples:
   doorward broker applications update orders --set status=revoked
   doorward broker applications secret orders
   doorward broker revoke --token-stdin
+  doorward broker revoke --user alice
 
 Applications are named by identifier or consumer key. All members are described in
 docs/token-broker.md; their names are the same here, over REST on the admin listener and in
@@ -53,7 +53,7 @@ pub(super) enum Action {
         #[command(subcommand)]
         action: ApplicationAction,
     },
-    /// Revokes a token that the broker gave out, with the one that belongs to it
+    /// Revokes a token that the broker gave out, with the one that belongs to it, or all of a user
     Revoke {
         /// The token; others on this machine may see it while the command runs
         #[arg(long, value_name = "TEXT", conflicts_with = "stdin")]
@@ -64,6 +64,9 @@ pub(super) enum Action {
         /// Revokes this token alone
         #[arg(long)]
         alone: bool,
+        /// Revokes all tokens that came of sign-ins with this name so far, here and elsewhere
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["token", "stdin", "alone"])]
+        user: Option<String>,
     },
 }
 
@@ -213,16 +216,26 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
         Action::Developers { action } => record(Kind::Developer, action, desk).await,
         Action::Applications { action } => application(action, desk).await,
         Action::Revoke {
+            user: Some(user), ..
+        } => {
+            anyhow::ensure!(!user.trim().is_empty(), "which user?");
+            let now_ms = desk.clock.now_ms();
+            desk.store.end_broker_person(&user, now_ms).await?;
+            let shown = json!({"end_user": user});
+            desk.print(&shown, &format!("all tokens of {user} so far are revoked"))
+        }
+        Action::Revoke {
             token,
             stdin,
             alone,
+            user: None,
         } => {
             let wanted = SecretArgs { stdin, text: token };
             let token = wanted.read("token", desk.input)?;
             let token = token.ok_or_else(|| anyhow::anyhow!("which token? see --token-stdin"))?;
-            let hash = TokenHash::of(token.expose());
             for which in [Which::Access, Which::Refresh] {
-                let revoked = desk.store.revoke_broker_token(which, hash, !alone).await?;
+                let revoked = Revoked::token(which, token.expose());
+                let revoked = desk.store.revoke_broker_token(&revoked, !alone).await?;
                 if let Some(tokens) = revoked {
                     let shown = json!({"client_id": tokens.client_id});
                     return desk.print(&shown, "the token is revoked");
@@ -268,14 +281,12 @@ async fn application(action: ApplicationAction, desk: &mut Desk<'_>) -> anyhow::
             changed(kind, &id, "has another secret", rotated, desk).await
         }
         ApplicationAction::RevokeTokens { id } => {
+            let record = found(kind, &id, desk).await?;
             let now_ms = desk.clock.now_ms();
-            let without = |old: &Record| {
-                Ok(Made {
-                    record: records::without_tokens(old, now_ms),
-                    secret: None,
-                })
-            };
-            changed(kind, &id, "has no tokens any more", without, desk).await
+            let there = desk.store.revoke_broker_client(&record.id, now_ms).await?;
+            anyhow::ensure!(there, "there is no application {id}");
+            let line = format!("application {} has no tokens any more", called(&record));
+            desk.print(&json!({"id": record.id}), &line)
         }
         ApplicationAction::Delete { id } => deleted(kind, &id, desk).await,
     }

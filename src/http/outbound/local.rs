@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use url::Url;
 
 use super::{Answer, BODY_MAX, OutboundError, Standing, local_request};
-use crate::http::bridge::ClientInfo;
+use crate::http::bridge::{ClientInfo, ForUser};
 
 /// A local provider and the URLs that mean it.
 #[derive(Clone)]
@@ -110,6 +110,7 @@ impl Local {
                 }
             })?;
         Ok(Answer {
+            user: head.extensions.get::<ForUser>().map(|ForUser(id)| *id),
             status: head.status,
             headers: head.headers,
             body: body.to_bytes(),

@@ -1,15 +1,24 @@
 //! What the token broker knows: API products, developers and their
 //! applications, and the tokens that it gave out.
 
+pub mod refresh_token;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::client::ClientSecret;
 use super::grant::TokenHash;
 use super::secret::Secret;
-use super::user::Owner;
+use super::user::{Owner, name};
+
+pub use refresh_token::ShownRefresh;
+
+/// Most characters of a name that tokens are known by as somebody's: an index
+/// of PostgreSQL takes no more than 2,704 bytes.
+const PERSON: usize = 400;
 
 /// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -233,6 +242,9 @@ pub struct StoredTokens {
     pub expires_ms: i64,
     /// Hash of the refresh token, if there is one.
     pub refresh: Option<TokenHash>,
+    /// The family that the refresh token names, by which it is found; `None`: it
+    /// is found by itself.
+    pub family: Option<TokenHash>,
     /// Whether the refresh token was not revoked.
     pub refresh_approved: bool,
     /// When the refresh token ends, in milliseconds since the epoch.
@@ -241,8 +253,48 @@ pub struct StoredTokens {
     pub swept_ms: i64,
     /// The consumer key of their application.
     pub client_id: String,
+    /// Who signed in, as [`person`] or [`local_person`] says it; `None`: nobody,
+    /// or it was not kept yet.
+    pub person: Option<String>,
+    /// When all was revoked that this person had begun, in milliseconds since the
+    /// epoch. The store tells it; it is not kept with the tokens.
+    pub ended_ms: Option<i64>,
     /// What else is known.
     pub facts: TokenFacts,
+}
+
+impl StoredTokens {
+    /// When the sign-in or request began that they came of, in milliseconds since
+    /// the epoch: what is revoked since is not escaped by a refresh.
+    pub fn begun_ms(&self) -> i64 {
+        match self.facts.begun_ms {
+            0 => self.facts.issued_ms,
+            begun_ms => begun_ms,
+        }
+    }
+
+    /// The user whom they are for, if it is one of the provider in this process.
+    pub fn user(&self) -> Option<Uuid> {
+        self.person.as_deref()?.parse().ok()
+    }
+
+    /// Whether all was revoked since that their person had begun.
+    pub fn has_ended(&self) -> bool {
+        self.ended_ms
+            .is_some_and(|ended_ms| self.begun_ms() <= ended_ms)
+    }
+}
+
+/// Who signed in at a foreign provider with this name.
+pub fn person(end_user: &str) -> String {
+    let key = name::key(end_user);
+    let key = key.chars().filter(|c| *c != '\0').take(PERSON);
+    "name:".chars().chain(key).collect()
+}
+
+/// The user of the provider in this process with this identifier.
+pub fn local_person(id: Uuid) -> String {
+    id.to_string()
 }
 
 /// What the broker knows of tokens besides who has them until when.
@@ -257,6 +309,9 @@ pub struct TokenFacts {
     pub scopes: Vec<String>,
     /// When the access token was issued, in milliseconds since the epoch.
     pub issued_ms: i64,
+    /// When somebody began to sign in for them, in milliseconds since the epoch; 0
+    /// if nobody noted it. See [`StoredTokens::begun_ms`].
+    pub begun_ms: i64,
     /// When the refresh token was issued, in milliseconds since the epoch.
     pub refresh_issued_ms: i64,
     /// How often they were refreshed.
@@ -281,6 +336,8 @@ pub struct Attribute {
 pub struct Refresh {
     /// Hash of the refresh token that was shown.
     pub presented: TokenHash,
+    /// What it was found by: its family, or itself.
+    pub found_by: TokenHash,
     /// What takes the place.
     pub tokens: StoredTokens,
     /// The time, in milliseconds since the epoch.
@@ -294,6 +351,38 @@ pub enum Which {
     Access,
     /// The refresh token.
     Refresh,
+}
+
+/// What is to be revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// The access token of this hash.
+    Access(TokenHash),
+    /// This refresh token, if it is in force.
+    Refresh(ShownRefresh),
+    /// Both tokens of this family.
+    Family(TokenHash),
+}
+
+impl Revoked {
+    /// The token of this text and kind.
+    pub fn token(which: Which, text: &str) -> Self {
+        match which {
+            Which::Access => Self::Access(TokenHash::of(text)),
+            Which::Refresh => Self::Refresh(ShownRefresh::of(text)),
+        }
+    }
+}
+
+/// What became of tokens that were to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// They are.
+    Both,
+    /// The access token is; its refresh token was revoked before and stays so.
+    AccessOnly,
+    /// They are another application's, or the access token was revoked before.
+    Neither,
 }
 
 /// What is known of the client of a token, in the store.

@@ -20,7 +20,6 @@ mod client;
 mod consumer;
 mod credentials;
 mod decide;
-mod distributed;
 mod endpoints;
 mod ends;
 mod extras;
@@ -84,7 +83,6 @@ use crate::telemetry::{Counter, Metrics};
 use agent::Agent;
 use bearer::Found;
 use channels::Channels;
-use distributed::Distributed;
 use flight::Flights;
 use grants::TokenDesk;
 use logins::Logins;
@@ -129,8 +127,6 @@ struct OpenIdConnect {
     asker: Option<Asker>,
     /// Asks who users are besides.
     user_info: Option<UserInfo>,
-    /// Asks for claims that are told elsewhere.
-    distributed: Option<Distributed>,
     /// Exchanges tokens before they count.
     token_exchange: Option<TokenExchange>,
     /// Asks for tokens.
@@ -163,8 +159,6 @@ impl OpenIdConnect {
         Self {
             asker: asked.told.map(asker),
             user_info: asked.user_info.map(user_info),
-            distributed: (asked.distributed)
-                .map(|how| Distributed::new(how, &settings.rules, &agent)),
             token_exchange: (asked.token_exchange)
                 .map(|how| TokenExchange::new(how, &agent, parts)),
             desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),

@@ -23,8 +23,11 @@ use serde_json::{Map, Value, json};
 use super::client::{Client, LiveProduct};
 use super::config::BrokerConfig;
 use super::records;
+use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::model::broker::{Product, Record, Refresh, StoredTokens, Which};
+use crate::model::broker::{
+    Kept, Product, Record, Refresh, Revoked, ShownRefresh, StoredTokens, Which,
+};
 use crate::model::grant::TokenHash;
 use crate::model::token::AccessToken;
 use crate::plugins::throttling::quota::Quota;
@@ -52,6 +55,7 @@ pub struct Broker {
     store: Arc<dyn Store>,
     clock: Clock,
     metrics: Arc<Metrics>,
+    audit: Audit,
     names: ArcSwap<Names>,
     tokens: Cache<ByText, Held, Weight, ahash::RandomState>,
     clients: Cache<String, (u64, Option<Arc<Client>>)>,
@@ -144,11 +148,13 @@ impl Broker {
         store: Arc<dyn Store>,
         clock: Clock,
         metrics: Arc<Metrics>,
+        audit: Audit,
     ) -> Result<Arc<Self>, StoreError> {
         let broker = Arc::new(Self {
             store,
             clock,
             metrics,
+            audit,
             names: ArcSwap::from_pointee(names(config)),
             tokens: Cache::with(
                 8 * 1024,
@@ -199,6 +205,10 @@ impl Broker {
         self.clock.now_ms()
     }
 
+    pub(super) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
     /// Makes everything be read again.
     fn forget(&self) {
         self.records.fetch_add(1, Ordering::AcqRel);
@@ -209,9 +219,11 @@ impl Broker {
         &self.stripes[usize::from(bytes[0]) % self.stripes.len()]
     }
 
+    /// Each only grows, so a sum changes when one does. With users who go in this
+    /// process, what they began goes.
     fn generation(&self, hash: TokenHash) -> (u64, u64) {
         (
-            self.records.load(Ordering::Acquire),
+            self.records.load(Ordering::Acquire) + self.store.generation(),
             self.stripe(hash).load(Ordering::Acquire),
         )
     }
@@ -230,7 +242,7 @@ impl Broker {
         // As of before the look-up: a change meanwhile makes the entry stale.
         let generation = self.generation(hash);
         let read_ms = self.clock.now_ms();
-        let Some(tokens) = self.store.broker_tokens(Which::Access, hash).await? else {
+        let Some(tokens) = self.store.broker_tokens(hash).await? else {
             return Ok(None);
         };
         let client = self.client(&tokens.client_id).await?;
@@ -249,12 +261,12 @@ impl Broker {
         Ok(Some(token))
     }
 
-    /// The tokens that this refresh token belongs to.
+    /// The tokens that this refresh token belongs to, or belonged to.
     pub(super) async fn refreshable(
         &self,
-        hash: TokenHash,
-    ) -> Result<Option<StoredTokens>, StoreError> {
-        self.store.broker_tokens(Which::Refresh, hash).await
+        shown: &ShownRefresh,
+    ) -> Result<Vec<StoredTokens>, StoreError> {
+        self.store.broker_refresh(shown).await
     }
 
     /// The application of this consumer key.
@@ -315,7 +327,7 @@ impl Broker {
     }
 
     /// Keeps new tokens.
-    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<bool, StoreError> {
+    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<Kept, StoreError> {
         let kept = self.store.keep_broker_tokens(tokens).await;
         self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         kept
@@ -338,32 +350,48 @@ impl Broker {
     /// # Errors
     /// The store does not answer.
     pub async fn revoke(&self, token: &str, cascade: bool) -> Result<bool, StoreError> {
-        let hash = TokenHash::of(token);
-        Ok(self.revoke_one(Which::Access, hash, cascade).await?
-            || self.revoke_one(Which::Refresh, hash, cascade).await?)
+        for which in [Which::Access, Which::Refresh] {
+            let revoked = Revoked::token(which, token);
+            if self.revoke_one(&revoked, cascade).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(super) async fn revoke_one(
         &self,
-        which: Which,
-        hash: TokenHash,
+        revoked: &Revoked,
         cascade: bool,
-    ) -> Result<bool, StoreError> {
-        let revoked = self.store.revoke_broker_token(which, hash, cascade).await;
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        let revoked = self.store.revoke_broker_token(revoked, cascade).await;
         if let Ok(Some(tokens)) = &revoked {
             self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         }
-        Ok(revoked?.is_some())
+        revoked
+    }
+
+    /// Ends all tokens that came of sign-ins up to now with this name: of users
+    /// of any realm here, and of other providers' users.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn end_person(&self, end_user: &str) -> Result<(), StoreError> {
+        let now_ms = self.clock.now_ms();
+        self.store.end_broker_person(end_user, now_ms).await
     }
 
     /// What later filters see of a token.
     fn as_seen(&self, text: &str, tokens: &StoredTokens, client: Option<&Client>) -> AccessToken {
         let facts = &tokens.facts;
         let names = self.names.load();
+        // A scope that was taken from its products is gone from it.
+        let mut scopes = facts.scopes.clone();
+        scopes.retain(|scope| client.is_some_and(|client| client.has_scope(scope)));
         let mut claims = Map::new();
         let mut add = |name: &str, value: Value| claims.insert(name.to_owned(), value);
         add("client_id", tokens.client_id.clone().into());
-        add("scope", facts.scopes.join(" ").into());
+        add("scope", scopes.join(" ").into());
         add("grant_type", facts.grant_type.clone().into());
         add("token_type", "BearerToken".into());
         add("status", "approved".into());
@@ -393,7 +421,7 @@ impl Broker {
         AccessToken {
             token: text.to_owned(),
             claims,
-            scopes: facts.scopes.clone(),
+            scopes,
             expires_at: Some(tokens.expires_ms.div_euclid(1000)),
         }
     }

@@ -12,6 +12,7 @@ use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use url::Url;
+use uuid::Uuid;
 
 use super::fault::Fault;
 use super::variable::{EXTERNAL_ACCESS_TOKEN, EXTERNAL_REFRESH_TOKEN, EXTERNAL_STATUS, Set};
@@ -49,6 +50,8 @@ pub(super) struct Granted {
     pub(super) set: Set,
     /// How long its access token lives, in milliseconds, if it said so.
     pub(super) life_ms: Option<i64>,
+    /// Whom it let in, if it is the provider in this process.
+    pub(super) user: Option<Uuid>,
 }
 
 impl Provider {
@@ -113,7 +116,10 @@ fn read(answer: &Answer, short: bool) -> Result<Granted, Fault> {
         .any(|how| how != "identity");
     let members = json::object(&answer.body).ok().filter(|_| !packed);
     match status {
-        StatusCode::OK => granted(&members.ok_or_else(Fault::extraction)?),
+        StatusCode::OK => Ok(Granted {
+            user: answer.user,
+            ..granted(&members.ok_or_else(Fault::extraction)?)?
+        }),
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             let error = members.as_ref().and_then(|members| members.get("error"));
             Err(match error.and_then(Value::as_str) {
@@ -156,6 +162,7 @@ fn granted(members: &Map<String, Value>) -> Result<Granted, Fault> {
     Ok(Granted {
         set,
         life_ms: life.map(|seconds| seconds.saturating_mul(1000)),
+        user: None,
     })
 }
 
@@ -168,6 +175,7 @@ mod tests {
             status: StatusCode::from_u16(status).expect("a status"),
             headers: HeaderMap::new(),
             body: body.to_owned().into(),
+            user: None,
         }
     }
 

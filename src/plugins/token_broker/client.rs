@@ -92,9 +92,18 @@ impl Client {
     /// all others.
     pub(super) fn gave(&self, tokens: &StoredTokens) -> bool {
         let facts = &tokens.facts;
+        // What was revoked is not escaped by a refresh at the same moment.
+        let begun_ms = tokens.begun_ms();
         facts.application == self.application.id
-            && facts.issued_ms >= self.created_ms
-            && facts.issued_ms > self.application.tokens_revoked_ms
+            && begun_ms >= self.created_ms
+            && begun_ms > self.application.tokens_revoked_ms
+    }
+
+    /// Whether a product of it has this scope. One that none has any more is
+    /// gone from tokens that were given with it.
+    pub(super) fn has_scope(&self, scope: &str) -> bool {
+        let mut all = self.products.iter().flat_map(|one| &one.product.scopes);
+        all.any(|one| one == scope)
     }
 
     /// Whether a product is for this place at all.

@@ -23,6 +23,9 @@ pub(super) struct Fault {
     pub(super) text: Cow<'static, str>,
     /// What the token endpoint answers in its own shape.
     short: Option<(&'static str, Cow<'static, str>)>,
+    /// Whether it is the client that has not proven who it is, or whom it
+    /// speaks for: no token is at fault.
+    of_client: bool,
     /// Seconds after which to try again.
     retry_after: Option<u64>,
     /// For log and metrics.
@@ -36,6 +39,7 @@ impl Fault {
             code,
             text: text.into(),
             short: None,
+            of_client: false,
             retry_after: None,
             label,
         }
@@ -53,6 +57,11 @@ impl Fault {
             self.status = status;
             self.short = Some((code, text.into()));
         }
+        self
+    }
+
+    fn of_client(mut self) -> Self {
+        self.of_client = true;
         self
     }
 
@@ -158,16 +167,18 @@ impl Fault {
     pub(super) fn unknown_client(short: bool) -> Self {
         let code = "oauth.v2.InvalidClientIdentifier";
         let text = "Invalid client identifier {0}";
-        Self::new(401, "invalid_client", code, text).short(
-            StatusCode::UNAUTHORIZED,
-            "invalid_client",
-            "ClientId is Invalid",
-            short,
-        )
+        Self::new(401, "invalid_client", code, text)
+            .of_client()
+            .short(
+                StatusCode::UNAUTHORIZED,
+                "invalid_client",
+                "ClientId is Invalid",
+                short,
+            )
     }
 
     pub(super) fn client_not_approved(short: bool) -> Self {
-        Self::application().short(
+        Self::application().of_client().short(
             StatusCode::UNAUTHORIZED,
             "invalid_client",
             "Invalid API call as app not approved",
@@ -233,12 +244,9 @@ impl Fault {
     pub(super) fn not_authorized(short: bool) -> Self {
         let code = "oauth.v2.ExternalAuthorizationFailed";
         let text = "External authorization failed";
-        Self::new(401, "external_authorization", code, text).short(
-            StatusCode::UNAUTHORIZED,
-            "invalid_request",
-            text,
-            short,
-        )
+        Self::new(401, "external_authorization", code, text)
+            .of_client()
+            .short(StatusCode::UNAUTHORIZED, "invalid_request", text, short)
     }
 
     /// The provider gave no answer that can be used; `reason` is ours.
@@ -312,9 +320,13 @@ impl Fault {
             let text = format!("{}: {}", self.code, self.text);
             // Nothing of a path can end the quoted text, or the field.
             let text: String = text.chars().filter(|c| is_quotable(*c)).collect();
-            let challenge = format!(
-                "Bearer realm=\"{realm}\",error=\"invalid_token\",error_description=\"{text}\""
-            );
+            let challenge = match self.of_client {
+                // How clients may prove who they are (RFC 6749 §5.2).
+                true => format!("Basic realm=\"{realm}\""),
+                false => format!(
+                    "Bearer realm=\"{realm}\",error=\"invalid_token\",error_description=\"{text}\""
+                ),
+            };
             if let Ok(value) = HeaderValue::try_from(challenge) {
                 reply = reply.header(WWW_AUTHENTICATE, value);
             }

@@ -17,6 +17,9 @@ const LIFE_MS: i64 = 1_800_000;
 /// Refresh tokens live so long unless something else is said: 30 days.
 const REFRESH_LIFE_MS: i64 = 30 * 86_400_000;
 
+/// Nobody refreshes for longer than this unless something else is said: 90 days.
+const MOST_MS: i64 = 90 * 86_400_000;
+
 /// The flows of a proxy of which nothing is said.
 const USUAL: [(&str, Option<&str>, Word); 3] = [
     (
@@ -64,6 +67,8 @@ pub(super) struct FlowConfig {
     expires_in: Option<i64>,
     #[serde(alias = "RefreshTokenExpiresIn", alias = "refreshTokenExpiresIn")]
     refresh_token_expires_in: Option<i64>,
+    #[serde(alias = "refreshTokenMaxLifetime")]
+    refresh_token_max_lifetime: Option<i64>,
     #[serde(alias = "Attributes")]
     attributes: BTreeMap<String, Attribute>,
     #[serde(alias = "Scope")]
@@ -155,8 +160,22 @@ pub(super) struct Issue {
     /// Whether refusals have the token endpoint's own shape.
     pub(super) short: bool,
     pub(super) life_ms: i64,
-    pub(super) refresh_life_ms: i64,
+    refresh_life_ms: i64,
+    /// So long after the sign-in the last refresh token ends.
+    refresh_most_ms: i64,
     pub(super) attributes: BTreeMap<String, Attribute>,
+}
+
+impl Issue {
+    /// When a refresh token ends that is issued now, of a sign-in at `begun_ms`;
+    /// all in milliseconds since the epoch.
+    pub(super) fn refresh_end(&self, begun_ms: i64, now_ms: i64) -> i64 {
+        let last_ms = match self.refresh_most_ms {
+            MAX_LIFE_MS => i64::MAX,
+            most_ms => begun_ms.saturating_add(most_ms),
+        };
+        now_ms.saturating_add(self.refresh_life_ms).min(last_ms)
+    }
 }
 
 /// `VerifyAccessToken`.
@@ -331,14 +350,21 @@ impl FlowConfig {
             }
         };
         let responds = self.generate_response.unwrap_or(true);
+        let refresh_life_ms = life(
+            "refresh_token_expires_in",
+            self.refresh_token_expires_in,
+            REFRESH_LIFE_MS,
+        )?;
         Ok(Issue {
             responds,
             short: self.generate_error_response.unwrap_or(responds),
             life_ms: life("expires_in", self.expires_in, LIFE_MS)?,
-            refresh_life_ms: life(
-                "refresh_token_expires_in",
-                self.refresh_token_expires_in,
-                REFRESH_LIFE_MS,
+            refresh_life_ms,
+            // Who lets a token live longer means it.
+            refresh_most_ms: life(
+                "refresh_token_max_lifetime",
+                self.refresh_token_max_lifetime,
+                MOST_MS.max(refresh_life_ms),
             )?,
             attributes: self.attributes.clone(),
         })

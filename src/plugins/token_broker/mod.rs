@@ -18,10 +18,12 @@ mod foresee;
 mod issue;
 mod path_pattern;
 pub mod records;
+mod refresh;
 mod response;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod told;
 mod variable;
 mod verify;
 
@@ -42,6 +44,7 @@ use crate::http::bridge;
 use crate::http::form::{self, Form};
 use crate::http::path::normalize;
 use crate::http::reply::{Reply, ReplyBody};
+use crate::model::audit::Kind as EventKind;
 use crate::model::token::AccessToken;
 use crate::telemetry::metrics::Counter;
 
@@ -52,6 +55,7 @@ use fault::Fault;
 use flow::{Flow, Operation};
 use issue::Issued;
 use schema::Config;
+use told::Told;
 use variable::Facts;
 use verify::is_token;
 
@@ -190,7 +194,9 @@ impl TokenBroker {
         let judged = match Self::shown(verify, &facts) {
             Ok(shown) => match broker.held(&shown, facts.now_ms) {
                 Some(token) => self
-                    .judge(verify, Some(&token), &facts)
+                    .judge(verify, Some(&token), &facts, || {
+                        Told::of(broker, &self.proxy, exchange)
+                    })
                     .map(|()| Arc::clone(&token.access)),
                 None if is_token(&shown) => return None,
                 None => Err(Fault::invalid_token()),
@@ -254,12 +260,13 @@ impl TokenBroker {
         }
     }
 
-    /// The outcome of the operation of a flow.
+    /// The outcome of the operation of a flow. Refusals are told.
     async fn operate(
         &self,
         broker: &Broker,
         flow: &Flow,
         facts: &Facts<'_>,
+        mut told: Told<'_>,
     ) -> Result<Done, Fault> {
         let issued = |issued: Issued, responds: bool| match responds {
             true => Done::Answer(token_reply(issued)),
@@ -267,15 +274,18 @@ impl TokenBroker {
         };
         match &flow.operation {
             Operation::Generate(generate) => {
-                let new = self.generate(broker, generate, facts).await?;
+                let new = self.generate(broker, generate, facts, &mut told).await;
+                let new = new.inspect_err(|fault| told.refuse(EventKind::TokenIssue, fault))?;
                 Ok(issued(new, generate.issue.responds))
             }
             Operation::Refresh(refreshing) => {
-                let new = self.refresh(broker, refreshing, facts).await?;
+                let new = self.refresh(broker, refreshing, facts, &mut told).await;
+                let new = new.inspect_err(|fault| told.refuse(EventKind::TokenIssue, fault))?;
                 Ok(issued(new, refreshing.issue.responds))
             }
             Operation::Invalidate(ended) => {
-                self.invalidate(broker, ended, facts).await?;
+                let done = self.invalidate(broker, ended, facts, &mut told).await;
+                done.inspect_err(|fault| told.refuse(EventKind::TokenRevoke, fault))?;
                 Ok(Done::Answer(Reply::empty(StatusCode::OK)))
             }
             Operation::Verify(verify) => {
@@ -290,7 +300,7 @@ impl TokenBroker {
                         .await
                         .map_err(|error| issue::store(&error))?,
                 };
-                self.judge(verify, token.as_ref(), facts)?;
+                self.judge(verify, token.as_ref(), facts, || told)?;
                 match token {
                     Some(token) => Ok(Done::Verified(Arc::clone(&token.access))),
                     None => Err(Fault::unknown_token(self.split_codes)),
@@ -326,7 +336,8 @@ impl TokenBroker {
         if let Operation::Verify(verify) = &flow.operation {
             exchange.token_in_query |= verify.in_query();
         }
-        match self.operate(broker, flow, &facts).await {
+        let told = Told::of(broker, &self.proxy, exchange);
+        match self.operate(broker, flow, &facts, told).await {
             Ok(Done::Answer(reply)) => {
                 self.issued.inc();
                 Outcome::Respond(reply)

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::path_pattern::PathPattern;
 use crate::clock::{random_bytes, random_uuid};
+use crate::model::broker::refresh_token::ALPHABET;
 use crate::model::broker::{Application, Developer, Kind, Product, Record};
 use crate::model::client::ClientSecret;
 use crate::model::secret::Secret;
@@ -101,15 +102,6 @@ pub fn rotated(old: &Record, given: Option<Secret>, now_ms: i64) -> Result<Made,
         record,
         secret: made,
     })
-}
-
-/// The same application, none of whose tokens so far is good any more.
-pub fn without_tokens(old: &Record, now_ms: i64) -> Record {
-    let mut record = old.clone();
-    record.updated_ms = now_ms.max(old.updated_ms + 1);
-    let name = "tokens_revoked_ms".to_owned();
-    record.doc.insert(name, now_ms.into());
-    record
 }
 
 /// A record as it is shown: without its secret.
@@ -320,7 +312,6 @@ fn check_length(member: &str, length: usize) -> Result<(), RecordError> {
 
 /// `N` random letters and digits.
 pub(super) fn random_text<const N: usize>() -> String {
-    const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut text = String::with_capacity(N);
     while text.len() < N {
         for byte in random_bytes::<64>() {

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use http::StatusCode;
 use http::header::AUTHORIZATION;
 
 use super::TokenBroker;
@@ -11,8 +12,10 @@ use super::broker::Token;
 use super::client::{LiveProduct, Uncovered};
 use super::fault::Fault;
 use super::flow::Verify;
+use super::told::Told;
 use super::variable::Facts;
 use crate::clock;
+use crate::model::audit::Kind;
 
 /// Longest token that is looked at, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -37,7 +40,31 @@ impl TokenBroker {
     }
 
     /// Whether a token is good for a request now; takes of its product's quota.
-    pub(super) fn judge(
+    /// A refusal of the token itself is told.
+    pub(super) fn judge<'a>(
+        &self,
+        verify: &Verify,
+        token: Option<&Arc<Token>>,
+        facts: &Facts<'_>,
+        told: impl FnOnce() -> Told<'a>,
+    ) -> Result<(), Fault> {
+        let judged = self.weigh(verify, token, facts);
+        if let Err(fault) = &judged
+            && matches!(
+                fault.status,
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+            )
+        {
+            let mut told = told();
+            if let Some(token) = token {
+                told.of_client(&token.tokens.client_id);
+            }
+            told.refuse(Kind::TokenRefuse, fault);
+        }
+        judged
+    }
+
+    fn weigh(
         &self,
         verify: &Verify,
         token: Option<&Arc<Token>>,
@@ -68,7 +95,7 @@ impl TokenBroker {
         if !client.is_approved() {
             return Err(Fault::application());
         }
-        if !client.gave(tokens) {
+        if !client.gave(tokens) || tokens.has_ended() {
             return Err(Fault::revoked());
         }
         let product = match client.covering(facts.place(), facts.suffix) {
@@ -77,7 +104,7 @@ impl TokenBroker {
             Err(Uncovered::Elsewhere) => return Err(Fault::elsewhere()),
             Err(Uncovered::Path) => return Err(Fault::no_resource(facts.suffix)),
         };
-        let held = |scope: &String| tokens.facts.scopes.contains(scope);
+        let held = |scope: &String| token.access.scopes.contains(scope);
         if !verify.scopes.iter().all(held) {
             return Err(Fault::scope(&verify.scopes));
         }

@@ -1,13 +1,15 @@
-//! The token broker's records and tokens.
+//! The token broker's records.
 
 use std::collections::HashMap;
 
 use super::{Builder, Database, Row, Tx, damaged, sql, write_doc};
-use crate::model::broker::{ClientRecords, Kind, Record, Refresh, StoredTokens, Which};
+use crate::model::broker::{ClientRecords, Kind, Record};
 use crate::model::client::ClientSecret;
-use crate::model::grant::TokenHash;
 use crate::model::user::Owner;
 use crate::store::StoreError;
+
+/// The member of applications that says up to when their tokens are revoked.
+const REVOKED: &str = "tokens_revoked_ms";
 
 fn read(kind: Kind, row: &Row) -> Result<Record, StoreError> {
     let owner = row.text("owner")?;
@@ -193,6 +195,38 @@ pub(super) async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result
     Ok(())
 }
 
+/// Notes that all tokens of an application up to now are revoked, whoever owns
+/// its record: that is no change of what it was declared as.
+pub(super) async fn revoke_all(tx: &mut Tx, id: &str, now_ms: i64) -> Result<bool, StoreError> {
+    let kind = Kind::Application;
+    let row = sql("SELECT * FROM broker_records WHERE kind = $1 AND id = $2")
+        .bind(kind.as_str())
+        .bind(id)
+        .one(&mut *tx)
+        .await?;
+    let Some(row) = row else {
+        return Ok(false);
+    };
+    let mut record = read(kind, &row)?;
+    let last_ms = revoked_ms(&record).max(now_ms);
+    record.doc.insert(REVOKED.to_owned(), last_ms.into());
+    // Whoever changes the record meanwhile does so with this.
+    sql("UPDATE broker_records SET doc = $1, updated_ms = $2 WHERE kind = $3 AND id = $4")
+        .bind(write_doc(&record.doc)?)
+        .bind(now_ms.max(record.updated_ms + 1))
+        .bind(kind.as_str())
+        .bind(id)
+        .run(tx)
+        .await
+        .map(|changed| changed > 0)
+}
+
+/// Up to when the tokens of an application are revoked.
+fn revoked_ms(record: &Record) -> i64 {
+    let revoked = record.doc.get(REVOKED);
+    revoked.and_then(|ms| ms.as_i64()).unwrap_or_default()
+}
+
 /// A developer with applications stays: their clients would lose theirs.
 pub(super) async fn delete(tx: &mut Tx, kind: Kind, id: &str) -> Result<bool, StoreError> {
     refuse_file_owned(tx, kind, id).await?;
@@ -257,135 +291,13 @@ pub(super) async fn sync(
         if let Some(old) = known.remove(&(record.kind, name)) {
             record.created_ms = old.created_ms;
             record.keep_identifiers(&old);
+            // What was revoked stays so, whatever the file says.
+            let revoked_ms = revoked_ms(&record).max(revoked_ms(&old));
+            if record.kind == Kind::Application {
+                record.doc.insert(REVOKED.to_owned(), revoked_ms.into());
+            }
         }
         put(tx, &record).await?;
     }
     Ok(())
-}
-
-pub(super) async fn insert_tokens(tx: &mut Tx, tokens: &StoredTokens) -> Result<bool, StoreError> {
-    // A provider may give the same token again while it is good; it is never
-    // another application's.
-    let done = sql("INSERT INTO broker_tokens
-           (access, access_approved, expires_ms, refresh, refresh_approved,
-            refresh_expires_ms, swept_ms, client_id, doc)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-         ON CONFLICT (access) DO UPDATE
-            SET expires_ms = excluded.expires_ms, refresh = excluded.refresh,
-                refresh_expires_ms = excluded.refresh_expires_ms,
-                swept_ms = excluded.swept_ms, doc = excluded.doc
-          WHERE broker_tokens.client_id = excluded.client_id
-            AND broker_tokens.access_approved = 1
-         RETURNING refresh_approved")
-    .bind(tokens.access)
-    .bind(tokens.access_approved)
-    .bind(tokens.expires_ms)
-    .bind(tokens.refresh)
-    .bind(tokens.refresh_approved)
-    .bind(tokens.refresh_expires_ms)
-    .bind(tokens.swept_ms)
-    .bind(&tokens.client_id)
-    .bind(write_doc(&tokens.facts)?)
-    .one(&mut *tx)
-    .await?;
-    let Some(row) = done else {
-        return Ok(false);
-    };
-    if !row.flag("refresh_approved")? {
-        // The refresh token is another one than that which was revoked.
-        sql("UPDATE broker_tokens SET refresh_approved = 1 WHERE access = $1")
-            .bind(tokens.access)
-            .run(tx)
-            .await?;
-    }
-    Ok(true)
-}
-
-/// The conditional update decides: of two refreshes at once, one finds the
-/// token in force, unless it stays the same.
-pub(super) async fn refresh(tx: &mut Tx, refresh: &Refresh) -> Result<bool, StoreError> {
-    let tokens = &refresh.tokens;
-    let done = sql("UPDATE broker_tokens
-            SET access = $1, expires_ms = $2, refresh = $3, refresh_expires_ms = $4,
-                swept_ms = $5, doc = $6
-          WHERE refresh = $7 AND refresh_approved = 1 AND refresh_expires_ms > $8
-            AND client_id = $9
-         RETURNING access_approved")
-    .bind(tokens.access)
-    .bind(tokens.expires_ms)
-    .bind(tokens.refresh)
-    .bind(tokens.refresh_expires_ms)
-    .bind(tokens.swept_ms)
-    .bind(write_doc(&tokens.facts)?)
-    .bind(refresh.presented)
-    .bind(refresh.now_ms)
-    .bind(&tokens.client_id)
-    .one(&mut *tx)
-    .await?;
-    let Some(row) = done else {
-        return Ok(false);
-    };
-    if !row.flag("access_approved")? {
-        // Other nodes are told of approvals that change: not of each refresh.
-        sql("UPDATE broker_tokens SET access_approved = 1 WHERE access = $1")
-            .bind(tokens.access)
-            .run(tx)
-            .await?;
-    }
-    Ok(true)
-}
-
-pub(super) async fn tokens(
-    readers: &Database,
-    which: Which,
-    hash: TokenHash,
-) -> Result<Option<StoredTokens>, StoreError> {
-    let select = match which {
-        Which::Access => "SELECT * FROM broker_tokens WHERE access = $1",
-        Which::Refresh => "SELECT * FROM broker_tokens WHERE refresh = $1",
-    };
-    let row = sql(select).bind(hash).one(readers).await?;
-    row.as_ref().map(read_tokens).transpose()
-}
-
-fn read_tokens(row: &Row) -> Result<StoredTokens, StoreError> {
-    Ok(StoredTokens {
-        access: row.hash("access")?,
-        access_approved: row.flag("access_approved")?,
-        expires_ms: row.int("expires_ms")?,
-        refresh: row.opt_hash("refresh")?,
-        refresh_approved: row.flag("refresh_approved")?,
-        refresh_expires_ms: row.int("refresh_expires_ms")?,
-        swept_ms: row.int("swept_ms")?,
-        client_id: row.text("client_id")?,
-        facts: row.doc("doc")?,
-    })
-}
-
-/// Revokes the token of this hash, with `cascade` also the one that belongs to
-/// it.
-pub(super) async fn revoke(
-    tx: &mut Tx,
-    which: Which,
-    hash: TokenHash,
-    cascade: bool,
-) -> Result<Option<StoredTokens>, StoreError> {
-    let update = match (which, cascade) {
-        (Which::Access, false) => {
-            "UPDATE broker_tokens SET access_approved = 0 WHERE access = $1 RETURNING *"
-        }
-        (Which::Refresh, false) => {
-            "UPDATE broker_tokens SET refresh_approved = 0 WHERE refresh = $1 RETURNING *"
-        }
-        (Which::Access, true) => {
-            "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
-              WHERE access = $1 RETURNING *"
-        }
-        (Which::Refresh, true) => {
-            "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
-              WHERE refresh = $1 RETURNING *"
-        }
-    };
-    let row = sql(update).bind(hash).one(&mut *tx).await?;
-    row.as_ref().map(read_tokens).transpose()
 }

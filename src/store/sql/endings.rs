@@ -1,7 +1,7 @@
 //! The end of sessions: with each one its grants end, and the clients that were
 //! signed in through it are put down to be told.
 
-use super::{Builder, Row, Tx, logouts, sessions, sql, tokens};
+use super::{Builder, Row, Tx, broker_tokens, logouts, sessions, sql, tokens};
 use crate::model::grant::MAX_TOKEN_LIFE_MS;
 use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use crate::store::StoreError;
@@ -129,7 +129,7 @@ async fn owner(tx: &mut Tx, realm: &str, sid: &str) -> Result<Option<String>, St
 }
 
 /// Ends everything that a user has begun: sessions, refresh tokens, also those
-/// with `offline_access`, and codes.
+/// with `offline_access`, codes, and what the token broker gave.
 pub(super) async fn end_logins(tx: &mut Tx, user_id: &str, now_ms: i64) -> Result<(), StoreError> {
     let sessions = sql("SELECT realm, sid FROM sessions WHERE user_id = $1
           UNION SELECT realm, sid FROM session_grants WHERE user_id = $1")
@@ -153,5 +153,5 @@ pub(super) async fn end_logins(tx: &mut Tx, user_id: &str, now_ms: i64) -> Resul
     ] {
         sql(statement).bind(user_id).run(tx).await?;
     }
-    Ok(())
+    broker_tokens::end(tx, user_id, now_ms).await
 }

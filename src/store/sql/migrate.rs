@@ -37,6 +37,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0022_logins.sql"),
     include_str!("migrations/0023_long_values.sql"),
     include_str!("migrations/0024_entity_revision.sql"),
+    include_str!("migrations/0025_broker_families.sql"),
 ];
 
 /// How many there are.

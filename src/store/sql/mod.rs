@@ -8,6 +8,7 @@
 mod audit;
 mod batch;
 mod broker;
+mod broker_tokens;
 mod check;
 mod clients;
 mod codes;
@@ -68,11 +69,13 @@ use statement::{Builder, On, sql};
 
 use super::{
     Beside, Declared, EntityWrite, GroupChange, GroupOutcome, GroupPage, Store, StoreError,
-    UserPage,
+    UserPage, complete,
 };
 use crate::model::audit::{AuditQuery, AuditRecord};
 use crate::model::authorization::{Redemption, StoredCode, StoredRequest};
-use crate::model::broker::{ClientRecords, Kind, Record, Refresh, StoredTokens, Which};
+use crate::model::broker::{
+    ClientRecords, Kept, Kind, Record, Refresh, Revoked, ShownRefresh, StoredTokens,
+};
 use crate::model::client::Client;
 use crate::model::device::{StoredDevice, Verdict};
 use crate::model::factor::{Enrolment, StoredFactor};
@@ -185,11 +188,8 @@ async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
 fn unavailable(error: sqlx::Error) -> StoreError {
     // PostgreSQL's `program_limit_exceeded`: a row is longer than its index takes.
     let code = error.as_database_error().and_then(|error| error.code());
-    match code.as_deref() {
-        Some("54000") => return StoreError::Unfit,
-        // `SQLITE_INTERRUPT`, `query_canceled`: see `Database::listing`.
-        Some("9" | "57014") => return StoreError::TooLong,
-        _ => {}
+    if code.as_deref() == Some("54000") {
+        return StoreError::Unfit;
     }
     StoreError::Unavailable(error.to_string())
 }
@@ -397,15 +397,8 @@ impl Store for SqlStore {
         groups::delete(self.begin().await?, realm, id, seen).await
     }
 
-    async fn set_password(
-        &self,
-        id: Uuid,
-        hash: &Secret,
-        seen: Option<&Secret>,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
-        let tx = self.begin().await?;
-        self.changed(users::set_password(tx, id, (seen, hash), now_ms).await)
+    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError> {
+        self.changed(users::set_password(self.begin().await?, id, hash, now_ms).await)
     }
 
     async fn replace_hash(
@@ -417,7 +410,11 @@ impl Store for SqlStore {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let tx = self.begin().await?;
-        users::replace_hash(tx, id, (old, new), ends, now_ms).await
+        let done = users::replace_hash(tx, id, (old, new), ends, now_ms).await;
+        match ends {
+            true => self.changed(done),
+            false => done,
+        }
     }
 
     async fn delete_user(
@@ -477,7 +474,7 @@ impl Store for SqlStore {
     ) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let gone = federation::unlink(&mut tx, user_id, id, now_ms).await?;
-        tx.commit().await?;
+        self.changed(tx.commit().await)?;
         Ok(gone)
     }
 
@@ -1118,7 +1115,7 @@ impl Store for SqlStore {
     async fn reset_factors(&self, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError> {
         let mut tx = self.begin().await?;
         let gone = factors::reset(&mut tx, user_id, now_ms).await?;
-        tx.commit().await?;
+        self.changed(tx.commit().await)?;
         Ok(gone)
     }
 
@@ -1181,47 +1178,63 @@ impl Store for SqlStore {
         Ok(gone)
     }
 
+    async fn revoke_broker_client(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let there = broker::revoke_all(&mut tx, id, now_ms).await?;
+        if there {
+            tx.commit().await?;
+        }
+        Ok(there)
+    }
+
     async fn sync_broker(&self, declared: Vec<Record>, now_ms: i64) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
         broker::sync(&mut tx, declared, now_ms).await?;
         tx.commit().await
     }
 
-    async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<bool, StoreError> {
+    async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<Kept, StoreError> {
         let write = self.batch.write(tokens.clone(), |tx, tokens| {
-            Box::pin(broker::insert_tokens(tx, tokens))
+            let kept = broker_tokens::insert(tx, tokens);
+            Box::pin(told_if(kept, |kept| *kept != Kept::Neither))
         });
         write.await
     }
 
     async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError> {
         let write = self.batch.write(refresh.clone(), |tx, refresh| {
-            Box::pin(broker::refresh(tx, refresh))
+            Box::pin(told_if(broker_tokens::refresh(tx, refresh), |done| *done))
         });
         write.await
     }
 
-    async fn broker_tokens(
-        &self,
-        which: Which,
-        hash: TokenHash,
-    ) -> Result<Option<StoredTokens>, StoreError> {
-        broker::tokens(&self.database, which, hash).await
+    async fn broker_tokens(&self, access: TokenHash) -> Result<Option<StoredTokens>, StoreError> {
+        broker_tokens::by_access(&self.database, access).await
+    }
+
+    async fn broker_refresh(&self, shown: &ShownRefresh) -> Result<Vec<StoredTokens>, StoreError> {
+        broker_tokens::by_refresh(&self.database, shown).await
     }
 
     async fn revoke_broker_token(
         &self,
-        which: Which,
-        hash: TokenHash,
+        revoked: &Revoked,
         cascade: bool,
     ) -> Result<Option<StoredTokens>, StoreError> {
         let mut tx = self.begin().await?;
-        let revoked = broker::revoke(&mut tx, which, hash, cascade).await?;
+        let revoked = broker_tokens::revoke(&mut tx, revoked, cascade).await?;
         // Where there is none, there is nothing to tell of either.
-        if revoked.is_some() {
+        if let Some(tokens) = &revoked {
+            complete(|record| record.set_client(&tokens.client_id));
             tx.commit().await?;
         }
         Ok(revoked)
+    }
+
+    async fn end_broker_person(&self, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        broker_tokens::end_named(&mut tx, end_user, now_ms).await?;
+        self.changed(tx.commit().await)
     }
 
     async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {

@@ -77,6 +77,11 @@ pub(super) const EXPIRED: &[(&str, i64)] = &[
         0,
     ),
     (
+        "DELETE FROM broker_ends WHERE person IN
+           (SELECT person FROM broker_ends WHERE until_ms <= $1 LIMIT $2)",
+        0,
+    ),
+    (
         "DELETE FROM lockouts WHERE id IN
            (SELECT id FROM lockouts WHERE expires_ms <= $1 LIMIT $2)",
         0,

@@ -1,8 +1,6 @@
-//! The token broker's records and tokens.
+//! The token broker's records.
 
 use super::*;
-use crate::model::broker::TokenFacts;
-use crate::model::grant::TokenHash;
 
 fn record(kind: Kind, id: &str, key: Option<&str>) -> Record {
     Record {
@@ -19,20 +17,6 @@ fn record(kind: Kind, id: &str, key: Option<&str>) -> Record {
         created_ms: 1,
         updated_ms: 1,
         made_up: false,
-    }
-}
-
-fn tokens(access: &str, refresh: Option<&str>, client: &str) -> StoredTokens {
-    StoredTokens {
-        access: TokenHash::of(access),
-        access_approved: true,
-        expires_ms: 100,
-        refresh: refresh.map(TokenHash::of),
-        refresh_approved: true,
-        refresh_expires_ms: 1000,
-        swept_ms: 2000,
-        client_id: client.to_owned(),
-        facts: TokenFacts::default(),
     }
 }
 
@@ -114,23 +98,6 @@ async fn an_application_refers_to_what_is_there_when_it_begins_to() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_given_again_has_a_good_refresh_token() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
-    let first = tokens("a", Some("r1"), "c");
-    assert!(store.keep_broker_tokens(&first).await.expect("kept"));
-    let hash = TokenHash::of("r1");
-    let revoked = store.revoke_broker_token(Which::Refresh, hash, false).await;
-    assert!(revoked.expect("an answer").is_some());
-    let again = tokens("a", Some("r2"), "c");
-    assert!(store.keep_broker_tokens(&again).await.expect("kept"));
-    let hash = TokenHash::of("r2");
-    let found = store.broker_tokens(Which::Refresh, hash).await;
-    let found = found.expect("an answer").expect("it is there");
-    assert!(found.access_approved && found.refresh_approved);
-}
-
-#[tokio::test]
 async fn declared_records_replace_their_elders_and_an_application_stays_the_same() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
@@ -155,63 +122,49 @@ async fn declared_records_replace_their_elders_and_an_application_stays_the_same
 }
 
 #[tokio::test]
-async fn of_two_refreshes_at_once_one_is_told_yes() {
+async fn what_is_revoked_of_a_declared_application_stays_so_when_the_file_is_read_again() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    assert!(
-        store
-            .keep_broker_tokens(&tokens("a", Some("r"), "c"))
-            .await
-            .expect("kept")
-    );
-    let refresh = |access: &str, successor: &str| Refresh {
-        presented: TokenHash::of("r"),
-        tokens: tokens(access, Some(successor), "c"),
-        now_ms: 50,
+    let declared = || Record {
+        made_up: true,
+        ..record(Kind::Application, "a1", Some("key"))
     };
-    let (one, two) = (refresh("b1", "r1"), refresh("b2", "r2"));
-    let (one, two) = tokio::join!(
-        store.refresh_broker_tokens(&one),
-        store.refresh_broker_tokens(&two)
-    );
-    assert_ne!(one.expect("an answer"), two.expect("an answer"));
-    let old = store.broker_tokens(Which::Access, TokenHash::of("a")).await;
-    assert!(old.expect("an answer").is_none());
-}
-
-#[tokio::test]
-async fn a_revoked_token_is_known_as_such_and_swept_in_the_end() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
-    let kept = tokens("a", Some("r"), "c");
-    store.keep_broker_tokens(&kept).await.expect("kept");
-    // Of another application it is never.
-    let stolen = tokens("a", None, "d");
-    assert!(!store.keep_broker_tokens(&stolen).await.expect("an answer"));
-    let hash = TokenHash::of("a");
-    let revoked = store.revoke_broker_token(Which::Access, hash, false).await;
-    assert!(revoked.expect("an answer").is_some());
-    let found = store
-        .broker_tokens(Which::Refresh, TokenHash::of("r"))
-        .await;
-    let found = found.expect("an answer").expect("it is there");
-    assert!(!found.access_approved && found.refresh_approved);
-    // And it does not rise again.
-    assert!(!store.keep_broker_tokens(&kept).await.expect("an answer"));
-    store.sweep(1999, 10).await.expect("swept");
+    store
+        .sync_broker(vec![declared()], 5)
+        .await
+        .expect("synced");
     assert!(
-        store
-            .broker_tokens(Which::Access, hash)
+        !store
+            .revoke_broker_client("a2", 7)
             .await
             .expect("an answer")
-            .is_some()
     );
-    store.sweep(2000, 10).await.expect("swept");
     assert!(
         store
-            .broker_tokens(Which::Access, hash)
+            .revoke_broker_client("a1", 7)
             .await
             .expect("an answer")
-            .is_none()
     );
+    let revoked_ms = async || {
+        let found = store.broker_client("key").await.expect("an answer");
+        found.expect("it is there").application.doc["tokens_revoked_ms"].clone()
+    };
+    assert_eq!(revoked_ms().await, 7);
+    store
+        .sync_broker(vec![declared()], 9)
+        .await
+        .expect("synced");
+    assert_eq!(revoked_ms().await, 7);
+    // An earlier time takes nothing back, and one in the file counts.
+    assert!(
+        store
+            .revoke_broker_client("a1", 6)
+            .await
+            .expect("an answer")
+    );
+    assert_eq!(revoked_ms().await, 7);
+    let mut later = declared();
+    later.doc.insert("tokens_revoked_ms".to_owned(), json!(8));
+    store.sync_broker(vec![later], 10).await.expect("synced");
+    assert_eq!(revoked_ms().await, 8);
 }

@@ -8,6 +8,7 @@ fn answer(status: u16, body: Value, own_client: bool) -> Result<Tokens, Refusal>
         status: StatusCode::from_u16(status).expect("a status"),
         headers: HeaderMap::new(),
         body: Bytes::from(body.to_string()),
+        user: None,
     };
     read(&answer, own_client, 1000)
 }

@@ -69,6 +69,16 @@ impl Broker {
         self.changed(self.store.delete_broker_record(kind, id).await)
     }
 
+    /// Revokes all tokens that an application, by its identifier, got up to now,
+    /// whoever owns its record; says whether it was there.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn revoke_all(&self, id: &str) -> Result<bool, StoreError> {
+        let now_ms = self.now_ms();
+        self.changed(self.store.revoke_broker_client(id, now_ms).await)
+    }
+
     fn changed<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         self.forget();
         outcome

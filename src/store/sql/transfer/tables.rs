@@ -163,8 +163,9 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
     table("broker_tokens", 1, &[
         ("access", Bytes), ("access_approved", Int), ("expires_ms", Int), ("refresh", Bytes),
         ("refresh_approved", Int), ("refresh_expires_ms", Int), ("swept_ms", Int),
-        ("client_id", Text), ("doc", Text),
+        ("client_id", Text), ("doc", Text), ("current", Bytes), ("person", Text),
     ]),
+    table("broker_ends", 1, &[("person", Text), ("before_ms", Int), ("until_ms", Int)]),
 ];
 
 #[cfg(test)]
