@@ -77,7 +77,10 @@ async fn set(call: &Call, user: &User, new: &Secret) -> Result<User, ChangeError
     drop(place);
     audit::user(user);
     audit::actor(Actor::User(user.id));
-    let set = state.store.set_password(user.id, &hash, call.now_ms);
+    // Hashing takes its time: the password may be another one by now, which the
+    // one that was shown must not replace.
+    let seen = user.password_hash.as_ref();
+    let set = state.store.set_password(user.id, &hash, seen, call.now_ms);
     let set = audit::with(state, Kind::PasswordChange, audit::as_it_is, set);
     match set.await {
         Err(StoreError::FileOwned(_)) => return Err(ChangeError::Elsewhere),
@@ -88,4 +91,60 @@ async fn set(call: &Call, user: &User, new: &Secret) -> Result<User, ChangeError
     state.logouts.wake();
     let user = state.store.user(&realm.path, user.id).await?;
     user.ok_or(ChangeError::Wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::identity::config::HashingConfig;
+    use crate::identity::testing::{Provider, call, config};
+
+    fn hash(password: &str, memory_kib: u32) -> Secret {
+        let cheap = HashingConfig {
+            memory_kib,
+            passes: 1,
+            ..HashingConfig::default()
+        };
+        super::super::hash_blocking(&Secret::new(password), &cheap).expect("a hash")
+    }
+
+    async fn provider(memory_kib: u32) -> Provider {
+        let mut config = config();
+        config["realms"]["/"]["settings"] = json!({"password_policy": {"min_score": 0}});
+        let provider = Provider::with(config).await;
+        let record = json!({"userName": "carol"});
+        let record = record.as_object().expect("an object");
+        let mut carol = super::super::new_user("/", record).expect("a user");
+        carol.password_hash = Some(hash("correct horse", memory_kib));
+        provider.store.insert_user(&carol).await.expect("inserted");
+        provider
+    }
+
+    #[tokio::test]
+    async fn a_thiefs_change_does_not_undo_the_reset_that_came_between() {
+        let provider = provider(8).await;
+        let call = call(&provider);
+        let known = login(&call, "carol", "correct horse").await;
+        let known = known.expect("the right password");
+        let reset = hash("battery staple", 8);
+        let store = &provider.store;
+        let done = store.set_password(known.id, &reset, None, 1).await;
+        done.expect("set");
+        let late = set(&call, &known, &Secret::new("the thief's own")).await;
+        assert!(matches!(late, Err(ChangeError::Wrong)), "{late:?}");
+        let now = store.user("/", known.id).await.expect("read");
+        assert_eq!(now.expect("carol").password_hash, Some(reset));
+    }
+
+    #[tokio::test]
+    async fn a_password_is_changed_whose_hash_is_made_anew_on_the_way() {
+        let provider = provider(64).await;
+        let call = call(&provider);
+        let carol = provider.store.user_by_name("/", "carol").await;
+        let carol = carol.expect("read").expect("carol");
+        let changed = change(&call, &carol, "correct horse", "battery staple").await;
+        assert!(changed.is_ok(), "{changed:?}");
+    }
 }

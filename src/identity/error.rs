@@ -88,6 +88,15 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    /// Whether it is worth to try the same again.
+    fn passes(&self) -> bool {
+        match self {
+            Self::Busy(_) | Self::Directory => true,
+            Self::Store(error) => error.passes(),
+            Self::Key(_) => false,
+        }
+    }
+
     /// The status; logs what an operator must know.
     pub(super) fn status(&self) -> StatusCode {
         match self {
@@ -96,7 +105,7 @@ impl Fault {
             Self::Store(_) | Self::Key(_) => {
                 tracing::error!(error = %self, "identity request failed");
                 match self {
-                    Self::Store(StoreError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
+                    Self::Store(error) if error.passes() => StatusCode::SERVICE_UNAVAILABLE,
                     _ => StatusCode::INTERNAL_SERVER_ERROR,
                 }
             }
@@ -209,11 +218,9 @@ impl<F: Into<Fault>> From<F> for OAuthError {
     fn from(fault: F) -> Self {
         let fault = fault.into();
         let (error, header) = match fault {
-            Fault::Busy(_) | Fault::Directory | Fault::Store(StoreError::Unavailable(_)) => {
-                ("temporarily_unavailable", Some((RETRY_AFTER, BUSY_SECONDS)))
-            }
+            _ if fault.passes() => ("temporarily_unavailable", Some((RETRY_AFTER, BUSY_SECONDS))),
             Fault::Store(StoreError::Unfit) => ("invalid_request", None),
-            Fault::Store(_) | Fault::Key(_) => ("server_error", None),
+            _ => ("server_error", None),
         };
         Self {
             status: fault.status(),
@@ -297,17 +304,14 @@ impl<F: Into<Fault>> From<F> for JsonError {
         let message = match fault {
             Fault::Busy(_) => "Too many sign-ins at once",
             Fault::Directory => "Nobody can sign in just now",
-            Fault::Store(StoreError::Unavailable(_)) => "Service Unavailable",
             Fault::Store(StoreError::Unfit) => "Bad Request",
+            _ if fault.passes() => "Service Unavailable",
             Fault::Store(_) | Fault::Key(_) => "Internal Server Error",
         };
         Self {
             status: fault.status(),
             message: message.to_owned(),
-            retry: matches!(
-                fault,
-                Fault::Busy(_) | Fault::Directory | Fault::Store(StoreError::Unavailable(_))
-            ),
+            retry: fault.passes(),
             failure_url: None,
         }
     }
@@ -369,6 +373,9 @@ impl ScimError {
             response.extensions_mut().insert(Reason(scim_type.into()));
         }
         respond::never_stored(&mut response);
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, BUSY_SECONDS);
+        }
         let scim = HeaderValue::from_static("application/scim+json");
         response.headers_mut().insert(CONTENT_TYPE, scim);
         if let Some((name, value)) = self.challenge.as_deref().and_then(challenge) {

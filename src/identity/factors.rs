@@ -17,6 +17,7 @@ use std::future::Future;
 use uuid::Uuid;
 
 use super::config::{IdentityConfig, LockoutConfig};
+use super::context::Methods;
 use super::error::Fault;
 use super::realm::Realm;
 use super::{Call, audit, context};
@@ -109,7 +110,7 @@ pub(super) enum Enrolled {
     Wrong,
     /// There were too many wrong tries.
     Locked,
-    /// The user has as many as there can be.
+    /// The user has as many as there may be.
     Full,
 }
 
@@ -122,11 +123,22 @@ struct New<'n> {
     counter: i64,
 }
 
-/// Keeps a new factor, and recovery codes with the first one.
+/// How many factors a user may come to have who adds one after showing
+/// `methods`: who knows the password alone must not add what lets them in beside
+/// what is there, whatever was there when they were offered it.
+pub(super) fn room(methods: &Methods) -> u32 {
+    match methods.has(context::SEVERAL) {
+        true => FACTORS_MAX,
+        false => 1,
+    }
+}
+
+/// Keeps a new factor, unless its user has `most`, and recovery codes with the
+/// first one.
 async fn keep(
     call: &Call,
     user: &User,
-    id: Uuid,
+    (id, most): (Uuid, u32),
     new: New<'_>,
     words: Vec<&'static str>,
 ) -> Result<Enrolled, Fault> {
@@ -154,7 +166,7 @@ async fn keep(
             .target(&format!("factors/{id}"));
         event.with("kind", new.kind.as_str())
     };
-    let insert = store.insert_factor(&factor, FACTORS_MAX, &hashes);
+    let insert = store.insert_factor(&factor, most, &hashes);
     let is_kept = |kept: &Enrolment| *kept != Enrolment::Full;
     let kind = Audited::FactorCreate;
     let kept = audit::with_if(&call.state, kind, told, insert, is_kept).await;

@@ -141,7 +141,7 @@ async fn check(call: &Call, name: &str, password: &str) -> Result<User, LoginErr
             user.filter(|_| right)
         }
     };
-    let Some(user) = user else {
+    let Some(mut user) = user else {
         let known = found.map(|id| id.to_string());
         state.failed(attempts, known, state.clock.now_ms()).await;
         return Err(LoginError::Failed);
@@ -150,7 +150,9 @@ async fn check(call: &Call, name: &str, password: &str) -> Result<User, LoginErr
     if !user.active {
         return Err(LoginError::Deactivated);
     }
-    bring_to_cost(state, realm, &user, &password, &place).await;
+    if let Some(new) = bring_to_cost(state, realm, &user, &password, &place).await {
+        user.password_hash = Some(new);
+    }
     Ok(user)
 }
 
@@ -176,28 +178,30 @@ pub(super) async fn still_stands(state: &State, realm: &Realm, user: &User) -> R
 }
 
 /// Hashes the right password again where its hash has another cost than new
-/// ones. It can wait for the next time.
+/// ones; gives the new hash, if it is in force. It can wait for the next time.
 async fn bring_to_cost(
     state: &State,
     realm: &Realm,
     user: &User,
     password: &Secret,
     place: &Place<'_>,
-) {
+) -> Option<Secret> {
     let old = user.password_hash.as_ref();
     let old = old.filter(|old| !state.hasher.is_current(old));
     if old.is_none() || realm.password(&user_name::key(&user.user_name)).is_some() {
-        return;
+        return None;
     }
     let password = prepared_secret(password);
-    let Ok(new) = state.hasher.hash(place, &password).await else {
-        return;
-    };
+    let new = state.hasher.hash(place, &password).await.ok()?;
     let replaced = state
         .store
         .replace_hash(user.id, old, Some(&new), false, state.clock.now_ms());
-    if let Err(error) = replaced.await {
-        tracing::warn!(%error, "a password keeps its old hash for now");
+    match replaced.await {
+        Ok(replaced) => replaced.then_some(new),
+        Err(error) => {
+            tracing::warn!(%error, "a password keeps its old hash for now");
+            None
+        }
     }
 }
 

@@ -448,6 +448,7 @@ impl Identity {
         state.read_revocations().await?;
         state.read_locks().await?;
         warn_of_directories(&state.live());
+        scim::tell_who_reads(&state.live());
         maintain::start(&state);
         logouts::start(&state);
         Ok(Self { state })

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::Identity;
 use super::config::IdentityConfig;
+use super::{Call, Identity};
 use crate::audit::{Audit, AuditConfig};
 use crate::clock::Clock;
 use crate::jose::verify::Unverified;
@@ -260,4 +261,19 @@ pub(super) fn request(
 
 fn url(directory: &tempfile::TempDir) -> String {
     store::testing::url(directory.path())
+}
+
+/// A call without anything that a browser or client would send.
+pub(super) fn call(provider: &Provider) -> Call {
+    let state = Arc::clone(&provider.identity.state);
+    let realm = state.live().realm("/").cloned().expect("the realm");
+    let (parts, _) = request("POST", "/json/authenticate", &[], "").into_parts();
+    Call {
+        now_ms: state.clock.now_ms(),
+        state,
+        realm,
+        parts,
+        body: Bytes::new(),
+        named_path: None,
+    }
 }

@@ -75,9 +75,22 @@ pub enum StoreError {
     /// The record changed, or went, since it was read.
     #[error("{0} was changed by somebody else")]
     Conflict(String),
+    /// What was asked for takes longer to find than it may.
+    #[error("what is asked for takes too long to find")]
+    TooLong,
+    /// No connection for lists came free in time.
+    #[error("too many lists are being read at once")]
+    Crowded,
     /// What a record refers to is not there: its kind, its name.
     #[error("there is no {0} {1}")]
     Absent(&'static str, String),
+}
+
+impl StoreError {
+    /// Whether the same may succeed later, though nobody changes anything.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::TooLong | Self::Crowded)
+    }
 }
 
 /// A gateway entity as the store keeps it: opaque but for its keys.
@@ -258,6 +271,10 @@ pub trait Store: Send + Sync + 'static {
     async fn user_by_name(&self, realm: &str, name: &str) -> Result<Option<User>, StoreError>;
 
     /// The users that satisfy a query.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLong`] when so much must be read for it that it was given
+    /// up, and [`StoreError::Crowded`] when too many lists are read already.
     async fn users(&self, realm: &str, query: &UserQuery) -> Result<UserPage, StoreError>;
 
     /// Adds a user.
@@ -290,12 +307,19 @@ pub trait Store: Send + Sync + 'static {
     async fn update_user_and_password(&self, user: &User, hash: &Secret) -> Result<(), StoreError>;
 
     /// Sets the password hash of a user made in the store; its refresh tokens
-    /// and sessions end.
+    /// and sessions end. Who names the hash that was `seen` sets it in the place
+    /// of that one or not at all.
     ///
     /// # Errors
     /// [`StoreError::FileOwned`] for a user that the file declares;
-    /// [`StoreError::Conflict`] when the user is gone.
-    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError>;
+    /// [`StoreError::Conflict`] when the user is gone, or has another hash.
+    async fn set_password(
+        &self,
+        id: Uuid,
+        hash: &Secret,
+        seen: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<(), StoreError>;
 
     /// Puts the password hash `new` in the place of `old`, if that is the
     /// user's still; says whether it was. With `ends`, refresh tokens and
@@ -372,6 +396,9 @@ pub trait Store: Send + Sync + 'static {
     async fn group(&self, realm: &str, id: Uuid) -> Result<Option<Group>, StoreError>;
 
     /// The groups that satisfy a query.
+    ///
+    /// # Errors
+    /// As [`Store::users`].
     async fn groups(&self, realm: &str, query: &UserQuery) -> Result<GroupPage, StoreError>;
 
     /// Members of a group by ascending identifier: those after `after`, at most

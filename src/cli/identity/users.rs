@@ -138,7 +138,7 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             let secret = secret.ok_or_else(|| anyhow::anyhow!("give --password-stdin"))?;
             let hash = new_hash(&secret, &user, &rules, desk).await?;
             desk.store
-                .set_password(user.id, &hash, desk.clock.now_ms())
+                .set_password(user.id, &hash, None, desk.clock.now_ms())
                 .await?;
             desk.print(
                 &json!({"id": user.id}),

@@ -15,7 +15,7 @@ use crate::identity::pages::{self, Applicant, Ceremony, Failed, FormParts};
 use crate::identity::sign_in::{self, CODE, PASSKEY, Proof, STEP};
 use crate::identity::{audit, sessions};
 use crate::model::audit::Kind as Audited;
-use crate::model::factor::Kind;
+use crate::model::factor::{FACTORS_MAX, Kind};
 use crate::model::session::Ending;
 
 /// A factor that is about to be added, as the browser carries it.
@@ -39,12 +39,15 @@ impl Visit<'_> {
             "withdraw" => self.withdraw(at, body.get("id").unwrap_or_default()).await,
             "password" => self.password(at, body).await,
             sensitive => {
+                // Before it is asked what was shown: what a user gets meanwhile
+                // was not.
+                let factors = self.call.state.store.factors(at.1.id).await?;
                 if let Some(page) = self.confirm(at).await? {
                     return Ok(page);
                 }
                 match sensitive {
                     "add" => self.add(at, None, None).await,
-                    "added" => self.added(at, body).await,
+                    "added" => self.added(at, body, factors.is_empty()).await,
                     "rename" => self.rename(at, body).await,
                     "remove" => self.remove(at, body.get("id").unwrap_or_default()).await,
                     "codes" => self.codes(at).await,
@@ -162,8 +165,10 @@ impl Visit<'_> {
         &self,
         (session, user): SignedIn<'_>,
         body: &Form<'_>,
+        is_first: bool,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
+        let most = if is_first { 1 } else { FACTORS_MAX };
         let step = body.get(STEP).unwrap_or_default();
         let adding: Option<Adding> = self.browser.brought(call, &purpose(session), step);
         let Some(adding) = adding else {
@@ -174,14 +179,14 @@ impl Visit<'_> {
             Some(text) => {
                 let ceremony = (adding.challenge.as_str(), adding.handle.as_str());
                 let name = factors::name(name, &texts.passkey);
-                let made = sign_in::enrol_passkey(call, user, ceremony, &name, text);
+                let made = sign_in::enrol_passkey(call, user, ceremony, (&name, most), text);
                 (made.await?, Failed::Passkey)
             }
             None => {
                 let typed = body.get(CODE).unwrap_or_default();
                 let name = factors::name(name, &texts.totp);
                 let made = match NewSecret::parse(&adding.secret) {
-                    Some(secret) => secret.enrol(call, user, &name, typed).await?,
+                    Some(secret) => secret.enrol(call, user, (&name, most), typed).await?,
                     None => Enrolled::Wrong,
                 };
                 (made, Failed::Code)
@@ -192,6 +197,7 @@ impl Visit<'_> {
             other => {
                 let failed = match other {
                     Enrolled::Locked => Failed::Tries,
+                    Enrolled::Full if is_first => Failed::Stale,
                     Enrolled::Full => Failed::Full,
                     _ => wrong,
                 };

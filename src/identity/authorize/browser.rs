@@ -20,7 +20,7 @@ use crate::identity::{Call, cookies};
 pub(in crate::identity) const COOKIE: &str = "doorward-browser";
 
 /// How long a form that was shown can be answered, in milliseconds: an hour.
-pub(super) const SHOWN_MS: i64 = 3600 * 1000;
+pub(in crate::identity) const SHOWN_MS: i64 = 3600 * 1000;
 
 /// The browser that sent a request.
 #[derive(Debug)]

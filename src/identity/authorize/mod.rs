@@ -24,7 +24,7 @@ use http::Method;
 
 use back::{Refused, Told};
 pub(super) use back::{page, redirect};
-pub(super) use browser::{Browser, COOKIE};
+pub(super) use browser::{Browser, COOKIE, SHOWN_MS};
 pub(super) use params::SWITCH;
 use params::{CARRIED_MAX, CARRIED_TO_OTHERS_MAX, Params, SINCE};
 pub(super) use push::push;

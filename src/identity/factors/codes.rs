@@ -153,12 +153,13 @@ impl NewSecret {
         }
     }
 
-    /// Enrols the app, if this is a code that it makes now.
+    /// Enrols the app as `name`, if this is a code that it makes now, and its
+    /// user has fewer than `most` factors.
     pub(in crate::identity) async fn enrol(
         &self,
         call: &Call,
         user: &User,
-        name: &str,
+        (name, most): (&str, u32),
         typed: &str,
     ) -> Result<Enrolled, Fault> {
         let Some(attempt) = attempt(call, user).await else {
@@ -180,6 +181,6 @@ impl NewSecret {
             secret: sealed.unwrap_or(plain),
             counter: step,
         };
-        keep(call, user, id, new, vec![CODE, SEVERAL]).await
+        keep(call, user, (id, most), new, vec![CODE, SEVERAL]).await
     }
 }

@@ -11,6 +11,7 @@ use super::webauthn::{
 };
 use super::{Enrolled, New, RelyingParty, Shown, issuer_name, keep, new_id};
 use crate::clock::random_bytes;
+use crate::identity::authorize::SHOWN_MS;
 use crate::identity::context::{DEVICE_KEY, KEY, PRESENCE, SEVERAL, SOFT_KEY};
 use crate::identity::error::Fault;
 use crate::identity::{Call, audit};
@@ -188,10 +189,11 @@ impl Answer {
     }
 }
 
-/// Spends a challenge; says whether it was good.
+/// Spends a challenge; says whether it was good. It is known to be spent for as
+/// long as a page of this moment could bring it.
 async fn spend(call: &Call, challenge: &str) -> Result<bool, Fault> {
     let what = TokenHash::of(&format!("webauthn challenge\n{challenge}"));
-    let until_ms = call.now_ms + 2 * CEREMONY_MS;
+    let until_ms = call.now_ms + SHOWN_MS;
     let store = &call.state.store;
     Ok(store.remember(what, until_ms, call.now_ms).await?)
 }
@@ -308,6 +310,8 @@ pub(in crate::identity) struct NewPasskey<'a> {
     pub(in crate::identity) handle: &'a str,
     /// What its user calls it.
     pub(in crate::identity) name: &'a str,
+    /// How many factors its user may have with it.
+    pub(in crate::identity) most: u32,
 }
 
 impl NewPasskey<'_> {
@@ -348,7 +352,7 @@ impl NewPasskey<'_> {
             secret: kept.text(),
             counter: i64::from(made.sign_count),
         };
-        keep(call, user, new_id(), new, words).await
+        keep(call, user, (new_id(), self.most), new, words).await
     }
 
     fn made(

@@ -148,18 +148,21 @@ impl Said {
             }
         }
         for (path, text, verified) in &self.many {
-            let before = before.filter(|_| *path == "emails");
+            let is_address = *path == "emails";
+            let before = before.filter(|_| is_address);
+            let verified = is_address.then_some(*verified);
             let list = record.entry(*path).or_insert_with(|| json!([]));
             if let Value::Array(values) = list {
-                put(values, text, *verified, before);
+                put(values, text, verified, before);
             }
         }
     }
 }
 
 /// Makes `text` one of the values; whether it is verified is said of addresses
-/// only.
-fn put(values: &mut Vec<Value>, text: &str, verified: bool, before: Option<&str>) {
+/// only. One that comes in without being so is marked: nothing must be sent to
+/// it. What is known already stays what it was.
+fn put(values: &mut Vec<Value>, text: &str, verified: Option<bool>, before: Option<&str>) {
     let is = |value: &Value, text: &str| {
         let known = value.get("value").and_then(Value::as_str);
         known.is_some_and(|known| known.eq_ignore_ascii_case(text))
@@ -174,15 +177,17 @@ fn put(values: &mut Vec<Value>, text: &str, verified: bool, before: Option<&str>
         values.retain(|value| !leaves(value));
     }
     if let Some(known) = values.iter_mut().find(|value| is(value, text)) {
-        if verified && let Value::Object(members) = known {
+        if verified == Some(true)
+            && let Value::Object(members) = known
+        {
             members.insert("verified".to_owned(), json!(true));
         }
         return;
     }
     let primary = primary || !values.iter().any(|value| value["primary"] == json!(true));
     let mut value = json!({"value": text, "primary": primary});
-    if verified {
-        value["verified"] = json!(true);
+    if let Some(verified) = verified {
+        value["verified"] = json!(verified);
     }
     values.push(value);
 }
@@ -282,14 +287,27 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_not_verified_is_not_marked_so() {
+    fn an_address_that_is_not_verified_is_marked_so() {
         let said = usual().read(&claims(json!({"email": "ann@x.example"})), &nothing);
         let mut record = Map::new();
         said.apply(&mut record, None);
         assert_eq!(
             record["emails"],
-            json!([{"value": "ann@x.example", "primary": true}])
+            json!([{"value": "ann@x.example", "primary": true, "verified": false}])
         );
+    }
+
+    #[test]
+    fn what_is_known_of_an_address_stays_when_it_is_said_again() {
+        for known in [
+            json!({"value": "Ann@x.example"}),
+            json!({"value": "Ann@x.example", "verified": true}),
+        ] {
+            let mut record = claims(json!({"emails": [known]}));
+            let said = usual().read(&claims(json!({"email": "ann@x.example"})), &nothing);
+            said.apply(&mut record, None);
+            assert_eq!(record["emails"], json!([known]));
+        }
     }
 
     #[test]
@@ -304,7 +322,7 @@ mod tests {
             record["emails"],
             json!([
                 {"value": "own@x.example", "verified": true},
-                {"value": "new@x.example", "primary": true},
+                {"value": "new@x.example", "primary": true, "verified": false},
             ])
         );
     }

@@ -9,6 +9,7 @@ use http::StatusCode;
 use crate::identity::Call;
 use crate::identity::bearer::{self, GoodToken};
 use crate::identity::error::ScimError;
+use crate::identity::realm::Live;
 
 /// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,27 @@ pub(super) fn sees_all(token: &GoodToken, kind: Kind) -> bool {
         Kind::Group => &settings.groups_scope,
     };
     scope.is_some() || token.user.is_none()
+}
+
+/// Realms that are named when it is told who reads.
+const TOLD_MAX: usize = 10;
+
+/// Tells the operator where any client's own token reads the directory.
+pub(in crate::identity) fn tell_who_reads(live: &Live) {
+    let open = live.realms().filter(|realm| {
+        let settings = &realm.settings;
+        settings.users_scope.is_none() || settings.groups_scope.is_none()
+    });
+    let paths: Vec<_> = open.map(|realm| realm.path.as_str()).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let named = paths.iter().take(TOLD_MAX).copied().collect::<Vec<_>>();
+    tracing::info!(
+        realms = named.join(" "),
+        count = paths.len(),
+        "any client's own token reads the directory: users_scope or groups_scope is not set"
+    );
 }
 
 /// The token of a request that may read records of the kind.

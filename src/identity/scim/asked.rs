@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
+use super::body::member;
 use super::filter;
 use super::projection::Projection;
 use crate::identity::error::ScimError;
@@ -20,6 +21,30 @@ const SORT_MAX: usize = 3;
 
 /// The URN of a search in a body.
 const SEARCH_URN: &str = "urn:ietf:params:scim:api:messages:2.0:SearchRequest";
+
+/// The parameters that there are, as names of an address or of a body.
+const NAMES: [&str; 14] = [
+    "attributes",
+    "count",
+    "excludedAttributes",
+    "filter",
+    "schemas",
+    "sortBy",
+    "sortOrder",
+    "startIndex",
+    "_fields",
+    "_pagedResultsCookie",
+    "_pagedResultsOffset",
+    "_pageSize",
+    "_queryFilter",
+    "_sortKeys",
+];
+
+/// The parameter that `name` is, in whatever case.
+fn known(name: &str) -> Option<&'static str> {
+    let mut names = NAMES.into_iter();
+    names.find(|known| known.eq_ignore_ascii_case(name))
+}
 
 /// What begins a cookie that counts, rather than names the last record: no name
 /// can.
@@ -42,50 +67,70 @@ fn wrong(text: impl Into<String>) -> ScimError {
     ScimError::bad("invalidValue", text)
 }
 
-/// The parameters by name.
-struct Parameters(Vec<(String, String)>);
+/// The parameters by name. Whoever asks for a part must not be told everything
+/// because of a capital letter.
+struct Parameters(Vec<(&'static str, String)>);
 
 impl Parameters {
+    /// What else an address has is not for us: it may be meant for others on the
+    /// way.
     fn of_query(query: &str) -> Result<Self, ScimError> {
         let form = Form::parse(query.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let pairs = form.pairs();
-        Ok(Self(
-            pairs
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        ))
+        let mut read = Self(Vec::new());
+        for (name, value) in form.pairs() {
+            if let Some(name) = known(name) {
+                read.put(name, value.to_owned())?;
+            }
+        }
+        Ok(read)
     }
 
     fn of_body(body: &Map<String, Value>) -> Result<Self, ScimError> {
-        let schemas = body.get("schemas").and_then(Value::as_array);
+        let syntax = |text: String| ScimError::bad("invalidSyntax", text);
+        let schemas = member(body, "schemas").and_then(Value::as_array);
         let is_search = |urn: &Value| {
             urn.as_str()
                 .is_some_and(|urn| urn.eq_ignore_ascii_case(SEARCH_URN))
         };
         if !schemas.is_some_and(|schemas| schemas.iter().any(is_search)) {
-            let text = format!("schemas must hold {SEARCH_URN}");
-            return Err(ScimError::bad("invalidSyntax", text));
+            return Err(syntax(format!("schemas must hold {SEARCH_URN}")));
         }
-        let mut pairs = Vec::new();
+        let mut read = Self(Vec::new());
         for (name, value) in body {
+            let known = known(name);
             let value = match value {
+                Value::Null => continue,
+                _ if known.is_none() => {
+                    return Err(syntax(format!("{name:.100} is no member of a search")));
+                }
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),
-                Value::Array(texts) if name != "schemas" => {
+                Value::Array(_) if known == Some("schemas") => String::new(),
+                Value::Array(texts) => {
                     let texts: Option<Vec<_>> = texts.iter().map(Value::as_str).collect();
                     let texts = texts.ok_or_else(|| wrong(format!("{name} must hold strings")))?;
                     texts.join(",")
                 }
-                Value::Null | Value::Array(_) => continue,
                 _ => return Err(wrong(format!("{name} must be a string, number or array"))),
             };
-            pairs.push((name.clone(), value));
+            if let Some(known) = known {
+                read.put(known, value)?;
+            }
         }
-        Ok(Self(pairs))
+        Ok(read)
+    }
+
+    fn put(&mut self, name: &'static str, value: String) -> Result<(), ScimError> {
+        if self.0.iter().any(|(known, _)| *known == name) {
+            let text = format!("{name} is given twice");
+            return Err(ScimError::bad("invalidSyntax", text));
+        }
+        self.0.push((name, value));
+        Ok(())
     }
 
     fn get(&self, name: &str) -> Option<&str> {
-        let pair = self.0.iter().find(|(known, _)| known == name);
+        let pair = self.0.iter().find(|(known, _)| *known == name);
         pair.map(|(_, value)| value.as_str())
             .filter(|value| !value.is_empty())
     }

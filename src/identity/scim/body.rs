@@ -28,12 +28,34 @@ pub(super) fn object(call: &Call) -> Result<Map<String, Value>, ScimError> {
     })
 }
 
+/// A member of a message by its name, in whatever case (RFC 7643 §2.1).
+pub(super) fn member<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    let same = |known: &&String| known.eq_ignore_ascii_case(name);
+    let found = members.keys().find(same)?;
+    members.get(found)
+}
+
+/// Refuses a message one of whose members is there in two spellings: which one
+/// counts would be chance.
+pub(super) fn check_members(members: &Map<String, Value>) -> Result<(), ScimError> {
+    let mut names: Vec<_> = members
+        .keys()
+        .map(|name| name.to_ascii_lowercase())
+        .collect();
+    names.sort_unstable();
+    match names.windows(2).find(|two| two[0] == two[1]) {
+        Some(two) => {
+            let text = format!("{:.100} is given twice", two[0]);
+            Err(ScimError::bad("invalidSyntax", text))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses a record that says it obeys other schemas only. One that does not say
 /// is taken for what is expected here.
 pub(super) fn check_schemas(body: &Map<String, Value>, urn: &str) -> Result<(), ScimError> {
-    let mut members = body.iter();
-    let schemas = members.find(|(name, _)| name.eq_ignore_ascii_case("schemas"));
-    let Some((_, schemas)) = schemas else {
+    let Some(schemas) = member(body, "schemas") else {
         return Ok(());
     };
     let named = |urn: &str| {

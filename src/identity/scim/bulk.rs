@@ -87,7 +87,8 @@ fn syntax(text: impl Into<String>) -> ScimError {
 
 /// The operations, and after how many errors to stop.
 fn read(sent: &Map<String, Value>) -> Result<(Vec<Operation>, Option<u64>), ScimError> {
-    let schemas = sent.get("schemas").and_then(Value::as_array);
+    body::check_members(sent)?;
+    let schemas = body::member(sent, "schemas").and_then(Value::as_array);
     let is_bulk = |urn: &Value| {
         urn.as_str()
             .is_some_and(|urn| urn.eq_ignore_ascii_case(REQUEST_URN))
@@ -95,14 +96,14 @@ fn read(sent: &Map<String, Value>) -> Result<(Vec<Operation>, Option<u64>), Scim
     if !schemas.is_some_and(|schemas| schemas.iter().any(is_bulk)) {
         return Err(syntax(format!("schemas must hold {REQUEST_URN}")));
     }
-    let fail_on = match sent.get("failOnErrors") {
+    let fail_on = match body::member(sent, "failOnErrors") {
         None | Some(Value::Null) => None,
         Some(most) => match most.as_u64() {
             Some(most @ 1..) => Some(most),
             _ => return Err(syntax("failOnErrors must be an integer of 1 or more")),
         },
     };
-    let operations = sent.get("Operations").and_then(Value::as_array);
+    let operations = body::member(sent, "Operations").and_then(Value::as_array);
     let operations = operations.ok_or_else(|| syntax("Operations must be an array"))?;
     if operations.len() > OPERATIONS_MAX {
         let text = format!("There are more than {OPERATIONS_MAX} operations (maxOperations).");
@@ -129,7 +130,10 @@ fn read(sent: &Map<String, Value>) -> Result<(Vec<Operation>, Option<u64>), Scim
 }
 
 fn operation(one: &Value) -> Result<Operation, ScimError> {
-    let text = |name: &str| one.get(name).and_then(Value::as_str);
+    let one = one.as_object();
+    let one = one.ok_or_else(|| syntax("an operation must be an object"))?;
+    body::check_members(one)?;
+    let text = |name: &str| body::member(one, name).and_then(Value::as_str);
     let method = text("method").unwrap_or_default().to_ascii_uppercase();
     let method = match method.as_str() {
         "POST" => Method::POST,
@@ -149,7 +153,7 @@ fn operation(one: &Value) -> Result<Operation, ScimError> {
     {
         return Err(syntax(format!("bulkId must have from 1 to {ID_MAX} bytes")));
     }
-    let data = one.get("data").cloned().unwrap_or(Value::Null);
+    let data = body::member(one, "data").cloned().unwrap_or(Value::Null);
     let mut needs = Vec::new();
     needed(&data, &mut needs);
     needed(

@@ -9,7 +9,7 @@ pub(super) mod evaluate;
 use serde_json::Value;
 
 use self::compare::{compare, is_operator, op};
-use crate::model::query::Filter;
+use crate::model::query::{Filter, Op};
 use crate::model::user::schema::{Attribute, ENTERPRISE, ENTERPRISE_URN, Schema, Type};
 
 /// Longest filter, in bytes.
@@ -17,6 +17,9 @@ const LENGTH_MAX: usize = 4096;
 
 /// Deepest nesting of parentheses and brackets.
 const DEPTH_MAX: usize = 32;
+
+/// Most comparisons that have all values of an attribute read.
+const SCANS_MAX: usize = 32;
 
 /// What is wrong with a filter, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +60,7 @@ fn read(
         text,
         at: 0,
         depth: 0,
+        scans: 0,
         element,
     };
     let filter = parser.any_of()?;
@@ -73,6 +77,8 @@ struct Parser<'a> {
     /// Byte offset of what is read next.
     at: usize,
     depth: usize,
+    /// Comparisons so far for which no index leads to few records.
+    scans: usize,
     /// Inside `[ ]`: the multi-valued attribute before it.
     element: Option<&'static Attribute>,
 }
@@ -216,6 +222,7 @@ impl<'a> Parser<'a> {
         let operator_at = self.at;
         self.at += operator.len();
         if operator.eq_ignore_ascii_case("pr") {
+            self.scans(operator_at)?;
             return Ok(match target {
                 Target::Known(attribute) => Filter::Present(attribute),
                 Target::Unknown => Filter::Never,
@@ -227,6 +234,9 @@ impl<'a> Parser<'a> {
                 "expected an operator (eq ne co sw ew gt ge lt le pr)",
             )
         })?;
+        if op != Op::Equal {
+            self.scans(operator_at)?;
+        }
         self.blanks();
         let value_at = self.at;
         let value = self.value()?;
@@ -234,6 +244,16 @@ impl<'a> Parser<'a> {
             let at = if message.0 { operator_at } else { value_at };
             self.wrong_at(at, message.1)
         })
+    }
+
+    /// Counts a comparison other than `eq`, whose operator is there.
+    fn scans(&mut self, operator_at: usize) -> Result<(), FilterError> {
+        self.scans += 1;
+        if self.scans > SCANS_MAX {
+            let text = format!("more than {SCANS_MAX} comparisons other than eq");
+            return Err(self.wrong_at(operator_at, text));
+        }
+        Ok(())
     }
 
     fn element(&mut self, path: &str, start: usize) -> Result<Filter, FilterError> {

@@ -199,7 +199,8 @@ pub(super) async fn found(
 ) -> Result<(Vec<String>, GroupPage), ScimError> {
     let sees_all = access::sees_all(token, Kind::Group);
     let query = asked.query(within_sight(token, sees_all, &asked.filter)?);
-    let page = call.state.store.groups(&token.realm.path, &query).await?;
+    let page = call.state.store.groups(&token.realm.path, &query).await;
+    let page = page.map_err(reply::unread)?;
     let mut texts: Vec<String> = Vec::new();
     let mut room = LISTED_MAX;
     for group in &page.groups {

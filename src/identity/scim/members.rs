@@ -82,7 +82,8 @@ pub(super) fn patch(change: &mut MemberChange, operation: &Operation) -> Result<
             Err(ScimError::bad("invalidPath", text))
         }
         (None, Verb::Add) => step(change, true, sent),
-        (None, Verb::Remove) if !sent.is_empty() => step(change, false, sent),
+        // None of those that are named, where none is.
+        (None, Verb::Remove) if !operation.means_all() => step(change, false, sent),
         (None, Verb::Remove | Verb::Replace) => {
             *change = MemberChange {
                 clear: true,

@@ -37,6 +37,7 @@ use crate::model::query::Filter;
 use crate::model::user::User;
 use crate::model::user::schema::USER;
 
+pub(super) use access::tell_who_reads;
 pub(super) use record::STANDARD;
 
 /// Longest body of a request, in bytes.

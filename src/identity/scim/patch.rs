@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 pub(super) use self::apply::apply;
 pub(super) use self::path::Path;
+use super::body::{check_members, member};
 use crate::identity::error::ScimError;
 use crate::model::user::schema::Schema;
 
@@ -38,6 +39,14 @@ pub(super) struct Operation {
     pub(super) value: Option<Value>,
 }
 
+impl Operation {
+    /// Whether no value was sent: the attribute as a whole is meant. An empty list
+    /// of values to remove means none of them.
+    pub(super) fn means_all(&self) -> bool {
+        matches!(self.value, None | Some(Value::Null))
+    }
+}
+
 /// The operations of a request on a record of `schema` with this `id`.
 pub(super) fn read(
     schema: &'static Schema,
@@ -45,12 +54,8 @@ pub(super) fn read(
     body: &Map<String, Value>,
 ) -> Result<Vec<Operation>, ScimError> {
     let syntax = |text: &str| ScimError::bad("invalidSyntax", text);
-    let member = |name: &str| {
-        let mut members = body.iter();
-        let found = members.find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value)
-    };
-    let schemas = member("schemas").and_then(Value::as_array);
+    check_members(body)?;
+    let schemas = member(body, "schemas").and_then(Value::as_array);
     let is_patch = |urn: &Value| {
         urn.as_str()
             .is_some_and(|urn| urn.eq_ignore_ascii_case(PATCH_URN))
@@ -58,7 +63,7 @@ pub(super) fn read(
     if !schemas.is_some_and(|schemas| schemas.iter().any(is_patch)) {
         return Err(syntax(&format!("schemas must hold {PATCH_URN}")));
     }
-    let operations = member("operations").and_then(Value::as_array);
+    let operations = member(body, "operations").and_then(Value::as_array);
     let operations = operations.ok_or_else(|| syntax("Operations must be an array"))?;
     if operations.is_empty() {
         return Err(syntax("there are no Operations"));
@@ -83,25 +88,23 @@ fn one(
     let syntax = |text: &str| ScimError::bad("invalidSyntax", text);
     let members = operation.as_object();
     let members = members.ok_or_else(|| syntax("an operation must be an object"))?;
-    let member = |name: &str| {
-        let mut members = members.iter();
-        let found = members.find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value)
-    };
-    let verb = member("op").and_then(Value::as_str).unwrap_or_default();
+    check_members(members)?;
+    let verb = member(members, "op")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let verb = match verb.to_ascii_lowercase().as_str() {
         "add" => Verb::Add,
         "remove" => Verb::Remove,
         "replace" => Verb::Replace,
         _ => return Err(syntax("op must be add, remove or replace")),
     };
-    let path = match member("path") {
+    let path = match member(members, "path") {
         None | Some(Value::Null) => None,
         Some(Value::String(path)) if path.is_empty() => None,
         Some(Value::String(path)) => Some(Path::parse(schema, path)?),
         Some(_) => return Err(syntax("path must be a string")),
     };
-    let value = member("value").cloned();
+    let value = member(members, "value").cloned();
     match (verb, path, value) {
         (Verb::Remove, None, _) => Err(ScimError::bad("noTarget", "remove needs a path")),
         (_, Some(path), _) if path.is_read_only() => Err(read_only(&path)),

@@ -7,10 +7,25 @@ use serde_json::{Value, json};
 
 use super::body;
 use super::record::Place;
+use crate::identity::error::ScimError;
 use crate::identity::{Call, respond};
+use crate::store::StoreError;
 
 /// The media type, as it stands in a header.
 const SCIM: HeaderValue = HeaderValue::from_static(body::SCIM);
+
+/// Why there is no list (RFC 7644 §3.12). One that takes too long is for the
+/// client to change: the same would take as long again.
+pub(super) fn unread(error: StoreError) -> ScimError {
+    match error {
+        StoreError::TooLong => {
+            tracing::warn!("a list of the directory took too long, and was given up");
+            let text = "The directory has too much to read for this; ask for less, by eq or sw.";
+            ScimError::bad("tooMany", text)
+        }
+        error => error.into(),
+    }
+}
 
 /// An answer with a body.
 pub(super) fn record(call: &Call, status: StatusCode, body: &Value) -> Response {

@@ -135,7 +135,8 @@ pub(super) async fn found(
 ) -> Result<(Vec<Value>, UserPage), ScimError> {
     let query = asked.query(within_sight(token));
     let store = &call.state.store;
-    let page = store.users(&token.realm.path, &query).await?;
+    let page = store.users(&token.realm.path, &query).await;
+    let page = page.map_err(reply::unread)?;
     let ids: Vec<_> = page.users.iter().map(|user| user.id).collect();
     let mut groups: HashMap<Uuid, Vec<_>> = HashMap::new();
     if asked.projection.wants("groups") && !ids.is_empty() {

@@ -374,20 +374,22 @@ impl Entrance<'_> {
         fields: &Fields<'_>,
     ) -> Result<Response, Fault> {
         let call = self.call;
+        // Judged now: since the page was shown, the user may have got a factor.
+        let room = factors::room(&Methods::from(half.methods.as_slice()));
         let (enrolled, wrong) = match fields.get(PASSKEY) {
             Some(text) => {
                 let asked = &half.asked;
                 let ceremony = (asked.challenge.as_str(), asked.handle.as_str());
                 let name = fields.get("doorward_name");
                 let name = factors::name(name, &self.frame.texts().passkey);
-                let enrolled = enrol_passkey(call, &user, ceremony, &name, text).await?;
+                let enrolled = enrol_passkey(call, &user, ceremony, (&name, room), text).await?;
                 (enrolled, Failed::Passkey)
             }
             None => {
                 let name = factors::name(fields.get("doorward_name"), &self.frame.texts().totp);
                 let typed = fields.text(CODE);
                 let enrolled = match NewSecret::parse(&half.asked.secret) {
-                    Some(secret) => secret.enrol(call, &user, &name, typed).await?,
+                    Some(secret) => secret.enrol(call, &user, (&name, room), typed).await?,
                     None => Enrolled::Wrong,
                 };
                 (enrolled, Failed::Code)
@@ -397,6 +399,7 @@ impl Entrance<'_> {
             Enrolled::Done(shown, codes) => (shown, codes),
             Enrolled::Wrong => return self.again(user, half, wrong).await,
             Enrolled::Locked => return self.again(user, half, Failed::Tries).await,
+            Enrolled::Full if room == 1 => return self.again(user, half, Failed::Stale).await,
             Enrolled::Full => return self.again(user, half, Failed::Full).await,
         };
         let came = advance(call, user, half.shown(&shown.words)).await?;
@@ -439,12 +442,13 @@ pub(in crate::identity) async fn by_own_passkey(
     Ok(checked.map_or(Checked::Wrong, right))
 }
 
-/// Enrols the passkey that a browser made.
+/// Enrols the passkey that a browser made, if its user has fewer than `most`
+/// factors.
 pub(in crate::identity) async fn enrol_passkey(
     call: &Call,
     user: &User,
     (challenge, handle): (&str, &str),
-    name: &str,
+    (name, most): (&str, u32),
     answer: &str,
 ) -> Result<Enrolled, Fault> {
     let Some(answer) = Answer::parse(answer) else {
@@ -454,6 +458,7 @@ pub(in crate::identity) async fn enrol_passkey(
         challenge,
         handle,
         name,
+        most,
     };
     new.enrol(call, user, &answer).await
 }

@@ -28,7 +28,7 @@ pub(in crate::identity) struct Half {
     user_id: Uuid,
     /// Of the user's record: another one ends the sign-in.
     version: i64,
-    methods: Vec<String>,
+    pub(super) methods: Vec<String>,
     /// The session that is made stronger, and when its user signed in.
     session: Option<(String, i64)>,
     /// The methods that there must be in the end.

@@ -1,16 +1,13 @@
 //! What happens when a password becomes another one.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::identity::config::HashingConfig;
 use crate::identity::context::Methods;
 use crate::identity::login::login;
+use crate::identity::sessions;
 use crate::identity::sign_in::Proof;
-use crate::identity::testing::{Answer, PASSWORD_GRANT, Provider, config, request};
-use crate::identity::{Call, sessions};
+use crate::identity::testing::{Answer, PASSWORD_GRANT, Provider, call, config, request};
 use crate::model::secret::Secret;
 use crate::model::session::SessionQuery;
 
@@ -249,19 +246,6 @@ async fn a_hash_from_elsewhere_becomes_our_own_at_the_first_sign_in() {
 }
 
 /// A call of nobody's to the top-level realm.
-fn call(provider: &Provider) -> Call {
-    let state = Arc::clone(&provider.identity.state);
-    let realm = state.live().realm("/").cloned().expect("the realm");
-    let (parts, _) = request("POST", "/json/authenticate", &[], "").into_parts();
-    Call {
-        now_ms: state.clock.now_ms(),
-        state,
-        realm,
-        parts,
-        body: Bytes::new(),
-        named_path: None,
-    }
-}
 
 #[tokio::test]
 async fn a_sign_in_that_races_with_another_password_leaves_nothing_behind() {

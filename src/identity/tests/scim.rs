@@ -308,6 +308,55 @@ async fn every_form_of_path_is_patched() {
 }
 
 #[tokio::test]
+async fn an_empty_list_of_values_to_remove_removes_none() {
+    let desk = Desk::new().await;
+    let made = desk.create(ann()).await;
+    assert!(made["emails"].is_array());
+    for value in [json!([]), json!([{"value": null}]), json!([{}])] {
+        let operation = json!([{"op": "remove", "path": "emails", "value": value}]);
+        let done = desk.patch(&made["id"], operation).await;
+        assert_eq!(done.status, 200, "{value} {}", done.text);
+        assert_eq!(done.json()["emails"], made["emails"], "{value}");
+    }
+    let all = json!([{"op": "remove", "path": "emails"}]);
+    let done = desk.patch(&made["id"], all).await.json();
+    assert!(done.get("emails").is_none(), "{done}");
+}
+
+#[tokio::test]
+async fn a_search_spelt_in_another_case_does_not_find_everybody() {
+    let desk = Desk::new().await;
+    desk.create(ann()).await;
+    desk.create(json!({"userName": "bob"})).await;
+    let urn = "urn:ietf:params:scim:api:messages:2.0:SearchRequest";
+    let search = json!({"Schemas": [urn], "Filter": "userName eq \"bob\"", "COUNT": 1});
+    for path in ["/v1/users/.search", "/v1/.search"] {
+        let found = desk.send("POST", path, &search).await.json();
+        assert_eq!(found["totalResults"], 1, "{path} {found}");
+        assert_eq!(found["Resources"][0]["userName"], "bob", "{path}");
+    }
+    let filter = "/v1/users?Filter=userName%20eq%20%22bob%22";
+    let found = desk.send("GET", filter, &Value::Null).await.json();
+    assert_eq!(found["totalResults"], 1, "{found}");
+    for (body, what) in [
+        (
+            json!({"schemas": [urn], "fliter": "userName eq \"bob\""}),
+            "misspelt",
+        ),
+        (
+            json!({"schemas": [urn], "filter": "title pr", "Filter": "id pr"}),
+            "twice",
+        ),
+    ] {
+        let refused = desk.send("POST", "/v1/users/.search", &body).await;
+        assert_eq!(error(&refused), (400, "invalidSyntax".to_owned()), "{what}");
+    }
+    let unset = json!({"schemas": [urn], "filter": null, "cursor": null});
+    let all = desk.send("POST", "/v1/users/.search", &unset).await;
+    assert_eq!(all.status, 200, "{}", all.text);
+}
+
+#[tokio::test]
 async fn state_changes_as_provisioning_tools_say_it() {
     let desk = Desk::new().await;
     let id = &desk.create(ann()).await["id"];

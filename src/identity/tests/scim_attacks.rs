@@ -107,12 +107,27 @@ async fn a_filter_is_bounded_in_depth_and_length() {
     assert_eq!(found(&desk, &format!("{long}{long}")).await, refused);
     let not = format!("{}title pr{}", "not (".repeat(32), ")".repeat(32));
     assert_eq!(found(&desk, &not).await, titles);
-    let elements = vec!["emails[type ne \"x\" or value pr]"; 100].join(" or ");
+    let elements = |many| vec!["emails[type ne \"x\" or value pr]"; many].join(" or ");
     assert_eq!(
-        found(&desk, &elements).await,
+        found(&desk, &elements(16)).await,
         found(&desk, "emails pr").await
     );
+    assert_eq!(found(&desk, &elements(17)).await, refused);
     assert_eq!(found(&desk, "title ne \"x\"").await, users);
+}
+
+#[tokio::test]
+async fn a_filter_that_has_everything_read_many_times_is_refused() {
+    let desk = Desk::new().await;
+    let refused = Err((400, "invalidFilter".to_owned()));
+    for clause in ["title co", "title ew", "title ne", "title sw", "title ge"] {
+        let clauses = |many: usize| {
+            let all = (0..many).map(|at| format!("{clause} \"q{at}\""));
+            all.collect::<Vec<_>>().join(" or ")
+        };
+        assert!(found(&desk, &clauses(32)).await.is_ok(), "{clause}");
+        assert_eq!(found(&desk, &clauses(33)).await, refused, "{clause}");
+    }
 }
 
 #[tokio::test]

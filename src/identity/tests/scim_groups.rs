@@ -190,6 +190,47 @@ async fn members_are_found_from_both_ends_and_go_with_their_user() {
 }
 
 #[tokio::test]
+async fn a_group_is_another_one_when_its_member_was_deleted() {
+    let desk = Desk::new().await;
+    let ids = people(&desk).await;
+    let group = json!({"displayName": "Staff", "members": [{"value": ids[0]}, {"value": ids[1]}]});
+    let made = desk.send("POST", "/v1/groups", &group).await.json();
+    let other = json!({"displayName": "Other", "members": [{"value": ids[2]}]});
+    let other = desk.send("POST", "/v1/groups", &other).await.json();
+    desk.provider.clock.advance(5000);
+    let bob = format!("/v1/users/{}", ids[1].as_str().expect("an id"));
+    assert_eq!(desk.send("DELETE", &bob, &Value::Null).await.status, 204);
+    let known = [("if-none-match", "W/\"1\"")];
+    let now = desk.with("GET", &path(&made), &Value::Null, &known).await;
+    assert_eq!((now.status.as_u16(), now.header("etag")), (200, "W/\"2\""));
+    let now = now.json();
+    assert_eq!(members(&now), ["ann"]);
+    assert_ne!(now["meta"]["lastModified"], made["meta"]["lastModified"]);
+    let same = desk.with("GET", &path(&other), &Value::Null, &known).await;
+    assert_eq!(same.status, 304, "it had no such member");
+}
+
+#[tokio::test]
+async fn an_empty_list_of_members_to_remove_removes_nobody() {
+    let desk = Desk::new().await;
+    let ids = people(&desk).await;
+    let group = json!({"displayName": "Staff", "members": [{"value": ids[0]}, {"value": ids[1]}]});
+    let at = path(&desk.send("POST", "/v1/groups", &group).await.json());
+    let remove = async |operation: Value| {
+        let body = json!({"schemas": [PATCH], "Operations": [operation]});
+        desk.send("PATCH", &at, &body).await
+    };
+    let none = remove(json!({"op": "Remove", "path": "members", "value": []})).await;
+    assert_eq!(
+        (none.status.as_u16(), none.header("etag")),
+        (200, "W/\"1\"")
+    );
+    assert_eq!(members(&none.json()), ["ann", "bob"]);
+    let all = remove(json!({"op": "remove", "path": "members", "value": null})).await;
+    assert!(members(&all.json()).is_empty());
+}
+
+#[tokio::test]
 async fn bad_members_are_refused_and_nothing_is_stored() {
     let desk = Desk::new().await;
     let ids = people(&desk).await;
@@ -305,6 +346,21 @@ async fn bulk_requests_refer_to_what_they_create() {
         )
         .await;
     assert_eq!(ann.json()["totalResults"], 1);
+
+    let spelt = json!({
+    "Schemas": ["urn:ietf:params:scim:api:messages:2.0:BulkRequest"], "FailOnErrors": 1,
+    "operations": [
+        {"Method": "POST", "Path": "/Users", "BulkId": "a", "Data": {"userName": "eve"}},
+        {"Method": "DELETE", "Path": "/Users/nobody"},
+        {"Method": "DELETE", "Path": "/Users/never"},
+    ]});
+    let done = desk.send("POST", "/v1/Bulk", &spelt).await.json();
+    assert_eq!(done["Operations"][0]["status"], "201", "{done}");
+    assert_eq!(
+        done["Operations"].as_array().map(Vec::len),
+        Some(2),
+        "{done}"
+    );
 
     let mut stops = bulk(json!([
         {"method": "POST", "path": "/Users", "bulkId": "a", "data": {}},

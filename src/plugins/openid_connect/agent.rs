@@ -184,6 +184,38 @@ impl Agent {
         self.heard(&url, answer)
     }
 
+    /// Fetches what is said at an address that the provider has named, to the
+    /// holder of `token`.
+    ///
+    /// # Errors
+    /// [`Refusal::ClaimsElsewhere`] for an address that the gateway does not go
+    /// to, and as [`Self::post`].
+    pub(super) async fn get_at(
+        &self,
+        url: &Url,
+        token: Option<&str>,
+        mut headers: HeaderMap,
+    ) -> Result<Answer, Refusal> {
+        if !self.endpoints.may_go(url) {
+            self.complain(url, "claims are told at an address that is not secure");
+            return Err(Refusal::ClaimsElsewhere);
+        }
+        if let Some(token) = token {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| Refusal::ClaimsElsewhere)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/jwt, application/json"),
+        );
+        let answer = self.outbound.get(url, headers, self.options).await;
+        let mut plain = url.clone();
+        plain.set_query(None);
+        self.heard(&plain, answer)
+    }
+
     fn heard(&self, url: &Url, answer: Result<Answer, OutboundError>) -> Result<Answer, Refusal> {
         let (refusal, reason) = match answer {
             Ok(answer) if answer.status.is_server_error() => {

@@ -119,6 +119,12 @@ impl Endpoints {
             .ok_or(Refusal::NoEndpoint)
     }
 
+    /// Whether the gateway may be sent to `url` by the provider.
+    pub(super) fn may_go(&self, url: &Url) -> bool {
+        let secure = url.scheme() == "https" || (!self.secure && url.scheme() == "http");
+        secure && url.has_host() && url.username().is_empty() && url.password().is_none()
+    }
+
     /// The address of an endpoint for clients that prove themselves so.
     ///
     /// # Errors
@@ -149,5 +155,29 @@ impl Endpoints {
     /// How clients prove themselves there, if the configuration says.
     pub(super) fn proof(&self, endpoint: Endpoint) -> Option<Proof> {
         self.settings[endpoint as usize].proof
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+
+    #[test]
+    fn a_secure_provider_sends_the_gateway_to_secure_addresses_alone() {
+        let empty = Map::new();
+        for (issuer, address, may) in [
+            ("https://id.test", "https://claims.test/a", true),
+            ("https://id.test", "http://claims.test/a", false),
+            ("http://id.test", "http://claims.test/a", true),
+            ("http://id.test", "https://claims.test/a", true),
+            ("http://id.test", "ftp://claims.test/a", false),
+            ("https://id.test", "https://me:secret@claims.test/a", false),
+        ] {
+            let url = |text: &str| Url::parse(text).expect("a URL");
+            let endpoints = Endpoints::new(Fields(&empty), &url(issuer)).expect("valid");
+            assert_eq!(endpoints.may_go(&url(address)), may, "{issuer} {address}");
+        }
     }
 }

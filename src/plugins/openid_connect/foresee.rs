@@ -3,6 +3,7 @@
 //! they would ask about tokens; but it redeems, refreshes, begins, ends and counts
 //! nothing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pingora::http::RequestHeader;
@@ -18,6 +19,7 @@ use super::proofs;
 use super::refusal::Refusal;
 use super::scripts;
 use super::sessions::{Held, Sessions, Shown};
+use super::token_exchange::Course;
 use super::told::Asking;
 use crate::filter::{Code, Exchange, Outlook};
 
@@ -165,7 +167,15 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Outlook, Refusal> {
-        let (verified, method) = self.judge_patiently(&found.token, asking).await?;
+        let mut token = Cow::Borrowed(found.token.as_ref());
+        if let Some(desk) = &self.token_exchange {
+            match desk.course(&token, asking, self.verifier.known().as_deref()) {
+                Course::Keep => {}
+                Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
+                Course::Ask => return Ok(Outlook::depends(EXCHANGE)),
+            }
+        }
+        let (verified, method) = self.judge_patiently(&token, asking).await?;
         let verified = self.complete(verified, asking).await?;
         if self.may_prove(request) {
             return Ok(Outlook::depends(PROOF));
@@ -249,4 +259,6 @@ impl OpenIdConnect {
     }
 }
 
+/// Of what an answer depends on that was not asked for.
+const EXCHANGE: &str = "the token that is given for this one: the provider is asked for it";
 const PROOF: &str = "the proof of possession, which can be used only once and is not tried";

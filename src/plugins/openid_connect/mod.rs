@@ -20,6 +20,7 @@ mod client;
 mod consumer;
 mod credentials;
 mod decide;
+mod distributed;
 mod endpoints;
 mod ends;
 mod extras;
@@ -83,6 +84,7 @@ use crate::telemetry::{Counter, Metrics};
 use agent::Agent;
 use bearer::Found;
 use channels::Channels;
+use distributed::Distributed;
 use flight::Flights;
 use grants::TokenDesk;
 use logins::Logins;
@@ -127,6 +129,8 @@ struct OpenIdConnect {
     asker: Option<Asker>,
     /// Asks who users are besides.
     user_info: Option<UserInfo>,
+    /// Asks for claims that are told elsewhere.
+    distributed: Option<Distributed>,
     /// Exchanges tokens before they count.
     token_exchange: Option<TokenExchange>,
     /// Asks for tokens.
@@ -159,6 +163,8 @@ impl OpenIdConnect {
         Self {
             asker: asked.told.map(asker),
             user_info: asked.user_info.map(user_info),
+            distributed: (asked.distributed)
+                .map(|how| Distributed::new(how, &settings.rules, &agent)),
             token_exchange: (asked.token_exchange)
                 .map(|how| TokenExchange::new(how, &agent, parts)),
             desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),

@@ -105,6 +105,9 @@ impl OpenIdConnect {
     ) -> Flow {
         let (settings, verified) = (self.settings(), passing.verified);
         let token = &verified.token;
+        if settings.rules.are_pending(&token.claims) {
+            return self.refuse(Refusal::ClaimsElsewhere, exchange);
+        }
         match self.consumer_of(verified, passing.method, request) {
             Ok(consumer) if settings.mapping.is_some() => exchange.consumer = consumer,
             Ok(_) => {}
@@ -147,28 +150,36 @@ impl OpenIdConnect {
         redirect(&address).unwrap_or_else(|refusal| self.refuse(refusal, exchange))
     }
 
-    /// What is known of a user, with what userinfo says, if that is wanted and
-    /// remembered.
+    /// What is known of a user, with what userinfo says and what is told
+    /// elsewhere, if that is wanted and remembered.
     pub(super) fn complete_now(&self, verified: Arc<Verified>) -> Option<Arc<Verified>> {
-        match &self.user_info {
+        let verified = match &self.user_info {
+            None => verified,
+            Some(_) if verified.said.user_info.is_some() => verified,
+            Some(user_info) => user_info.held(&verified)?,
+        };
+        match &self.distributed {
             None => Some(verified),
-            Some(_) if verified.said.user_info.is_some() => Some(verified),
-            Some(user_info) => user_info.held(&verified),
+            Some(distributed) => distributed.held(verified),
         }
     }
 
     /// As [`Self::complete_now`], asking if need be.
     ///
     /// # Errors
-    /// Why userinfo does not tell.
+    /// Why userinfo or somebody else does not tell.
     pub(super) async fn complete(
         &self,
         verified: Arc<Verified>,
         asking: &Asking<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
-        match &self.user_info {
+        let verified = match &self.user_info {
+            None => verified,
+            Some(user_info) => user_info.add(verified, asking).await?,
+        };
+        match &self.distributed {
             None => Ok(verified),
-            Some(user_info) => user_info.add(verified, asking).await,
+            Some(distributed) => distributed.add(verified).await,
         }
     }
 

@@ -105,6 +105,7 @@ refusals! {
     ProviderTooLong: Broken, "provider_answer_too_long", "the answer of the provider is too long";
     ExchangeRefused: BadToken, "exchange_refused", "the provider does not exchange the token";
     ExchangeBeyond: Forbidden, "exchange_beyond", "the provider gives no token for this audience or scope";
+    ClaimsElsewhere: Broken, "claims_elsewhere", "claims that are told elsewhere can not be had";
     SessionElsewhere: BadToken, "session_elsewhere", "the session is bound to another client";
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::distributed::are_elsewhere;
 use super::fields::Fields;
 use super::refusal::Refusal;
 use crate::jose::claims::{check_times, find, same_issuer, time, words};
@@ -36,6 +37,9 @@ pub(super) struct Rules {
     forbidden: Vec<String>,
     /// There are no groups of consumers, so a rule that asks for one is not met.
     needs_group: bool,
+    /// Whether claims that are told elsewhere are asked for: what depends on
+    /// them is checked when they are known.
+    distributed: bool,
 }
 
 /// A claim that has to hold some words: one of `items`, and of that item all.
@@ -73,6 +77,7 @@ impl Rules {
             roles: required("roles_claim", "roles_required", Refusal::MissingRole)?,
             forbidden: fields.texts("claims_forbidden")?,
             needs_group: groups && !fields.flag("consumer_groups_optional")?,
+            distributed: fields.flag("resolve_distributed_claims")?,
         })
     }
 
@@ -102,7 +107,7 @@ impl Rules {
             }
             end = Some(end.map_or(too_old, |end| end.min(too_old)));
         }
-        self.check_permissions(claims)?;
+        self.check_known_permissions(claims)?;
         Ok(end)
     }
 
@@ -135,8 +140,20 @@ impl Rules {
             }
             end = Some(end.map_or(too_old, |end| end.min(too_old)));
         }
-        self.check_permissions(claims)?;
+        self.check_known_permissions(claims)?;
         Ok(end)
+    }
+
+    /// Whether something about these claims has still to be asked for.
+    pub(super) fn are_pending(&self, claims: &Map<String, Value>) -> bool {
+        self.distributed && are_elsewhere(claims)
+    }
+
+    fn check_known_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        match self.are_pending(claims) {
+            true => Ok(()),
+            false => self.check_permissions(claims),
+        }
     }
 
     fn check_issuer(&self, claims: &Map<String, Value>, issuer: &str) -> Result<(), Refusal> {
@@ -155,7 +172,8 @@ impl Rules {
         Ok(login.saturating_add(age))
     }
 
-    fn check_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+    /// What a token may do, by all of its claims.
+    pub(super) fn check_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
         if !self.domains.is_empty() {
             let domain = claims.get("hd").and_then(Value::as_str);
             let known = domain.is_some_and(|domain| {

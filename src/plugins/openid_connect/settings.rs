@@ -13,6 +13,7 @@ use super::channels::Channels;
 use super::client::Clients;
 use super::consumer::{Anonymous, Mapping};
 use super::credentials::Search;
+use super::distributed;
 use super::endpoints::Endpoints;
 use super::fields::{Fields, wrong};
 use super::grants::Grants;
@@ -38,7 +39,6 @@ use crate::plugins::{ConfigError, Parts};
 const WITHOUT_EFFECT: &[&str] = &[
     "cache_ttl_resurrect",
     "cluster_cache_strategy",
-    "resolve_distributed_claims",
     "session_compressor",
     "session_cookie_maxsize",
     "session_cookie_renew",
@@ -98,6 +98,8 @@ pub(super) struct Asked {
     pub(super) user_info: Option<user_info::How>,
     /// About tokens.
     pub(super) told: Option<Told>,
+    /// For claims that are told elsewhere.
+    pub(super) distributed: Option<distributed::How>,
     /// For other tokens than those that are shown.
     pub(super) token_exchange: Option<token_exchange::How>,
     /// For tokens.
@@ -176,6 +178,7 @@ impl Asked {
         let mut config = provider(fields, issuer.clone())?;
         config.options.via = parts.outbound.via(proxies(fields)?);
         Ok(Self {
+            distributed: distributed::How::new(fields)?,
             token_exchange: token_exchange::How::new(fields, &config)?,
             endpoints: Endpoints::new(fields, issuer)?,
             needs: Needs::new(fields, logins)?,

@@ -1,6 +1,7 @@
 //! Connections to either database, and transactions on them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
@@ -11,6 +12,7 @@ use super::postgres::{self, Server};
 use super::row::Row;
 use super::statement::Value;
 use super::{audit, unavailable};
+use crate::clock::monotonic_ns;
 use crate::store::{Beside, StoreError};
 
 /// The connections of a store.
@@ -23,8 +25,29 @@ pub(super) enum Database {
         /// One connection for very many rows, which checks no foreign keys. It
         /// is there while it is needed; who uses it has the writer, too.
         bulk: SqlitePool,
+        /// Those that read lists, and nothing else.
+        lists: SqlitePool,
     },
     Postgres(Arc<Server>),
+}
+
+/// Connections that read lists. They have their own: a filter can have every
+/// value of a million records read, and meanwhile sign-ins and tokens must find
+/// what they look up.
+pub(super) const LISTS: u32 = 4;
+
+/// How long a list waits for one of them.
+pub(super) const LIST_WAIT: Duration = Duration::from_secs(5);
+
+/// How often SQLite asks whether to go on, in steps of its machine: about each
+/// tenth of a millisecond.
+const STEPS: i32 = 2000;
+
+/// A transaction that reads a list. Who drops it has SQLite stop at once.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) tx: Tx,
+    _asker: Option<Arc<()>>,
 }
 
 /// A transaction. Unless it is committed, nothing of it remains.
@@ -82,6 +105,25 @@ impl Database {
         }
     }
 
+    /// Begins a transaction that reads a list of one moment. When it takes longer
+    /// than `limit` (PostgreSQL: a statement of it) it fails with
+    /// [`StoreError::TooLong`].
+    pub(super) async fn listing(&self, limit: Duration) -> Result<Listing, StoreError> {
+        let (tx, asker) = match self {
+            Self::Sqlite { lists, .. } => {
+                let mut tx = lists.begin().await.map_err(crowded)?;
+                let asker = bound(&mut tx, limit).await.map_err(unavailable)?;
+                (Tx::Sqlite(tx), Some(asker))
+            }
+            Self::Postgres(server) => {
+                let begun = server.listing(limit).await.map_err(crowded)?;
+                (Tx::Postgres(begun), None)
+            }
+        };
+        let _asker = asker;
+        Ok(Listing { tx, _asker })
+    }
+
     /// A number that changes when another process has changed `subject`, one of
     /// those that `doorward_changed()` is called with. SQLite knows of changes,
     /// not of what.
@@ -125,6 +167,28 @@ impl Database {
             }
         }
     }
+}
+
+fn crowded(error: sqlx::Error) -> StoreError {
+    match error {
+        sqlx::Error::PoolTimedOut => StoreError::Crowded,
+        error => unavailable(error),
+    }
+}
+
+/// Has SQLite stop what it does on this connection when `limit` is over, or who
+/// asked is gone. Each list sets it anew; nothing else is read there.
+async fn bound(
+    tx: &mut Transaction<'static, Sqlite>,
+    limit: Duration,
+) -> Result<Arc<()>, sqlx::Error> {
+    let asker = Arc::new(());
+    let waits = Arc::downgrade(&asker);
+    let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    let until_ns = monotonic_ns().saturating_add(limit_ns);
+    let goes_on = move || waits.strong_count() > 0 && monotonic_ns() < until_ns;
+    tx.lock_handle().await?.set_progress_handler(STEPS, goes_on);
+    Ok(asker)
 }
 
 impl Tx {
@@ -251,4 +315,91 @@ where
             Value::Int(number) => query.bind(*number),
             Value::Bytes(bytes) => query.bind(bytes.as_deref()),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::query::{Filter, Op, Operand, UserQuery};
+    use crate::model::user::schema;
+    use crate::store::sql::{SqlStore, sql};
+    use crate::store::{Store, testing};
+
+    /// Takes minutes, on any database.
+    const ENDLESS: &str = "WITH RECURSIVE n (i) AS (
+            SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000)
+         SELECT count(*) AS total FROM n";
+
+    const AN_HOUR: Duration = Duration::from_secs(3600);
+
+    async fn store(directory: &tempfile::TempDir) -> SqlStore {
+        let url = testing::url(directory.path());
+        let store = match url.strip_prefix("sqlite:") {
+            Some(path) => SqlStore::open_sqlite(Path::new(path)).await,
+            None => SqlStore::open_postgres(&url).await,
+        };
+        store.expect("a store")
+    }
+
+    #[tokio::test]
+    async fn a_list_that_takes_too_long_is_given_up_and_the_next_one_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = store(&directory).await;
+        for _ in 0..2 * LISTS {
+            let listing = store.database.listing(Duration::from_millis(5)).await;
+            let mut listing = listing.expect("a connection");
+            let given_up = sql(ENDLESS).one(&mut listing.tx).await;
+            assert!(matches!(given_up, Err(StoreError::TooLong)));
+        }
+        for _ in 0..2 * LISTS {
+            let listing = store.database.listing(AN_HOUR).await;
+            let mut listing = listing.expect("a connection");
+            let count = sql("SELECT count(*) AS total FROM users");
+            let count = count.one(&mut listing.tx).await.expect("a number");
+            assert!(count.is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_that_nobody_waits_for_any_more_is_given_up() {
+        if testing::is_postgres() {
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = store(&directory).await;
+        for _ in 0..LISTS {
+            let asked = async {
+                let mut listing = store.database.listing(AN_HOUR).await?;
+                sql(ENDLESS).one(&mut listing.tx).await
+            };
+            let gone = tokio::time::timeout(Duration::from_millis(20), asked).await;
+            assert!(gone.is_err(), "it ended by itself");
+        }
+        let free = store.database.listing(AN_HOUR).await;
+        assert!(free.is_ok(), "{:?}", free.err());
+    }
+
+    #[tokio::test]
+    async fn denial_of_service_by_lists_leaves_connections_for_look_ups() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = store(&directory).await;
+        let mut held = Vec::new();
+        for _ in 0..LISTS {
+            held.push(store.database.listing(AN_HOUR).await.expect("a connection"));
+        }
+        let nobody = store.user_by_name("/", "nobody").await;
+        assert!(nobody.expect("read").is_none());
+        let emails = schema::find("emails.value").expect("an attribute");
+        let query = UserQuery {
+            filter: Filter::Compare(emails, Op::Equal, Operand::Text("a@x.example".to_owned())),
+            sort: Vec::new(),
+            after: None,
+            skip: 0,
+            limit: 2,
+        };
+        let page = store.users("/", &query).await.expect("read");
+        assert_eq!(page.total, 0, "who signs in by address waits for no list");
+    }
 }

@@ -164,6 +164,19 @@ pub(super) fn is_unique(filter: &Filter) -> bool {
     }
 }
 
+/// Whether it asks for one value of what tells records apart: few have it, and an
+/// index leads to them. Who signs in is found like this, and not behind lists.
+pub(super) fn is_look_up(records: Records, filter: &Filter) -> bool {
+    let Filter::Compare(attribute, Op::Equal, _) = filter else {
+        return false;
+    };
+    let known: &[&str] = match records {
+        Records::Users => &["externalId", "emails", "emails.value"],
+        Records::Groups => &["displayName", "externalId"],
+    };
+    known.contains(&attribute.path)
+}
+
 /// Appends the condition.
 pub(super) fn push(
     sql: &mut Builder,

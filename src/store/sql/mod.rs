@@ -188,8 +188,11 @@ async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
 fn unavailable(error: sqlx::Error) -> StoreError {
     // PostgreSQL's `program_limit_exceeded`: a row is longer than its index takes.
     let code = error.as_database_error().and_then(|error| error.code());
-    if code.as_deref() == Some("54000") {
-        return StoreError::Unfit;
+    match code.as_deref() {
+        Some("54000") => return StoreError::Unfit,
+        // `SQLITE_INTERRUPT`, `query_canceled`: see `Database::listing`.
+        Some("9" | "57014") => return StoreError::TooLong,
+        _ => {}
     }
     StoreError::Unavailable(error.to_string())
 }
@@ -397,8 +400,15 @@ impl Store for SqlStore {
         groups::delete(self.begin().await?, realm, id, seen).await
     }
 
-    async fn set_password(&self, id: Uuid, hash: &Secret, now_ms: i64) -> Result<(), StoreError> {
-        self.changed(users::set_password(self.begin().await?, id, hash, now_ms).await)
+    async fn set_password(
+        &self,
+        id: Uuid,
+        hash: &Secret,
+        seen: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let tx = self.begin().await?;
+        self.changed(users::set_password(tx, id, (seen, hash), now_ms).await)
     }
 
     async fn replace_hash(

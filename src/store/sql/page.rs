@@ -5,6 +5,7 @@
 //! do is met soon by whoever walks along the names, and need not be sorted.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::dialect::Dialect;
 use super::filter::{self, Records};
@@ -12,6 +13,9 @@ use super::{Builder, Database, Row, Tx, compare, write_doc};
 use crate::model::query::{Filter, Op, Operand, SortKey, UserQuery};
 use crate::model::user::schema::Attribute;
 use crate::store::StoreError;
+
+/// How long a list may take. A million records are sorted by an attribute in less.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Rows of a page, with what a list says of all pages.
 pub(super) struct Page {
@@ -44,11 +48,12 @@ pub(super) async fn read(
         return query.unique(readers).await;
     }
     // One read transaction: the count and the page speak of the same moment.
-    let mut tx = readers.snapshot().await?;
-    match Driver::of(records, asked) {
-        Some(driver) => query.driven(&mut tx, &driver).await,
-        None => query.plain(&mut tx).await,
+    if filter::is_look_up(records, &asked.filter) {
+        let mut tx = readers.snapshot().await?;
+        return query.listed(&mut tx).await;
     }
+    let mut listing = readers.listing(LIMIT).await?;
+    query.listed(&mut listing.tx).await
 }
 
 impl Query<'_> {
@@ -93,6 +98,13 @@ impl Query<'_> {
             total,
             more: false,
         })
+    }
+
+    async fn listed(&self, tx: &mut Tx) -> Result<Page, StoreError> {
+        match Driver::of(self.records, self.asked) {
+            Some(driver) => self.driven(tx, &driver).await,
+            None => self.plain(tx).await,
+        }
     }
 
     async fn plain(&self, tx: &mut Tx) -> Result<Page, StoreError> {

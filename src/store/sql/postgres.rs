@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, SqlStr, Transaction};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::database::query;
+use super::database::{LIST_WAIT, LISTS, query};
 use super::statement::Value;
 use super::unavailable;
 use crate::clock::{monotonic_ns, random_uuid};
@@ -28,7 +28,7 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// Connections that only read, and the one that listens.
+/// Connections that only read, other than lists, and the one that listens.
 const READERS: u32 = 8 + 1;
 
 /// How long to wait for a connection.
@@ -54,6 +54,8 @@ const SESSION: &str = "SET lock_timeout = '5s'; SET statement_timeout = '30s';
 pub(super) struct Server {
     writer: PgPool,
     readers: PgPool,
+    /// Those that read lists, and nothing else.
+    lists: PgPool,
     /// What others know this process by.
     node: String,
     broken: Arc<Broken>,
@@ -85,15 +87,20 @@ impl Server {
         let options = options.application_name("doorward");
         let node = random_uuid().to_string();
         let broken = Arc::<Broken>::default();
-        let pool = |connections| pool(connections, &node, &broken).connect_with(options.clone());
-        let writer = pool(1).await.map_err(unavailable)?;
+        let pool = |connections| pool(connections, &node, &broken);
+        let writer = pool(1).connect_with(options.clone()).await;
+        let writer = writer.map_err(unavailable)?;
         check(&writer).await?;
-        let readers = pool(READERS).await.map_err(unavailable)?;
+        let lists = pool(LISTS).min_connections(0).acquire_timeout(LIST_WAIT);
+        let lists = lists.connect_lazy_with(options.clone());
+        let readers = pool(READERS).connect_with(options).await;
+        let readers = readers.map_err(unavailable)?;
         let listening = listen(readers.clone(), node.clone(), broken.clone(), changes);
         let listening = tokio::spawn(listening).abort_handle();
         Ok(Self {
             writer,
             readers,
+            lists,
             node,
             broken,
             listening,
@@ -124,6 +131,24 @@ impl Server {
             begun => begun,
         }
         .map_err(unavailable)
+    }
+
+    /// Begins a transaction that reads a list, no statement of it longer than
+    /// `limit`.
+    pub(super) async fn listing(
+        &self,
+        limit: Duration,
+    ) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+        // 0 would be no limit.
+        let limit_ms = limit.as_millis().clamp(1, 600_000);
+        let text = format!("{BEGIN_SNAPSHOT}; SET LOCAL statement_timeout = {limit_ms}");
+        match self.lists.begin_with(AssertSqlSafe(text.clone())).await {
+            Err(error) if is_gone(&error) => {
+                self.broken.note();
+                self.lists.begin_with(AssertSqlSafe(text)).await
+            }
+            begun => begun,
+        }
     }
 
     /// Reads. A server that has restarted is asked once more.

@@ -14,10 +14,11 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use tokio::sync::watch;
 
+use super::database::{LIST_WAIT, LISTS};
 use super::{Database, SqlStore, migrate, unavailable};
 use crate::store::StoreError;
 
-/// Connections that only read.
+/// Connections that only read, other than lists.
 const READERS: u32 = 4;
 
 /// How long a statement waits for another process's write.
@@ -46,12 +47,15 @@ impl SqlStore {
         let writer = writer.map_err(|error| cannot_open(path, &error.to_string()))?;
         migrate::sqlite(&writer).await?;
         let bulk = bulk(options.clone());
-        let readers = pool(READERS).connect_with(options.read_only(true)).await;
+        let options = options.read_only(true);
+        let lists = lists().connect_lazy_with(options.clone());
+        let readers = pool(READERS).connect_with(options).await;
         let readers = readers.map_err(unavailable)?;
         let database = Database::Sqlite {
             writer,
             readers,
             bulk,
+            lists,
         };
         Ok(Self::on(database, watch::Sender::new(())))
     }
@@ -66,6 +70,7 @@ impl SqlStore {
             .filename(path)
             .read_only(true)
             .busy_timeout(BUSY);
+        let lists = lists().connect_lazy_with(options.clone());
         let readers = pool(READERS).connect_with(options).await;
         let readers = readers.map_err(|error| cannot_open(path, &error.to_string()))?;
         if !migrate::is_sqlite_current(&readers).await? {
@@ -75,9 +80,14 @@ impl SqlStore {
             writer: readers.clone(),
             bulk: readers.clone(),
             readers,
+            lists,
         };
         Ok(Self::on(database, watch::Sender::new(())))
     }
+}
+
+fn lists() -> SqlitePoolOptions {
+    pool(LISTS).min_connections(0).acquire_timeout(LIST_WAIT)
 }
 
 fn pool(connections: u32) -> SqlitePoolOptions {

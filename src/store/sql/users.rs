@@ -239,7 +239,7 @@ fn refuse_file_owned(owner: &str, name: &str) -> Result<(), StoreError> {
 pub(super) async fn set_password(
     mut tx: Tx,
     id: Uuid,
-    hash: &Secret,
+    (seen, hash): (Option<&Secret>, &Secret),
     now_ms: i64,
 ) -> Result<(), StoreError> {
     let id = id.to_string();
@@ -247,12 +247,15 @@ pub(super) async fn set_password(
         return Err(StoreError::Conflict(id));
     };
     refuse_file_owned(&owner, &name)?;
-    sql("UPDATE users SET password = $1, version = version + 1, updated_ms = $2 WHERE id = $3")
-        .bind(hash.expose())
-        .bind(now_ms)
-        .bind(&id)
-        .run(&mut tx)
-        .await?;
+    let done = sql(
+        "UPDATE users SET password = $1, version = version + 1, updated_ms = $2
+          WHERE id = $3 AND coalesce(password, '') = coalesce($4, password, '')",
+    );
+    let done = done.bind(hash.expose()).bind(now_ms).bind(&id);
+    let done = done.bind(seen.map(Secret::expose)).run(&mut tx).await?;
+    if done == 0 {
+        return Err(StoreError::Conflict(name));
+    }
     endings::end_logins(&mut tx, &id, now_ms).await?;
     tx.commit().await
 }
@@ -304,6 +307,14 @@ pub(super) async fn delete(
 /// Removes the user, whoever owns it; what hangs on it goes by foreign keys.
 pub(super) async fn remove(tx: &mut Tx, id: &str, now_ms: i64) -> Result<(), StoreError> {
     endings::end_logins(tx, id, now_ms).await?;
+    // Who leaves a group so changes it as much as who is taken out.
+    sql("UPDATE user_groups SET version = version + 1,
+            updated_ms = CASE WHEN updated_ms < $1 THEN $1 ELSE updated_ms END
+          WHERE id IN (SELECT group_id FROM group_members WHERE user_id = $2)")
+    .bind(now_ms)
+    .bind(id)
+    .run(tx)
+    .await?;
     sql("DELETE FROM users WHERE id = $1")
         .bind(id)
         .run(tx)

@@ -228,7 +228,7 @@ async fn what_a_user_began_ends_with_the_user() {
     assert!(!ended("a1").await);
     let password = crate::model::secret::Secret::new("x");
     store
-        .set_password(anna.id, &password, 50)
+        .set_password(anna.id, &password, None, 50)
         .await
         .expect("set");
     assert!(ended("a1").await && !ended("a2").await && !ended("b1").await);

@@ -54,3 +54,27 @@ async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
     store.insert_reset(&stale, 3).await.expect("kept");
     assert_eq!(spend("five", "newer", 10).await, None, "another password");
 }
+
+#[tokio::test]
+async fn a_password_is_set_in_the_place_of_the_one_that_was_seen_or_not_at_all() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let carol = user("carol", json!({}));
+    store.insert_user(&carol).await.expect("added");
+    let (old, new) = (Secret::new("old"), Secret::new("new"));
+    let set = async |hash: &Secret, seen: Option<&Secret>| {
+        store.set_password(carol.id, hash, seen, 5).await
+    };
+    let refused = set(&new, Some(&old)).await;
+    assert!(
+        matches!(refused, Err(StoreError::Conflict(_))),
+        "she has none"
+    );
+    set(&old, None).await.expect("whichever there is");
+    let refused = set(&new, Some(&new)).await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "another");
+    set(&new, Some(&old)).await.expect("the same");
+    let now = store.user("/", carol.id).await.expect("read");
+    let now = now.expect("carol");
+    assert_eq!((now.password_hash, now.version), (Some(new), 3));
+}

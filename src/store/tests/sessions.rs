@@ -215,7 +215,8 @@ async fn whoever_may_no_longer_sign_in_is_signed_out_everywhere() {
             }
             "password" => {
                 let hash = Secret::new("hash");
-                store.set_password(demo.id, &hash, 2).await.expect("set");
+                let set = store.set_password(demo.id, &hash, None, 2).await;
+                set.expect("set");
             }
             _ => assert!(store.delete_user(demo.id, None, 2).await.expect("deleted")),
         }

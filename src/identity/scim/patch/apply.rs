@@ -164,7 +164,7 @@ impl Change<'_> {
             Some(sent) => self.elements(attribute, sent)?,
         };
         match self.operation.verb {
-            Verb::Remove if sent.is_empty() => values.clear(),
+            Verb::Remove if self.operation.means_all() => values.clear(),
             Verb::Remove => {
                 values.retain(|known| !sent.iter().any(|one| self.same(attribute, known, one)))
             }

@@ -87,6 +87,24 @@ async fn replay_of_a_ceremony_is_refused() {
 }
 
 #[tokio::test]
+async fn replay_of_a_ceremony_is_refused_as_long_as_its_page_is_good() {
+    let provider = provider().await;
+    let soft = Soft::es256(b"one");
+    let handle = enrolled(&provider, &soft).await;
+    let browser = Browser::new(&provider);
+    let page = browser.get(&request("")).await;
+    let passkey = signed(&soft, &says(&page), Some(&handle));
+    provider.clock.advance(60_000);
+    assert_eq!(answer(&browser, &page, &passkey).await.status, 303);
+    for minutes in [11, 20, 27] {
+        provider.clock.advance(minutes * 60_000);
+        browser.forget("iPlanetDirectoryPro");
+        let again = answer(&browser, &page, &passkey).await;
+        assert_eq!(error(&again), "invalid_passkey", "{minutes}");
+    }
+}
+
+#[tokio::test]
 async fn a_challenge_of_another_browser_page_or_time_is_refused() {
     let provider = provider().await;
     let soft = Soft::es256(b"one");

@@ -339,3 +339,29 @@ async fn a_browser_that_was_remembered_is_asked_again_after_another_password() {
     );
     assert!(asked.text.contains("doorward_code"), "{}", asked.text);
 }
+
+#[tokio::test]
+async fn bypass_by_an_enrolment_page_from_before_the_user_had_a_factor() {
+    let settings = json!({"second_factor": "required", "factors": {"kinds": ["totp"]}});
+    let provider = Provider::with(with(settings)).await;
+    let (thief, owner) = (Browser::new(&provider), Browser::new(&provider));
+    let kept = after_password(&thief, &request("")).await;
+    let page = after_password(&owner, &request("")).await;
+    let (secret, _) = owner.confirm(&page).await;
+    next_code(&provider);
+    let (_, asked) = thief.confirm(&kept).await;
+    assert_eq!(error(&asked), "bad_request");
+    assert!(
+        asked.text.contains("name=\"doorward_code\""),
+        "{}",
+        asked.text
+    );
+    assert!(!asked.text.contains("totp-key"), "it is offered again");
+    assert_eq!(thief.cookie("iPlanetDirectoryPro"), None, "a session");
+    let demo = provider.store.user_by_name("/", "demo").await;
+    let demo = demo.expect("read").expect("demo");
+    let factors = provider.store.factors(demo.id).await.expect("factors");
+    assert_eq!(factors.len(), 1, "a factor of the thief's");
+    // Who has the factor goes on from there.
+    assert_eq!(with_code(&thief, &asked, &secret).await.status, 303);
+}

@@ -267,7 +267,8 @@ async fn a_new_account_has_the_mapped_attributes_and_follows_them_if_told() {
     assert_eq!(now.profile["title"], "Boss", "what is not said stays");
     assert_eq!(
         now.profile["emails"],
-        json!([{"value": "b@x.example", "primary": true}])
+        json!([{"value": "b@x.example", "primary": true, "verified": false}]),
+        "nothing is sent to it"
     );
 }
 

@@ -115,13 +115,23 @@ pub(in super::super) async fn user_info(
 }
 
 /// The token that an answer is, if its type says so.
-fn jwt(answer: &Answer) -> Option<String> {
+pub(in super::super) fn jwt(answer: &Answer) -> Option<String> {
     let media_type = answer.headers.get(http::header::CONTENT_TYPE)?;
     let media_type = media_type.to_str().ok()?.split(';').next()?.trim();
     let is_jwt = media_type.eq_ignore_ascii_case("application/jwt")
         || media_type.eq_ignore_ascii_case("application/token-introspection+jwt");
     let text = is_jwt.then(|| std::str::from_utf8(&answer.body).ok())??;
     Some(text.trim().to_owned())
+}
+
+/// The claims of a token that somebody signed whose keys are trusted.
+pub(in super::super) fn signed_by_known(
+    known: &Known,
+    token: &str,
+) -> Result<Map<String, Value>, Refusal> {
+    let unusable = |_| Refusal::ProviderMalformed;
+    let parsed = Unverified::parse(token).map_err(unusable)?;
+    parsed.verify(&known.keys).map_err(unusable)
 }
 
 /// The claims of a token that the provider signed.
