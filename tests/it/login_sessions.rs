@@ -255,6 +255,45 @@ async fn the_embedded_provider_ends_sessions_by_the_back_channel() {
 }
 
 #[tokio::test]
+async fn a_hundred_requests_at_expiry_make_one_token_call_and_none_fails() {
+    for storage in ["cookie", "store"] {
+        let upstream = Upstream::echo().await;
+        let service = format!(
+            "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+             - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2'{PLUGIN}, \
+             session_storage: {storage}}}}}\n",
+            upstream.url("")
+        );
+        let short = "settings: {access_token_lifetime: 4}\n      users:";
+        let door = Setup::new()
+            .identity(&CLIENTS.replace("users:", short))
+            .services(&service)
+            .start()
+            .await;
+        let browser = signed_in(&door).await;
+        let mine = browser.cookies.iter();
+        let mine = mine.filter(|((host, _), _)| host == "api");
+        let mine: Vec<_> = mine
+            .map(|((_, name), value)| format!("{name}={value}"))
+            .collect();
+        let mine = mine.join("; ");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let ask = || {
+            let request = client().get(door.proxy_url("/orders"));
+            send(request.header("host", "api.test").header("cookie", &mine))
+        };
+        let answers = futures_util::future::join_all((0..100).map(|_| ask())).await;
+        for answer in answers {
+            answer.expect(200);
+        }
+        let log = door.admin_get("/audit?kind=token.issue&size=500").await;
+        let issued = log.expect(200).body;
+        let calls = issued.matches("\"grant_type\":\"refresh_token\"").count();
+        assert_eq!(calls, 1, "{storage}: {issued}");
+    }
+}
+
+#[tokio::test]
 async fn a_websocket_ends_with_its_token_and_its_client_is_told() {
     let upstream = Upstream::start(|_| Reply::WebSocket).await;
     let service = format!(
