@@ -76,7 +76,7 @@ impl Checked {
             consumer: Remembered::default(),
             word,
             // Parsed JSON takes a few times its length.
-            weight: 512 + token.len() as u64 + 4 * length as u64,
+            weight: 768 + token.len() as u64 + 4 * length as u64,
             token: Arc::new(AccessToken {
                 token: token.to_owned(),
                 scopes: self.scopes,
