@@ -109,7 +109,8 @@ async fn a_refresh_token_without_family_begins_one() {
         let refresh = Refresh {
             presented: TokenHash::of(&old),
             found_by: TokenHash::of(&old),
-            tokens: tokens("b", Some(&next), "c"),
+            // The access token is another one each time.
+            tokens: tokens(&next, Some(&next), "c"),
             now_ms: 50,
         };
         assert!(
