@@ -53,6 +53,8 @@ pub(super) struct TokenExchange {
 struct Held {
     tokens: Arc<Tokens>,
     until: i64,
+    /// What was revoked when it was given, at a provider in this process.
+    version: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -122,7 +124,7 @@ impl TokenExchange {
         }
         let (form, headers) = self.words(token, asking);
         let about = about(asking.client, &form, &headers);
-        self.held(about).map_or(Course::Ask, Course::Held)
+        self.held(about, known).map_or(Course::Ask, Course::Held)
     }
 
     /// The token that is given for `token`; `None`: it counts as it is.
@@ -148,9 +150,11 @@ impl TokenExchange {
         };
         let (form, headers) = self.words(token, asking);
         let about = about(asking.client, &form, &headers);
-        if let Some(given) = self.held(about) {
+        if let Some(given) = self.held(about, &known) {
             return Ok(Some(given));
         }
+        // From before the question: what is revoked meanwhile is asked about again.
+        let version = version(&known);
         let now_ms = self.agent.clock.now_ms();
         if let Some(refusal) = self.flights.refused(&about, now_ms) {
             return Err(refusal);
@@ -174,7 +178,7 @@ impl TokenExchange {
         };
         let tokens = self.flights.ask(about, asked, move || clock.now_ms());
         let tokens = tokens.await?;
-        self.remember(about, &tokens, ends_at);
+        self.remember(about, &tokens, ends_at, version);
         Ok(Some(Given {
             tokens,
             remembered: false,
@@ -277,10 +281,11 @@ impl TokenExchange {
         (form, extras.headers(asking.headers))
     }
 
-    fn held(&self, about: Digest) -> Option<Given> {
+    /// The token shown may have been revoked, not only the one given for it.
+    fn held(&self, about: Digest, known: &Known) -> Option<Given> {
         let held = self.held.get(&about)?;
         let live = self.agent.clock.now_ms() < held.until;
-        live.then(|| Given {
+        (live && held.version == version(known)).then(|| Given {
             tokens: held.tokens,
             remembered: true,
             about,
@@ -288,7 +293,13 @@ impl TokenExchange {
     }
 
     /// No longer than either of the two tokens lives.
-    fn remember(&self, about: Digest, tokens: &Arc<Tokens>, subject_ends: Option<i64>) {
+    fn remember(
+        &self,
+        about: Digest,
+        tokens: &Arc<Tokens>,
+        subject_ends: Option<i64>,
+        version: Option<u64>,
+    ) {
         if !self.how.remember {
             return;
         }
@@ -298,9 +309,19 @@ impl TokenExchange {
         let until = subject_ends.map_or(until, |end| end.min(until));
         if until > now_ms {
             let tokens = Arc::clone(tokens);
-            self.held.insert(about, Held { tokens, until });
+            let held = Held {
+                tokens,
+                until,
+                version,
+            };
+            self.held.insert(about, held);
         }
     }
+}
+
+/// Another one, when something was revoked at a provider in this process.
+fn version(known: &Known) -> Option<u64> {
+    known.standing.as_ref().map(|standing| standing.version())
 }
 
 /// What makes a question another one: who asks, and every word of it.
