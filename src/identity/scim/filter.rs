@@ -21,6 +21,10 @@ const DEPTH_MAX: usize = 32;
 /// Most comparisons that have all values of an attribute read.
 const SCANS_MAX: usize = 32;
 
+/// Most conditions that must hold together: databases take much longer to plan
+/// than to find them.
+const JOINED_MAX: usize = 32;
+
 /// What is wrong with a filter, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} at character {position} of the filter")]
@@ -150,8 +154,16 @@ impl<'a> Parser<'a> {
 
     fn all_of(&mut self) -> Result<Filter, FilterError> {
         let mut parts = vec![self.one()?];
+        let mut joined = joined(&parts[0]);
         while self.takes_word("and") {
-            parts.push(self.one()?);
+            let start = self.at;
+            let part = self.one()?;
+            joined += self::joined(&part);
+            if joined > JOINED_MAX {
+                let text = format!("more than {JOINED_MAX} conditions joined by `and`");
+                return Err(self.wrong_at(start, text));
+            }
+            parts.push(part);
         }
         Ok(one_or(parts, Filter::And))
     }
@@ -333,6 +345,14 @@ impl<'a> Parser<'a> {
         })?;
         self.at += end;
         Ok(value)
+    }
+}
+
+/// How many conditions of `filter` must hold together.
+fn joined(filter: &Filter) -> usize {
+    match filter {
+        Filter::And(all) => all.iter().map(joined).sum(),
+        _ => 1,
     }
 }
 

@@ -102,8 +102,11 @@ async fn a_filter_is_bounded_in_depth_and_length() {
     let long = vec!["title eq \"x\""; 240].join(" or ");
     assert!(long.len() <= 4096, "{}", long.len());
     assert_eq!(found(&desk, &long).await, Ok(0));
-    let all = long.replace(" or ", " and ");
-    assert_eq!(found(&desk, &all).await, Ok(0));
+    let all = |many| vec!["title eq \"x\""; many].join(" and ");
+    assert_eq!(found(&desk, &all(32)).await, Ok(0));
+    assert_eq!(found(&desk, &all(33)).await, refused);
+    let nested = format!("({}) and ({})", all(16), all(17));
+    assert_eq!(found(&desk, &nested).await, refused);
     assert_eq!(found(&desk, &format!("{long}{long}")).await, refused);
     let not = format!("{}title pr{}", "not (".repeat(32), ")".repeat(32));
     assert_eq!(found(&desk, &not).await, titles);
