@@ -91,6 +91,16 @@ impl Style {
         &self.name
     }
 
+    /// Whether its domain has browsers show the cookies to `host` wherever below
+    /// it they were given.
+    pub fn covers(&self, host: &str) -> bool {
+        let domain = self.domain.as_deref().unwrap_or_default();
+        let domain = domain.trim_start_matches('.');
+        let lower = host.to_ascii_lowercase();
+        let rest = lower.strip_suffix(&domain.to_ascii_lowercase());
+        !domain.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    }
+
     /// Whether `name` is that of a piece.
     pub fn is_own(&self, name: &[u8]) -> bool {
         let rest = name.strip_prefix(self.name.as_bytes());

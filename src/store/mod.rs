@@ -628,6 +628,9 @@ pub trait Store: Send + Sync + 'static {
         now_ms: i64,
     ) -> Result<bool, StoreError>;
 
+    /// Whether `what` is remembered at `now_ms`.
+    async fn has_seen(&self, what: TokenHash, now_ms: i64) -> Result<bool, StoreError>;
+
     /// Keeps a session; the user's oldest ones beyond `quota` end: those.
     async fn insert_session(
         &self,

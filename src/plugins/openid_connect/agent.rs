@@ -19,6 +19,7 @@ use super::refusal::Refusal;
 use crate::clock::Clock;
 use crate::http::outbound::{Answer, Options, Outbound, OutboundError, Standing};
 use crate::jose::json;
+use crate::model::secret::Secret;
 use crate::plugins::Parts;
 
 /// Longest answer that is believed, in bytes.
@@ -46,6 +47,8 @@ pub(super) struct Agent {
     down: AtomicBool,
     /// What the provider has to offer, until that was looked at.
     needs: ArcSwapOption<Needs>,
+    /// The key of HMAC signatures, where they are allowed.
+    pub(super) hs_secret: Option<Secret>,
 }
 
 impl Agent {
@@ -53,6 +56,7 @@ impl Agent {
         config: &ProviderConfig,
         endpoints: Endpoints,
         needs: Option<Needs>,
+        hs_secret: Option<Secret>,
         parts: &Parts,
     ) -> Self {
         let outbound = &parts.outbound;
@@ -64,14 +68,17 @@ impl Agent {
             endpoints,
             down: AtomicBool::new(false),
             needs: ArcSwapOption::from(needs.map(Arc::new)),
+            hs_secret,
         }
     }
 
-    /// What is known of the provider.
+    /// What is known of the provider, which is fetched again in the background
+    /// where it is old: whoever asks may be the only one who does.
     ///
     /// # Errors
     /// [`Refusal::ProviderUnavailable`] when nothing is and nothing can be had.
     pub(super) async fn known(&self) -> Result<Arc<Known>, Refusal> {
+        self.provider.refresh_if_old(self.clock.now_ms());
         let known = self.provider.known_at_last().await;
         let known = known.ok_or(Refusal::ProviderUnavailable)?;
         if self.needs.load().is_some()

@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{Arguments, Where};
 use super::fields::{Fields, wrong};
-use super::provider::Known;
-use super::refusal::Refusal;
+use super::issuers::Issuers;
+use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, Sessions, Shown};
 use super::{KIND, OpenIdConnect};
 use crate::filter::{Code, Exchange, Flow};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::jose::claims::{same_issuer, time, words};
-use crate::jose::verify::{Unverified, VerifyError};
+use crate::jose::verify::Unverified;
 use crate::model::grant::TokenHash;
 use crate::model::login::LoginQuery;
 use crate::plugins::ConfigError;
@@ -153,6 +153,7 @@ pub(super) struct Channels {
     back: Option<String>,
     front: Option<String>,
     clients: Vec<String>,
+    issuers: Issuers,
     leeway: i64,
 }
 
@@ -179,6 +180,7 @@ impl Channels {
             back: suffix("backchannel_logout_uri_suffix")?,
             front: suffix("frontchannel_logout_uri_suffix")?,
             clients: fields.texts("client_id")?,
+            issuers: Issuers::new(fields)?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
         };
         let any = channels.back.is_some() || channels.front.is_some();
@@ -207,7 +209,7 @@ impl Channels {
         now: i64,
     ) -> Result<(LoginQuery, String, i64), LogoutRefusal> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        if !text("iss").is_some_and(|iss| same_issuer(iss, issuer)) {
+        if !self.issuers.fit(claims, issuer) {
             return Err(LogoutRefusal::WrongIssuer);
         }
         let audience = claims.get("aud").map(words).unwrap_or_default();
@@ -263,8 +265,8 @@ impl OpenIdConnect {
         let (outcome, frame) = match channel {
             Channel::Back => (self.end_by_token(channels, sessions, given).await, None),
             Channel::Front => {
-                let outcome = self.end_in_frame(sessions, request, given, exchange).await;
-                (outcome, self.frame().await)
+                let outcome = self.end_in_frame(channels, sessions, request, given, exchange);
+                (outcome.await, self.frame().await)
             }
         };
         let (decision, reply) = match outcome {
@@ -303,12 +305,16 @@ impl OpenIdConnect {
         let (which, id, until) = channels.check(&claims, &issuer, now)?;
         let down = |_| LogoutRefusal::Unavailable;
         let what = TokenHash::of(&format!("logout token\n{issuer}\n{id}"));
-        let until_ms = until.saturating_mul(1000);
-        let new = sessions.remember(what, until_ms, now_ms).await;
-        if !new.map_err(down)? {
+        if sessions.has_seen(what, now_ms).await.map_err(down)? {
             return Err(LogoutRefusal::Repeated);
         }
-        sessions.end_at_provider(&which, now_ms).await.map_err(down)
+        // It counts as used when what it asks for is done: until then the
+        // provider may, and shall, come with it again.
+        let ended = sessions.end_at_provider(&which, now_ms).await;
+        ended.map_err(down)?;
+        let until_ms = until.saturating_mul(1000);
+        let noted = sessions.remember(what, until_ms, now_ms).await;
+        noted.map(drop).map_err(down)
     }
 
     /// The claims of a logout token that the provider signed, and the provider.
@@ -322,28 +328,10 @@ impl OpenIdConnect {
         if !matches!(typ.as_deref(), None | Some("jwt" | "logout+jwt")) {
             return Err(LogoutRefusal::WrongType);
         }
-        for last in [false, true] {
-            let known = self.agent.known().await;
-            let known = known.map_err(|_| LogoutRefusal::Unavailable)?;
-            match self.verified_logout(&parsed, &known) {
-                Ok(claims) => return Ok((claims, known.issuer.clone())),
-                Err(VerifyError::UnknownKey) if !last => self.agent.wait_for_newer_keys().await,
-                Err(_) => break,
-            }
-        }
-        Err(LogoutRefusal::BadSignature)
-    }
-
-    fn verified_logout(
-        &self,
-        parsed: &Unverified<'_>,
-        known: &Known,
-    ) -> Result<Map<String, Value>, VerifyError> {
-        match &self.settings().hs_secret {
-            Some(secret) if parsed.algorithm().is_symmetric() => {
-                parsed.verify_hmac(secret.expose().as_bytes())
-            }
-            _ => parsed.verify(&known.keys),
+        match self.agent.signed(&parsed).await {
+            Ok((claims, known)) => Ok((claims, known.issuer.clone())),
+            Err(refusal) if refusal.class() == Class::Broken => Err(LogoutRefusal::Unavailable),
+            Err(_) => Err(LogoutRefusal::BadSignature),
         }
     }
 
@@ -352,6 +340,7 @@ impl OpenIdConnect {
     /// back in frames.
     async fn end_in_frame(
         &self,
+        channels: &Channels,
         sessions: &Sessions,
         request: &RequestHeader,
         given: &Arguments,
@@ -365,12 +354,14 @@ impl OpenIdConnect {
         let down = |_| LogoutRefusal::Unavailable;
         let known = self.agent.known().await;
         let known = known.map_err(|_| LogoutRefusal::Unavailable)?;
-        if !same_issuer(issuer, &known.issuer) {
+        if !channels.issuers.has(issuer, &known.issuer) {
             return Err(LogoutRefusal::WrongIssuer);
         }
+        // As it calls itself, with or without a slash at the end.
+        let own = same_issuer(issuer, &known.issuer).then_some(known.issuer.as_str());
         let now_ms = self.agent.clock.now_ms();
         let mut which = LoginQuery {
-            issuer: Some(known.issuer.clone()),
+            issuer: Some(own.unwrap_or(issuer).to_owned()),
             sid: Some(sid.to_owned()),
             ..LoginQuery::default()
         };

@@ -3,11 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
+use super::issuers::Issuers;
 use super::provider::Known;
 use super::refusal::Refusal;
-use crate::jose::claims::{check_times, same_issuer, time, words};
+use super::signed;
+use crate::jose::claims::{check_times, time, words};
 use crate::jose::sign::half_hash;
-use crate::jose::verify::{Unverified, VerifyError};
+use crate::jose::verify::Unverified;
 use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
 
@@ -20,6 +22,7 @@ pub(super) struct IdTokens {
     leeway: i64,
     max_age: Option<i64>,
     hs_secret: Option<Secret>,
+    issuers: Issuers,
 }
 
 /// What an ID token is checked against.
@@ -42,6 +45,7 @@ impl IdTokens {
             leeway: fields.integer("leeway")?.unwrap_or(0),
             max_age: fields.integer("max_age")?,
             hs_secret: hs_secret.cloned(),
+            issuers: Issuers::new(fields)?,
         })
     }
 
@@ -54,19 +58,15 @@ impl IdTokens {
         token: &str,
         known: &Known,
         expected: &Expected<'_>,
-        signed: bool,
+        by_key: bool,
     ) -> Result<Option<Map<String, Value>>, Refusal> {
         let parsed = Unverified::parse(token)?;
-        let claims = match (&self.hs_secret, self.verify_signature && signed) {
-            (_, false) => parsed.claims_of_anyone(),
-            (Some(secret), true) if parsed.algorithm().is_symmetric() => {
-                parsed.verify_hmac(secret.expose().as_bytes())
-            }
-            _ => parsed.verify(&known.keys),
+        let claims = match self.verify_signature && by_key {
+            true => signed::claims(&parsed, known, self.hs_secret.as_ref())?,
+            false => Some(parsed.claims_of_anyone()?),
         };
-        let claims = match claims {
-            Err(VerifyError::UnknownKey) => return Ok(None),
-            other => other?,
+        let Some(claims) = claims else {
+            return Ok(None);
         };
         if matches!(parsed.typ().as_deref(), Some(typ) if typ != "jwt") {
             return Err(Refusal::WrongIdToken);
@@ -88,7 +88,7 @@ impl IdTokens {
     ) -> Result<(), Refusal> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if self.verify_claims {
-            if !text("iss").is_some_and(|iss| same_issuer(iss, issuer)) {
+            if !self.issuers.fit(claims, issuer) {
                 return Err(Refusal::WrongIssuer);
             }
             check_times(claims, expected.now, self.leeway)?;
@@ -183,6 +183,16 @@ mod tests {
         }
         let several = json!({"aud": ["app", "other"], "azp": "app"});
         assert_eq!(check(json!({}), several), Ok(()));
+    }
+
+    #[test]
+    fn the_issuers_that_are_named_hold_for_id_tokens_too() {
+        let config = json!({"issuers_allowed": ["https://id/t1"]});
+        let tenant = json!({"iss": "https://id/t1"});
+        assert_eq!(check(config.clone(), tenant), Ok(()));
+        for other in [json!({}), json!({"iss": "https://id/t2"})] {
+            assert_eq!(check(config.clone(), other), Err(Refusal::WrongIssuer));
+        }
     }
 
     #[test]

@@ -19,12 +19,12 @@ use super::id_token::Expected;
 use super::logins::{Begun, Logins, Sent, Wanted, origin, page, token};
 use super::methods::Method;
 use super::pass::Passing;
+use super::provider::Known;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Held, LoginSession, Shown};
 use super::told::Asking;
 use crate::filter::{Exchange, Flow};
 use crate::http::reply::Reply;
-use crate::jose::claims::same_issuer;
 use crate::model::secret::Secret;
 
 /// Where the provider's answer may be.
@@ -104,13 +104,16 @@ impl OpenIdConnect {
         let now_ms = self.agent.clock.now_ms();
         let state = state.to_owned();
         let state = state.as_str();
+        // Whatever comes of it leads back to where the login began: nobody else
+        // may have begun it.
+        logins.check_browser(&begun, request, exchange)?;
         // Whoever is in already goes on, however late or often this comes.
         if let Some(sessions) = &self.sessions
             && let Shown::Live(..) = sessions.find(&request.headers, now_ms).await?
         {
             return redirect(&begun.address());
         }
-        logins.check(&begun, state, &request.headers, now_ms)?;
+        logins.check(&begun, state, now_ms)?;
         self.check_sender(answer("iss")?).await?;
         if let Some(error) = answer("error")? {
             let error: String = error.chars().take(64).collect();
@@ -153,7 +156,15 @@ impl OpenIdConnect {
         let known = self.agent.known().await?;
         let promised = known.member("authorization_response_iss_parameter_supported");
         match issuer {
-            Some(issuer) if same_issuer(issuer, &known.issuer) => Ok(()),
+            Some(issuer)
+                if self
+                    .settings()
+                    .rules
+                    .issuers
+                    .answers_as(issuer, &known.issuer) =>
+            {
+                Ok(())
+            }
             None if promised != Some(&Value::Bool(true)) => Ok(()),
             _ => Err(Refusal::MixedUp),
         }
@@ -229,21 +240,11 @@ impl OpenIdConnect {
             access,
             now: self.agent.clock.now_secs(),
         };
-        for last in [false, true] {
-            let known = self.agent.known().await?;
-            let claims =
-                self.settings()
-                    .id_tokens
-                    .verify(id.expose(), &known, &expected, signed)?;
-            if let Some(claims) = claims {
-                let subject = claims.get("sub").and_then(Value::as_str);
-                return Ok(subject.map(str::to_owned));
-            }
-            if !last {
-                self.agent.wait_for_newer_keys().await;
-            }
-        }
-        Err(Refusal::UnknownKey)
+        let id_tokens = &self.settings().id_tokens;
+        let look = |known: &Known| id_tokens.verify(id.expose(), known, &expected, signed);
+        let (claims, _) = self.agent.with_keys(look).await?;
+        let subject = claims.get("sub").and_then(Value::as_str);
+        Ok(subject.map(str::to_owned))
     }
 
     /// Gives the browser its session, and the user what was asked for.

@@ -289,11 +289,10 @@ impl Logins {
         self.redirect_uris.iter().any(|url| url.path() == path)
     }
 
-    /// The login that a `state` belongs to, if it is of this browser and in
-    /// time.
+    /// The login that a `state` belongs to, of whatever browser and age.
     ///
     /// # Errors
-    /// Why it is not.
+    /// [`Refusal::ForgedState`].
     pub(super) fn find(&self, state: &str) -> Result<Begun, Refusal> {
         let sealed = state.strip_prefix(MARK).ok_or(Refusal::ForgedState)?;
         let plain = self.sealer.open(&self.context, sealed);
@@ -301,22 +300,49 @@ impl Logins {
         serde_json::from_slice(&plain).map_err(|_| Refusal::ForgedState)
     }
 
-    /// Checks that a login was begun in the browser that `headers` are of, not
-    /// too long ago, and has not ended before.
+    /// Checks that a login was begun in the browser that a request is of, at a
+    /// place that shares cookies with the one that it came to now: a `state` can
+    /// be had at any host, and would lead back there.
+    ///
+    /// # Errors
+    /// [`Refusal::ForeignLogin`].
+    pub(super) fn check_browser(
+        &self,
+        begun: &Begun,
+        request: &RequestHeader,
+        exchange: &Exchange,
+    ) -> Result<(), Refusal> {
+        let browser = self.browser(&request.headers);
+        let browser = browser.map(|browser| short_digest(&browser));
+        let here = origin(request, exchange);
+        let near = here.is_some_and(|here| self.share_cookies(&begun.origin, &here));
+        match near && browser.as_deref() == Some(&begun.browser) {
+            true => Ok(()),
+            false => Err(Refusal::ForeignLogin),
+        }
+    }
+
+    /// Whether the cookie of logins that one origin gives is shown to the other:
+    /// cookies know neither schemes nor ports.
+    fn share_cookies(&self, one: &str, other: &str) -> bool {
+        let host = |origin: &str| {
+            let url = Url::parse(origin).ok()?;
+            url.host_str().map(str::to_owned)
+        };
+        one == other
+            || match (host(one), host(other)) {
+                (Some(one), Some(other)) => {
+                    one == other || (self.style.covers(&one) && self.style.covers(&other))
+                }
+                _ => false,
+            }
+    }
+
+    /// Checks that a login was begun not too long ago, and has not ended before.
     ///
     /// # Errors
     /// Which of these is not so.
-    pub(super) fn check(
-        &self,
-        begun: &Begun,
-        state: &str,
-        headers: &HeaderMap,
-        now_ms: i64,
-    ) -> Result<(), Refusal> {
-        let browser = self.browser(headers).map(|browser| short_digest(&browser));
-        if browser.as_deref() != Some(&begun.browser) {
-            return Err(Refusal::ForeignLogin);
-        }
+    pub(super) fn check(&self, begun: &Begun, state: &str, now_ms: i64) -> Result<(), Refusal> {
         if !(0..self.lifetime_ms).contains(&now_ms.saturating_sub(begun.at)) {
             return Err(Refusal::LoginExpired);
         }

@@ -29,6 +29,7 @@ pub(super) mod flight;
 mod foresee;
 mod grants;
 mod id_token;
+mod issuers;
 mod keeper;
 mod lasting;
 mod logged_in;
@@ -49,6 +50,7 @@ mod schema;
 mod scripts;
 mod sessions;
 mod settings;
+mod signed;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -76,7 +78,7 @@ use serde_json::{Map, Value};
 
 use crate::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
 use crate::jose::claims::time;
-use crate::jose::verify::{Unverified, VerifyError};
+use crate::jose::verify::Unverified;
 use crate::plugins::consumers::Consumers;
 use crate::plugins::{ConfigError, Kind, Parts};
 use crate::telemetry::{Counter, Metrics};
@@ -156,7 +158,8 @@ impl OpenIdConnect {
     fn new(me: Weak<Self>, settings: Settings, asked: Asked, parts: &Parts) -> Self {
         let config = settings.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
-        let agent = Agent::new(&config, asked.endpoints, asked.needs, parts);
+        let secret = settings.hs_secret.clone();
+        let agent = Agent::new(&config, asked.endpoints, asked.needs, secret, parts);
         let agent = Arc::new(agent);
         let user_info = |how| UserInfo::new(how, &agent);
         let asker = |told| Asker::new(told, &agent, &parts.metrics);
@@ -310,14 +313,12 @@ impl Check for Settings {
         let Some(known) = known else {
             return Ok(None);
         };
-        let claims = match (&self.hs_secret, self.verify_signature) {
-            (_, false) => parsed.claims_of_anyone(),
-            (Some(secret), true) if hmac => parsed.verify_hmac(secret.expose().as_bytes()),
-            _ => parsed.verify(&known.keys),
+        let claims = match self.verify_signature {
+            true => signed::claims(parsed, known, self.hs_secret.as_ref())?,
+            false => Some(parsed.claims_of_anyone()?),
         };
-        let claims = match claims {
-            Err(VerifyError::UnknownKey) => return Ok(None),
-            other => other?,
+        let Some(claims) = claims else {
+            return Ok(None);
         };
         let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
         let end = self

@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::distributed::are_elsewhere;
 use super::fields::Fields;
+use super::issuers::Issuers;
 use super::refusal::Refusal;
-use crate::jose::claims::{check_times, find, same_issuer, time, words};
+use crate::jose::claims::{check_times, find, time, words};
 use crate::plugins::ConfigError;
 
 /// Types that an access token may give itself in its header.
@@ -26,7 +27,7 @@ pub(super) struct Rules {
     id_tokens: bool,
     leeway: i64,
     max_age: Option<i64>,
-    issuers: Vec<String>,
+    pub(super) issuers: Issuers,
     domains: Vec<String>,
     audience: Required,
     /// Of `audience`, which also says for whom tokens are asked.
@@ -60,7 +61,7 @@ impl Rules {
             id_tokens: fields.flag("bearer_id_tokens")?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
             max_age: fields.integer("max_age")?,
-            issuers: fields.texts("issuers_allowed")?,
+            issuers: Issuers::new(fields)?,
             domains: fields.texts("domains")?,
             audience: required(
                 "audience_claim",
@@ -157,12 +158,7 @@ impl Rules {
     }
 
     fn check_issuer(&self, claims: &Map<String, Value>, issuer: &str) -> Result<(), Refusal> {
-        let iss = claims.get("iss").and_then(Value::as_str);
-        let iss = iss.ok_or(Refusal::WrongIssuer)?;
-        let allowed = match self.issuers.is_empty() {
-            true => same_issuer(iss, issuer),
-            false => self.issuers.iter().any(|allowed| same_issuer(iss, allowed)),
-        };
+        let allowed = self.issuers.fit(claims, issuer);
         allowed.then_some(()).ok_or(Refusal::WrongIssuer)
     }
 

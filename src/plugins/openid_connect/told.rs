@@ -313,7 +313,8 @@ impl Asker {
             let answer = agent
                 .get(Endpoint::Userinfo, &text, &parameters, headers)
                 .await?;
-            let document = answers::user_info(&agent, &answer).await?;
+            let issuers = &told.rules.issuers;
+            let document = answers::user_info(&agent, issuers, &answer).await?;
             let word = Word::heard_at(standing, version);
             let said = Said {
                 introspection: None,

@@ -12,6 +12,7 @@ use super::endpoints::Endpoint;
 use super::extras::Extras;
 use super::fields::Fields;
 use super::flight::{Digest, Flights, digest_of};
+use super::issuers::Issuers;
 use super::refusal::Refusal;
 use super::told::{Asking, Lifetimes, answers};
 use super::verifier::Checked;
@@ -28,6 +29,7 @@ pub(super) struct How {
     remember: bool,
     extras: Extras,
     lifetimes: Lifetimes,
+    issuers: Issuers,
 }
 
 impl How {
@@ -42,6 +44,7 @@ impl How {
             remember: fields.flag("cache_user_info")?,
             extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
             lifetimes: Lifetimes::new(fields)?,
+            issuers: Issuers::new(fields)?,
         }))
     }
 }
@@ -166,11 +169,13 @@ impl UserInfo {
         let mut headers = self.how.extras.headers(asking.headers);
         accept(&mut headers, &self.how.accept);
         let (agent, token) = (Arc::clone(&self.agent), token.to_owned());
+        let issuers = self.how.issuers.clone();
         let question = move || async move {
             let answer = agent
                 .get(Endpoint::Userinfo, &token, &parameters, headers)
                 .await?;
-            answers::user_info(&agent, &answer).await.map(Arc::new)
+            let document = answers::user_info(&agent, &issuers, &answer).await?;
+            Ok(Arc::new(document))
         };
         let clock = self.agent.clock.clone();
         let asked = self.flights.ask(about, question, move || clock.now_ms());

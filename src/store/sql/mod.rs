@@ -741,6 +741,10 @@ impl Store for SqlStore {
         write.await
     }
 
+    async fn has_seen(&self, what: TokenHash, now_ms: i64) -> Result<bool, StoreError> {
+        tokens::has_seen(&self.database, what, now_ms).await
+    }
+
     async fn insert_session(
         &self,
         session: &StoredSession,

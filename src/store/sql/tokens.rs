@@ -196,6 +196,19 @@ pub(super) async fn remember(
     Ok(done == 1)
 }
 
+pub(super) async fn has_seen(
+    readers: &Database,
+    what: TokenHash,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let row = sql("SELECT 1 AS there FROM seen WHERE hash = $1 AND expires_ms > $2")
+        .bind(what)
+        .bind(now_ms)
+        .one(readers)
+        .await?;
+    Ok(row.is_some())
+}
+
 pub(super) async fn access(
     readers: &Database,
     hash: TokenHash,

@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 
 use super::Logins;
 use crate::filter::Exchange;
-use crate::jose::claims::{check_times, same_issuer, words};
-use crate::jose::verify::{Unverified, VerifyError};
+use crate::jose::claims::{check_times, words};
+use crate::jose::verify::Unverified;
 use crate::plugins::openid_connect::OpenIdConnect;
 use crate::plugins::openid_connect::cache::Verified;
 use crate::plugins::openid_connect::id_token::Expected;
-use crate::plugins::openid_connect::refusal::Refusal;
+use crate::plugins::openid_connect::provider::Known;
+use crate::plugins::openid_connect::refusal::{Class, Refusal};
 use crate::plugins::openid_connect::sessions::Held;
 use crate::plugins::openid_connect::told::Asking;
 use crate::plugins::openid_connect::verifier::Checked;
@@ -37,28 +38,14 @@ impl OpenIdConnect {
     ) -> Result<Map<String, Value>, Refusal> {
         let wrong = |_| Refusal::WrongAnswer;
         let parsed = Unverified::parse(response).map_err(wrong)?;
-        let mut claims = None;
-        for last in [false, true] {
-            let known = self.agent.known().await?;
-            let verified = match (
-                &self.settings().hs_secret,
-                parsed.algorithm().is_symmetric(),
-            ) {
-                (Some(secret), true) => parsed.verify_hmac(secret.expose().as_bytes()),
-                _ => parsed.verify(&known.keys),
-            };
-            match verified {
-                Ok(good) => {
-                    claims = Some((good, known));
-                    break;
-                }
-                Err(VerifyError::UnknownKey) if !last => self.agent.wait_for_newer_keys().await,
-                Err(_) => return Err(Refusal::WrongAnswer),
-            }
-        }
-        let (claims, known) = claims.ok_or(Refusal::WrongAnswer)?;
+        let signed = self.agent.signed(&parsed).await;
+        let (claims, known) = signed.map_err(|refusal| match refusal.class() {
+            Class::Broken => refusal,
+            _ => Refusal::WrongAnswer,
+        })?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        if !text("iss").is_some_and(|issuer| same_issuer(issuer, &known.issuer)) {
+        let issuers = &self.settings().rules.issuers;
+        if !text("iss").is_some_and(|issuer| issuers.answers_as(issuer, &known.issuer)) {
             return Err(Refusal::MixedUp);
         }
         let now = self.agent.clock.now_secs();
@@ -137,17 +124,9 @@ impl OpenIdConnect {
             access: &verified.token.token,
             now: self.agent.clock.now_secs(),
         };
-        let mut claims = None;
-        for last in [false, true] {
-            let known = self.agent.known().await?;
-            let id_tokens = &self.settings().id_tokens;
-            claims = id_tokens.verify(id_token, &known, &expected, true)?;
-            if claims.is_some() || last {
-                break;
-            }
-            self.agent.wait_for_newer_keys().await;
-        }
-        let claims = claims.ok_or(Refusal::UnknownKey)?;
+        let id_tokens = &self.settings().id_tokens;
+        let look = |known: &Known| id_tokens.verify(id_token, known, &expected, true);
+        let (claims, _) = self.agent.with_keys(look).await?;
         let token = &verified.token;
         let subject = token.claims.get("sub");
         if subject.is_some() && subject != claims.get("sub") {

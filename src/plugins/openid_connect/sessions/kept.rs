@@ -299,10 +299,12 @@ impl Sessions {
     ) -> Result<usize, SessionsUnavailable> {
         let marks = marked(which, |what| self.storages.mark(what, now_ms));
         let own = self.storages.end(which, &marks, now_ms).await;
-        let mut ended = own.map_err(|_| SessionsUnavailable)?.len();
-        if let Some(storage @ Storage::Remote(remote)) = &self.storage {
-            let down = |_| SessionsUnavailable;
+        let down = |_| SessionsUnavailable;
+        if let Some(storage @ Storage::Remote(_)) = &self.storage {
             storage.mark(&marks, now_ms).await.map_err(down)?;
+        }
+        let mut ended = own.map_err(down)?.len();
+        if let Some(Storage::Remote(remote)) = &self.storage {
             let listed = self.list().await?.unwrap_or_default().0;
             for login in listed.iter().filter(|login| which.fits(login)) {
                 remote.end(&login.key).await.map_err(down)?;
@@ -322,11 +324,12 @@ impl Sessions {
         now_ms: i64,
     ) -> Result<(), SessionsUnavailable> {
         let marks = marked(which, |what| self.storages.mark(what, now_ms));
+        // Here first; whatever one place can't do, the other does.
+        let ended = self.storages.end(which, &marks, now_ms).await;
         if let Some(storage) = &self.storage {
             let left = storage.mark(&marks, now_ms).await;
             left.map_err(|_| SessionsUnavailable)?;
         }
-        let ended = self.storages.end(which, &marks, now_ms).await;
         ended.map(drop).map_err(|_| SessionsUnavailable)
     }
 
@@ -337,6 +340,17 @@ impl Sessions {
         };
         let page = store.logins(which, None, 1).await;
         page.is_ok_and(|page| !page.logins.is_empty())
+    }
+
+    /// Whether something was shown before and remembered.
+    pub(in super::super) async fn has_seen(
+        &self,
+        what: TokenHash,
+        now_ms: i64,
+    ) -> Result<bool, SessionsUnavailable> {
+        let store = self.storages.store().map_err(|_| SessionsUnavailable)?;
+        let seen = store.has_seen(what, now_ms).await;
+        seen.map_err(|_| SessionsUnavailable)
     }
 
     /// Remembers that something was shown until `until_ms`; says whether it is

@@ -20,6 +20,8 @@ struct Endpoints {
     asked: Asked,
     key: TestKey,
     broken: Arc<AtomicBool>,
+    /// What introspection answers are signed with.
+    signer: Arc<Mutex<Option<TestKey>>>,
 }
 
 impl Endpoints {
@@ -50,6 +52,13 @@ async fn introspect(
     }
     let claims = json!({"active": true, "sub": "anna", "scope": "openid read",
         "iss": ISSUER, "exp": NOW + 600, "client_id": "app"});
+    if let Some(key) = &*endpoints.signer.lock().unwrap() {
+        let header = json!({"alg": "ES256", "kid": key.kid(), "typ": "token-introspection+jwt"});
+        let answer = json!({"iss": ISSUER, "aud": "gateway", "token_introspection": claims});
+        let signed = key.sign(&header.to_string(), &answer.to_string());
+        let kind = [("content-type", "application/token-introspection+jwt")];
+        return (kind, signed).into_response();
+    }
     Json(match token.starts_with("good") || token.starts_with("ey") {
         true => claims,
         false => json!({"active": false}),
@@ -118,6 +127,7 @@ fn world(mut config: Value) -> (World, Endpoints) {
         asked: Asked::default(),
         key: world.key.clone(),
         broken: Arc::default(),
+        signer: Arc::default(),
     };
     let router = Router::new()
         .route("/oauth2/introspect", post(introspect))
@@ -380,4 +390,34 @@ async fn tokens_that_were_given_are_dropped_when_their_key_is_gone() {
         asked + 1,
         "asked for another token"
     );
+}
+
+#[tokio::test]
+async fn signed_answers_are_read_after_the_provider_has_changed_its_key() {
+    let (world, endpoints) = world(json!({
+        "auth_methods": ["introspection"],
+        "introspection_accept": "application/token-introspection+jwt",
+    }));
+    *endpoints.signer.lock().unwrap() = Some(world.key.clone());
+    assert_eq!(world.ask_bearer("good-1").await.code(), (200, "pass"));
+    let next = TestKey::es256("key-2");
+    world.issuer.publish(&[&next]);
+    *endpoints.signer.lock().unwrap() = Some(next);
+    assert_eq!(world.ask_bearer("good-2").await.code(), (200, "pass"));
+    // A key that nobody has published is still none.
+    *endpoints.signer.lock().unwrap() = Some(TestKey::es256("key-3"));
+    let outcome = world.ask_bearer("good-3").await;
+    assert_eq!(outcome.code(), (500, "provider_malformed"));
+}
+
+#[tokio::test]
+async fn metadata_are_fetched_again_for_plugins_that_only_introspect() {
+    let (world, _) = world(json!({"auth_methods": ["introspection"]}));
+    assert_eq!(world.ask_bearer("good-1").await.code(), (200, "pass"));
+    assert_eq!(world.issuer.discoveries(), 1);
+    world.clock.advance(301_000);
+    assert_eq!(world.ask_bearer("good-2").await.code(), (200, "pass"));
+    while world.issuer.discoveries() < 2 {
+        tokio::task::yield_now().await;
+    }
 }

@@ -525,3 +525,33 @@ async fn late_and_repeated_answers_go_on_with_a_kept_session() {
         assert_eq!(location(&outcome), wanted);
     }
 }
+
+#[tokio::test]
+async fn a_logout_that_could_not_be_done_is_done_when_the_provider_comes_again() {
+    let node = Node::new(json!({"session_storage": "cookie"})).await;
+    *node.provider.twist.lock().unwrap() = json!({"sid": "s-1"});
+    let browser = Browser::signed_in(&node.world).await;
+    let storages = &node.world.parts.storages;
+    let now_ms = node.world.clock.now_ms();
+    for n in 0..super::super::ends::MARKS as u64 {
+        let mut what = [0; 16];
+        what[..8].copy_from_slice(&n.to_be_bytes());
+        storages.ends.add(&crate::model::login::EndMark {
+            what,
+            before_ms: 0,
+            until_ms: now_ms + 1,
+        });
+    }
+    let token = logout_token(&node, json!({}));
+    let request = posted(&format!("logout_token={token}"));
+    let outcome = node.world.ask(&request).await;
+    assert_eq!(outcome.code(), (503, "session_store_unavailable"));
+    storages.ends.prune(now_ms + 1);
+    let outcome = node.world.ask(&request).await;
+    assert_eq!(outcome.code(), (200, "provider_logout"));
+    assert!(is_out(&browser, &node.world).await);
+    assert_eq!(
+        node.world.ask(&request).await.code(),
+        (400, "logout_repeated")
+    );
+}

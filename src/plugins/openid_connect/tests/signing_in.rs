@@ -240,3 +240,60 @@ async fn a_session_that_is_too_big_is_refused_by_name() {
     assert_eq!(outcome.code(), (500, "session_too_big"));
     assert!(!browser.0.contains_key("session"));
 }
+
+/// A login that `browser` begins at a host.
+async fn begun_at(world: &World, browser: &mut Browser, host: &str) -> String {
+    let request = browser.request("/orders?x").replace("orders.test", host);
+    let outcome = world.ask(&request).await;
+    browser.take(&outcome);
+    super::browsing::answer_to(&outcome)
+}
+
+#[tokio::test]
+async fn open_redirect_by_a_state_that_was_made_at_the_attackers_host() {
+    let (world, _) = world(json!({}));
+    let mut attacker = Browser::default();
+    let back = begun_at(&world, &mut attacker, "evil.test").await;
+    let (path, query) = back.split_once('?').unwrap();
+    let state = query.split_once('&').unwrap().1;
+    let link = format!("{path}?{state}");
+    let mut victim = Browser::signed_in(&world).await;
+    assert_eq!(
+        victim.get(&world, &link).await.code(),
+        (401, "foreign_login")
+    );
+    // Nor with the attacker's cookie, should that have got into the browser.
+    let planted = attacker.0["authorization"].clone();
+    for mut victim in [victim, Browser::default()] {
+        victim.0.insert("authorization".to_owned(), planted.clone());
+        for target in [&link, &back] {
+            let outcome = victim.get(&world, target).await;
+            assert_eq!(outcome.code(), (401, "foreign_login"), "{target}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_login_leads_back_to_another_host_that_shares_its_cookies() {
+    let (world, _) = world(json!({"authorization_cookie_domain": "example.com",
+        "redirect_uri": ["http://login.example.com/callback"]}));
+    let mut browser = Browser::default();
+    let back = begun_at(&world, &mut browser, "app.example.com").await;
+    let there = browser
+        .request(&back)
+        .replace("orders.test", "login.example.com");
+    let outcome = world.ask(&there).await;
+    assert_eq!(location(&outcome), "http://app.example.com/orders?x");
+    let there = there.replace("login.example.com", "login.badexample.com");
+    assert_eq!(world.ask(&there).await.code(), (401, "foreign_login"));
+}
+
+#[tokio::test]
+async fn users_of_issuers_that_are_named_in_place_of_the_discovered_one_get_in() {
+    let tenant = json!({"iss": "http://id.test/t1"});
+    let (world, provider) = world(json!({"issuers_allowed": ["http://id.test/t1", ISSUER]}));
+    *provider.twist.lock().unwrap() = tenant;
+    let mut browser = Browser::default();
+    let back = browser.begin(&world, "/orders").await;
+    assert_eq!(browser.get(&world, &back).await.code(), (200, "pass"));
+}

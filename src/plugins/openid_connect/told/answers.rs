@@ -12,8 +12,9 @@ use crate::jose::verify::Unverified;
 use crate::plugins::openid_connect::agent::{Agent, object};
 use crate::plugins::openid_connect::cache::{Document, Said, Verified};
 use crate::plugins::openid_connect::client::Client;
+use crate::plugins::openid_connect::issuers::Issuers;
 use crate::plugins::openid_connect::provider::Known;
-use crate::plugins::openid_connect::refusal::Refusal;
+use crate::plugins::openid_connect::refusal::{Class, Refusal};
 use crate::plugins::openid_connect::verifier::Checked;
 use crate::plugins::openid_connect::word::Word;
 
@@ -34,8 +35,9 @@ impl Told {
         let claims = match &jwt {
             None => object(answer).ok_or(Refusal::ProviderMalformed)?,
             Some(token) => {
-                let known = agent.known().await?;
-                let mut claims = signed(&known, token, Some("token-introspection+jwt"))?;
+                let issuers = &self.rules.issuers;
+                let typ = Some("token-introspection+jwt");
+                let mut claims = signed(agent, issuers, token, typ).await?;
                 // RFC 9701 §5: made by the provider, for this client.
                 let audience = claims.get("aud").map(crate::jose::claims::words);
                 let mine = client.zip(audience);
@@ -93,6 +95,7 @@ impl Told {
 /// The claims of a good userinfo answer.
 pub(in super::super) async fn user_info(
     agent: &Agent,
+    issuers: &Issuers,
     answer: &Answer,
 ) -> Result<Document, Refusal> {
     match answer.status {
@@ -105,7 +108,7 @@ pub(in super::super) async fn user_info(
     let jwt = jwt(answer);
     let claims = match &jwt {
         None => object(answer),
-        Some(token) => Some(signed(&*agent.known().await?, token, None)?),
+        Some(token) => Some(signed(agent, issuers, token, None).await?),
     };
     // OpenID Connect Core §5.3.2: it always says who.
     claims
@@ -134,19 +137,28 @@ pub(in super::super) fn signed_by_known(
     parsed.verify(&known.keys).map_err(unusable)
 }
 
-/// The claims of a token that the provider signed.
-fn signed(known: &Known, token: &str, typ: Option<&str>) -> Result<Map<String, Value>, Refusal> {
-    let unusable = |_| Refusal::ProviderMalformed;
-    let parsed = Unverified::parse(token).map_err(unusable)?;
+/// The claims of an answer that the provider signed, perhaps with a key that is
+/// newer than those at hand.
+async fn signed(
+    agent: &Agent,
+    issuers: &Issuers,
+    token: &str,
+    typ: Option<&str>,
+) -> Result<Map<String, Value>, Refusal> {
+    let unusable = Refusal::ProviderMalformed;
+    let parsed = Unverified::parse(token).map_err(|_| unusable)?;
     if typ.is_some() && parsed.typ().as_deref() != typ {
-        return Err(Refusal::ProviderMalformed);
+        return Err(unusable);
     }
-    let claims = parsed.verify(&known.keys).map_err(unusable)?;
-    let issuer = claims.get("iss").and_then(Value::as_str);
-    match issuer {
-        Some(issuer) if crate::jose::claims::same_issuer(issuer, &known.issuer) => Ok(claims),
-        // A userinfo answer may leave it out.
-        None if typ.is_none() => Ok(claims),
-        _ => Err(Refusal::ProviderMalformed),
+    let signed = agent.signed(&parsed).await;
+    let (claims, known) = signed.map_err(|refusal| match refusal.class() {
+        Class::Broken => refusal,
+        _ => unusable,
+    })?;
+    // A userinfo answer may leave it out.
+    let unsaid = typ.is_none() && !claims.contains_key("iss");
+    match unsaid || issuers.fit(&claims, &known.issuer) {
+        true => Ok(claims),
+        false => Err(unusable),
     }
 }

@@ -1,0 +1,69 @@
+//! What the provider has signed: verified with the keys at hand, and once more
+//! with newer ones where these may tell.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::agent::Agent;
+use super::provider::Known;
+use super::refusal::Refusal;
+use crate::jose::verify::{Unverified, VerifyError};
+use crate::model::secret::Secret;
+
+/// The claims of a token that the provider signed, with one of its keys or with
+/// the `secret` for HMAC where that is allowed; `Ok(None)`: newer keys may tell.
+///
+/// # Errors
+/// What is wrong with the signature.
+pub(super) fn claims(
+    parsed: &Unverified<'_>,
+    known: &Known,
+    secret: Option<&Secret>,
+) -> Result<Option<Map<String, Value>>, Refusal> {
+    let claims = match secret {
+        Some(secret) if parsed.algorithm().is_symmetric() => {
+            parsed.verify_hmac(secret.expose().as_bytes())
+        }
+        _ => parsed.verify(&known.keys),
+    };
+    match claims {
+        Err(VerifyError::UnknownKey) => Ok(None),
+        other => Ok(Some(other?)),
+    }
+}
+
+impl Agent {
+    /// What `look` finds with what is known of the provider: where its keys do
+    /// not suffice (`Ok(None)`), once more with newer ones.
+    ///
+    /// # Errors
+    /// What `look` refuses, [`Refusal::UnknownKey`], or as [`Agent::known`].
+    pub(super) async fn with_keys<T: Send>(
+        &self,
+        look: impl Fn(&Known) -> Result<Option<T>, Refusal> + Send + Sync,
+    ) -> Result<(T, Arc<Known>), Refusal> {
+        for last in [false, true] {
+            let known = self.known().await?;
+            if let Some(found) = look(&known)? {
+                return Ok((found, known));
+            }
+            if !last {
+                self.wait_for_newer_keys().await;
+            }
+        }
+        Err(Refusal::UnknownKey)
+    }
+
+    /// The claims of a token that the provider signed, and what is known of it.
+    ///
+    /// # Errors
+    /// What is wrong with the signature, or as [`Agent::known`].
+    pub(super) async fn signed(
+        &self,
+        parsed: &Unverified<'_>,
+    ) -> Result<(Map<String, Value>, Arc<Known>), Refusal> {
+        let secret = self.hs_secret.as_ref();
+        self.with_keys(|known| claims(parsed, known, secret)).await
+    }
+}
