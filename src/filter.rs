@@ -12,6 +12,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
+use uuid::Uuid;
 
 use crate::expr::{Response, Scope};
 use crate::http::handshake::{ClientCertificate, Handshake};
@@ -237,6 +238,8 @@ pub struct Exchange {
     /// Whether the token came in the query, where it must not be logged
     /// and makes the answer private (RFC 6750 §2.3).
     pub token_in_query: bool,
+    /// The id of the route that the request came by, if it has one.
+    pub route: Option<Uuid>,
     /// The request body, if a filter had to read it (never above 64 KiB).
     pub body: Option<Bytes>,
     /// The request as the client sent it, once a filter changed its method or
@@ -272,6 +275,7 @@ impl Default for Exchange {
             consumer: None,
             token: None,
             token_in_query: false,
+            route: None,
             body: None,
             original: None,
             replacement: None,

@@ -129,6 +129,7 @@ impl Gateway {
             Ok((found, route)) => {
                 ctx.matched = found.matched;
                 ctx.route = Some(route.clone());
+                ctx.exchange.route = Some(route.id());
                 Ok(None)
             }
             Err(Unrouted::NoRoute)

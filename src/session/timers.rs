@@ -56,6 +56,19 @@ impl Timers {
         }
     }
 
+    /// When every copy is over of a session that is renewed nowhere from
+    /// `now_ms` on; `None`: never. Some learn late that it is not to be: they have
+    /// as long again.
+    pub fn copies_end(self, started_ms: i64, now_ms: i64) -> Option<i64> {
+        let span = self.span().map(|span| span.saturating_mul(2));
+        let twice = Self {
+            rolling: span,
+            idling: None,
+            absolute: self.absolute,
+        };
+        twice.ends_at(started_ms, now_ms)
+    }
+
     /// When a session is over that is not renewed again; `None`: never.
     pub fn ends_at(self, started_ms: i64, renewed_ms: i64) -> Option<i64> {
         let span = self.span().map(|span| renewed_ms.saturating_add(span));
@@ -114,6 +127,20 @@ mod tests {
         timers.absolute = None;
         assert_eq!(timers.ends_at(0, 99), Some(104));
         assert_eq!(Timers::default().ends_at(0, 99), None);
+    }
+
+    #[test]
+    fn copies_of_a_session_end_by_themselves() {
+        let mut timers = Timers {
+            rolling: Some(10),
+            idling: None,
+            absolute: Some(100),
+        };
+        assert_eq!(timers.copies_end(0, 50), Some(70));
+        assert_eq!(timers.copies_end(0, 95), Some(100));
+        timers.absolute = None;
+        assert_eq!(timers.copies_end(0, 95), Some(115));
+        assert_eq!(Timers::default().copies_end(0, 0), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The parameters of a request: of its query, and of its body if that is a
 //! form or a JSON object.
 
+use http::Uri;
+use pingora::http::RequestHeader;
 use url::form_urlencoded;
 
 use super::refusal::Refusal;
@@ -66,6 +68,23 @@ pub(super) fn without(query: &str, names: &[&str]) -> Option<String> {
     let kept: Vec<&str> = query.split('&').filter(|pair| !is_named(pair)).collect();
     let kept = kept.join("&");
     (kept.len() != query.len()).then_some(kept)
+}
+
+/// Gives a request another path and query, of which the rest of its target is
+/// left: over HTTP/2 nothing else names its host. Says whether that can be.
+pub(super) fn retarget(request: &mut RequestHeader, target: &str) -> bool {
+    let mut parts = request.uri.clone().into_parts();
+    parts.path_and_query = target.parse().ok();
+    if parts.path_and_query.is_none() {
+        return false;
+    }
+    match Uri::from_parts(parts) {
+        Ok(uri) => {
+            request.set_uri(uri);
+            true
+        }
+        Err(_) => false,
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::plugins::ConfigError;
 const ACCESS_TOKEN: HeaderName = HeaderName::from_static("access-token");
 const X_ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
 /// The token's name in queries and bodies.
-const PARAMETER: &str = "access_token";
+pub(super) const PARAMETER: &str = "access_token";
 
 /// The places that are searched.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Places {
     }
 
     /// Takes the token out of what the upstream gets: out of every place that
-    /// is searched, apart from the body.
+    /// is searched, apart from the body, which is there only while it is read.
     pub(super) fn hide(&self, request: &mut RequestHeader) {
         if self.header {
             for name in &self.headers {

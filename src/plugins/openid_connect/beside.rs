@@ -118,6 +118,11 @@ impl BesideHeaders {
         self.upstream.is_empty() && self.downstream.is_empty()
     }
 
+    /// Names of the client's.
+    pub(super) fn downstream(&self) -> impl Iterator<Item = &HeaderName> {
+        self.downstream.iter().map(|(_, header)| &header.name)
+    }
+
     /// Names of the upstream's.
     pub(super) fn owned(&self) -> impl Iterator<Item = &HeaderName> {
         self.upstream.iter().map(|(_, header)| &header.name)

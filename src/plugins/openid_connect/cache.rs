@@ -35,11 +35,43 @@ pub(in crate::plugins) struct Verified {
     /// The consumer it stands for.
     pub(in crate::plugins) consumer: Remembered,
     /// What its provider says of it, if that is in this process.
-    pub(in crate::plugins) word: Word,
+    pub(in crate::plugins) word: Arc<Word>,
     /// About the memory it takes, in bytes.
     pub(in crate::plugins) weight: u64,
     /// What the provider has said of it besides.
     pub(in crate::plugins) said: Said,
+}
+
+impl Verified {
+    /// With what else is said of the same user, in a document of `length` bytes:
+    /// what the token says itself counts, and what ends it still does.
+    pub(in crate::plugins) fn with(
+        &self,
+        more: impl IntoIterator<Item = (String, Value)>,
+        length: usize,
+        said: Said,
+    ) -> Arc<Self> {
+        let token = &self.token;
+        let mut claims = token.claims.clone();
+        for (name, value) in more {
+            claims.entry(name).or_insert(value);
+        }
+        Arc::new(Self {
+            token: Arc::new(AccessToken {
+                token: token.token.clone(),
+                scopes: token.scopes.clone(),
+                expires_at: token.expires_at,
+                claims,
+            }),
+            ends_at: self.ends_at,
+            ends_for_good: self.ends_for_good,
+            generation: self.generation,
+            consumer: Remembered::default(),
+            word: Arc::clone(&self.word),
+            weight: self.weight + 4 * length as u64,
+            said,
+        })
+    }
 }
 
 /// What a provider has said of a token or its user, kept where headers tell it.
@@ -57,6 +89,8 @@ pub(in crate::plugins) struct Document {
     pub(in crate::plugins) claims: Map<String, Value>,
     /// The token that it came in, if it was signed.
     pub(in crate::plugins) jwt: Option<String>,
+    /// Of the answer, in bytes.
+    pub(in crate::plugins) length: usize,
 }
 
 /// A bounded set of verified tokens.
@@ -153,7 +187,7 @@ mod tests {
             ends_for_good: true,
             generation: 0,
             consumer: Remembered::default(),
-            word: Word::default(),
+            word: Arc::default(),
         })
     }
 

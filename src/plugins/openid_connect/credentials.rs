@@ -7,7 +7,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use super::arguments::{Arguments, Where, without};
+use super::arguments::{Arguments, Where, retarget, without};
 use super::fields::{Fields, header_name};
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
@@ -249,9 +249,7 @@ impl Shown {
                 false => format!("{path}?{left}"),
             };
             // A part of a target that was accepted is accepted.
-            if let Ok(uri) = target.parse() {
-                request.set_uri(uri);
-            }
+            let _ = retarget(request, &target);
         }
         without(std::str::from_utf8(body?).ok()?, &names)
     }
@@ -376,5 +374,9 @@ mod tests {
         let left = shown.hide(&mut request, Some(b"rt=x&c=%20"));
         assert_eq!(left.as_deref(), Some("c=%20"));
         assert_eq!(request.uri.to_string(), "/a?b=1");
+        // As it comes over HTTP/2.
+        request.set_uri("https://api.test/a?rt=x".parse().expect("an address"));
+        shown.hide(&mut request, None);
+        assert_eq!(request.uri.to_string(), "https://api.test/a");
     }
 }

@@ -9,8 +9,8 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
-use super::arguments::Arguments;
-use super::bearer::body;
+use super::arguments::{Arguments, without};
+use super::bearer::{PARAMETER, body};
 use super::cache::Verified;
 use super::credentials::{Credential, Shown as Credentials};
 use super::grants::{Given, TokenDesk, Tokens};
@@ -85,7 +85,7 @@ impl OpenIdConnect {
                             if !due {
                                 return Ok(flow);
                             }
-                            let of = (&**sessions, &*login);
+                            let of = (sessions, &login);
                             self.renew(of, request, exchange, flow).await
                         }
                         Err(refusal) => {
@@ -122,8 +122,11 @@ impl OpenIdConnect {
             };
             let verified = self.complete(verified, &asking).await?;
             let flow = self.accept_shown(&verified, method, &found, id_token, request, exchange);
-            if let (Flow::Continue, Some(beside)) = (&flow, &beside) {
-                self.hide(beside, session, exchange);
+            if let Flow::Continue = flow {
+                if let Some(beside) = &beside {
+                    self.hide(beside, session, exchange);
+                }
+                self.hide_in_form(session.req_header(), exchange);
             }
             return Ok(flow);
         }
@@ -254,6 +257,22 @@ impl OpenIdConnect {
         }
     }
 
+    /// Takes the access token out of the form that the upstream gets.
+    fn hide_in_form(&self, request: &RequestHeader, exchange: &mut Exchange) {
+        let settings = self.settings();
+        if !settings.hide_credentials
+            || !settings.places.may_be_in_body(request)
+            || !body::is_form(&request.headers)
+        {
+            return;
+        }
+        let form = exchange.replacement.as_ref().or(exchange.body.as_ref());
+        let form = form.and_then(|form| std::str::from_utf8(form).ok());
+        if let Some(left) = form.and_then(|form| without(form, &[PARAMETER])) {
+            exchange.replacement = Some(Bytes::from(left));
+        }
+    }
+
     pub(super) fn may_be_in_body(&self, request: &RequestHeader) -> bool {
         let tokens = self.takes_tokens() && self.settings().places.may_be_in_body(request);
         let others = self.desk.is_some() && self.settings().search.looks_into_bodies();
@@ -373,7 +392,7 @@ impl OpenIdConnect {
             claims.insert("scope".to_owned(), Value::from(scope.as_str()));
         }
         let rules = &self.settings().rules;
-        rules.check_told(&claims, "", 0)?;
+        rules.check_untold(&claims, "", 0)?;
         let end = tokens.ends_at;
         let checked = Checked {
             scopes: rules.scopes(&claims),

@@ -20,7 +20,6 @@ use super::refusal::Refusal;
 use super::rules::Rules;
 use super::told::{Lifetimes, answers};
 use super::verifier::Checked;
-use super::word::Word;
 use crate::plugins::ConfigError;
 
 const NAMES: &str = "_claim_names";
@@ -159,8 +158,7 @@ impl Distributed {
             ends_at: verified.ends_at,
             ends_for_good: verified.ends_for_good,
         };
-        // The word on the token was heard before.
-        let (word, said) = (Word::default(), verified.said.clone());
+        let (word, said) = (Arc::clone(&verified.word), verified.said.clone());
         Ok(checked.verified_with(&token.token, 0, verified.generation, word, said))
     }
 }

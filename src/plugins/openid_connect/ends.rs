@@ -14,6 +14,9 @@ use crate::model::login::{EndMark, Marked};
 
 /// Most marks held.
 pub(super) const MARKS: usize = 256 * 1024;
+/// Of these, what is left to providers and operators: whoever signs in and out
+/// again and again must not take from them that they can end sessions.
+const RESERVED: usize = MARKS / 4;
 
 /// What sessions may have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +90,17 @@ impl Ends {
 
     /// Adds a mark; says whether there was room.
     pub(super) fn add(&self, mark: &EndMark) -> bool {
+        self.add_below(MARKS, mark)
+    }
+
+    /// As [`Ends::add`], of a user who signs out.
+    pub(super) fn add_of_user(&self, mark: &EndMark) -> bool {
+        self.add_below(MARKS - RESERVED, mark)
+    }
+
+    fn add_below(&self, most: usize, mark: &EndMark) -> bool {
         let mut marks = self.marks.write();
-        if marks.len() >= MARKS && !marks.contains_key(&mark.what) {
+        if marks.len() >= most && !marks.contains_key(&mark.what) {
             return false;
         }
         let (before, until) = marks.entry(mark.what).or_insert((i64::MIN, i64::MIN));
@@ -97,11 +109,6 @@ impl Ends {
         drop(marks);
         self.generation.fetch_add(1, Ordering::AcqRel);
         true
-    }
-
-    /// Whether another mark has room.
-    pub(super) fn has_room(&self) -> bool {
-        self.marks.read().len() < MARKS
     }
 
     /// Forgets what no session can need any more.
@@ -176,7 +183,22 @@ mod tests {
             what[..8].copy_from_slice(&(n as u64).to_be_bytes());
             assert!(ends.add(&mark(what, 1, 1)));
         }
-        assert!(!ends.has_room());
         assert!(!ends.add(&mark([255; 16], 1, 1)));
+    }
+
+    #[test]
+    fn one_account_that_signs_out_without_end_leaves_providers_and_operators_their_room() {
+        let ends = Ends::default();
+        let marks = (0..=MARKS as u64).map(|n| {
+            let mut what = [0; 16];
+            what[..8].copy_from_slice(&n.to_be_bytes());
+            mark(what, 1, 1)
+        });
+        let taken = marks.filter(|mark| ends.add_of_user(mark)).count();
+        assert_eq!(taken, MARKS - RESERVED);
+        let user = mark([255; 16], 10, 100);
+        assert!(!ends.add_of_user(&user));
+        assert!(ends.add(&user));
+        assert!(ends.is_over(&[user.what], 10));
     }
 }

@@ -52,6 +52,13 @@ impl Extras {
         })
     }
 
+    /// Whether a parameter called `name` may be among them.
+    pub(super) fn may_say(&self, name: &str) -> bool {
+        self.parameters.iter().any(|(one, _)| one == name)
+            || self.copied.iter().any(|one| one == name)
+            || self.copied_from_headers.iter().any(|(one, _)| one == name)
+    }
+
     /// Whether nothing of a client's request is sent.
     pub(super) fn is_fixed(&self) -> bool {
         self.copied.is_empty()

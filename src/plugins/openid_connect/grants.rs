@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use quick_cache::sync::Cache;
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::Value;
 
 use super::agent::{Agent, Question, object};
@@ -34,6 +35,8 @@ use crate::plugins::ConfigError;
 const LATE_MS: i64 = 60_000;
 /// Most token responses remembered, about.
 const RESPONSES: usize = 16 * 1024;
+/// Most memory for them, in bytes, about.
+const BYTES: u64 = 32 * 1024 * 1024;
 
 /// Tokens that the provider gave.
 #[derive(Clone, Debug)]
@@ -50,6 +53,16 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
+    /// About the memory they take, in bytes.
+    fn weight(&self) -> u64 {
+        let others = [&self.id, &self.refresh].into_iter().flatten();
+        let tokens = others.chain([&self.access]).map(|one| one.expose().len());
+        let replayed = self.replayed.iter();
+        let replayed = replayed.map(|(name, value)| 64 + name.as_str().len() + value.len());
+        let scope = self.scope.as_ref().map_or(0, String::len);
+        512 + (scope + tokens.chain(replayed).sum::<usize>()) as u64
+    }
+
     /// What came with the access token.
     pub(super) fn beside(&self) -> Beside<'_> {
         Beside {
@@ -123,8 +136,25 @@ impl Grant {
 pub(super) struct TokenDesk {
     grants: Grants,
     agent: Arc<Agent>,
-    held: Arc<Cache<Digest, (Arc<Tokens>, i64)>>,
+    held: Arc<Responses>,
     flights: Flights<Arc<Tokens>>,
+}
+
+/// Tokens by what they were given for, and until when they are there.
+type Responses = Cache<Digest, (Arc<Tokens>, i64), Weight, ahash::RandomState>;
+
+fn responses() -> Responses {
+    let state = ahash::RandomState::new();
+    Cache::with(RESPONSES, BYTES, Weight, state, DefaultLifecycle::default())
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Digest, (Arc<Tokens>, i64)> for Weight {
+    fn weight(&self, _: &Digest, (tokens, _): &(Arc<Tokens>, i64)) -> u64 {
+        tokens.weight()
+    }
 }
 
 /// Tokens, and what to forget should they turn out to be void.
@@ -143,7 +173,7 @@ impl TokenDesk {
             flights: Flights::new(grants.lifetimes.refused()),
             grants,
             agent: Arc::clone(agent),
-            held: Arc::new(Cache::new(RESPONSES)),
+            held: Arc::new(responses()),
         }
     }
 
@@ -243,6 +273,10 @@ impl TokenDesk {
             let audience = grants.audience.iter();
             sent.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
         }
+        // A code and a refresh token may be good once: whoever comes with one asks
+        // for the same, whatever else is sent with it.
+        let by_scope = matches!(grant, Grant::Password | Grant::ClientCredentials);
+        let once = (!by_scope).then(|| sent.clone());
         sent.extend(grants.extras.parameters(asking.headers, asking.arguments));
         let mut headers = grants.extras.headers(asking.headers);
         let client = match caller {
@@ -253,11 +287,14 @@ impl TokenDesk {
             }
         };
         // A code and a refresh token bring their scopes with them.
-        let by_scope = matches!(grant, Grant::Password | Grant::ClientCredentials);
-        let scope = grants.scope.iter().filter(|_| by_scope);
-        let mut about = self.about(client.as_deref(), &sent, &headers);
-        sent.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
-        if grants.with_scope {
+        let scope = grants.scope.clone().filter(|_| by_scope);
+        let mut about = match &once {
+            Some(form) => self.about(client.as_deref(), form, &HeaderMap::new()),
+            None => self.about(client.as_deref(), &sent, &headers),
+        };
+        let granted = scope.clone().filter(|_| !grants.extras.may_say("scope"));
+        sent.extend(scope.map(|scope| ("scope".to_owned(), scope)));
+        if grants.with_scope && by_scope {
             about = self.about(client.as_deref(), &sent, &headers);
         }
         if grant == Grant::Password
@@ -308,6 +345,8 @@ impl TokenDesk {
             let now_ms = agent.clock.now_ms();
             let mut tokens = read(&answer, own_client, now_ms)?;
             tokens.replayed = replay.of(grant.name(), &answer.headers);
+            // RFC 6749 §5.1: what was asked for, if it is not named.
+            tokens.scope = tokens.scope.or(granted);
             let tokens = Arc::new(tokens);
             if let Some(late_ms) = late_ms {
                 let until = now_ms.saturating_add(late_ms);

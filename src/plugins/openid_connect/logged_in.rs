@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
+use super::arguments::Arguments;
 use super::beside::Beside;
 use super::cache::Verified;
 use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, Held, Sessions};
-use super::told::Asking;
+use super::told::{Asker, Asking};
 use super::verifier::Judgement;
 use crate::filter::{Exchange, Flow, Verdict};
 
@@ -32,6 +34,10 @@ impl OpenIdConnect {
         }
         let verified = match self.verifier.judge(&login.access) {
             Judgement::Pass(held) => sessions.with_id_token(login, held),
+            // Its provider is asked, or the last answer found.
+            Judgement::Refuse(refusal) if refusal.is_unread() && self.may_hear_of_logins() => {
+                return Verdict::Wait;
+            }
             Judgement::Refuse(refusal) if refusal.is_unread() => {
                 match sessions.trusted(login, &self.settings().rules, now_ms) {
                     Ok(verified) => verified,
@@ -103,14 +109,64 @@ impl OpenIdConnect {
             return self.judge_exempt(login).await;
         }
         let judged = self.verifier.judge_patiently(&login.access).await;
-        let sessions = self.sessions.as_ref();
-        match (judged, sessions) {
-            (Ok(verified), Some(sessions)) => Ok(sessions.with_id_token(login, verified)),
-            (Err(unread), Some(sessions)) if unread.is_unread() => {
-                let now_ms = self.agent.clock.now_ms();
-                sessions.trusted(login, &self.settings().rules, now_ms)
-            }
-            (outcome, _) => outcome,
+        self.judged_login(login, judged).await
+    }
+
+    /// What is known of a session's user, whose token was judged so.
+    ///
+    /// # Errors
+    /// The rule that is not met.
+    pub(super) async fn judged_login(
+        &self,
+        login: &Held,
+        judged: Result<Arc<Verified>, Refusal>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let Some(sessions) = &self.sessions else {
+            return judged;
+        };
+        let verified = match judged {
+            Err(unread) if unread.is_unread() => match self.hear_of(login).await? {
+                Some(told) => told,
+                None => {
+                    let now_ms = self.agent.clock.now_ms();
+                    return sessions.trusted(login, &self.settings().rules, now_ms);
+                }
+            },
+            judged => judged?,
+        };
+        Ok(sessions.with_id_token(login, verified))
+    }
+
+    /// Whether the provider may have to be asked about the opaque token of a
+    /// session: one in this process, which tells when it ends early. One
+    /// elsewhere vouched for it until `expires_in`.
+    fn may_hear_of_logins(&self) -> bool {
+        let asks = self.asker.as_ref().is_some_and(Asker::introspects);
+        asks && self
+            .verifier
+            .known()
+            .is_none_or(|known| known.standing.is_some())
+    }
+
+    /// What the provider says of the opaque token of a session; `None`: it is not
+    /// asked, or does not let this client ask.
+    async fn hear_of(&self, login: &Held) -> Result<Option<Arc<Verified>>, Refusal> {
+        let Some(asker) = self.asker.as_ref().filter(|asker| asker.introspects()) else {
+            return Ok(None);
+        };
+        if self.agent.standing().await.is_none() {
+            return Ok(None);
+        }
+        let client = self.settings().clients.named(&login.client);
+        let asking = Asking {
+            from: None,
+            client: client.map(|(client, _)| client),
+            headers: &HeaderMap::new(),
+            arguments: &Arguments::default(),
+        };
+        match asker.introspected(&login.access, &asking).await {
+            Err(Refusal::ProviderRefuses) => Ok(None),
+            outcome => outcome,
         }
     }
 
@@ -142,7 +198,7 @@ impl OpenIdConnect {
             }
             Err(refusal) => self.refuse(refusal, exchange),
         };
-        self.bound(verified, Some((sessions, login)), exchange);
+        self.bound(verified, Some((sessions, login)), request, exchange);
         sessions.tell(login, self.agent.clock.now_ms(), exchange);
         if let Flow::Respond(reply) = &flow
             && sessions.ends_at_status(reply.status)
@@ -155,7 +211,7 @@ impl OpenIdConnect {
     /// Renews a session that is due, if its request may go on.
     pub(super) async fn renew(
         &self,
-        (sessions, login): (&Sessions, &Held),
+        (sessions, login): (&Arc<Sessions>, &Arc<Held>),
         request: &RequestHeader,
         exchange: &mut Exchange,
         flow: Flow,
@@ -165,7 +221,10 @@ impl OpenIdConnect {
         }
         let now_ms = self.agent.clock.now_ms();
         if sessions.is_kept() {
-            sessions.renew(login, now_ms).await;
+            let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
+            // In a task of its own: who hangs up would leave it locked.
+            let renewal = tokio::spawn(async move { sessions.renew(&login, now_ms).await });
+            let _ = renewal.await;
             return Ok(flow);
         }
         let browser = Browser {

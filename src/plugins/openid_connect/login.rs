@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::OpenIdConnect;
 use super::after::{Action, Gained};
-use super::arguments::{Arguments, Where};
+use super::arguments::{Arguments, Where, retarget};
 use super::cache::Verified;
 use super::grants::Tokens;
 use super::id_token::Expected;
@@ -67,7 +67,7 @@ impl OpenIdConnect {
         let manner = self.settings().manner;
         let address = manner.address(agent, client, parameters).await?;
         if let (Some(kept), Some(body)) = (kept, &exchange.body) {
-            kept.keep(&begun.nonce, request, body.clone());
+            kept.keep(&begun.nonce, request, exchange.route, body.clone());
         }
         exchange.response_headers.append(&mut cookies);
         self.logins_begun.inc();
@@ -210,7 +210,8 @@ impl OpenIdConnect {
             access: tokens.access.expose().to_owned(),
             id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
             refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
-            scope: tokens.scope.clone(),
+            // RFC 6749 §5.1: what was asked for, if it is not named.
+            scope: tokens.scope.clone().or_else(|| logins.scope()),
             ends_at: tokens.ends_at,
             bound: None,
             started: now_ms,
@@ -271,7 +272,12 @@ impl OpenIdConnect {
             Action::Upstream => {
                 let kept = logins.kept.as_ref();
                 let sent = kept.and_then(|kept| kept.take(&begun.nonce));
-                if begun.is_at(session.req_header(), exchange) {
+                // What came by another route has not passed the filters of its
+                // own, and would go to another upstream.
+                let here = sent
+                    .as_ref()
+                    .is_none_or(|sent| sent.route == exchange.route);
+                if here && begun.is_at(session.req_header(), exchange) {
                     restore(begun, sent.as_deref(), session, exchange)?;
                     return Ok(Flow::Continue);
                 }
@@ -317,12 +323,10 @@ fn restore(
     session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<(), Refusal> {
-    let uri = begun
-        .target
-        .parse()
-        .map_err(|_| Refusal::MalformedCallback)?;
     let request = session.req_header_mut();
-    request.set_uri(uri);
+    if !retarget(request, &begun.target) {
+        return Err(Refusal::MalformedCallback);
+    }
     if let Some(sent) = sent {
         request.set_method(sent.method.clone());
         let _ = request.insert_header(CONTENT_TYPE, sent.content_type.clone());

@@ -137,6 +137,12 @@ impl Logins {
         })
     }
 
+    /// The scopes that are asked for, where the configuration alone says so.
+    pub(super) fn scope(&self) -> Option<String> {
+        let only = !self.scope.is_empty() && !self.extras.may_say("scope");
+        only.then(|| self.scope.clone())
+    }
+
     /// Whether ID tokens are asked for.
     pub(super) fn wants_id_token(&self) -> bool {
         self.scope.split(' ').any(|scope| scope == "openid")

@@ -394,13 +394,16 @@ impl Filter for OpenIdConnect {
     }
 
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
-        if exchange.token_in_query && !is_private(response) {
+        let of_user = exchange.token.is_some() && self.settings().headers.tells_clients();
+        if (exchange.token_in_query || of_user) && !is_private(response) {
             let private = HeaderValue::from_static("private");
             let _ = response.insert_header(CACHE_CONTROL, private);
         }
-        if let Some(sessions) = &self.sessions
-            && sessions.is_in(&exchange.response_headers)
-        {
+        let fields = &exchange.response_headers;
+        let confidential = &self.settings().confidential;
+        let tells = !confidential.is_empty()
+            && (fields.iter()).any(|(name, _)| confidential.contains(name));
+        if tells || (self.sessions.as_ref()).is_some_and(|sessions| sessions.is_in(fields)) {
             let no_store = HeaderValue::from_static("no-store");
             let _ = response.insert_header(CACHE_CONTROL, no_store);
         }

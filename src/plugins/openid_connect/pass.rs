@@ -122,7 +122,7 @@ impl OpenIdConnect {
         exchange.response_headers.extend(replayed);
         exchange.token = Some(Arc::clone(token));
         exchange.token_in_query = passing.in_query;
-        self.bound(verified, None, exchange);
+        self.bound(verified, None, request, exchange);
         self.passed.inc();
         match settings.after.of(passing.method) {
             None | Some(Action::Upstream) => Flow::Continue,

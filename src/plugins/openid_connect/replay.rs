@@ -41,6 +41,11 @@ impl Replay {
         })
     }
 
+    /// Names of what clients get.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &HeaderName> {
+        self.names.iter().map(|(_, to)| to)
+    }
+
     /// What of an answer to `grant` is for the client.
     pub(super) fn of(&self, grant: &str, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
         if !self.grants.is_empty() && !self.grants.iter().any(|one| one == grant) {

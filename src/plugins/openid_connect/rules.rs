@@ -17,6 +17,9 @@ const TYPES: &[&str] = &["jwt", "at+jwt"];
 const OTHER_TOKENS: &[&str] = &["ID", "Refresh", "Offline", "Logout"];
 /// Claims of ID tokens only.
 const HASHES: &[&str] = &["at_hash", "c_hash", "s_hash"];
+/// Claims of access tokens only: what they grant, and to whom (RFC 9068 §2.2,
+/// and as providers call them).
+const OF_ACCESS: &[&str] = &["scope", "scp", "client_id", "cid", "appid", "cnf"];
 const LOGOUT_EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 /// The rules of one plugin.
@@ -93,7 +96,8 @@ impl Rules {
         issuer: &str,
         now: i64,
     ) -> Result<Option<i64>, Refusal> {
-        if !is_access_token(typ, claims, self.id_tokens) {
+        let of_login = !self.id_tokens && is_of_login(typ, claims);
+        if of_login || !is_access_token(typ, claims, self.id_tokens) {
             return Err(Refusal::WrongType);
         }
         let mut end = None;
@@ -108,8 +112,19 @@ impl Rules {
             }
             end = Some(end.map_or(too_old, |end| end.min(too_old)));
         }
-        self.check_known_permissions(claims)?;
+        self.check_known_permissions(claims, true)?;
         Ok(end)
+    }
+
+    /// As [`Self::check_told`], of what came beside an opaque token of which
+    /// nothing is told: for whom that is meant nobody but who asked can say.
+    pub(super) fn check_untold(
+        &self,
+        claims: &Map<String, Value>,
+        issuer: &str,
+        now: i64,
+    ) -> Result<Option<i64>, Refusal> {
+        self.check_said(claims, issuer, now, false)
     }
 
     /// As [`Self::check`], of claims that the provider itself has told: what
@@ -119,6 +134,16 @@ impl Rules {
         claims: &Map<String, Value>,
         issuer: &str,
         now: i64,
+    ) -> Result<Option<i64>, Refusal> {
+        self.check_said(claims, issuer, now, true)
+    }
+
+    fn check_said(
+        &self,
+        claims: &Map<String, Value>,
+        issuer: &str,
+        now: i64,
+        of_token: bool,
     ) -> Result<Option<i64>, Refusal> {
         if !is_access_token(None, claims, self.id_tokens) || is_told_another(claims) {
             return Err(Refusal::WrongType);
@@ -141,7 +166,7 @@ impl Rules {
             }
             end = Some(end.map_or(too_old, |end| end.min(too_old)));
         }
-        self.check_known_permissions(claims)?;
+        self.check_known_permissions(claims, of_token)?;
         Ok(end)
     }
 
@@ -150,10 +175,14 @@ impl Rules {
         self.distributed && are_elsewhere(claims)
     }
 
-    fn check_known_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+    fn check_known_permissions(
+        &self,
+        claims: &Map<String, Value>,
+        of_token: bool,
+    ) -> Result<(), Refusal> {
         match self.are_pending(claims) {
             true => Ok(()),
-            false => self.check_permissions(claims),
+            false => self.check_all(claims, of_token),
         }
     }
 
@@ -170,6 +199,11 @@ impl Rules {
 
     /// What a token may do, by all of its claims.
     pub(super) fn check_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        self.check_all(claims, true)
+    }
+
+    /// `of_token`: the claims are those of the token itself.
+    fn check_all(&self, claims: &Map<String, Value>, of_token: bool) -> Result<(), Refusal> {
         if !self.domains.is_empty() {
             let domain = claims.get("hd").and_then(Value::as_str);
             let known = domain.is_some_and(|domain| {
@@ -180,14 +214,10 @@ impl Rules {
                 return Err(Refusal::WrongDomain);
             }
         }
-        let rules = [
-            &self.audience,
-            &self.meant_for,
-            &self.scopes,
-            &self.groups,
-            &self.roles,
-        ];
-        for rule in rules {
+        if of_token {
+            self.meant_for.check(claims)?;
+        }
+        for rule in [&self.audience, &self.scopes, &self.groups, &self.roles] {
             rule.check(claims)?;
         }
         if self.forbidden.iter().any(|name| claims.contains_key(name)) {
@@ -265,6 +295,24 @@ pub(in crate::plugins) fn is_access_token(
         && !claims.get("typ").is_some_and(other)
         && !claims.get("events").is_some_and(logout)
         && (id_tokens || !vouches)
+}
+
+/// Whether a token is surely the ID token of a login although nothing names it
+/// so: it repeats the nonce of a request, which is for ID tokens (OpenID Connect
+/// Core §2), and nothing that providers put into access tokens alone. Some put
+/// the nonce into these as well.
+pub(in crate::plugins) fn is_of_login(typ: Option<&str>, claims: &Map<String, Value>) -> bool {
+    let is = |name: &str, value: &str| {
+        let said = claims.get(name).and_then(Value::as_str);
+        said.is_some_and(|said| said.eq_ignore_ascii_case(value))
+    };
+    let names_itself = typ == Some("at+jwt")
+        || is("typ", "Bearer")
+        || is("token_type", "Bearer")
+        || is("token_use", "access")
+        || is("tokenName", "access_token");
+    let grants = OF_ACCESS.iter().any(|name| claims.contains_key(*name));
+    is("token_use", "id") || (claims.contains_key("nonce") && !names_itself && !grants)
 }
 
 /// Whether the provider, which may know tokens of every kind, says that this is

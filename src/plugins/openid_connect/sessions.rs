@@ -23,6 +23,7 @@ use super::flight::digest_of;
 use super::refusal::Refusal;
 use super::storage::{Storage, Storages};
 use crate::filter::Exchange;
+use crate::model::login::{EndMark, REMOVED_KEPT_MS};
 use crate::plugins::{ConfigError, Parts};
 use crate::session::cookie::{CookieError, Style};
 use crate::session::seal::Sealer;
@@ -31,10 +32,15 @@ use crate::session::timers::{Age, Timers};
 use held::Opened;
 use told::Told;
 
+pub(super) use claims::of_user;
 pub(super) use cookies::{sealer, strip, style};
 pub(super) use held::{Handle, Held};
 pub(super) use kept::hashed;
-pub(super) use told::owned;
+pub(super) use told::{answered, owned};
+
+/// When the mark of a session goes whose timers never end it: in ten years, in
+/// milliseconds.
+const FOR_EVER: i64 = 3_650 * 86_400_000;
 
 /// What a session holds.
 #[derive(Clone, Serialize, Deserialize)]
@@ -112,7 +118,7 @@ impl Sessions {
         let audience = fields.text("session_audience")?.unwrap_or_default();
         let issuer = fields.text("issuer")?.unwrap_or_default();
         let timers = timers(fields)?;
-        parts.storages.lives(timers.absolute);
+        parts.storages.lives(timers.copies_end(0, 0));
         let timeout = fields.integer("timeout")?.unwrap_or(10_000);
         Ok(Self {
             sealer: sealer(fields, "login session", parts.providers.secret())?,
@@ -280,18 +286,22 @@ impl Sessions {
     /// [`Refusal::SessionStoreUnavailable`] when it can't be said where it counts;
     /// on this node it is over all the same.
     pub(super) async fn end(&self, held: &Held, now_ms: i64) -> Result<(), Refusal> {
-        let mark = self
-            .storages
-            .mark(About::Session(&held.id).marked(), now_ms.max(held.started));
+        let mut mark = EndMark {
+            what: About::Session(&held.id).marked(),
+            before_ms: now_ms.max(held.started),
+            until_ms: now_ms.saturating_add(REMOVED_KEPT_MS),
+        };
         let unavailable = |_| Refusal::SessionStoreUnavailable;
         let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
+            let until = self.timers.copies_end(held.started, now_ms);
+            mark.until_ms = until.unwrap_or_else(|| now_ms.saturating_add(FOR_EVER));
             // The browser forgets it in any case; copies are over on this node.
-            if self.storages.end_marked(&[mark]).await.is_err() {
+            if self.storages.end_of_user(mark).await.is_err() {
                 tracing::warn!("other nodes do not learn that a session has ended");
             }
             return Ok(());
         };
-        self.storages.ends.add(&mark);
+        self.storages.ends.add_of_user(&mark);
         self.opened.remove(handle.text());
         let ended = storage.end(&handle.key, &held.id, now_ms).await;
         ended.map_err(unavailable)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 
 use super::after::After;
 use super::answers::Answers;
@@ -24,6 +24,7 @@ use super::methods::{Method, Methods};
 use super::needs::Needs;
 use super::proofs::Proofs;
 use super::provider::ProviderConfig;
+use super::replay::Replay;
 use super::rules::Rules;
 use super::sessions::Sessions;
 use super::token_exchange;
@@ -56,6 +57,8 @@ pub(super) struct Settings {
     pub(super) mapping: Option<Mapping>,
     pub(super) anonymous: Option<Anonymous>,
     pub(super) headers: Headers,
+    /// Headers of answers that hold tokens, or tell of a session.
+    pub(super) confidential: Vec<HeaderName>,
     pub(super) answers: Answers,
     /// Whether bearer tokens are verified here.
     pub(super) bearer: bool,
@@ -125,6 +128,7 @@ impl Settings {
             told,
             ..Asked::new(fields, methods, &issuer, parts)?
         };
+        let headers = Headers::new(fields)?;
         let cookie = fields.text("jwt_session_cookie")?;
         let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
         let settings = Self {
@@ -133,7 +137,8 @@ impl Settings {
             places: Places::new(fields)?,
             mapping: Mapping::new(fields)?,
             anonymous: Anonymous::new(fields)?,
-            headers: Headers::new(fields)?,
+            confidential: confidential(fields, &headers)?,
+            headers,
             bearer: methods.has(Method::Bearer),
             asks_about_all,
             search: Search::new(fields, methods)?,
@@ -280,6 +285,13 @@ fn hs_secret(fields: Fields<'_>) -> Result<Option<Secret>, ConfigError> {
     }
 }
 
+fn confidential(fields: Fields<'_>, headers: &Headers) -> Result<Vec<HeaderName>, ConfigError> {
+    let replay = Replay::new(fields)?;
+    let mut names = super::sessions::answered(fields)?;
+    names.extend(headers.beside.downstream().chain(replay.targets()).cloned());
+    Ok(names)
+}
+
 fn cache_ttl(fields: Fields<'_>) -> Result<i64, ConfigError> {
     let ttl = fields.integer("cache_ttl")?.unwrap_or(3600);
     let most = fields.integer("cache_ttl_max")?.filter(|most| *most > 0);
@@ -306,7 +318,7 @@ fn warnings(
         );
     }
     if fields.flag("hide_credentials")? && holds(fields, "bearer_token_param_type", "body")? {
-        warn("hide_credentials: a token in a request body is not taken out".into());
+        warn("hide_credentials: a token in a JSON body is not taken out".into());
     }
     for (name, risk) in [
         ("verify_signature", "tokens that anyone wrote pass"),

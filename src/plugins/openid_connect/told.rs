@@ -221,20 +221,39 @@ impl Asker {
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Refusal::MalformedToken);
         }
-        let (introspection, userinfo) = (&self.told.introspection, &self.told.userinfo);
-        if let Some(introspection) = introspection
-            && self.has(Endpoint::Introspection).await?
-        {
-            let verified = self.introspect(introspection, token, asking).await?;
+        if let Some(verified) = self.introspected(token, asking).await? {
             return Ok(Some((verified, Method::Introspection)));
         }
-        if let Some(userinfo) = userinfo
+        if let Some(userinfo) = &self.told.userinfo
             && self.has(Endpoint::Userinfo).await?
         {
             let verified = self.fetch(userinfo, token, asking).await?;
             return Ok(Some((verified, Method::Userinfo)));
         }
         Ok(None)
+    }
+
+    /// As [`Asker::ask`], of the introspection endpoint alone.
+    ///
+    /// # Errors
+    /// Why the token does not pass.
+    pub(super) async fn introspected(
+        &self,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Option<Arc<Verified>>, Refusal> {
+        match &self.told.introspection {
+            Some(introspection) if self.has(Endpoint::Introspection).await? => self
+                .introspect(introspection, token, asking)
+                .await
+                .map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the introspection endpoint is asked.
+    pub(super) fn introspects(&self) -> bool {
+        self.told.introspection.is_some()
     }
 
     async fn has(&self, endpoint: Endpoint) -> Result<bool, Refusal> {

@@ -118,6 +118,11 @@ impl Headers {
         }
     }
 
+    /// Whether clients get headers made of claims.
+    pub(super) fn tells_clients(&self) -> bool {
+        !self.downstream.is_empty()
+    }
+
     /// Writes the client's headers.
     pub(super) fn write_downstream(&self, token: &AccessToken, response: &mut ResponseHeader) {
         for (name, path) in &self.downstream {

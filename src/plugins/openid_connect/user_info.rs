@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use quick_cache::sync::Cache;
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use super::agent::{Agent, accept};
 use super::arguments::Arguments;
@@ -15,12 +16,12 @@ use super::flight::{Digest, Flights, digest_of};
 use super::issuers::Issuers;
 use super::refusal::Refusal;
 use super::told::{Asking, Lifetimes, answers};
-use super::verifier::Checked;
-use super::word::Word;
 use crate::plugins::ConfigError;
 
 /// Most users that are remembered, about.
 const USERS: usize = 8 * 1024;
+/// Most memory for them, in bytes, about.
+const BYTES: u64 = 32 * 1024 * 1024;
 
 /// How it is asked.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl How {
 pub(super) struct UserInfo {
     how: How,
     agent: Arc<Agent>,
-    held: Cache<Digest, Held>,
+    held: Cache<Digest, Held, Weight, ahash::RandomState>,
     flights: Flights<Arc<Document>>,
 }
 
@@ -66,13 +67,29 @@ struct Held {
     until: i64,
 }
 
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Digest, Held> for Weight {
+    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+        // Without what may be remembered elsewhere, too: the token as it is.
+        held.with.weight + 4 * held.document.length as u64
+    }
+}
+
 impl UserInfo {
     pub(super) fn new(how: How, agent: &Arc<Agent>) -> Self {
         Self {
             flights: Flights::new(how.lifetimes.refused()),
             how,
             agent: Arc::clone(agent),
-            held: Cache::new(USERS),
+            held: Cache::with(
+                USERS,
+                BYTES,
+                Weight,
+                ahash::RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
         }
     }
 
@@ -191,21 +208,12 @@ fn merged(verified: &Verified, document: &Arc<Document>) -> Result<Arc<Verified>
     {
         return Err(Refusal::WrongUserInfo);
     }
-    let mut claims = token.claims.clone();
-    for (name, value) in said {
-        claims.entry(name.as_str()).or_insert_with(|| value.clone());
-    }
-    let checked = Checked {
-        claims,
-        scopes: token.scopes.clone(),
-        expires_at: token.expires_at,
-        ends_at: verified.ends_at,
-        ends_for_good: verified.ends_for_good,
-    };
+    let more = said
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
     let said = Said {
         user_info: Some(Arc::clone(document)),
         ..verified.said.clone()
     };
-    let generation = verified.generation;
-    Ok(checked.verified_with(&token.token, 0, generation, Word::default(), said))
+    Ok(verified.with(more, document.length, said))
 }

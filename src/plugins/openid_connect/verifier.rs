@@ -53,7 +53,7 @@ impl Checked {
         token: &str,
         length: usize,
         generation: u64,
-        word: Word,
+        word: impl Into<Arc<Word>>,
     ) -> Arc<Verified> {
         let said = Said::default();
         self.verified_with(token, length, generation, word, said)
@@ -65,7 +65,7 @@ impl Checked {
         token: &str,
         length: usize,
         generation: u64,
-        word: Word,
+        word: impl Into<Arc<Word>>,
         said: Said,
     ) -> Arc<Verified> {
         Arc::new(Verified {
@@ -74,7 +74,7 @@ impl Checked {
             ends_for_good: self.ends_for_good,
             generation,
             consumer: Remembered::default(),
-            word,
+            word: word.into(),
             // Parsed JSON takes a few times its length.
             weight: 768 + token.len() as u64 + 4 * length as u64,
             token: Arc::new(AccessToken {

@@ -16,6 +16,9 @@ pub(in crate::plugins) struct Word {
     provider: Option<Arc<dyn Standing>>,
     /// The version at which it was heard, and whether that was a no.
     heard: AtomicU64,
+    /// Whether it was told of a token that says nothing itself: its claims are
+    /// not enough to ask again.
+    told: bool,
 }
 
 /// What is known without asking.
@@ -39,6 +42,7 @@ impl Word {
         Self {
             provider,
             heard: AtomicU64::new(NOTHING),
+            told: false,
         }
     }
 
@@ -47,7 +51,24 @@ impl Word {
         Self {
             provider,
             heard: AtomicU64::new(mark(version, false)),
+            told: true,
         }
+    }
+
+    /// Whether the provider has to be asked by the token itself.
+    pub(in crate::plugins) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// The version that the provider is at, and what is asked from now on is
+    /// answered at.
+    pub(in crate::plugins) fn version(&self) -> u64 {
+        self.provider.as_ref().map_or(0, |one| one.version())
+    }
+
+    /// Notes what the provider said at `version`.
+    pub(in crate::plugins) fn note(&self, version: u64, stands: bool) {
+        self.heard.store(mark(version, !stands), Ordering::Relaxed);
     }
 
     /// What is known now; costs next to nothing.
@@ -63,16 +84,20 @@ impl Word {
         }
     }
 
-    /// Asks the provider about the token of these claims.
+    /// Asks the provider about the token of these claims; of one that says
+    /// nothing itself they are not asked about.
     pub(in crate::plugins) async fn ask(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
         let Some(provider) = &self.provider else {
             return Ok(());
         };
+        if self.told {
+            return Err(Refusal::ProviderUnavailable);
+        }
         // From before the question: what ends meanwhile is asked about again.
         let version = provider.version();
         let stands = provider.stands(claims).await;
         let stands = stands.map_err(|_| Refusal::ProviderUnavailable)?;
-        self.heard.store(mark(version, !stands), Ordering::Relaxed);
+        self.note(version, stands);
         stands.then_some(()).ok_or(Refusal::InactiveToken)
     }
 }
@@ -123,6 +148,18 @@ mod tests {
             assert_eq!(word.ask(&claims).await, answer, "{version}");
             assert_eq!(word.heard(), after, "{version}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_claims_of_a_revoked_opaque_token_do_not_vouch_for_it() {
+        let provider = Arc::new(Provider(AtomicU64::new(0)));
+        let word = Word::heard_at(Some(provider.clone()), 0);
+        assert_eq!(word.heard(), Heard::Stands);
+        provider.0.store(1, Ordering::Relaxed);
+        assert!(word.ask(&Map::new()).await.is_err());
+        assert_eq!(word.heard(), Heard::Nothing);
+        word.note(word.version(), false);
+        assert_eq!(word.heard(), Heard::Fell);
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use crate::jose::verify::{Unverified, VerifyError};
 use crate::plugins::chain::settings::{Declared, Settings};
 use crate::plugins::openid_connect::provider::{Known, ProviderConfig};
 use crate::plugins::openid_connect::refusal::Refusal;
-use crate::plugins::openid_connect::rules::is_access_token;
+use crate::plugins::openid_connect::rules::{is_access_token, is_of_login};
 use crate::plugins::openid_connect::verifier::{Check, Checked, Verifier};
 use crate::plugins::{ConfigError, Parts};
 
@@ -39,7 +39,9 @@ impl Check for Rules {
             Err(VerifyError::UnknownKey) => return Ok(None),
             other => other?,
         };
-        if !is_access_token(parsed.typ().as_deref(), &claims, false) {
+        let typ = parsed.typ();
+        let typ = typ.as_deref();
+        if is_of_login(typ, &claims) || !is_access_token(typ, &claims, false) {
             return Err(Refusal::WrongType);
         }
         let iss = claims.get("iss").and_then(serde_json::Value::as_str);

@@ -15,15 +15,8 @@ use crate::plugins::openid_connect::cache::Verified;
 use crate::plugins::openid_connect::id_token::Expected;
 use crate::plugins::openid_connect::provider::Known;
 use crate::plugins::openid_connect::refusal::{Class, Refusal};
-use crate::plugins::openid_connect::sessions::Held;
+use crate::plugins::openid_connect::sessions::{Held, of_user};
 use crate::plugins::openid_connect::told::Asking;
-use crate::plugins::openid_connect::verifier::Checked;
-use crate::plugins::openid_connect::word::Word;
-
-/// Claims of the frame that an ID token is, which say nothing of its user.
-const FRAME: [&str; 9] = [
-    "at_hash", "c_hash", "s_hash", "nonce", "exp", "iat", "nbf", "aud", "azp",
-];
 
 impl OpenIdConnect {
     /// The claims of a signed answer (JARM §2.4).
@@ -70,14 +63,7 @@ impl OpenIdConnect {
         login: &Held,
     ) -> Result<Arc<Verified>, Refusal> {
         let judged = self.judge_unsigned(&login.access).await;
-        match (judged, &self.sessions) {
-            (Ok(verified), Some(sessions)) => Ok(sessions.with_id_token(login, verified)),
-            (Err(unread), Some(sessions)) if unread.is_unread() => {
-                let now_ms = self.agent.clock.now_ms();
-                sessions.trusted(login, &self.settings().rules, now_ms)
-            }
-            (outcome, _) => outcome,
-        }
+        self.judged_login(login, judged).await
     }
 
     /// What a session has to prove where tokens are bound to keys.
@@ -127,25 +113,15 @@ impl OpenIdConnect {
         let id_tokens = &self.settings().id_tokens;
         let look = |known: &Known| id_tokens.verify(id_token, known, &expected, true);
         let (claims, _) = self.agent.with_keys(look).await?;
-        let token = &verified.token;
-        let subject = token.claims.get("sub");
-        if subject.is_some() && subject != claims.get("sub") {
-            return Err(Refusal::WrongIdToken);
-        }
-        let mut all = token.claims.clone();
-        for (name, value) in claims {
-            if !FRAME.contains(&name.as_str()) {
-                all.entry(name).or_insert(value);
-            }
-        }
-        let checked = Checked {
-            claims: all,
-            scopes: token.scopes.clone(),
-            expires_at: token.expires_at,
-            ends_at: verified.ends_at,
-            ends_for_good: verified.ends_for_good,
+        let same = match verified.token.claims.get("sub") {
+            Some(subject) => Some(subject) == claims.get("sub"),
+            // Of a token without a user it must be said that they belong
+            // together: the hash was compared.
+            None => claims.contains_key("at_hash"),
         };
-        let (said, generation) = (verified.said.clone(), verified.generation);
-        Ok(checked.verified_with(&token.token, 0, generation, Word::default(), said))
+        match same {
+            true => Ok(verified.with(of_user(claims), id_token.len(), verified.said.clone())),
+            false => Err(Refusal::WrongIdToken),
+        }
     }
 }

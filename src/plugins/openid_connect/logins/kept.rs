@@ -13,6 +13,7 @@ use http::{HeaderValue, Method};
 use pingora::http::RequestHeader;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
+use uuid::Uuid;
 
 use crate::http::form::is_form_type;
 use crate::plugins::ConfigError;
@@ -28,6 +29,8 @@ const REQUESTS: usize = 4 * 1024;
 #[derive(Clone, Debug)]
 pub(in super::super) struct Sent {
     pub(in super::super) method: Method,
+    /// The route that it came by.
+    pub(in super::super) route: Option<Uuid>,
     pub(in super::super) content_type: HeaderValue,
     pub(in super::super) body: Bytes,
 }
@@ -80,12 +83,19 @@ impl Kept {
     }
 
     /// Keeps a request for the login with this nonce.
-    pub(in super::super) fn keep(&self, nonce: &str, request: &RequestHeader, body: Bytes) {
+    pub(in super::super) fn keep(
+        &self,
+        nonce: &str,
+        request: &RequestHeader,
+        route: Option<Uuid>,
+        body: Bytes,
+    ) {
         if let Some(content_type) = request.headers.get(CONTENT_TYPE)
             && body.len() <= self.most
         {
             let sent = Sent {
                 method: request.method.clone(),
+                route,
                 content_type: content_type.clone(),
                 body,
             };
@@ -155,10 +165,10 @@ mod tests {
         };
         let request = post(&[("content-type", "text/plain")]);
         for n in 0..1000 {
-            kept.keep(&n.to_string(), &request, Bytes::from(vec![0; 60_000]));
+            kept.keep(&n.to_string(), &request, None, Bytes::from(vec![0; 60_000]));
         }
         assert!(kept.all.weight() <= BYTES + BYTES / 8);
-        kept.keep("x", &request, Bytes::from_static(b"a"));
+        kept.keep("x", &request, None, Bytes::from_static(b"a"));
         assert!(kept.take("x").is_some());
         assert!(kept.take("x").is_none(), "once");
     }

@@ -74,16 +74,28 @@ fn a_login_says_what_it_wants_and_is_found_again() {
     let login = logins.find(state).expect("found");
     assert_eq!(login.target, "/a%2Fb?c=d");
     assert_eq!(Some(login.nonce.as_str()), member(&query, "nonce"));
-    assert_eq!(logins.check(&login, state, &browser, NOW), Ok(()));
-    let late = logins.check(&login, state, &browser, NOW + 600_000);
+    let from = |headers: &HeaderMap, host: &str| {
+        let mut request = request("/");
+        request.insert_header("host", host).expect("a field");
+        for (name, value) in headers {
+            request.append_header(name, value).expect("a field");
+        }
+        logins.check_browser(&login, &request, &Exchange::default())
+    };
+    for host in ["api.test:8000", "api.test", "API.test:9"] {
+        assert_eq!(from(&browser, host), Ok(()), "{host}");
+    }
+    assert_eq!(from(&browser, "evil.test"), Err(Refusal::ForeignLogin));
+    assert_eq!(logins.check(&login, state, NOW), Ok(()));
+    let late = logins.check(&login, state, NOW + 600_000);
     assert_eq!(late, Err(Refusal::LoginExpired));
     let (_, other) = begun(&logins, "/");
     for foreign in [HeaderMap::new(), other] {
-        let outcome = logins.check(&login, state, &foreign, NOW);
+        let outcome = from(&foreign, "api.test:8000");
         assert_eq!(outcome, Err(Refusal::ForeignLogin));
     }
     logins.end(state);
-    let again = logins.check(&login, state, &browser, NOW);
+    let again = logins.check(&login, state, NOW);
     assert_eq!(again, Err(Refusal::LoginRepeated));
 }
 

@@ -191,3 +191,53 @@ fn a_rule_that_cannot_be_met_refuses() {
     let config = json!({"consumer_groups_claim": ["groups"], "consumer_groups_optional": true});
     assert!(check(config, json!({})).is_ok());
 }
+
+#[test]
+fn an_id_token_of_another_client_is_no_key_to_the_api() {
+    for (typ, claims) in [
+        (
+            None,
+            json!({"aud": "other-app", "nonce": "x", "sub": "anna"}),
+        ),
+        (
+            Some("jwt"),
+            json!({"aud": "other-app", "nonce": "x", "typ": "JWT"}),
+        ),
+        (
+            None,
+            json!({"aud": "other-app", "token_use": "id", "cognito:username": "anna"}),
+        ),
+    ] {
+        let outcome = check_typed(json!({}), typ, claims.clone());
+        assert_eq!(outcome, Err(Refusal::WrongType), "{claims}");
+        let allowed = json!({"bearer_id_tokens": true});
+        assert!(check_typed(allowed, typ, claims).is_ok());
+    }
+}
+
+#[test]
+fn access_tokens_that_repeat_the_nonce_of_their_login_pass() {
+    for (typ, more) in [
+        (Some("at+jwt"), json!({})),
+        // As older providers make them.
+        (
+            Some("jwt"),
+            json!({"typ": "Bearer", "azp": "app", "session_state": "s"}),
+        ),
+        (
+            None,
+            json!({"tokenName": "access_token", "token_type": "Bearer"}),
+        ),
+        (None, json!({"scope": "openid"})),
+        (None, json!({"scp": ["a"], "cid": "app"})),
+        (
+            None,
+            json!({"scp": "user.read", "appid": "1", "ver": "1.0"}),
+        ),
+        (None, json!({"token_use": "access", "client_id": "app"})),
+    ] {
+        let mut claims = more.clone();
+        claims["nonce"] = json!("x");
+        assert!(check_typed(json!({}), typ, claims).is_ok(), "{more}");
+    }
+}

@@ -45,20 +45,8 @@ impl Sessions {
         {
             return Arc::clone(&merged.with);
         }
-        let mut claims = verified.token.claims.clone();
-        for (name, value) in identity(id_token) {
-            claims.entry(name).or_insert(value);
-        }
-        let checked = Checked {
-            claims,
-            scopes: verified.token.scopes.clone(),
-            expires_at: verified.token.expires_at,
-            ends_at: verified.ends_at,
-            ends_for_good: verified.ends_for_good,
-        };
-        let length = id_token.len();
-        let token = &verified.token.token;
-        let with = checked.verified(token, length, verified.generation, Word::default());
+        let said = verified.said.clone();
+        let with = verified.with(identity(id_token), id_token.len(), said);
         *merged = Some(Merged {
             of: verified,
             with: Arc::clone(&with),
@@ -84,7 +72,7 @@ impl Sessions {
         }
         let issuer = claims.get("iss").and_then(Value::as_str);
         let issuer = issuer.unwrap_or_default().to_owned();
-        rules.check_told(&claims, &issuer, now_ms.div_euclid(1000))?;
+        rules.check_untold(&claims, &issuer, now_ms.div_euclid(1000))?;
         let checked = Checked {
             scopes: rules.scopes(&claims),
             expires_at: session.ends_at.map(|end| end.div_euclid(1000)),
@@ -100,7 +88,11 @@ impl Sessions {
 pub(super) fn identity(id_token: &str) -> Map<String, Value> {
     let parsed = crate::jose::verify::Unverified::parse(id_token);
     let claims = parsed.and_then(|parsed| parsed.claims_of_anyone());
-    let mut claims = claims.unwrap_or_default();
+    of_user(claims.unwrap_or_default())
+}
+
+/// What the claims of an ID token say of its user.
+pub(in super::super) fn of_user(mut claims: Map<String, Value>) -> Map<String, Value> {
     for name in OF_ID_TOKENS {
         claims.remove(*name);
     }

@@ -131,21 +131,47 @@ impl Sessions {
     }
 
     /// Renews a session of the storage, as used at `now_ms`. One that can't be
-    /// goes on for now: it was good a moment ago.
+    /// goes on for now: it was good a moment ago. Whoever asks for its next
+    /// tokens at this moment renews it, too, and must not find the last ones
+    /// written over them.
     pub(in super::super) async fn renew(&self, held: &Held, now_ms: i64) {
         let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
             return;
         };
-        let mut login = LoginSession::clone(held);
-        login.renewed = now_ms;
-        let Ok(stored) = self.stored(&login, handle, now_ms) else {
-            return;
-        };
-        match storage.update(&stored).await {
-            Ok(true) => drop(self.hold(login, handle, storage, now_ms)),
-            Ok(false) => self.opened.remove(handle.text()),
-            Err(StorageError) => tracing::warn!("a session was not renewed"),
+        match self.lock(handle, now_ms).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => return tracing::warn!("a session was not renewed"),
         }
+        match self.renewed(storage, handle, held, now_ms).await {
+            Ok(Some(login)) => return drop(self.hold(login, handle, storage, now_ms)),
+            // It has ended, or has other tokens by now.
+            Ok(None) => self.opened.remove(handle.text()),
+            Err(_) => tracing::warn!("a session was not renewed"),
+        }
+        self.unlock(handle).await;
+    }
+
+    /// Writes a session that is locked as renewed, and unlocks it; `None`: it is
+    /// not what was read of it before any more.
+    async fn renewed(
+        &self,
+        storage: &Storage,
+        handle: &Handle,
+        held: &Held,
+        now_ms: i64,
+    ) -> Result<Option<LoginSession>, Refusal> {
+        let sealed = storage.load(&handle.key, now_ms).await;
+        let sealed = sealed.map_err(unavailable)?;
+        let current = sealed.and_then(|sealed| self.unseal(&handle.key, &sealed));
+        let same = |one: &LoginSession| one.access == held.access && one.refresh == held.refresh;
+        let Some(mut login) = current.filter(same) else {
+            return Ok(None);
+        };
+        login.renewed = now_ms.max(login.renewed);
+        let stored = self.stored(&login, handle, now_ms)?;
+        let there = storage.update(&stored).await.map_err(unavailable)?;
+        Ok(there.then_some(login))
     }
 
     /// Keeps the next tokens of a session, and unlocks it.

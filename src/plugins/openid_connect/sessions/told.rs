@@ -68,6 +68,12 @@ fn items(fields: Fields<'_>, field: &str) -> Result<Vec<(HeaderName, Item)>, Con
     texts.iter().map(item).collect()
 }
 
+/// Names of the response headers that do.
+pub(in super::super) fn answered(fields: Fields<'_>) -> Result<Vec<HeaderName>, ConfigError> {
+    let items = items(fields, "session_response_headers")?;
+    Ok(items.into_iter().map(|(name, _)| name).collect())
+}
+
 /// Names of the request headers that tell of sessions, where they are on.
 pub(in super::super) fn owned(fields: Fields<'_>) -> Result<Vec<HeaderName>, ConfigError> {
     let items = items(fields, "session_request_headers")?;

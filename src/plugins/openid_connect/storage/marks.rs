@@ -87,11 +87,8 @@ impl Storages {
         marks: &[EndMark],
         now_ms: i64,
     ) -> Result<Vec<String>, StorageError> {
-        let full = marks.iter().any(|mark| !self.ends.add(mark));
-        if full || !self.ends.has_room() {
-            tracing::error!("too many ended sessions are remembered: no more can be");
-            return Err(StorageError);
-        }
+        // Whatever has no room: the others have, and what the store keeps is gone.
+        let full = marks.iter().filter(|mark| !self.ends.add(mark)).count() > 0;
         let store = self.store()?;
         let mut all = store.end_logins(query, marks, now_ms).await?;
         let mut last = all.len();
@@ -100,16 +97,20 @@ impl Storages {
             last = more.len();
             all.extend(more);
         }
+        if full {
+            tracing::error!("too many ended sessions are remembered: no more can be");
+            return Err(StorageError);
+        }
         Ok(all)
     }
 
-    /// As [`Storages::end`], for what only cookies hold.
-    pub(in super::super) async fn end_marked(&self, marks: &[EndMark]) -> Result<(), StorageError> {
-        let full = marks.iter().any(|mark| !self.ends.add(mark));
-        self.store()?.mark_logins(marks).await?;
-        match full {
-            true => Err(StorageError),
-            false => Ok(()),
+    /// As [`Storages::end`], for a session that only a cookie holds and whose user
+    /// signs out.
+    pub(in super::super) async fn end_of_user(&self, mark: EndMark) -> Result<(), StorageError> {
+        // What has no room here must not take that of providers elsewhere.
+        if !self.ends.add_of_user(&mark) {
+            return Err(StorageError);
         }
+        Ok(self.store()?.mark_logins(&[mark]).await?)
     }
 }

@@ -53,7 +53,8 @@ async fn introspect(
     let claims = json!({"active": true, "sub": "anna", "scope": "openid read",
         "iss": ISSUER, "exp": NOW + 600, "client_id": "app"});
     if let Some(key) = &*endpoints.signer.lock().unwrap() {
-        let header = json!({"alg": "ES256", "kid": key.kid(), "typ": "token-introspection+jwt"});
+        let header =
+            json!({"alg": "ES256", "kid": key.jwk()["kid"], "typ": "token-introspection+jwt"});
         let answer = json!({"iss": ISSUER, "aud": "gateway", "token_introspection": claims});
         let signed = key.sign(&header.to_string(), &answer.to_string());
         let kind = [("content-type", "application/token-introspection+jwt")];
@@ -420,4 +421,20 @@ async fn metadata_are_fetched_again_for_plugins_that_only_introspect() {
     while world.issuer.discoveries() < 2 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn an_access_token_in_a_form_does_not_reach_the_upstream() {
+    let (world, _) = world(json!({"hide_credentials": true, "upstream_access_token_header": null}));
+    let token = world.token(json!({}));
+    let body = format!("a=%20b&access_token={token}&c=d");
+    let form = format!(
+        "POST /orders HTTP/1.1\r\nHost: orders.test\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let outcome = world.ask(&form).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    let left = outcome.exchange.replacement.as_deref();
+    assert_eq!(left, Some(&b"a=%20b&c=d"[..]));
 }

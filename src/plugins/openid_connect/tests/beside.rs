@@ -227,3 +227,63 @@ async fn an_exempt_grant_needs_no_signature_and_nobody_else_gets_by() {
     let everyone = json!({"ignore_signature": ["bearer"]});
     assert!(filter(&world.parts, everyone).is_err());
 }
+
+#[tokio::test]
+async fn tokens_for_one_client_are_kept_out_of_shared_caches() {
+    for (config, wanted) in [
+        (
+            json!({"downstream_access_token_header": "x-token"}),
+            "no-store",
+        ),
+        (
+            json!({"downstream_headers_claims": ["sub"],
+            "downstream_headers_names": ["x-user"]}),
+            "private",
+        ),
+        (json!({}), "public, max-age=600"),
+    ] {
+        let world = World::new(config.clone());
+        let outcome = world.ask_bearer(&world.token(json!({}))).await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        let mut response = ResponseHeader::build(200, None).unwrap();
+        let public = "public, max-age=600";
+        response.insert_header("cache-control", public).unwrap();
+        world.filter.on_response(&outcome.exchange, &mut response);
+        assert_eq!(response.headers["cache-control"], wanted, "{config}");
+    }
+    let config = json!({"auth_methods": ["password"], "token_headers_replay": ["X-Plan"]});
+    let world = World::new(endpoints(config));
+    with_endpoints(&world, "anna");
+    let outcome = world.ask(&get_with("Authorization: Basic YTpi")).await;
+    let mut response = ResponseHeader::build(200, None).unwrap();
+    world.filter.on_response(&outcome.exchange, &mut response);
+    assert_eq!(response.headers["cache-control"], "no-store");
+}
+
+#[tokio::test]
+async fn a_leaked_id_token_beside_a_token_without_a_user_vouches_for_nobody() {
+    let config = json!({"auth_methods": ["bearer"], "client_id": ["gateway"],
+        "id_token_param_name": "x_id_token"});
+    let world = World::new(config);
+    let mut all = claims(json!({}));
+    all.as_object_mut().unwrap().remove("sub");
+    let token = world.key.token(&all);
+    let id = |more: Value| {
+        let mut claims = json!({"iss": ISSUER, "sub": "anna", "aud": "gateway", "iat": NOW,
+            "exp": NOW + 60});
+        for (name, value) in more.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        world.key.token(&claims)
+    };
+    let hash = crate::jose::sign::half_hash(crate::model::client::SignAlg::ES256, &token);
+    for (id, code) in [
+        (id(json!({})), (401, "wrong_id_token")),
+        (id(json!({"at_hash": hash})), (200, "pass")),
+    ] {
+        let request = get_with(&format!(
+            "Authorization: Bearer {token}\r\nX-ID-Token: {id}"
+        ));
+        assert_eq!(world.ask(&request).await.code(), code);
+    }
+}

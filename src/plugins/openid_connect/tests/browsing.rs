@@ -25,6 +25,8 @@ pub(super) struct Provider {
     pub(super) padding: Arc<Mutex<String>>,
     /// The status of refused refreshes; 0: none are.
     pub(super) refuses: Arc<AtomicUsize>,
+    /// Whether access tokens say nothing.
+    pub(super) opaque: Arc<AtomicBool>,
 }
 
 async fn give(
@@ -59,6 +61,10 @@ async fn give(
         .key
         .token(&json!({"iss": ISSUER, "sub": "anna", "iat": now,
         "exp": now + 300, "scope": "openid read", "jti": answers}));
+    let access = match provider.opaque.load(Ordering::SeqCst) {
+        true => format!("opaque-{answers}"),
+        false => access,
+    };
     Json(json!({
         "access_token": access, "token_type": "Bearer", "expires_in": 300,
         "id_token": provider.key.token(&id), "refresh_token": format!("r{answers}{}", provider.padding.lock().unwrap()),
@@ -75,6 +81,13 @@ async fn take(
 }
 
 impl Provider {
+    pub(super) fn router(&self) -> Router {
+        Router::new()
+            .route("/oauth2/token", post(give))
+            .route("/oauth2/revoke", post(take))
+            .with_state(self.clone())
+    }
+
     pub(super) fn asked(&self, grant: &str) -> usize {
         let asked = self.asked.lock().unwrap();
         let of = |form: &&HashMap<_, _>| form.get("grant_type").is_some_and(|one| one == grant);
@@ -112,11 +125,9 @@ pub(super) fn world(config: Value) -> (World, Provider) {
         answers: Arc::default(),
         padding: Arc::default(),
         refuses: Arc::default(),
+        opaque: Arc::default(),
     };
-    let router = Router::new()
-        .route("/oauth2/token", post(give))
-        .route("/oauth2/revoke", post(take))
-        .with_state(provider.clone());
+    let router = provider.router();
     let base = Url::parse("http://id.test").unwrap();
     let outbound = &world.parts.outbound;
     outbound.register_local(&base, world.issuer.router().merge(router));

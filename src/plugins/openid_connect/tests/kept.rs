@@ -555,3 +555,73 @@ async fn a_logout_that_could_not_be_done_is_done_when_the_provider_comes_again()
         (400, "logout_repeated")
     );
 }
+
+#[tokio::test]
+async fn a_renewal_that_lags_behind_does_not_write_spent_tokens_over_the_next() {
+    let mut node = Node::new(json!({"session_idling_timeout": 1160})).await;
+    let first = node.with(json!({"session_idling_timeout": 1160, "leeway": 20}));
+    let browser = Browser::signed_in(&node.world).await;
+    let request = browser.request("/orders");
+    let passes = async |world: &World| {
+        assert_eq!(world.ask(&request).await.code(), (200, "pass"));
+    };
+    // This one reads the session now, and goes on with what it has read.
+    node.world.clock.advance(280_000);
+    passes(&node.world).await;
+    node.world.clock.advance(5_000);
+    passes(&first).await;
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+    // Due, and by what it knows still good.
+    node.world.clock.advance(7_000);
+    passes(&node.world).await;
+    node.world.clock.advance(20_000);
+    node.restart();
+    passes(&node.world).await;
+    assert_eq!(node.provider.asked("refresh_token"), 1, "nothing is lost");
+}
+
+#[tokio::test]
+async fn a_renewal_does_not_unlock_the_refresh_of_somebody_else() {
+    use crate::store::Store;
+    let node = Node::new(json!({"session_idling_timeout": 400})).await;
+    let browser = Browser::signed_in(&node.world).await;
+    let key = node.rows().await[0].key;
+    node.world.clock.advance(120_000);
+    let now_ms = node.world.clock.now_ms();
+    let lock = || node.store.lock_login(key, now_ms + 60_000, now_ms);
+    assert!(lock().await.expect("an answer"));
+    assert!(!is_out(&browser, &node.world).await);
+    assert!(!lock().await.expect("an answer"), "it is still locked");
+    assert_eq!(node.rows().await[0].used_ms, NOW * 1000);
+    node.store.unlock_login(key).await.expect("unlocked");
+    assert!(!is_out(&browser, &node.world).await);
+    assert_eq!(node.rows().await[0].used_ms, now_ms);
+    assert!(lock().await.expect("an answer"), "nor left locked");
+}
+
+#[tokio::test]
+async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
+    let node = Node::new(json!({})).await;
+    Browser::signed_in(&node.world).await;
+    let now_ms = node.world.clock.now_ms();
+    for n in 0..super::super::ends::MARKS as u64 {
+        let mut what = [0; 16];
+        what[..8].copy_from_slice(&n.to_be_bytes());
+        node.world
+            .parts
+            .storages
+            .ends
+            .add(&crate::model::login::EndMark {
+                what,
+                before_ms: 0,
+                until_ms: now_ms + 1,
+            });
+    }
+    let all = LoginQuery {
+        client_id: Some("gateway".to_owned()),
+        ..LoginQuery::default()
+    };
+    let keeper = node.world.filter.session_keeper().expect("it keeps");
+    assert!(keeper.end(&all, now_ms).await.is_err());
+    assert!(node.rows().await.is_empty());
+}

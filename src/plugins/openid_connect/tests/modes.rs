@@ -285,3 +285,46 @@ async fn a_trusted_proxy_says_where_the_browser_is() {
         assert_eq!(asked["redirect_uri"], wanted);
     }
 }
+
+#[tokio::test]
+async fn a_kept_body_slips_past_the_filters_of_its_own_route_by_that_of_the_callback() {
+    let (world, _) = world(json!({"preserve_request_body": 100}));
+    let own = "Sec-Fetch-Site: same-origin\r\n";
+    let routes = [1, 2].map(|n| Some(uuid::Uuid::from_u128(n)));
+    for (back_by, passes) in [(routes[0], true), (routes[1], false), (None, false)] {
+        let mut browser = Browser::default();
+        let ask = async |request: &str, route| {
+            let (mut session, _client) = session(request).await;
+            let mut exchange = Exchange {
+                route,
+                ..Exchange::default()
+            };
+            let reply = decide(&*world.filter, &mut session, &mut exchange).await;
+            Outcome {
+                reply,
+                exchange,
+                upstream: session.req_header().clone(),
+            }
+        };
+        let outcome = ask(&form(&browser, "/orders", "a=b", own), routes[0]).await;
+        browser.take(&outcome);
+        let asked = query_of(&location(&outcome));
+        let back = format!(
+            "/orders?code={}.{}&state={}",
+            asked["nonce"], asked["code_challenge"], asked["state"]
+        );
+        let outcome = ask(&browser.request(&back), back_by).await;
+        match passes {
+            true => assert_eq!(outcome.upstream.method, Method::POST),
+            // A page sends it again: to where it was sent.
+            false => {
+                let reply = outcome.reply.expect("a page");
+                let ReplyBody::Raw(_, html) = &reply.body else {
+                    panic!("{reply:?}");
+                };
+                let html = std::str::from_utf8(html).unwrap();
+                assert!(html.contains("action=\"http://orders.test/orders\""));
+            }
+        }
+    }
+}

@@ -146,3 +146,61 @@ async fn a_logout_takes_a_method_and_a_trigger() {
     browser.take(&outcome);
     assert!(!browser.0.contains_key("session"));
 }
+
+/// A provider in this process, some of whose tokens have ended.
+#[derive(Debug, Default)]
+struct Ending {
+    version: std::sync::atomic::AtomicU64,
+    over: AtomicBool,
+}
+
+#[async_trait]
+impl crate::http::outbound::Standing for Ending {
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    async fn stands(&self, _: &Map<String, Value>) -> Result<bool, crate::http::outbound::Untold> {
+        Ok(!self.over.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn a_session_goes_on_after_its_opaque_token_was_revoked_in_this_process() {
+    for opaque in [true, false] {
+        let config = json!({"end_with_session": true,
+            "introspection_endpoint": "http://id.test/oauth2/introspect"});
+        let (world, provider) = world(config);
+        provider.opaque.store(opaque, Ordering::SeqCst);
+        let ending = Arc::new(Ending::default());
+        let told = Arc::clone(&ending);
+        let introspect = move || {
+            let active = !told.over.load(Ordering::SeqCst);
+            async move { Json(json!({"active": active, "sub": "anna", "iss": ISSUER})) }
+        };
+        let router = world.issuer.router().merge(provider.router());
+        let router = router.route("/oauth2/introspect", axum::routing::post(introspect));
+        let base = Url::parse("http://id.test").unwrap();
+        let outbound = &world.parts.outbound;
+        outbound.register_provider(&base, router, ending.clone());
+        let mut browser = Browser::signed_in(&world).await;
+        let outcome = browser.get(&world, "/orders").await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        assert_eq!(outcome.upstream("x-credential-identifier"), Some("anna"));
+        let lasting = outcome.exchange.lasting.expect("a bound");
+        ending.version.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
+        assert!(!lasting.is_over());
+        ending.over.store(true, Ordering::SeqCst);
+        ending.version.fetch_add(1, Ordering::SeqCst);
+        let outcome = browser.clone().get(&world, "/orders").await;
+        assert_eq!(outcome.code(), (401, "inactive_token"), "{opaque}");
+        let ends = async {
+            while !lasting.is_over() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(60), ends).await;
+        assert!(ended.is_ok(), "{opaque}: what it had opened ends, too");
+    }
+}

@@ -297,3 +297,40 @@ async fn users_of_issuers_that_are_named_in_place_of_the_discovered_one_get_in()
     let back = browser.begin(&world, "/orders").await;
     assert_eq!(browser.get(&world, &back).await.code(), (200, "pass"));
 }
+
+#[tokio::test]
+async fn a_page_full_of_requests_that_differ_in_a_header_shows_a_refresh_token_once() {
+    let (world, provider) = world(json!({"token_headers_client": ["x-trace"]}));
+    let browser = Browser::signed_in(&world).await;
+    world.clock.advance(300_000);
+    let requests: Vec<_> = (0..6)
+        .map(|n| {
+            browser
+                .request("/orders")
+                .replace("Host:", &format!("X-Trace: {n}\r\nHost:"))
+        })
+        .collect();
+    let asks = requests.iter().map(|request| world.ask(request));
+    for outcome in futures_util::future::join_all(asks).await {
+        assert_eq!(outcome.code(), (200, "pass"));
+    }
+    assert_eq!(provider.asked("refresh_token"), 1);
+}
+
+#[tokio::test]
+async fn scopes_that_were_asked_for_are_granted_where_the_answer_names_none() {
+    let (world, provider) = world(json!({"scopes": ["openid", "orders"],
+        "scopes_required": ["orders"], "audience": ["api"]}));
+    provider.opaque.store(true, Ordering::SeqCst);
+    let mut browser = Browser::default();
+    let back = browser.begin(&world, "/orders").await;
+    for target in [&back, "/orders"] {
+        assert_eq!(browser.get(&world, target).await.code(), (200, "pass"));
+    }
+    let (world, provider) = super::browsing::world(json!({"scopes_required": ["orders"]}));
+    provider.opaque.store(true, Ordering::SeqCst);
+    let mut browser = Browser::default();
+    let back = browser.begin(&world, "/orders").await;
+    let outcome = browser.get(&world, &back).await;
+    assert_eq!(outcome.code(), (403, "missing_scope"));
+}

@@ -54,7 +54,11 @@ impl Told {
             .is_none_or(|how| how.check_active);
         match check && claims.get("active") != Some(&Value::Bool(true)) {
             true => Err(Refusal::InactiveToken),
-            false => Ok(Document { claims, jwt }),
+            false => Ok(Document {
+                claims,
+                jwt,
+                length: answer.body.len(),
+            }),
         }
     }
 
@@ -113,7 +117,11 @@ pub(in super::super) async fn user_info(
     // OpenID Connect Core §5.3.2: it always says who.
     claims
         .filter(|claims| claims.get("sub").is_some_and(Value::is_string))
-        .map(|claims| Document { claims, jwt })
+        .map(|claims| Document {
+            claims,
+            jwt,
+            length: answer.body.len(),
+        })
         .ok_or(Refusal::ProviderMalformed)
 }
 
