@@ -98,3 +98,19 @@ async fn the_upstream_gets_a_token_of_its_own() {
     let message = refused.json()["message"].to_string();
     assert!(message.contains("does not exchange"), "{message}");
 }
+
+#[tokio::test]
+async fn a_revoked_token_does_not_pass_by_what_was_given_for_it() {
+    let upstream = Upstream::echo().await;
+    let door = narrowing(&upstream).await;
+    let wide = token(&door, "read write", "https://stock.example/").await;
+    ask(&door, &wide).await.expect(200);
+    let form = [
+        ("token", wide.as_str()),
+        ("client_id", "app"),
+        ("client_secret", "a-secret"),
+    ];
+    let url = door.proxy_url("/oauth2/token/revoke");
+    send(client().post(url).form(&form)).await.expect(200);
+    ask(&door, &wide).await.expect(401);
+}
