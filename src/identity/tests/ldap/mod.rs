@@ -79,7 +79,7 @@ async fn a_user_of_the_directory_signs_in_and_is_made() {
     assert_eq!(ann.profile["name"]["familyName"], "Sur");
     assert_eq!(
         ann.profile["emails"],
-        json!([{"value": "ann@x.example", "primary": true}])
+        json!([{"value": "ann@x.example", "primary": true, "verified": false}])
     );
     assert!(ann.password_hash.is_none());
     assert_eq!(
