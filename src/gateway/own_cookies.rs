@@ -9,7 +9,8 @@ use pingora::http::RequestHeader;
 use crate::filter::Filter;
 use crate::session::cookie::{pairs, split};
 
-/// The names of such cookies.
+/// The names of such cookies; one with a dot at its end stands for all that
+/// begin so.
 #[derive(Debug, Default)]
 pub struct OwnCookies(Box<[String]>);
 
@@ -40,7 +41,10 @@ impl OwnCookies {
 
     fn is_own(&self, pair: &[u8]) -> bool {
         let name = split(pair).map_or(pair, |(name, _)| name);
-        self.0.iter().any(|own| own.as_bytes() == name)
+        self.0.iter().any(|own| {
+            let own = own.as_bytes();
+            own == name || (own.ends_with(b".") && name.starts_with(own))
+        })
     }
 
     /// What is left of each field.
@@ -108,6 +112,15 @@ mod tests {
             assert_eq!(stripped(&[untouched]), [untouched]);
         }
         assert_eq!(stripped(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_with_a_dot_at_its_end_is_that_of_many() {
+        let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
+        let cookies = "sid=1; mark=2; mark.a=3; mark.=4; sid.a=5; marks=6";
+        request.append_header("cookie", cookies).expect("a field");
+        OwnCookies::from(vec!["sid".to_owned(), "mark.".to_owned()]).strip(&mut request);
+        assert_eq!(request.headers[header::COOKIE], "mark=2; sid.a=5; marks=6");
     }
 
     #[test]

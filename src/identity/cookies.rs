@@ -22,15 +22,20 @@ fn is_secure(live: &Live) -> bool {
     live.base_url.starts_with("https://")
 }
 
+/// The names and values of the cookies of a request, in its order.
+pub(super) fn all(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let fields = headers.get_all(COOKIE).iter();
+    let pairs = fields
+        .filter_map(|field| field.to_str().ok())
+        .flat_map(|field| field.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    pairs.map(|(name, value)| (name, value.trim_matches('"')))
+}
+
 /// The value of the first cookie of this name.
 pub(super) fn value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let cookies = headers.get_all(COOKIE).iter();
-    cookies
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(known, _)| *known == name)
-        .map(|(_, value)| value.trim_matches('"'))
+    let mut named = all(headers).filter(|(known, _)| *known == name);
+    named.next().map(|(_, value)| value)
 }
 
 /// Sets a cookie for as long as the browser runs.

@@ -506,8 +506,8 @@ impl Identity {
         Arc::clone(&self.state) as _
     }
 
-    /// The names of the cookies that the provider gives to browsers. They are
-    /// for nobody else.
+    /// The names of the cookies that the provider gives to browsers; one with a
+    /// dot at its end stands for all that begin so. They are for nobody else.
     pub fn cookie_names(&self) -> Vec<String> {
         let live = self.state.live();
         let names = [
@@ -517,7 +517,9 @@ impl Identity {
         ];
         // Also the other form: one from before TLS is as good as the session.
         let both = |name: &str| [name.to_owned(), format!("__Host-{name}")];
-        names.into_iter().flat_map(both).collect()
+        let names = names.into_iter().flat_map(both);
+        let own = both(&format!("{}.", authorize::COOKIE));
+        names.chain(own).collect()
     }
 
     /// The provider as a `Router`. Requests may carry a

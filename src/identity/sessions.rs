@@ -33,6 +33,10 @@ pub(super) use server_info::server_info;
 /// noted one is not noted: a busy session must not write to the disk each time.
 const NOTED: i64 = 30;
 
+/// How long ago another tab may have signed in for this one to go on with its
+/// session, in milliseconds.
+const BESIDE_MS: i64 = 10 * 1000;
+
 /// A cookie beside the session's that some clients send back.
 pub(super) const BALANCER: &str = "amlbcookie";
 
@@ -154,9 +158,32 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
     Ok(found)
 }
 
-/// Begins a session for `user`, who has shown `proof`; gives its token. The session that the browser had ends: whoever knew its token has
-/// nothing. If it was the same user's and is alive, the new one keeps its name.
-/// `None`: the password is another one by now.
+/// The token of the session that another tab of the browser has just begun for
+/// `user` by no less than `proof`: replaced, it would be gone while that tab is
+/// on its way with it.
+pub(super) async fn begun_beside(
+    call: &Call,
+    user: &User,
+    proof: &Proof,
+) -> Result<Option<String>, Fault> {
+    let Some(token) = token_of_browser(call) else {
+        return Ok(None);
+    };
+    let found = find(call, &token).await?;
+    let Some((session, _)) = found.filter(|(session, _)| session.realm == call.realm.path) else {
+        return Ok(None);
+    };
+    let shown = Methods::from(session.amr.as_slice());
+    let fits = session.user_id == user.id
+        && (0..BESIDE_MS).contains(&(proof.auth_ms - session.auth_ms))
+        && shown.missing(proof.methods.words()).is_empty();
+    Ok(fits.then_some(token))
+}
+
+/// Begins a session for `user`, who has shown `proof`; gives its token. The
+/// session that the browser had ends: whoever knew its token has nothing. If it
+/// was the same user's and is alive, the new one keeps its name. `None`: the
+/// password is another one by now.
 pub(super) async fn begin(
     call: &Call,
     user: &User,

@@ -75,6 +75,9 @@ async fn by_password(call: &Call, name: &str, password: &str) -> Result<SignIn, 
 }
 
 async fn begin(call: &Call, user: &User, proof: &Proof) -> Result<SignIn, Fault> {
+    if let Some(token) = sessions::begun_beside(call, user, proof).await? {
+        return Ok(SignIn::Done(token));
+    }
     Ok(match sessions::begin(call, user, proof).await? {
         Some(token) => SignIn::Done(token),
         None => SignIn::Again(Failed::Credentials),

@@ -49,6 +49,8 @@ pub struct Style {
     http_only: bool,
     /// `None`: where the request came by TLS.
     secure: Option<bool>,
+    /// In seconds; `None`: for as long as the browser runs.
+    max_age: Option<i64>,
 }
 
 impl Style {
@@ -74,6 +76,7 @@ impl Style {
             same_site: SameSite::Lax,
             http_only: true,
             secure: None,
+            max_age: None,
         })
     }
 
@@ -83,6 +86,23 @@ impl Style {
         self.same_site = same_site;
         self.http_only = http_only;
         self.secure = secure;
+        self
+    }
+
+    /// The same under another name, made of characters that names may have.
+    #[must_use]
+    pub fn called(&self, name: &str) -> Self {
+        let name = name.to_owned();
+        Self {
+            name,
+            ..self.clone()
+        }
+    }
+
+    /// Kept for so many seconds, however long the browser runs.
+    #[must_use]
+    pub fn lasting(mut self, seconds: i64) -> Self {
+        self.max_age = Some(seconds);
         self
     }
 
@@ -119,7 +139,11 @@ impl Style {
         request: &HeaderMap,
         secure: bool,
     ) -> Result<Vec<HeaderValue>, CookieError> {
-        let attributes = self.attributes(secure);
+        let mut attributes = self.attributes(secure);
+        if let Some(seconds) = self.max_age {
+            attributes.push_str("; Max-Age=");
+            attributes.push_str(&seconds.to_string());
+        }
         // With the number of pieces, and that of this one in its name.
         let room = COOKIE_MAX.saturating_sub(self.name.len() + attributes.len() + 3);
         let pieces = value.len().div_ceil(room.max(1)).max(1);
@@ -336,6 +360,11 @@ mod tests {
         let few = style.with(SameSite::Unsaid, false, None);
         assert_eq!(field(&few, false), "s=1v; Path=/a; Domain=example.com");
         assert!(field(&few, true).ends_with("; Secure"));
+        let other = few.called("t").lasting(60);
+        assert_eq!(
+            field(&other, false),
+            "t=1v; Path=/a; Domain=example.com; Max-Age=60"
+        );
         for (name, path) in [("", "/"), ("a b", "/"), ("a", "x"), ("a", "/;b")] {
             assert!(Style::new(name, path, None).is_err());
         }

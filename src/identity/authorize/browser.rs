@@ -4,18 +4,22 @@
 //! with it and with a secret of ours. Nothing is kept here, several tabs work at
 //! once, and neither other sites and clients nor the browser itself can make a
 //! form of ours, or a time.
+//!
+//! Tabs that are opened at the very same moment, by a browser that has no secret
+//! yet, are given one each, and of cookies of one name browsers keep the last.
+//! So each secret also is in a cookie whose name is of its own, which goes when
+//! no form of it can be answered any more.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::hmac;
+mod key;
+mod secrets;
+
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use subtle::ConstantTimeEq;
 
-use crate::clock::random_bytes;
 use crate::identity::{Call, cookies};
+use key::Key;
+use secrets::{Secrets, name_of};
 
 pub(in crate::identity) const COOKIE: &str = "doorward-browser";
 
@@ -25,79 +29,81 @@ pub(in crate::identity) const SHOWN_MS: i64 = 3600 * 1000;
 /// The browser that sent a request.
 #[derive(Debug)]
 pub(in crate::identity) struct Browser {
-    secret: String,
-    /// What digests are made with.
-    key: hmac::Key,
-    /// Whether it is to be given the secret.
-    new: bool,
+    /// Of the secret that it got last: what is given to it now is made with it.
+    key: Key,
+    /// Of the other ones that it has: what it brings may be of these.
+    others: Vec<Key>,
+    /// The secret that it is to be given, if it has none.
+    new: Option<String>,
+    /// The names of cookies that it has too many of.
+    surplus: Vec<String>,
 }
 
 impl Browser {
     /// The browser of this call, known or new.
     pub(in crate::identity) fn of(call: &Call) -> Self {
         let live = call.state.live();
-        let known = cookies::value(call.headers(), &cookies::name(&live, COOKIE));
-        let known = known.filter(|secret| (32..=64).contains(&secret.len()));
-        let made = || URL_SAFE_NO_PAD.encode(random_bytes::<24>());
-        let secret = known.map_or_else(made, str::to_owned);
+        let shown = Secrets::of(call.headers(), &cookies::name(&live, COOKIE));
+        let key = |secret: &str| Key::new(call.state.clients.browser_key(secret));
+        let (last, others) = match shown.all.split_first() {
+            Some((last, others)) => (Some(*last), others),
+            None => (None, &[][..]),
+        };
+        let new = last.is_none().then(secrets::make);
+        let secret = last.or(new.as_deref()).unwrap_or_default();
         Self {
-            key: call.state.clients.browser_key(&secret),
-            new: known.is_none(),
-            secret,
+            key: key(secret),
+            others: others.iter().map(|secret| key(secret)).collect(),
+            surplus: shown.surplus.into_iter().map(str::to_owned).collect(),
+            new,
         }
     }
 
-    /// Gives a new browser its secret.
+    /// Gives a new browser its secret; has one with too many forget some.
     pub(in crate::identity) fn remember(&self, call: &Call, response: &mut Response) {
-        if self.new {
-            let live = call.state.live();
-            let name = cookies::name(&live, COOKIE);
-            cookies::set(response, &live, &name, &self.secret);
+        let live = call.state.live();
+        let name = cookies::name(&live, COOKIE);
+        if let Some(secret) = &self.new {
+            cookies::set(response, &live, &name, secret);
+            let own = name_of(&name, secret);
+            cookies::set_for(response, &live, &own, secret, SHOWN_MS / 1000);
+        }
+        for name in &self.surplus {
+            cookies::clear(response, &live, name);
         }
     }
 
-    fn mac(&self, parts: &[&str]) -> String {
-        let mut context = hmac::Context::with_key(&self.key);
-        for part in parts {
-            // With its length, so that no two lists of parts look alike.
-            context.update(&part.len().to_be_bytes());
-            context.update(part.as_bytes());
-        }
-        URL_SAFE_NO_PAD.encode(context.sign())
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.key).chain(&self.others)
     }
 
     /// A text that only this browser can bring back, for this purpose, and
     /// nobody can read.
-    pub(in crate::identity) fn seal(&self, purpose: &[&str], mut text: Vec<u8>) -> String {
-        let (key, aad) = (self.sealing_key(), self.mac(purpose));
-        let sealed = key.and_then(|key| {
-            let nonce = key.seal_in_place_append_tag(Aad::from(aad.as_bytes()), &mut text);
-            nonce.ok()
-        });
-        let mut whole = sealed.map_or_else(Vec::new, |nonce| nonce.as_ref().to_vec());
-        whole.append(&mut text);
-        URL_SAFE_NO_PAD.encode(whole)
+    pub(in crate::identity) fn seal(&self, purpose: &[&str], text: Vec<u8>) -> String {
+        self.key.seal(purpose, text)
     }
 
-    /// What was sealed for this browser and purpose.
-    pub(in crate::identity) fn open(&self, purpose: &[&str], sealed: &str) -> Option<Vec<u8>> {
-        let mut whole = URL_SAFE_NO_PAD.decode(sealed).ok()?;
-        let (nonce, text) = whole.split_at_mut_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let aad = self.mac(purpose);
-        let key = self.sealing_key()?;
-        let opened = key.open_in_place(nonce, Aad::from(aad.as_bytes()), text);
-        opened.ok().map(|text| text.to_vec())
-    }
-
-    fn sealing_key(&self) -> Option<RandomizedNonceKey> {
-        let key = hmac::sign(&self.key, b"doorward sealing");
-        RandomizedNonceKey::new(&AES_256_GCM, key.as_ref()).ok()
+    /// What was sealed for this browser and purpose, and the browser with the
+    /// secret that it was sealed with.
+    pub(in crate::identity) fn open(
+        &self,
+        purpose: &[&str],
+        sealed: &str,
+    ) -> Option<(Vec<u8>, Self)> {
+        self.keys().find_map(|key| {
+            let alone = Self {
+                key: key.clone(),
+                others: Vec::new(),
+                new: None,
+                surplus: Vec::new(),
+            };
+            Some((key.open(purpose, sealed)?, alone))
+        })
     }
 
     /// The token of a form for this purpose.
     pub(in crate::identity) fn token(&self, purpose: &[&str]) -> String {
-        self.mac(purpose)
+        self.key.mac(purpose)
     }
 
     /// Whether a form came from a page that this browser was shown for this
@@ -111,8 +117,8 @@ impl Browser {
         let site = call.headers().get("sec-fetch-site");
         let foreign = site.is_some_and(|site| site == "cross-site" || site == "same-site");
         let token = token.unwrap_or_default();
-        let right: bool = self.mac(purpose).as_bytes().ct_eq(token.as_bytes()).into();
-        !foreign && !self.new && right
+        let right = self.keys().any(|key| key.made(purpose, token));
+        !foreign && self.new.is_none() && right
     }
 
     /// A value that only this browser can bring back, for this purpose and
@@ -135,7 +141,7 @@ impl Browser {
         purpose: &[&str],
         sealed: &str,
     ) -> Option<T> {
-        let text = self.open(purpose, sealed).filter(|_| !self.new)?;
+        let (text, _) = self.open(purpose, sealed).filter(|_| self.new.is_none())?;
         let (made_ms, value): (i64, T) = serde_json::from_slice(&text).ok()?;
         let fresh = (made_ms..made_ms + SHOWN_MS).contains(&call.now_ms);
         fresh.then_some(value)
@@ -143,20 +149,16 @@ impl Browser {
 
     /// A mark that says that this browser was shown `query` at `now_ms`.
     pub(super) fn since(&self, query: &str, now_ms: i64) -> String {
-        format!(
-            "{now_ms}.{}",
-            self.mac(&["since", query, &now_ms.to_string()])
-        )
+        let mac = self.key.mac(&["since", query, &now_ms.to_string()]);
+        format!("{now_ms}.{mac}")
     }
 
     /// When this browser was first shown `query`, by the mark that it brings.
     pub(super) fn first_shown(&self, query: &str, mark: Option<&str>, now_ms: i64) -> Option<i64> {
         let (time, mac) = mark?.split_once('.')?;
-        let right: bool = self
-            .mac(&["since", query, time])
-            .as_bytes()
-            .ct_eq(mac.as_bytes())
-            .into();
+        let right = self
+            .keys()
+            .any(|key| key.made(&["since", query, time], mac));
         let time: i64 = time.parse().ok()?;
         (right && (time..time + SHOWN_MS).contains(&now_ms)).then_some(time)
     }

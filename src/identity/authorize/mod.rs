@@ -159,8 +159,11 @@ impl<'a> Visit<'a> {
         }
     }
 
-    fn consent_purpose<'p>(&'p self, session: &'p StoredSession) -> [&'p str; 3] {
-        ["consent", &session.sid, &self.request.query]
+    /// What a consent is bound to, beside the browser: the user's identifier and
+    /// the request. Not the session: tabs that sign in at once begin one each,
+    /// and all go on with the last.
+    fn consent_purpose<'p>(&'p self, user_id: &'p str) -> [&'p str; 3] {
+        ["consent", user_id, &self.request.query]
     }
 
     /// Where the user signs in for this request.
@@ -182,15 +185,10 @@ impl<'a> Visit<'a> {
         }
     }
 
-    fn show_consent(
-        &self,
-        call: &Call,
-        session: &StoredSession,
-        user: &User,
-        failed: Option<Failed>,
-    ) -> Response {
+    fn show_consent(&self, call: &Call, user: &User, failed: Option<Failed>) -> Response {
         let request = self.request;
-        let form = self.form(call, "authorize", &self.consent_purpose(session));
+        let user_id = user.id.to_string();
+        let form = self.form(call, "authorize", &self.consent_purpose(&user_id));
         let what = (user.user_name.as_str(), request.told.as_slice());
         let frame = &request.back.frame;
         let mut response = pages::consent(frame, applicant(request), &form, what, failed);
@@ -271,8 +269,8 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     // No link decides, and nothing is decided where nothing may be shown.
     let may_decide = call.parts.method == Method::POST && !request.prompt.none;
     let decided = decision(params).filter(|_| may_decide);
-    if decided.is_some() && !came_from_us(call, params, &visit, &session) {
-        return Ok(visit.show_consent(call, &session, &user, Some(Failed::Stale)));
+    if decided.is_some() && !came_from_us(call, params, &visit, (&session, &user)) {
+        return Ok(visit.show_consent(call, &user, Some(Failed::Stale)));
     }
     match decided {
         Some(false) => {
@@ -290,7 +288,7 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
             if let Some(elsewhere) = before_a_page(call, request).await? {
                 return Ok(elsewhere);
             }
-            return Ok(visit.show_consent(call, &session, &user, None));
+            return Ok(visit.show_consent(call, &user, None));
         }
         None => {}
     }
@@ -328,12 +326,18 @@ fn decision(params: &Params) -> Option<bool> {
 }
 
 /// Whether a decision is the user's own: posted from the page that this browser
-/// was shown in this session, or by somebody who knows the session's token, as
+/// was shown for this user, or by somebody who knows the session's token, as
 /// scripts do.
-fn came_from_us(call: &Call, params: &Params, visit: &Visit<'_>, session: &StoredSession) -> bool {
+fn came_from_us(
+    call: &Call,
+    params: &Params,
+    visit: &Visit<'_>,
+    (session, user): (&StoredSession, &User),
+) -> bool {
     let csrf = params.own("csrf");
     let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
-    let purpose = visit.consent_purpose(session);
+    let user_id = user.id.to_string();
+    let purpose = visit.consent_purpose(&user_id);
     call.parts.method == Method::POST && (knows || visit.browser.sent(call, &purpose, csrf))
 }
 

@@ -164,7 +164,7 @@ pub(super) async fn callback(call: &Call) -> Response {
     audit::detail("provider", provider.name());
     let browser = Browser::of(call);
     let state = answer.get("state").unwrap_or_default();
-    let Some(passage) = Passage::open(call, &browser, &provider, state) else {
+    let Some((passage, browser)) = Passage::open(call, &browser, &provider, state) else {
         told(call, &provider, &Refusal::State);
         let text = "The sign-in was begun in another browser, or too long ago. Please begin again";
         return bad(call, text);

@@ -53,20 +53,20 @@ impl Passage {
     }
 
     /// The passage of a state, if it was this browser's and this provider's,
-    /// and not too long ago.
+    /// and not too long ago; with it, the browser as it was then.
     pub(super) fn open(
         call: &Call,
         browser: &Browser,
         provider: &Provider,
         state: &str,
-    ) -> Option<Self> {
+    ) -> Option<(Self, Browser)> {
         if state.len() > STATE_MAX {
             return None;
         }
-        let text = browser.open(&purpose(call, provider, "federation"), state)?;
+        let (text, browser) = browser.open(&purpose(call, provider, "federation"), state)?;
         let passage: Self = serde_json::from_slice(&text).ok()?;
         let age_ms = call.now_ms - passage.began_ms;
-        (0..AWAY_MS).contains(&age_ms).then_some(passage)
+        (0..AWAY_MS).contains(&age_ms).then_some((passage, browser))
     }
 
     /// What the ID token must bring back.

@@ -2,11 +2,11 @@
 //! RFC 9700 §4.7).
 //!
 //! All that is needed to end a login is sealed in its `state`, and bound to the
-//! browser by one small cookie. So any number of tabs may log in at once and
-//! come back in any order, and nothing of it grows with their number, neither
-//! here nor in the browser.
+//! browser by a small cookie. So any number of tabs may log in at once and come
+//! back in any order, and nothing of it is kept here.
 
 mod answer;
+mod browser;
 mod kept;
 mod mode;
 pub(super) mod page;
@@ -14,8 +14,7 @@ pub(super) mod page;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::SET_COOKIE;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
@@ -31,11 +30,11 @@ use super::sessions::{sealer, style};
 use crate::clock::random_bytes;
 use crate::filter::Exchange;
 use crate::plugins::ConfigError;
-use crate::session::cookie::Style;
 use crate::session::seal::Sealer;
 
 pub(super) use kept::Sent;
 
+use browser::Browsers;
 use kept::Kept;
 use mode::{Mode, Way};
 
@@ -91,7 +90,7 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Logins {
     sealer: Sealer,
     context: Vec<u8>,
-    style: Style,
+    browsers: Browsers,
     lifetime_ms: i64,
     mode: Mode,
     /// Forms of whom has to sign in first.
@@ -123,7 +122,7 @@ impl Logins {
         Ok(Self {
             sealer: sealer(fields, "login state", secret)?,
             context: issuer.as_bytes().to_vec(),
-            style: style(fields, "authorization")?,
+            browsers: Browsers::new(style(fields, "authorization")?, lifetime),
             lifetime_ms: lifetime.saturating_mul(1000),
             mode: Mode::new(fields)?,
             kept: Kept::new(fields)?,
@@ -172,8 +171,11 @@ impl Logins {
             now_ms,
         } = wanted;
         let origin = origin.ok_or(Refusal::MalformedRequest)?;
-        let browser = self.browser(&request.headers);
-        let browser = browser.unwrap_or_else(token::<16>);
+        let browser = self.browsers.of(&request.headers);
+        let kept = self
+            .browsers
+            .keep(&browser, &request.headers, secure, fields);
+        kept.map_err(|_| Refusal::MalformedRequest)?;
         let (client, index) = client;
         // `OPTIONS *` has a target that no address ends with.
         let path = Some(request.uri.path()).filter(|path| path.starts_with('/'));
@@ -195,12 +197,9 @@ impl Logins {
             client: client.id.clone(),
             redirect_uri,
             at: now_ms,
-            browser: short_digest(&browser),
+            browser: browser.digest,
             origin: origin.to_owned(),
         };
-        let cookies = self.style.keep(&browser, &request.headers, secure);
-        let cookies = cookies.map_err(|_| Refusal::MalformedRequest)?;
-        fields.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
         let extras = self.extras.parameters(&request.headers, arguments);
         let parameters = self.parameters(&begun, extras)?;
         Ok((begun, parameters))
@@ -284,7 +283,7 @@ impl Logins {
         self.mode.is_posted()
             && request.method == http::Method::POST
             && super::bearer::body::is_form(&request.headers)
-            && self.browser(&request.headers).is_some()
+            && self.browsers.has_any(&request.headers)
             && (self.redirect_uris.is_empty() || self.is_redirect_uri(request))
     }
 
@@ -318,11 +317,10 @@ impl Logins {
         request: &RequestHeader,
         exchange: &Exchange,
     ) -> Result<(), Refusal> {
-        let browser = self.browser(&request.headers);
-        let browser = browser.map(|browser| short_digest(&browser));
+        let own = self.browsers.has(&request.headers, &begun.browser);
         let here = origin(request, exchange);
         let near = here.is_some_and(|here| self.share_cookies(&begun.origin, &here));
-        match near && browser.as_deref() == Some(&begun.browser) {
+        match near && own {
             true => Ok(()),
             false => Err(Refusal::ForeignLogin),
         }
@@ -337,9 +335,7 @@ impl Logins {
         };
         one == other
             || match (host(one), host(other)) {
-                (Some(one), Some(other)) => {
-                    one == other || (self.style.covers(&one) && self.style.covers(&other))
-                }
+                (Some(one), Some(other)) => self.browsers.share(&one, &other),
                 _ => false,
             }
     }
@@ -363,28 +359,14 @@ impl Logins {
         self.ended.insert(digest_of([state.as_bytes()]), ());
     }
 
-    /// What the browser's cookie says.
-    fn browser(&self, headers: &HeaderMap) -> Option<String> {
-        let value = self.style.read(headers)??;
-        let good = value.len() == 22
-            && value
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-        good.then(|| value.into_owned())
-    }
-
-    /// Whether a cookie is that of logins.
+    /// Whether a cookie is one of logins.
     pub(super) fn owns(&self, name: &str, value: &str) -> bool {
-        let token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-        name == self.style.name()
-            && value.len() == 23
-            && value.starts_with('1')
-            && value.bytes().all(token)
+        self.browsers.owns(name, value)
     }
 
-    /// Takes the cookie out of what the upstream gets.
+    /// Takes their cookies out of what the upstream gets.
     pub(super) fn strip(&self, request: &mut RequestHeader) {
-        super::sessions::strip(&self.style, request);
+        self.browsers.strip(request);
     }
 }
 

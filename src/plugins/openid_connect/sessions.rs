@@ -332,7 +332,7 @@ impl Sessions {
 
     /// Takes the session's cookies out of what the upstream gets.
     pub(super) fn strip(&self, request: &mut RequestHeader) {
-        strip(&self.style, request);
+        strip(request, |name| self.style.is_own(name));
     }
 }
 

@@ -163,7 +163,8 @@ async fn upstreams_do_not_get_the_cookies_of_the_provider() {
         upstream.last().header("cookie").map(str::to_owned)
     };
     let all = "a=1; iPlanetDirectoryPro=x; doorward-browser=y; __Host-iPlanetDirectoryPro=z; \
-               __Host-doorward-browser=w; b=2";
+               __Host-doorward-browser=w; doorward-browser.abcdefgh=v; \
+               __Host-doorward-browser.abcdefgh=u; b=2";
     assert_eq!(get(all).await.as_deref(), Some("a=1; b=2"));
     assert_eq!(get("iPlanetDirectoryPro=x").await, None);
     assert_eq!(get("session=x").await.as_deref(), Some("session=x"));

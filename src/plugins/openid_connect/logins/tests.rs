@@ -1,3 +1,4 @@
+use http::HeaderMap;
 use http::header::COOKIE;
 use serde_json::{Value, json};
 

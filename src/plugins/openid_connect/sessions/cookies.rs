@@ -9,11 +9,11 @@ use crate::plugins::openid_connect::fields::{Fields, wrong};
 use crate::session::cookie::{SameSite, Style, pairs, split};
 use crate::session::seal::Sealer;
 
-/// Takes cookies out of what the upstream gets.
-pub(in super::super) fn strip(style: &Style, request: &mut RequestHeader) {
+/// Takes the cookies of these names out of what the upstream gets.
+pub(in super::super) fn strip(request: &mut RequestHeader, owns: impl Fn(&[u8]) -> bool) {
     let fields = || request.headers.get_all(COOKIE).iter();
     let shown = || fields().flat_map(|field| pairs(field.as_bytes()));
-    let is_own = |pair: &&[u8]| style.is_own(split(pair).map_or(pair, |(name, _)| name));
+    let is_own = |pair: &&[u8]| owns(split(pair).map_or(pair, |(name, _)| name));
     if !shown().any(|pair| is_own(&pair)) {
         return;
     }

@@ -1,6 +1,6 @@
 //! Signing in: to the provider and back, and what must not get in.
 
-use super::browsing::{Browser, location, world};
+use super::browsing::{Browser, answer_to, location, world};
 use super::*;
 
 #[tokio::test]
@@ -10,7 +10,7 @@ async fn a_user_signs_in_and_the_original_request_goes_on() {
     }));
     let mut browser = Browser::default();
     let back = browser.begin(&world, "/orders?a=%201&b").await;
-    assert_eq!(browser.0.len(), 1);
+    assert_eq!(browser.0.len(), 2);
     let outcome = browser.get(&world, &back).await;
     assert_eq!(outcome.code(), (200, "pass"));
     assert_eq!(outcome.upstream.uri.to_string(), "/orders?a=%201&b");
@@ -147,7 +147,7 @@ async fn twenty_tabs_sign_in_at_once_in_any_order() {
             browser.begin(&world, &format!("/orders?tab={tab}")).await,
         ));
     }
-    assert_eq!(browser.0.len(), 1, "one small cookie");
+    assert_eq!(browser.0.len(), 2, "two small cookies");
     backs.reverse();
     // Each tab comes back with what the browser had when it began.
     let signed_out = browser.clone();
@@ -164,6 +164,27 @@ async fn twenty_tabs_sign_in_at_once_in_any_order() {
         assert_eq!(location(&outcome), wanted, "late and repeated ones go on");
     }
     assert_eq!(provider.asked("authorization_code"), 21);
+}
+
+#[tokio::test]
+async fn twenty_tabs_of_a_browser_that_was_never_here_begin_at_the_same_moment() {
+    let (world, provider) = world(json!({}));
+    let mut browser = Browser::default();
+    let mut backs = Vec::new();
+    for tab in 0..20 {
+        let target = format!("/orders?tab={tab}");
+        let outcome = Browser::default().get(&world, &target).await;
+        backs.push(answer_to(&outcome));
+        browser.take(&outcome);
+    }
+    let signed_out = browser.clone();
+    for back in &backs {
+        let outcome = signed_out.clone().get(&world, back).await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        let elsewhere = Browser::default().get(&world, back).await;
+        assert_eq!(elsewhere.code(), (401, "foreign_login"));
+    }
+    assert_eq!(provider.asked("authorization_code"), 20);
 }
 
 #[tokio::test]
@@ -246,7 +267,7 @@ async fn begun_at(world: &World, browser: &mut Browser, host: &str) -> String {
     let request = browser.request("/orders?x").replace("orders.test", host);
     let outcome = world.ask(&request).await;
     browser.take(&outcome);
-    super::browsing::answer_to(&outcome)
+    answer_to(&outcome)
 }
 
 #[tokio::test]
