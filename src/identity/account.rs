@@ -141,6 +141,7 @@ impl Visit<'_> {
             purpose: vec!["account login"],
             action: address.clone(),
             since: String::new(),
+            shown_ms: None,
             next: address,
         }
     }

@@ -159,12 +159,13 @@ pub(super) async fn of_browser(call: &Call) -> Result<Option<(StoredSession, Use
 }
 
 /// The token of the session that another tab of the browser has just begun for
-/// `user` by no less than `proof`: replaced, it would be gone while that tab is
-/// on its way with it.
+/// `user` by no less than `proof`, since the page of this one was shown: replaced,
+/// it would be gone while that tab is on its way with it.
 pub(super) async fn begun_beside(
     call: &Call,
     user: &User,
     proof: &Proof,
+    shown_ms: i64,
 ) -> Result<Option<String>, Fault> {
     let Some(token) = token_of_browser(call) else {
         return Ok(None);
@@ -175,6 +176,7 @@ pub(super) async fn begun_beside(
     };
     let shown = Methods::from(session.amr.as_slice());
     let fits = session.user_id == user.id
+        && session.auth_ms >= shown_ms
         && (0..BESIDE_MS).contains(&(proof.auth_ms - session.auth_ms))
         && shown.missing(proof.methods.words()).is_empty();
     Ok(fits.then_some(token))

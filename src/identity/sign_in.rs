@@ -57,12 +57,16 @@ pub(super) enum SignIn {
 }
 
 /// Signs in with the name and password of a form that this browser was shown.
-async fn by_password(call: &Call, name: &str, password: &str) -> Result<SignIn, Fault> {
+async fn by_password(
+    call: &Call,
+    (name, password): (&str, &str),
+    shown_ms: Option<i64>,
+) -> Result<SignIn, Fault> {
     if is_confined(call, name) {
         return Ok(SignIn::Forbidden);
     }
     match login(call, name, password).await {
-        Ok(user) => complete(call, &user, Methods::password()).await,
+        Ok(user) => complete(call, &user, Methods::password(), shown_ms).await,
         // One answer for all of them: nobody learns who exists.
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
             Ok(SignIn::Again(Failed::Credentials))
@@ -74,8 +78,17 @@ async fn by_password(call: &Call, name: &str, password: &str) -> Result<SignIn, 
     }
 }
 
-async fn begin(call: &Call, user: &User, proof: &Proof) -> Result<SignIn, Fault> {
-    if let Some(token) = sessions::begun_beside(call, user, proof).await? {
+/// The session of `user`, who has shown `proof` on a page that was first shown
+/// at `shown_ms`, if that is known.
+async fn begin(
+    call: &Call,
+    user: &User,
+    proof: &Proof,
+    shown_ms: Option<i64>,
+) -> Result<SignIn, Fault> {
+    if let Some(shown_ms) = shown_ms
+        && let Some(token) = sessions::begun_beside(call, user, proof, shown_ms).await?
+    {
         return Ok(SignIn::Done(token));
     }
     Ok(match sessions::begin(call, user, proof).await? {

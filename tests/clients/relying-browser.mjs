@@ -83,6 +83,18 @@ test('two tabs sign in at once', async () => {
   await context.close()
 })
 
+test('tabs that are opened at the very same moment sign in', async () => {
+  const { context, page } = await person()
+  const tabs = [page]
+  while (tabs.length < 8) tabs.push(await context.newPage())
+  await Promise.all(tabs.map((tab, number) => tab.goto(`${door}/quiet?tab=${number}`)))
+  await Promise.all(tabs.map((tab) => signIn(tab)))
+  await Promise.all(tabs.map((tab, number) => tab.waitForURL(`${door}/quiet?tab=${number}`)))
+  for (const tab of tabs) assert.equal((await seen(tab)).headers['x-credential-identifier'], 'demo')
+  await shot(page, 'eight-tabs')
+  await context.close()
+})
+
 test('a session that is over leads back to where it was', async () => {
   const { context, page } = await person()
   await page.goto(`${door}/quiet?x=1`)

@@ -26,6 +26,7 @@ mod openid_connect_attacks;
 mod openid_connect_exchange;
 mod openid_connect_login;
 mod openid_connect_rogue;
+mod openid_connect_tabs;
 mod openid_connect_tls;
 mod operation;
 mod plugins;

@@ -28,16 +28,32 @@ const PLUGIN: &str = ", client_id: gateway, client_secret: g-secret, \
 
 /// A door with the service `api` behind the plugin.
 async fn door(upstream: &Upstream, issuer: &str) -> Door {
+    door_with(CLIENTS, upstream, issuer).await
+}
+
+/// The same, with this provider.
+pub(crate) async fn door_with(identity: &str, upstream: &Upstream, issuer: &str) -> Door {
     let service = format!(
         "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
          - {{name: openid-connect, config: {{issuer: '{issuer}'{PLUGIN}}}}}\n",
         upstream.url("")
     );
     Setup::new()
-        .identity(CLIENTS)
+        .identity(identity)
         .services(&service)
         .start()
         .await
+}
+
+/// Where the service is, for browsers.
+const SERVICE: &str = "http://api.test";
+
+/// Whose cookies an address gets.
+fn host(address: &url::Url) -> &'static str {
+    match address.as_str().starts_with(SERVICE) {
+        true => "api",
+        false => "provider",
+    }
 }
 
 /// A browser that keeps cookies by host, and knows where `api.test` is.
@@ -63,8 +79,15 @@ impl<'d> Browser<'d> {
 
     async fn send(&mut self, address: &str, form: &[(String, String)]) -> Answer {
         let address = self.page.join(address).expect("an address");
-        let path = address.as_str().strip_prefix("http://api.test");
-        let host = if path.is_some() { "api" } else { "provider" };
+        let answer = self.ask(&address, form).await;
+        self.keep(&address, &answer);
+        self.page = address;
+        answer
+    }
+
+    /// Sends a request with the cookies of now.
+    pub(crate) async fn ask(&self, address: &url::Url, form: &[(String, String)]) -> Answer {
+        let path = address.as_str().strip_prefix(SERVICE);
         let url = path.map_or(address.to_string(), |path| self.api.proxy_url(path));
         let mut request = match form {
             [] => client().get(url),
@@ -73,11 +96,16 @@ impl<'d> Browser<'d> {
         if path.is_some() {
             request = request.header("host", "api.test");
         }
+        let host = host(address);
         let mine = self.cookies.iter().filter(|((owner, _), _)| owner == host);
         let mine: Vec<_> = mine
             .map(|((_, name), value)| format!("{name}={value}"))
             .collect();
-        let answer = send(request.header("cookie", mine.join("; "))).await;
+        send(request.header("cookie", mine.join("; "))).await
+    }
+
+    /// Takes the cookies of an answer.
+    pub(crate) fn keep(&mut self, address: &url::Url, answer: &Answer) {
         for cookie in answer.headers.get_all("set-cookie") {
             let (pair, attributes) = cookie
                 .to_str()
@@ -85,14 +113,12 @@ impl<'d> Browser<'d> {
                 .split_once(';')
                 .expect("more");
             let (name, value) = pair.split_once('=').expect("a pair");
-            let key = (host.to_owned(), name.to_owned());
+            let key = (host(address).to_owned(), name.to_owned());
             match attributes.contains("Max-Age=0") {
                 true => self.cookies.remove(&key),
                 false => self.cookies.insert(key, value.to_owned()),
             };
         }
-        self.page = address;
-        answer
     }
 
     fn has(&self, name: &str) -> bool {
@@ -115,7 +141,7 @@ impl<'d> Browser<'d> {
 }
 
 /// Where the form of a page goes, filled in for the user `demo`.
-fn form_of(page: &Answer) -> (String, Vec<(String, String)>) {
+pub(crate) fn form_of(page: &Answer) -> (String, Vec<(String, String)>) {
     let between = |text: &str, before: &str| {
         let start = text.find(before).expect("it is there") + before.len();
         let end = start + text[start..].find('"').expect("an end");

@@ -182,6 +182,7 @@ impl<'a> Visit<'a> {
             action: here(call, "authorize/login", query),
             next: format!("{}&{SINCE}={spelt}", here(call, "authorize", query)),
             since,
+            shown_ms: self.shown_ms,
         }
     }
 

@@ -255,6 +255,7 @@ impl Visit<'_> {
             purpose: vec!["device login", code],
             action: address.clone(),
             since: String::new(),
+            shown_ms: None,
             next: address,
         }
     }

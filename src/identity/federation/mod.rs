@@ -213,7 +213,7 @@ async fn arrived(
     }
     let methods = account::methods(provider, &subject);
     let methods = Methods::of(methods.iter().map(String::as_str));
-    let begun = sign_in::complete(call, &user, methods).await?;
+    let begun = sign_in::complete(call, &user, methods, None).await?;
     let response = match begun {
         SignIn::Done(token) => {
             let mut response = redirect(call, &to);

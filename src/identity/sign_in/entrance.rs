@@ -105,6 +105,8 @@ pub(in crate::identity) struct Entrance<'a> {
     pub(in crate::identity) action: String,
     /// When this browser was first shown the request, as a mark.
     pub(in crate::identity) since: String,
+    /// The same, where it is known.
+    pub(in crate::identity) shown_ms: Option<i64>,
     /// Where a user goes who is signed in.
     pub(in crate::identity) next: String,
 }
@@ -167,7 +169,8 @@ impl Entrance<'_> {
         if let Some(step) = step {
             return self.step(step, fields).await;
         }
-        let came = by_password(self.call, name, fields.text("password")).await?;
+        let shown = (name, fields.text("password"));
+        let came = by_password(self.call, shown, self.shown_ms).await?;
         Ok(self.lead(name, came))
     }
 
@@ -332,7 +335,7 @@ impl Entrance<'_> {
         if is_confined(call, &user.user_name) {
             return Ok(SignIn::Forbidden);
         }
-        complete(call, &user, Methods::of(shown.words)).await
+        complete(call, &user, Methods::of(shown.words), self.shown_ms).await
     }
 
     /// Takes in what a user showed in the next step.

@@ -29,6 +29,9 @@ pub(in crate::identity) struct Half {
     /// Of the user's record: another one ends the sign-in.
     version: i64,
     pub(super) methods: Vec<String>,
+    /// When the page was first shown on which it was begun, if that is known.
+    #[serde(default)]
+    shown_ms: Option<i64>,
     /// The session that is made stronger, and when its user signed in.
     session: Option<(String, i64)>,
     /// The methods that there must be in the end.
@@ -87,13 +90,15 @@ pub(in crate::identity) enum Lacking {
     Next(Box<Next>),
 }
 
-/// What follows now that `user` has shown who they are by `methods`: a session,
-/// or the step that is missing. Whoever asks what the realm asks of everybody
+/// What follows now that `user` has shown who they are by `methods`, on a page
+/// that was first shown at `shown_ms` if that is known: a session, or the step
+/// that is missing. Whoever asks what the realm asks of everybody
 /// asks here; what requests demand besides is asked of the session.
 pub(in crate::identity) async fn complete(
     call: &Call,
     user: &User,
     methods: Methods,
+    shown_ms: Option<i64>,
 ) -> Result<SignIn, Fault> {
     let wanted = match policy(call, user, &methods).await? {
         false => Vec::new(),
@@ -103,6 +108,7 @@ pub(in crate::identity) async fn complete(
         user_id: user.id,
         version: user.version,
         methods: methods.words().to_vec(),
+        shown_ms,
         session: None,
         wanted,
         may_enrol: call.realm.settings.second_factor == SecondFactor::Required,
@@ -141,6 +147,7 @@ pub(in crate::identity) async fn lacking(
             user_id: user.id,
             version: user.version,
             methods: session.amr.clone(),
+            shown_ms: None,
             session: Some((session.sid.clone(), session.auth_ms)),
             wanted,
             may_enrol: demand.is_strict(),
@@ -168,7 +175,7 @@ pub(super) async fn advance(call: &Call, user: User, half: Half) -> Result<SignI
             methods,
             auth_ms: half.session.as_ref().map_or(call.now_ms, |(_, ms)| *ms),
         };
-        return begin(call, &user, &proof).await;
+        return begin(call, &user, &proof, half.shown_ms).await;
     }
     match plan(call, &user, &half).await? {
         Some(ask) => Ok(SignIn::Next(Box::new(Next { user, half, ask }))),
