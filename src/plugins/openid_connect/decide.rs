@@ -71,27 +71,10 @@ impl OpenIdConnect {
                 }
                 Shown::Live(login, due) => {
                     let asking = self.asking(request, &given, exchange.client.ip());
-                    let judged = self.judge_login_patiently(sessions, &login, due, &asking);
-                    let judged = match judged.await {
-                        Ok((login, due, verified)) => {
-                            let complete = self.complete(verified, &asking).await;
-                            complete.map(|verified| (login, due, verified))
-                        }
-                        Err(refusal) => Err(refusal),
-                    };
-                    return match judged {
-                        Ok((login, due, verified)) => {
-                            let flow = self.go_on(sessions, &login, &verified, request, exchange);
-                            if !due {
-                                return Ok(flow);
-                            }
-                            let of = (sessions, &login);
-                            self.renew(of, request, exchange, flow).await
-                        }
-                        Err(refusal) => {
-                            Ok(self.refuse_login(sessions, &login, refusal, request, exchange))
-                        }
-                    };
+                    let shown = (sessions, &login, due);
+                    return self
+                        .decide_by_login(shown, &asking, request, exchange)
+                        .await;
                 }
             }
         }

@@ -54,53 +54,80 @@ impl OpenIdConnect {
             return Verdict::Wait;
         };
         let flow = self.go_on(sessions, login, &verified, request, exchange);
-        if due && matches!(flow, Flow::Continue) {
-            let browser = Browser {
-                headers: &request.headers,
-                secure: exchange.secure,
-                fields: &mut exchange.response_headers,
-            };
-            if let Err(refusal) = sessions.seal(login, browser, now_ms) {
-                return Verdict::Now(self.refuse(refusal, exchange));
-            }
+        if due
+            && matches!(flow, Flow::Continue)
+            && let Err(refusal) = self.seal(sessions, login, request, exchange)
+        {
+            return Verdict::Now(self.refuse(refusal, exchange));
         }
         Verdict::Now(flow)
     }
 
-    /// Decides by a session, refreshing its tokens or asking for keys if need
-    /// be.
-    pub(super) async fn judge_login_patiently(
+    /// Decides by a session that was shown (and whether it is due), refreshing its
+    /// tokens or asking for keys if need be.
+    pub(super) async fn decide_by_login(
+        &self,
+        (sessions, shown, due): (&Arc<Sessions>, &Arc<Held>, bool),
+        asking: &Asking<'_>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        let mut login = Arc::clone(shown);
+        let judged = self.judge_login_patiently(sessions, &mut login, asking);
+        let judged = judged.await;
+        let refreshed = !Arc::ptr_eq(shown, &login);
+        if refreshed && !sessions.is_kept() {
+            // Whatever becomes of the request: the last tokens may be spent.
+            self.seal(sessions, &login, request, exchange)?;
+        }
+        match judged {
+            Ok(verified) => {
+                let flow = self.go_on(sessions, &login, &verified, request, exchange);
+                match due && !refreshed {
+                    true => {
+                        self.renew((sessions, &login), request, exchange, flow)
+                            .await
+                    }
+                    false => Ok(flow),
+                }
+            }
+            Err(refusal) => Ok(self.refuse_login(sessions, &login, refusal, request, exchange)),
+        }
+    }
+
+    /// What is known of the user of a session, which becomes the one with the next
+    /// tokens where it is refreshed, also for those who are refused then.
+    async fn judge_login_patiently(
         &self,
         sessions: &Arc<Sessions>,
-        login: &Arc<Held>,
-        due: bool,
+        login: &mut Arc<Held>,
         asking: &Asking<'_>,
-    ) -> Result<(Arc<Held>, bool, Arc<Verified>), Refusal> {
+    ) -> Result<Arc<Verified>, Refusal> {
         let now_ms = self.agent.clock.now_ms();
-        let mut current = Arc::clone(login);
-        let mut due = due;
-        if !sessions.is_fresh(&current, now_ms) {
-            match self.refresh(sessions, &current, asking).await {
-                Ok(next) => (current, due) = (next, !sessions.is_kept()),
+        let over = |refusal: Refusal| match refusal.class() {
+            Class::Broken => refusal,
+            _ => Refusal::SessionOver,
+        };
+        let mut may_refresh = true;
+        if !sessions.is_fresh(login, now_ms) {
+            may_refresh = false;
+            match self.refresh(sessions, login, asking).await {
+                Ok(next) => *login = next,
                 // What it has is still good for a moment.
-                Err(_) if current.ends_at.is_none_or(|end| now_ms < end) => {}
-                Err(refusal) if refusal.class() == Class::Broken => return Err(refusal),
-                Err(_) => return Err(Refusal::SessionOver),
+                Err(_) if login.ends_at.is_none_or(|end| now_ms < end) => {}
+                Err(refusal) => return Err(over(refusal)),
             }
         }
-        match self.judge_session(&current).await {
+        let verified = match self.judge_session(login).await {
             // The provider's clock is ahead, or did not tell the end.
-            Err(Refusal::TokenExpired) if !due || sessions.is_fresh(&current, now_ms) => {
-                let next = self.refresh(sessions, &current, asking).await;
-                let next = next.map_err(|refusal| match refusal.class() {
-                    Class::Broken => refusal,
-                    _ => Refusal::SessionOver,
-                })?;
-                let verified = self.judge_session(&next).await?;
-                Ok((next, !sessions.is_kept(), verified))
+            Err(Refusal::TokenExpired) if may_refresh => {
+                let next = self.refresh(sessions, login, asking).await;
+                *login = next.map_err(over)?;
+                self.judge_session(login).await?
             }
-            outcome => Ok((current, due, outcome?)),
-        }
+            judged => judged?,
+        };
+        self.complete(verified, asking).await
     }
 
     /// What is known of a session's user.
@@ -227,13 +254,24 @@ impl OpenIdConnect {
             let _ = renewal.await;
             return Ok(flow);
         }
+        self.seal(sessions, login, request, exchange)?;
+        Ok(flow)
+    }
+
+    /// Has the browser keep a session in its cookies.
+    fn seal(
+        &self,
+        sessions: &Sessions,
+        login: &Held,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<(), Refusal> {
         let browser = Browser {
             headers: &request.headers,
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         };
-        sessions.seal(login, browser, now_ms)?;
-        Ok(flow)
+        sessions.seal(login, browser, self.agent.clock.now_ms())
     }
 
     /// Refuses a session's request, which may end the session.

@@ -25,7 +25,7 @@ use super::storage::{Storage, Storages};
 use crate::filter::Exchange;
 use crate::model::login::{EndMark, REMOVED_KEPT_MS};
 use crate::plugins::{ConfigError, Parts};
-use crate::session::cookie::{CookieError, Style};
+use crate::session::cookie::{CookieError, Style, split};
 use crate::session::seal::Sealer;
 use crate::session::timers::{Age, Timers};
 
@@ -246,16 +246,25 @@ impl Sessions {
         let cookies = cookies.map_err(|error| match error {
             CookieError::TooBig | CookieError::Illegal => Refusal::SessionTooBig,
         })?;
-        let cookies = cookies.into_iter().map(|cookie| (SET_COOKIE, cookie));
-        browser.fields.extend(cookies);
+        self.say(cookies, browser);
         Ok(())
     }
 
     /// Has the browser forget its session.
     pub(super) fn forget(&self, browser: Browser<'_>) {
         let cookies = self.style.forget(browser.headers, browser.secure);
-        let cookies = cookies.into_iter().map(|cookie| (SET_COOKIE, cookie));
-        browser.fields.extend(cookies);
+        self.say(cookies, browser);
+    }
+
+    /// The last word on the session's cookies counts, alone.
+    fn say(&self, cookies: Vec<HeaderValue>, browser: Browser<'_>) {
+        let is_own = |value: &HeaderValue| {
+            let named = split(value.as_bytes());
+            named.is_some_and(|(name, _)| self.style.is_own(name))
+        };
+        let fields = browser.fields;
+        fields.retain(|(field, value)| *field != SET_COOKIE || !is_own(value));
+        fields.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
     }
 
     /// Whether an answer of this status ends the session that was shown.

@@ -54,7 +54,10 @@ async fn give(
         return (status, Json(json!({"error": "invalid_grant"}))).into_response();
     }
     for (name, value) in provider.twist.lock().unwrap().as_object().unwrap() {
-        id[name] = value.clone();
+        match value {
+            Value::Null => drop(id.as_object_mut().unwrap().remove(name)),
+            value => id[name] = value.clone(),
+        }
     }
     let answers = provider.answers.fetch_add(1, Ordering::SeqCst);
     let access = provider

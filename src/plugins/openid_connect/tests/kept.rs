@@ -8,10 +8,10 @@ use crate::plugins::openid_connect::Storages;
 use crate::store::SqlStore;
 
 /// A node whose sessions are kept, in a store that others may share.
-struct Node {
-    world: World,
-    provider: Provider,
-    store: Arc<SqlStore>,
+pub(super) struct Node {
+    pub(super) world: World,
+    pub(super) provider: Provider,
+    pub(super) store: Arc<SqlStore>,
     directory: Arc<tempfile::TempDir>,
     config: Value,
 }
@@ -36,7 +36,7 @@ fn settings(mut config: Value) -> Value {
 }
 
 impl Node {
-    async fn new(config: Value) -> Self {
+    pub(super) async fn new(config: Value) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
         let store = Arc::new(store.expect("a store"));
@@ -54,14 +54,14 @@ impl Node {
     }
 
     /// The same with nothing in memory.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         let clock = self.world.clock.clone();
         self.world.parts.storages = Storages::on(self.store.clone(), clock);
         self.world.filter = filter(&self.world.parts, self.config.clone()).expect("valid");
     }
 
     /// Another plugin of the same node.
-    fn with(&self, config: Value) -> World {
+    pub(super) fn with(&self, config: Value) -> World {
         World {
             issuer: self.world.issuer.clone(),
             key: self.world.key.clone(),
@@ -72,7 +72,7 @@ impl Node {
     }
 
     /// Another node with the same store and provider.
-    fn other(&self) -> World {
+    pub(super) fn other(&self) -> World {
         let mut parts = self.world.parts.clone();
         parts.storages = Storages::on(self.store.clone(), self.world.clock.clone());
         World {
@@ -84,14 +84,14 @@ impl Node {
         }
     }
 
-    async fn rows(&self) -> Vec<crate::model::login::StoredLogin> {
+    pub(super) async fn rows(&self) -> Vec<crate::model::login::StoredLogin> {
         let _ = &self.directory;
         let all = LoginQuery::default();
         let page = crate::store::Store::logins(&*self.store, &all, None, 100).await;
         page.expect("a page").logins
     }
 
-    async fn ended_by(&self, which: LoginQuery) -> usize {
+    pub(super) async fn ended_by(&self, which: LoginQuery) -> usize {
         let keeper = self.world.filter.session_keeper().expect("it keeps");
         let now_ms = self.world.clock.now_ms();
         keeper.end(&which, now_ms).await.expect("ended")
@@ -99,7 +99,7 @@ impl Node {
 }
 
 /// Whether a request is one of somebody who has to sign in.
-async fn is_out(browser: &Browser, world: &World) -> bool {
+pub(super) async fn is_out(browser: &Browser, world: &World) -> bool {
     let outcome = world.ask(&browser.request("/orders")).await;
     match outcome.code() {
         (200, "pass") => false,
@@ -305,7 +305,7 @@ async fn sessions_of_a_user_a_client_a_session_end_wherever_they_are() {
     }
 }
 
-fn logout_token(node: &Node, change: Value) -> String {
+pub(super) fn logout_token(node: &Node, change: Value) -> String {
     let mut claims = json!({"iss": ISSUER, "aud": "gateway", "iat": NOW, "exp": NOW + 120,
         "jti": "j-1", "sid": "s-1",
         "events": {"http://schemas.openid.net/event/backchannel-logout": {}}});
@@ -315,7 +315,7 @@ fn logout_token(node: &Node, change: Value) -> String {
     node.provider.key.token(&claims)
 }
 
-fn posted(form: &str) -> String {
+pub(super) fn posted(form: &str) -> String {
     format!(
         "POST /orders/backchannel HTTP/1.1\r\nHost: orders.test\r\n\
          Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",

@@ -15,6 +15,7 @@ mod keys;
 mod modes;
 mod proxied;
 mod recorded;
+mod refreshed;
 mod requests;
 mod signed_in;
 mod signing_in;

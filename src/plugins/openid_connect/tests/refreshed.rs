@@ -1,0 +1,105 @@
+//! Sessions whose tokens were refreshed: nothing is lost, whatever became of the
+//! request.
+
+use super::browsing::Browser;
+use super::kept::Node;
+use super::*;
+
+fn with_sessions_in(storage: &str, mut config: Value) -> Value {
+    config["session_storage"] = json!(storage);
+    config
+}
+
+/// Signs in at a node whose sessions are in `storage`, and lets the access token
+/// end.
+async fn ended(storage: &str, config: Value) -> (Node, Browser) {
+    let node = Node::new(with_sessions_in(storage, config)).await;
+    let browser = Browser::signed_in(&node.world).await;
+    node.world.clock.advance(300_000);
+    (node, browser)
+}
+
+/// That the tokens of the one refresh are there, and are the browser's: the spent
+/// refresh token is not shown again when nobody remembers any more.
+async fn are_kept(node: &Node, browser: &mut Browser) {
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+    node.world.clock.advance(61_000);
+    let outcome = browser.get(&node.world, "/orders").await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+}
+
+#[tokio::test]
+async fn refreshed_tokens_are_kept_although_userinfo_fails() {
+    for storage in ["cookie", "store"] {
+        let config = json!({"search_user_info": true,
+            "userinfo_endpoint": "http://id.test/oauth2/userinfo"});
+        let up = Arc::new(AtomicBool::new(true));
+        let node = Node::new(with_sessions_in(storage, config)).await;
+        let told = Arc::clone(&up);
+        let userinfo = move || {
+            let up = told.load(Ordering::SeqCst);
+            async move {
+                match up {
+                    true => Ok(Json(json!({"sub": "anna"}))),
+                    false => Err(StatusCode::SERVICE_UNAVAILABLE),
+                }
+            }
+        };
+        let router = node.world.issuer.router().merge(node.provider.router());
+        let router = router.route("/oauth2/userinfo", get(userinfo));
+        let base = Url::parse("http://id.test").unwrap();
+        node.world.parts.outbound.register_local(&base, router);
+        let mut browser = Browser::signed_in(&node.world).await;
+        node.world.clock.advance(300_000);
+        up.store(false, Ordering::SeqCst);
+        let outcome = browser.get(&node.world, "/orders").await;
+        assert_eq!(outcome.code(), (500, "provider_error"), "{storage}");
+        up.store(true, Ordering::SeqCst);
+        are_kept(&node, &mut browser).await;
+    }
+}
+
+#[tokio::test]
+async fn refreshed_tokens_are_kept_although_they_lack_what_a_route_requires() {
+    for storage in ["cookie", "store"] {
+        let (node, mut browser) = ended(storage, json!({})).await;
+        let admin = node.with(with_sessions_in(
+            storage,
+            json!({"scopes_required": ["admin"], "forbidden_destroy_session": false}),
+        ));
+        let outcome = browser.get(&admin, "/orders").await;
+        assert_eq!(outcome.code(), (403, "missing_scope"), "{storage}");
+        are_kept(&node, &mut browser).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_a_refusal_ends_is_not_given_out_again() {
+    let (node, mut browser) = ended("cookie", json!({})).await;
+    let admin = node.with(with_sessions_in(
+        "cookie",
+        json!({"scopes_required": ["admin"]}),
+    ));
+    let outcome = browser.get(&admin, "/orders").await;
+    assert_eq!(outcome.code(), (403, "missing_scope"));
+    assert!(!browser.0.contains_key("session"));
+    let words = &outcome.exchange.response_headers;
+    let words = words.iter().filter(|(name, _)| name == "set-cookie");
+    assert_eq!(words.count(), 1, "{:?}", outcome.exchange.response_headers);
+}
+
+#[tokio::test]
+async fn refreshed_tokens_are_kept_although_they_are_the_answer() {
+    for storage in ["cookie", "store"] {
+        let config = json!({"login_action": "response", "login_methods": ["session"]});
+        let (node, mut browser) = ended(storage, config).await;
+        let outcome = browser.get(&node.world, "/orders").await;
+        assert_eq!(outcome.reply.as_ref().expect("tokens").status, 200);
+        assert_eq!(node.provider.asked("refresh_token"), 1);
+        node.world.clock.advance(61_000);
+        let outcome = browser.get(&node.world, "/orders").await;
+        assert_eq!(outcome.reply.as_ref().expect("tokens").status, 200);
+        assert_eq!(node.provider.asked("refresh_token"), 1, "{storage}");
+    }
+}
