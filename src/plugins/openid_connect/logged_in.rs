@@ -32,23 +32,22 @@ impl OpenIdConnect {
         if !sessions.is_fresh(login, now_ms) || (due && sessions.is_kept()) {
             return Verdict::Wait;
         }
-        let verified = match self.verifier.judge(&login.access) {
-            Judgement::Pass(held) => sessions.with_id_token(login, held),
+        let rules = &self.settings().rules;
+        let known = match self.verifier.judge(&login.access) {
+            Judgement::Pass(held) => login.with_id_token(held, rules, now_ms),
             // Its provider is asked, or the last answer found.
             Judgement::Refuse(refusal) if refusal.is_unread() && self.may_hear_of_logins() => {
                 return Verdict::Wait;
             }
-            Judgement::Refuse(refusal) if refusal.is_unread() => {
-                match sessions.trusted(login, &self.settings().rules, now_ms) {
-                    Ok(verified) => verified,
-                    Err(refusal) => {
-                        return Verdict::Now(
-                            self.refuse_login(sessions, login, refusal, request, exchange),
-                        );
-                    }
-                }
-            }
+            Judgement::Refuse(refusal) if refusal.is_unread() => login.trusted(rules, now_ms),
             Judgement::Refuse(_) | Judgement::Wait => return Verdict::Wait,
+        };
+        let verified = match known {
+            Ok(verified) => verified,
+            Err(refusal) => {
+                let flow = self.refuse_login(sessions, login, refusal, request, exchange);
+                return Verdict::Now(flow);
+            }
         };
         let Some(verified) = self.complete_now(verified) else {
             return Verdict::Wait;
@@ -148,20 +147,15 @@ impl OpenIdConnect {
         login: &Held,
         judged: Result<Arc<Verified>, Refusal>,
     ) -> Result<Arc<Verified>, Refusal> {
-        let Some(sessions) = &self.sessions else {
-            return judged;
-        };
+        let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
         let verified = match judged {
             Err(unread) if unread.is_unread() => match self.hear_of(login).await? {
                 Some(told) => told,
-                None => {
-                    let now_ms = self.agent.clock.now_ms();
-                    return sessions.trusted(login, &self.settings().rules, now_ms);
-                }
+                None => return login.trusted(rules, now_ms),
             },
             judged => judged?,
         };
-        Ok(sessions.with_id_token(login, verified))
+        login.with_id_token(verified, rules, now_ms)
     }
 
     /// Whether the provider may have to be asked about the opaque token of a

@@ -222,6 +222,11 @@ impl OpenIdConnect {
             true => self.judge_exempt(&login).await?,
             false => self.judge_session(&login).await?,
         };
+        if login.id_token.is_none() {
+            // Nobody but the access token can vouch for it.
+            let rules = &self.settings().rules;
+            rules.check_login(&verified.token.claims, now_ms.div_euclid(1000))?;
+        }
         Ok((login, verified, tokens))
     }
 

@@ -105,15 +105,22 @@ impl Rules {
             self.check_issuer(claims, issuer)?;
             end = Some(check_times(claims, now, self.leeway)?);
         }
-        if let Some(max_age) = self.max_age {
-            let too_old = self.too_old_from(claims, max_age)?;
-            if now >= too_old {
-                return Err(Refusal::LoginTooOld);
-            }
-            end = Some(end.map_or(too_old, |end| end.min(too_old)));
-        }
+        let too_old = self.login_ends(claims, now)?;
         self.check_known_permissions(claims, true)?;
-        Ok(end)
+        Ok(end.into_iter().chain(too_old).min())
+    }
+
+    /// Checks what the tokens of a login say of it together at `now`, the ID token
+    /// above all: an access token may leave out when and of which domain the user
+    /// signed in, a login may not.
+    pub(super) fn check_login(&self, claims: &Map<String, Value>, now: i64) -> Result<(), Refusal> {
+        if self.max_age.is_some() && self.login_ends(claims, now)?.is_none() {
+            return Err(Refusal::LoginTooOld);
+        }
+        if !self.domains.is_empty() && !claims.contains_key("hd") {
+            return Err(Refusal::WrongDomain);
+        }
+        self.check_domain(claims)
     }
 
     /// As [`Self::check_told`], of what came beside an opaque token of which
@@ -157,17 +164,9 @@ impl Rules {
                 end = Some(check_times(claims, now, self.leeway)?);
             }
         }
-        if let Some(max_age) = self.max_age
-            && claims.contains_key("auth_time")
-        {
-            let too_old = self.too_old_from(claims, max_age)?;
-            if now >= too_old {
-                return Err(Refusal::LoginTooOld);
-            }
-            end = Some(end.map_or(too_old, |end| end.min(too_old)));
-        }
+        let too_old = self.login_ends(claims, now)?;
         self.check_known_permissions(claims, of_token)?;
-        Ok(end)
+        Ok(end.into_iter().chain(too_old).min())
     }
 
     /// Whether something about these claims has still to be asked for.
@@ -191,10 +190,33 @@ impl Rules {
         allowed.then_some(()).ok_or(Refusal::WrongIssuer)
     }
 
-    fn too_old_from(&self, claims: &Map<String, Value>, max_age: i64) -> Result<i64, Refusal> {
+    /// From when on the login is too old, if these claims tell when it was.
+    ///
+    /// # Errors
+    /// [`Refusal::LoginTooOld`]: it is at `now`.
+    fn login_ends(&self, claims: &Map<String, Value>, now: i64) -> Result<Option<i64>, Refusal> {
+        let Some(max_age) = self.max_age.filter(|_| claims.contains_key("auth_time")) else {
+            return Ok(None);
+        };
         let login = time(claims, "auth_time")?.ok_or(Refusal::LoginTooOld)?;
         let age = max_age.saturating_add(self.leeway).saturating_add(1);
-        Ok(login.saturating_add(age))
+        let too_old = login.saturating_add(age);
+        match now < too_old {
+            true => Ok(Some(too_old)),
+            false => Err(Refusal::LoginTooOld),
+        }
+    }
+
+    /// The domain of the user, if these claims tell it.
+    fn check_domain(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        let Some(domain) = claims.get("hd").filter(|_| !self.domains.is_empty()) else {
+            return Ok(());
+        };
+        let known = domain.as_str().is_some_and(|domain| {
+            let same = |allowed: &String| allowed.eq_ignore_ascii_case(domain);
+            self.domains.iter().any(same)
+        });
+        known.then_some(()).ok_or(Refusal::WrongDomain)
     }
 
     /// What a token may do, by all of its claims.
@@ -204,16 +226,7 @@ impl Rules {
 
     /// `of_token`: the claims are those of the token itself.
     fn check_all(&self, claims: &Map<String, Value>, of_token: bool) -> Result<(), Refusal> {
-        if !self.domains.is_empty() {
-            let domain = claims.get("hd").and_then(Value::as_str);
-            let known = domain.is_some_and(|domain| {
-                let same = |allowed: &String| allowed.eq_ignore_ascii_case(domain);
-                self.domains.iter().any(same)
-            });
-            if !known {
-                return Err(Refusal::WrongDomain);
-            }
-        }
+        self.check_domain(claims)?;
         if of_token {
             self.meant_for.check(claims)?;
         }

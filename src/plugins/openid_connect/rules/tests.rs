@@ -119,7 +119,11 @@ fn groups_roles_domains_and_forbidden_claims_are_checked() {
     );
     let config = json!({"domains": ["example.com"]});
     assert!(check(config.clone(), json!({"hd": "Example.com"})).is_ok());
-    assert_eq!(check(config, json!({})), Err(Refusal::WrongDomain));
+    for other in [json!("evil.example"), json!(null), json!(["example.com"])] {
+        let outcome = check(config.clone(), json!({ "hd": other }));
+        assert_eq!(outcome, Err(Refusal::WrongDomain), "{other}");
+    }
+    assert!(check(config, json!({})).is_ok(), "an ID token tells it");
     let config = json!({"claims_forbidden": ["act"]});
     assert_eq!(
         check(config, json!({"act": null})),
@@ -172,7 +176,30 @@ fn a_login_older_than_max_age_is_refused() {
     assert_eq!(at(450), Ok(Some(551)));
     assert_eq!(at(400), Ok(Some(501)));
     assert_eq!(at(399), Err(Refusal::LoginTooOld));
-    assert_eq!(check(config, json!({})), Err(Refusal::LoginTooOld));
+    let unsaid = check(config, json!({}));
+    assert_eq!(unsaid, Ok(Some(1000)), "an ID token tells it");
+}
+
+#[test]
+fn a_login_says_when_and_of_which_domain_it_was_where_that_counts() {
+    let check = |config: Value, claims: Value| {
+        let config = config.as_object().cloned().expect("an object");
+        let rules = Rules::new(Fields(&config)).expect("it is valid");
+        rules.check_login(claims.as_object().expect("an object"), 500)
+    };
+    assert_eq!(check(json!({}), json!({})), Ok(()));
+    let recent = json!({"max_age": 100});
+    assert_eq!(check(recent.clone(), json!({"auth_time": 400})), Ok(()));
+    for bad in [json!({"auth_time": 399}), json!({})] {
+        let outcome = check(recent.clone(), bad.clone());
+        assert_eq!(outcome, Err(Refusal::LoginTooOld), "{bad}");
+    }
+    let ours = json!({"domains": ["example.com"]});
+    assert_eq!(check(ours.clone(), json!({"hd": "example.com"})), Ok(()));
+    for bad in [json!({"hd": "evil.example"}), json!({"hd": 1}), json!({})] {
+        let outcome = check(ours.clone(), bad.clone());
+        assert_eq!(outcome, Err(Refusal::WrongDomain), "{bad}");
+    }
 }
 
 #[test]

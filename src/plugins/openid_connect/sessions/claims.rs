@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::held::{Held, Merged};
-use super::{LoginSession, Sessions};
 use crate::plugins::openid_connect::cache::Verified;
 use crate::plugins::openid_connect::refusal::Refusal;
 use crate::plugins::openid_connect::rules::Rules;
@@ -28,18 +27,28 @@ const OF_ID_TOKENS: &[&str] = &[
     "tokenName",
 ];
 
-impl Sessions {
-    /// What is known of the session's user: what the access token says, and
-    /// what the ID token says besides.
+impl Held {
+    /// What is known of the session's user at `now_ms`: what the access token says,
+    /// and what the ID token says besides, which vouches for the login.
+    ///
+    /// # Errors
+    /// The rule that is not met.
     pub(in super::super) fn with_id_token(
         &self,
-        session: &Held,
         verified: Arc<Verified>,
-    ) -> Arc<Verified> {
-        let Some(id_token) = &session.id_token else {
-            return verified;
+        rules: &Rules,
+        now_ms: i64,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let Some(id_token) = &self.id_token else {
+            return Ok(verified);
         };
-        let mut merged = session.merged.lock();
+        let with = self.merge(id_token, verified);
+        rules.check_login(&with.token.claims, now_ms.div_euclid(1000))?;
+        Ok(with)
+    }
+
+    fn merge(&self, id_token: &str, verified: Arc<Verified>) -> Arc<Verified> {
+        let mut merged = self.merged.lock();
         if let Some(merged) = &*merged
             && Arc::ptr_eq(&merged.of, &verified)
         {
@@ -61,26 +70,28 @@ impl Sessions {
     /// The rule that is not met.
     pub(in super::super) fn trusted(
         &self,
-        session: &LoginSession,
         rules: &Rules,
         now_ms: i64,
     ) -> Result<Arc<Verified>, Refusal> {
-        let mut claims = session.id_token.as_deref().map(identity);
-        let mut claims = claims.take().unwrap_or_default();
-        if let Some(scope) = &session.scope {
+        let mut claims = self.id_token.as_deref().map(identity).unwrap_or_default();
+        if let Some(scope) = &self.scope {
             claims.insert("scope".to_owned(), Value::from(scope.as_str()));
         }
         let issuer = claims.get("iss").and_then(Value::as_str);
         let issuer = issuer.unwrap_or_default().to_owned();
-        rules.check_untold(&claims, &issuer, now_ms.div_euclid(1000))?;
+        let now = now_ms.div_euclid(1000);
+        rules.check_untold(&claims, &issuer, now)?;
+        if self.id_token.is_some() {
+            rules.check_login(&claims, now)?;
+        }
         let checked = Checked {
             scopes: rules.scopes(&claims),
-            expires_at: session.ends_at.map(|end| end.div_euclid(1000)),
-            ends_at: session.ends_at.unwrap_or(i64::MAX),
-            ends_for_good: session.ends_at.is_some(),
+            expires_at: self.ends_at.map(|end| end.div_euclid(1000)),
+            ends_at: self.ends_at.unwrap_or(i64::MAX),
+            ends_for_good: self.ends_at.is_some(),
             claims,
         };
-        Ok(checked.verified(&session.access, 0, 0, Word::default()))
+        Ok(checked.verified(&self.access, 0, 0, Word::default()))
     }
 }
 

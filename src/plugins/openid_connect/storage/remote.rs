@@ -203,6 +203,7 @@ impl Remote {
         match &self.server {
             Client::Memcached(memcached) => Ok(memcached.remove(&key).await?),
             Client::Redis(redis) => {
+                redis.ready().await;
                 redis.remove(&[key]).await?;
                 Ok(())
             }

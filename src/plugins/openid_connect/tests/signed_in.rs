@@ -204,3 +204,93 @@ async fn a_session_goes_on_after_its_opaque_token_was_revoked_in_this_process() 
         assert!(ended.is_ok(), "{opaque}: what it had opened ends, too");
     }
 }
+
+#[tokio::test]
+async fn the_id_token_says_when_and_of_which_domain_a_user_signed_in() {
+    for methods in [
+        json!(["session", "authorization_code"]),
+        json!(["authorization_code"]),
+    ] {
+        for opaque in [false, true] {
+            for (rule, twist, code) in [
+                (
+                    json!({"max_age": 100}),
+                    json!({"auth_time": NOW}),
+                    (200, "pass"),
+                ),
+                (json!({"max_age": 100}), json!({}), (401, "login_too_old")),
+                (
+                    json!({"max_age": 100}),
+                    json!({"auth_time": NOW - 101}),
+                    (401, "login_too_old"),
+                ),
+                (
+                    json!({"domains": ["b.c"]}),
+                    json!({"hd": "B.c"}),
+                    (200, "pass"),
+                ),
+                (
+                    json!({"domains": ["b.c"]}),
+                    json!({}),
+                    (403, "wrong_domain"),
+                ),
+                (
+                    json!({"domains": ["b.c"]}),
+                    json!({"hd": "evil.example"}),
+                    (403, "wrong_domain"),
+                ),
+            ] {
+                let mut config = rule;
+                config["auth_methods"] = methods.clone();
+                let (world, provider) = world(config.clone());
+                provider.opaque.store(opaque, Ordering::SeqCst);
+                *provider.twist.lock().unwrap() = twist.clone();
+                let mut browser = Browser::default();
+                let back = browser.begin(&world, "/orders").await;
+                let outcome = browser.get(&world, &back).await;
+                assert_eq!(outcome.code(), code, "{config} {twist} {opaque}");
+                if code.0 == 200 && methods[0] == "session" {
+                    let outcome = browser.get(&world, "/orders").await;
+                    assert_eq!(outcome.code(), (200, "pass"), "and so its session");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_over_when_its_login_is_too_long_ago() {
+    let (world, provider) = world(json!({"max_age": 100}));
+    *provider.twist.lock().unwrap() = json!({"auth_time": NOW});
+    let mut browser = Browser::signed_in(&world).await;
+    world.clock.advance(100_000);
+    assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
+    world.clock.advance(1_000);
+    let outcome = browser.get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (401, "login_too_old"));
+    browser.begin(&world, "/orders").await;
+}
+
+#[tokio::test]
+async fn a_login_without_an_id_token_is_vouched_for_by_its_access_token_or_by_nobody() {
+    for (claims, code) in [
+        (json!({"hd": "b.c", "auth_time": NOW}), (200, "pass")),
+        (json!({"auth_time": NOW}), (403, "wrong_domain")),
+        (json!({"hd": "b.c"}), (401, "login_too_old")),
+    ] {
+        let config = json!({"scopes": ["profile"], "max_age": 100, "domains": ["b.c"]});
+        let (world, _) = world(config);
+        let token = world.token(claims.clone());
+        let give = move || {
+            let answer = json!({"access_token": token, "token_type": "Bearer"});
+            async move { Json(answer) }
+        };
+        let router = world.issuer.router();
+        let router = router.route("/oauth2/token", axum::routing::post(give));
+        let base = Url::parse("http://id.test").unwrap();
+        world.parts.outbound.register_local(&base, router);
+        let mut browser = Browser::default();
+        let back = browser.begin(&world, "/orders").await;
+        assert_eq!(browser.get(&world, &back).await.code(), code, "{claims}");
+    }
+}
