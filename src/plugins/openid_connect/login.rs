@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
 use super::after::{Action, Gained};
@@ -209,6 +209,7 @@ impl OpenIdConnect {
             client: begun.client.clone(),
             access: tokens.access.expose().to_owned(),
             id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
+            earlier: Map::new(),
             refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
             // RFC 6749 §5.1: what was asked for, if it is not named.
             scope: tokens.scope.clone().or_else(|| logins.scope()),

@@ -152,7 +152,7 @@ impl OpenIdConnect {
             {
                 return Err(Refusal::WrongIdToken);
             }
-            next.id_token = Some(id.expose().to_owned());
+            next.take_id_token(id.expose());
         }
         tokens.access.expose().clone_into(&mut next.access);
         if let Some(refresh) = &tokens.refresh {

@@ -16,6 +16,7 @@ use http::header::{SET_COOKIE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::ends::About;
 use super::fields::Fields;
@@ -55,6 +56,9 @@ pub(super) struct LoginSession {
     pub(super) access: String,
     #[serde(rename = "i", skip_serializing_if = "Option::is_none", default)]
     pub(super) id_token: Option<String>,
+    /// What ID tokens before that one have said of the user and it does not.
+    #[serde(rename = "o", skip_serializing_if = "Map::is_empty", default)]
+    pub(super) earlier: Map<String, Value>,
     #[serde(rename = "r", skip_serializing_if = "Option::is_none", default)]
     pub(super) refresh: Option<String>,
     /// Granted scopes, where the provider names them.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::LoginSession;
 use super::held::{Held, Merged};
 use crate::plugins::openid_connect::cache::Verified;
 use crate::plugins::openid_connect::refusal::Refusal;
@@ -27,6 +28,36 @@ const OF_ID_TOKENS: &[&str] = &[
     "tokenName",
 ];
 
+impl LoginSession {
+    /// What its ID tokens have said of its user: what the last one says counts.
+    pub(super) fn identity(&self) -> Map<String, Value> {
+        let mut claims = self.earlier.clone();
+        for (name, value) in self.id_token.as_deref().map(identity).unwrap_or_default() {
+            match value {
+                Value::Null => {
+                    claims.entry(name).or_insert(value);
+                }
+                value => {
+                    claims.insert(name, value);
+                }
+            }
+        }
+        claims
+    }
+
+    /// Takes the next ID token, which was verified. Whose session it is at the
+    /// provider, and who the user is, stays known where it says less.
+    pub(in super::super) fn take_id_token(&mut self, next: &str) {
+        self.earlier = self.identity();
+        for (name, value) in identity(next) {
+            if !value.is_null() {
+                self.earlier.remove(&name);
+            }
+        }
+        self.id_token = Some(next.to_owned());
+    }
+}
+
 impl Held {
     /// What is known of the session's user at `now_ms`: what the access token says,
     /// and what the ID token says besides, which vouches for the login.
@@ -39,15 +70,15 @@ impl Held {
         rules: &Rules,
         now_ms: i64,
     ) -> Result<Arc<Verified>, Refusal> {
-        let Some(id_token) = &self.id_token else {
+        if self.id_token.is_none() {
             return Ok(verified);
-        };
-        let with = self.merge(id_token, verified);
+        }
+        let with = self.merge(verified);
         rules.check_login(&with.token.claims, now_ms.div_euclid(1000))?;
         Ok(with)
     }
 
-    fn merge(&self, id_token: &str, verified: Arc<Verified>) -> Arc<Verified> {
+    fn merge(&self, verified: Arc<Verified>) -> Arc<Verified> {
         let mut merged = self.merged.lock();
         if let Some(merged) = &*merged
             && Arc::ptr_eq(&merged.of, &verified)
@@ -55,7 +86,8 @@ impl Held {
             return Arc::clone(&merged.with);
         }
         let said = verified.said.clone();
-        let with = verified.with(identity(id_token), id_token.len(), said);
+        let length = self.id_token.as_ref().map_or(0, String::len);
+        let with = verified.with(self.identity(), length, said);
         *merged = Some(Merged {
             of: verified,
             with: Arc::clone(&with),
@@ -73,7 +105,7 @@ impl Held {
         rules: &Rules,
         now_ms: i64,
     ) -> Result<Arc<Verified>, Refusal> {
-        let mut claims = self.id_token.as_deref().map(identity).unwrap_or_default();
+        let mut claims = self.identity();
         if let Some(scope) = &self.scope {
             claims.insert("scope".to_owned(), Value::from(scope.as_str()));
         }
@@ -108,4 +140,44 @@ pub(in super::super) fn of_user(mut claims: Map<String, Value>) -> Map<String, V
         claims.remove(*name);
     }
     claims
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use serde_json::json;
+
+    use super::*;
+
+    fn token(claims: Value) -> String {
+        let text = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        format!("{}.{}.AAAA", text(json!({"alg": "ES256"})), text(claims))
+    }
+
+    /// A session as it was kept before it could hold anything of earlier tokens.
+    fn kept_before(claims: Value) -> LoginSession {
+        let kept = json!({"s": "id", "c": "app", "a": "A", "i": token(claims), "b": 5, "n": 5});
+        serde_json::from_value(kept).expect("it opens")
+    }
+
+    #[test]
+    fn what_the_next_id_token_leaves_out_stays_known_and_what_it_says_counts() {
+        let first = json!({"iss": "https://id", "sub": "anna", "sid": "s-1", "nonce": "n",
+            "exp": 9, "email": "a@b.c", "groups": ["admins"], "hd": "b.c"});
+        let mut login = kept_before(first);
+        login.take_id_token(&token(
+            json!({"iss": "https://id", "sub": "anna", "exp": 10, "groups": [], "hd": null}),
+        ));
+        let wanted = json!({"iss": "https://id", "sub": "anna", "sid": "s-1",
+            "email": "a@b.c", "groups": [], "hd": "b.c"});
+        assert_eq!(Value::from(login.identity()), wanted);
+        let kept = json!({"sid": "s-1", "email": "a@b.c", "hd": "b.c"});
+        assert_eq!(Value::from(login.earlier.clone()), kept, "nothing twice");
+        // And so on, kept and read again.
+        let text = serde_json::to_vec(&login).expect("it is kept");
+        let mut login: LoginSession = serde_json::from_slice(&text).expect("it opens");
+        login.take_id_token(&token(json!({"iss": "https://id", "sub": "anna"})));
+        assert_eq!(Value::from(login.identity()), wanted);
+    }
 }

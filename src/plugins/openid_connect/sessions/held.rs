@@ -153,7 +153,10 @@ pub(in super::super) struct Whose {
 impl Whose {
     /// The tokens were verified when the session began.
     pub(super) fn of(login: &LoginSession) -> Self {
-        let claims = identity(login.id_token.as_deref().unwrap_or(&login.access));
+        let claims = match &login.id_token {
+            Some(_) => login.identity(),
+            None => identity(&login.access),
+        };
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
         Self {
             issuer: text("iss").unwrap_or_default(),
@@ -227,7 +230,8 @@ impl Weighter<Arc<str>, Arc<Held>> for Weight {
         let tokens: usize = tokens.into_iter().flatten().map(String::len).sum();
         // The claims of the ID token take a few times its length besides.
         let id_token = login.id_token.as_ref().map_or(0, String::len);
-        (1024 + text.len() + tokens + 6 * id_token) as u64
+        let earlier = serde_json::to_vec(&login.earlier).map_or(0, |text| text.len());
+        (1024 + text.len() + tokens + 6 * (id_token + earlier)) as u64
     }
 }
 

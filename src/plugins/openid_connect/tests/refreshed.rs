@@ -2,7 +2,7 @@
 //! request.
 
 use super::browsing::Browser;
-use super::kept::Node;
+use super::kept::{Node, is_out, logout_token, posted};
 use super::*;
 
 fn with_sessions_in(storage: &str, mut config: Value) -> Value {
@@ -101,5 +101,29 @@ async fn refreshed_tokens_are_kept_although_they_are_the_answer() {
         let outcome = browser.get(&node.world, "/orders").await;
         assert_eq!(outcome.reply.as_ref().expect("tokens").status, 200);
         assert_eq!(node.provider.asked("refresh_token"), 1, "{storage}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_refreshed_id_token_leaves_out_stays_with_the_session() {
+    for storage in ["cookie", "store"] {
+        let config = json!({"upstream_headers_claims": ["email"],
+            "upstream_headers_names": ["x-email"]});
+        let node = Node::new(with_sessions_in(storage, config)).await;
+        *node.provider.twist.lock().unwrap() = json!({"sid": "s-1"});
+        let mut browser = Browser::signed_in(&node.world).await;
+        *node.provider.twist.lock().unwrap() = json!({"email": null});
+        for _ in 0..2 {
+            node.world.clock.advance(300_000);
+            let outcome = browser.get(&node.world, "/orders").await;
+            assert_eq!(outcome.code(), (200, "pass"));
+            assert_eq!(outcome.upstream("x-email"), Some("anna@b.c"), "{storage}");
+        }
+        let now = node.world.clock.now_secs();
+        let token = logout_token(&node, json!({"iat": now, "exp": now + 120}));
+        let request = posted(&format!("logout_token={token}"));
+        let outcome = node.world.ask(&request).await;
+        assert_eq!(outcome.code(), (200, "provider_logout"));
+        assert!(is_out(&browser, &node.world).await, "{storage}");
     }
 }
