@@ -106,8 +106,8 @@ impl Memcached {
         };
         let of = |key: &String| {
             let mut all = found.iter();
-            all.find(|(name, _)| name == key)
-                .map(|(_, value)| value.clone())
+            all.find(|item| item.key == *key)
+                .map(|item| item.value.clone())
         };
         Ok(keys.iter().map(of).collect())
     }
@@ -146,6 +146,29 @@ impl Memcached {
         let command = format!("delete {key}\r\n").into_bytes();
         match self.line(&command).await?.as_str() {
             "DELETED" | "NOT_FOUND" => Ok(()),
+            other => Err(self.gone(other)),
+        }
+    }
+
+    /// Removes a key if its value is `value`, whoever else changes it at this
+    /// moment; says whether it was.
+    ///
+    /// # Errors
+    /// As [`Memcached::get`].
+    pub async fn remove_if(&self, key: &str, value: &[u8]) -> Result<bool, Unavailable> {
+        let command = format!("gets {key}\r\n").into_bytes();
+        let Answer::Values(found) = self.ask(&command, Reading::Values).await? else {
+            return Err(self.gone("another answer than values"));
+        };
+        let mut found = found.iter().filter(|item| item.value == value);
+        let Some(unique) = found.find_map(|item| item.unique) else {
+            return Ok(false);
+        };
+        // Put in as over, if it is still what was seen.
+        let command = format!("cas {key} 0 -1 0 {unique}\r\n\r\n").into_bytes();
+        match self.line(&command).await?.as_str() {
+            "STORED" => Ok(true),
+            "EXISTS" | "NOT_FOUND" => Ok(false),
             other => Err(self.gone(other)),
         }
     }
@@ -236,7 +259,15 @@ enum Reading {
 
 enum Answer {
     Line(String),
-    Values(Vec<(String, Vec<u8>)>),
+    Values(Vec<Item>),
+}
+
+/// A value as it is there.
+struct Item {
+    key: String,
+    value: Vec<u8>,
+    /// Another one with every change, where it is asked for.
+    unique: Option<u64>,
 }
 
 async fn exchange(
@@ -258,6 +289,7 @@ async fn exchange(
         let mut words = line.split(' ');
         let (verb, key) = (words.next(), words.next());
         let length = words.nth(1).and_then(|text| text.parse::<usize>().ok());
+        let unique = words.next().and_then(|text| text.parse().ok());
         let (Some("VALUE"), Some(key), Some(length)) = (verb, key, length) else {
             return Err(malformed());
         };
@@ -267,7 +299,11 @@ async fn exchange(
         let mut value = vec![0; length + 2];
         connection.read_exact(&mut value).await?;
         value.truncate(length);
-        values.push((key.to_owned(), value));
+        values.push(Item {
+            key: key.to_owned(),
+            value,
+            unique,
+        });
     }
 }
 

@@ -789,9 +789,10 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps a login session of the gateway as a relying party.
     async fn insert_login(&self, login: &StoredLogin) -> Result<(), StoreError>;
 
-    /// Keeps what is in a login session now and when it ends, and unlocks it;
-    /// says whether it is still there. If not, it stays away.
-    async fn update_login(&self, login: &StoredLogin) -> Result<bool, StoreError>;
+    /// Keeps what is in a login session now and when it ends, and unlocks it if
+    /// its lock is the one until `locked_ms`; says whether it is still there. If
+    /// not, it stays away.
+    async fn update_login(&self, login: &StoredLogin, locked_ms: i64) -> Result<bool, StoreError>;
 
     /// The login session of this key, over or not.
     async fn login(&self, key: TokenHash) -> Result<Option<StoredLogin>, StoreError>;
@@ -806,7 +807,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<LoginPage, StoreError>;
 
     /// Locks a login session until it is updated or unlocked, or `until_ms`;
-    /// says whether nobody else has locked it.
+    /// says whether nobody else has locked it. A lock that takes the place of one
+    /// that is late ends later, so its end tells whose it is.
     async fn lock_login(
         &self,
         key: TokenHash,
@@ -814,8 +816,8 @@ pub trait Store: Send + Sync + 'static {
         now_ms: i64,
     ) -> Result<bool, StoreError>;
 
-    /// Unlocks a login session.
-    async fn unlock_login(&self, key: TokenHash) -> Result<(), StoreError>;
+    /// Unlocks a login session if its lock is the one until `locked_ms`.
+    async fn unlock_login(&self, key: TokenHash, locked_ms: i64) -> Result<(), StoreError>;
 
     /// Removes login sessions that fit, a bounded number of them, and tells every
     /// node of those and of `marks`. Names the removed ones.

@@ -13,6 +13,7 @@ use super::flight::digest_of;
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
+use super::storage::Lock;
 use super::told::Asking;
 
 /// How often is looked whether another node has the next tokens.
@@ -75,15 +76,17 @@ impl OpenIdConnect {
             arguments: &owned.arguments,
         };
         let clock = &self.agent.clock;
-        let until_ms = clock.now_ms().saturating_add(2 * sessions.lock_ms());
+        // Whoever has locked it and does not come back is waited for no longer.
+        let until_ms = clock.now_ms().saturating_add(sessions.lock_ms());
         loop {
             let now_ms = clock.now_ms();
             let current = live(sessions.read(handle, now_ms).await?)?;
             if current.access != login.access {
                 return Ok(current);
             }
-            if sessions.lock(handle, now_ms).await? {
-                return self.refresh_locked(sessions, login, handle, &asking).await;
+            if let Some(lock) = sessions.lock(handle, now_ms).await? {
+                let of = (handle, lock);
+                return self.refresh_locked(sessions, login, of, &asking).await;
             }
             if now_ms >= until_ms {
                 return Err(Refusal::ProviderUnavailable);
@@ -96,7 +99,7 @@ impl OpenIdConnect {
         &self,
         sessions: &Sessions,
         login: &Held,
-        handle: &Handle,
+        (handle, lock): (&Handle, Lock),
         asking: &Asking<'_>,
     ) -> Result<Arc<Held>, Refusal> {
         let clock = &self.agent.clock;
@@ -110,11 +113,19 @@ impl OpenIdConnect {
             Ok(Ok(next))
         };
         let outcome = match next.await {
-            Ok(Ok(next)) => return sessions.save(next, handle, clock.now_ms()).await,
+            Ok(Ok(next)) => return sessions.save(next, (handle, lock), clock.now_ms()).await,
             Ok(Err(current)) => Ok(current),
+            // Somebody may have been first after all, whose lock was over.
+            Err(Refusal::WrongCredentials) => {
+                let read = sessions.read(handle, clock.now_ms()).await;
+                match read.and_then(live) {
+                    Ok(current) if current.access == login.access => Err(Refusal::SessionOver),
+                    read => read,
+                }
+            }
             Err(refusal) => Err(refusal),
         };
-        sessions.unlock(handle).await;
+        sessions.unlock(handle, lock).await;
         outcome
     }
 

@@ -124,6 +124,7 @@ impl Sessions {
         let timers = timers(fields)?;
         parts.storages.lives(timers.copies_end(0, 0));
         let timeout = fields.integer("timeout")?.unwrap_or(10_000);
+        let storage = parts.storages.storage(fields, &parts.metrics)?;
         Ok(Self {
             sealer: sealer(fields, "login session", parts.providers.secret())?,
             style: style(fields, "session")?,
@@ -134,9 +135,9 @@ impl Sessions {
             destroy_unauthorized: fields.flag("unauthorized_destroy_session")?,
             destroy_forbidden: fields.flag("forbidden_destroy_session")?,
             opened: Opened::new(),
-            storage: parts.storages.storage(fields, &parts.metrics)?,
+            lock_ms: kept::lock_ms(timeout, storage.as_ref()),
+            storage,
             storages: Arc::clone(&parts.storages),
-            lock_ms: timeout.saturating_add(5_000),
             hash_subject: fields.flag("session_hash_subject")?,
             begins: !fields
                 .texts("disable_session")?

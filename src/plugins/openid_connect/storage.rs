@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::ends::Ends;
 use super::fields::Fields;
-use crate::clock::Clock;
+use crate::clock::{Clock, random_bytes};
 use crate::model::grant::TokenHash;
 use crate::model::login::{EndMark, LoginQuery, Marked, StoredLogin};
 use crate::plugins::ConfigError;
@@ -30,6 +30,26 @@ pub(super) use config::warnings;
 /// For how long what was read of a session is good, in milliseconds: until it has
 /// to be read again.
 pub(super) const READ_MS: i64 = 5_000;
+
+/// Longest wait for the process's own store, in milliseconds, about.
+const OWN_WAIT_MS: i64 = 5_000;
+
+/// The right to ask for the next tokens of a session, and to change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lock {
+    /// A number that no other lock has: whoever comes too late frees nothing.
+    holder: u64,
+    until_ms: i64,
+}
+
+impl Lock {
+    fn new(until_ms: i64) -> Self {
+        Self {
+            holder: u64::from_be_bytes(random_bytes::<8>()),
+            until_ms,
+        }
+    }
+}
 
 /// The storage gives no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,12 +143,16 @@ impl Storage {
         }
     }
 
-    /// Keeps what is in a session now, and unlocks it; says whether it is still
-    /// there.
-    pub(super) async fn update(&self, login: &StoredLogin) -> Result<bool, StorageError> {
+    /// Keeps what is in a session now, and unlocks it if it is locked so; says
+    /// whether it is still there.
+    pub(super) async fn update(
+        &self,
+        login: &StoredLogin,
+        lock: Lock,
+    ) -> Result<bool, StorageError> {
         match self {
-            Self::Own(own) => Ok(own.store()?.update_login(login).await?),
-            Self::Remote(remote) => remote.update(login).await,
+            Self::Own(own) => Ok(own.store()?.update_login(login, lock.until_ms).await?),
+            Self::Remote(remote) => remote.update(login, lock).await,
         }
     }
 
@@ -148,24 +172,35 @@ impl Storage {
         }
     }
 
-    /// Locks a session against a second refresh until `until_ms`; says whether
-    /// nobody else has.
+    /// Locks a session against a second refresh until `until_ms`; `None`: somebody
+    /// else has.
     pub(super) async fn lock(
         &self,
         key: &TokenHash,
         until_ms: i64,
         now_ms: i64,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<Option<Lock>, StorageError> {
+        let lock = Lock::new(until_ms);
+        let locked = match self {
+            Self::Own(own) => own.store()?.lock_login(*key, until_ms, now_ms).await?,
+            Self::Remote(remote) => remote.lock(key, lock).await?,
+        };
+        Ok(locked.then_some(lock))
+    }
+
+    /// Unlocks a session if it is locked so.
+    pub(super) async fn unlock(&self, key: &TokenHash, lock: Lock) -> Result<(), StorageError> {
         match self {
-            Self::Own(own) => Ok(own.store()?.lock_login(*key, until_ms, now_ms).await?),
-            Self::Remote(remote) => remote.lock(key, until_ms, now_ms).await,
+            Self::Own(own) => Ok(own.store()?.unlock_login(*key, lock.until_ms).await?),
+            Self::Remote(remote) => remote.unlock(key, lock).await,
         }
     }
 
-    pub(super) async fn unlock(&self, key: &TokenHash) -> Result<(), StorageError> {
+    /// Longest wait for an answer, in milliseconds, about.
+    pub(super) fn wait_ms(&self) -> i64 {
         match self {
-            Self::Own(own) => Ok(own.store()?.unlock_login(*key).await?),
-            Self::Remote(remote) => remote.unlock(key).await,
+            Self::Own(_) => OWN_WAIT_MS,
+            Self::Remote(remote) => remote.wait_ms,
         }
     }
 

@@ -29,14 +29,20 @@ pub(super) async fn insert(tx: &mut Tx, login: &StoredLogin) -> Result<(), Store
 
 /// One that has ended meanwhile does not come back. One that was renewed at the
 /// same time keeps the later end.
-pub(super) async fn update(tx: &mut Tx, login: &StoredLogin) -> Result<bool, StoreError> {
-    let done = sql("UPDATE logins SET sealed = $1, used_ms = $2, locked_ms = 0,
-           ends_ms = CASE WHEN ends_ms > $3 THEN ends_ms ELSE $3 END
+pub(super) async fn update(
+    tx: &mut Tx,
+    login: &StoredLogin,
+    locked_ms: i64,
+) -> Result<bool, StoreError> {
+    let done = sql("UPDATE logins SET sealed = $1, used_ms = $2,
+           ends_ms = CASE WHEN ends_ms > $3 THEN ends_ms ELSE $3 END,
+           locked_ms = CASE WHEN locked_ms = $5 THEN 0 ELSE locked_ms END
          WHERE key = $4")
     .bind(&login.sealed)
     .bind(login.used_ms)
     .bind(login.ends_ms)
     .bind(login.key)
+    .bind(locked_ms)
     .run(tx)
     .await?;
     Ok(done == 1)
@@ -81,9 +87,9 @@ pub(super) async fn lock(
     Ok(done == 1)
 }
 
-pub(super) async fn unlock(tx: &mut Tx, key: TokenHash) -> Result<(), StoreError> {
-    let unlock = sql("UPDATE logins SET locked_ms = 0 WHERE key = $1");
-    unlock.bind(key).run(tx).await.map(drop)
+pub(super) async fn unlock(tx: &mut Tx, key: TokenHash, locked_ms: i64) -> Result<(), StoreError> {
+    let unlock = sql("UPDATE logins SET locked_ms = 0 WHERE key = $1 AND locked_ms = $2");
+    unlock.bind(key).bind(locked_ms).run(tx).await.map(drop)
 }
 
 fn conditions(select: &mut Builder, query: &LoginQuery) {

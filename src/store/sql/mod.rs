@@ -976,9 +976,10 @@ impl Store for SqlStore {
         write.await
     }
 
-    async fn update_login(&self, login: &StoredLogin) -> Result<bool, StoreError> {
-        let write = self.batch.aside(login.clone(), |tx, login| {
-            Box::pin(logins::update(tx, login))
+    async fn update_login(&self, login: &StoredLogin, locked_ms: i64) -> Result<bool, StoreError> {
+        let of = (login.clone(), locked_ms);
+        let write = self.batch.aside(of, |tx, (login, locked_ms)| {
+            Box::pin(logins::update(tx, login, *locked_ms))
         });
         write.await
     }
@@ -1009,10 +1010,10 @@ impl Store for SqlStore {
         write.await
     }
 
-    async fn unlock_login(&self, key: TokenHash) -> Result<(), StoreError> {
-        let write = self
-            .batch
-            .aside(key, |tx, key| Box::pin(logins::unlock(tx, *key)));
+    async fn unlock_login(&self, key: TokenHash, locked_ms: i64) -> Result<(), StoreError> {
+        let write = self.batch.aside((key, locked_ms), |tx, (key, locked_ms)| {
+            Box::pin(logins::unlock(tx, *key, *locked_ms))
+        });
         write.await
     }
 

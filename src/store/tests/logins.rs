@@ -27,14 +27,14 @@ async fn a_login_session_that_has_ended_is_not_brought_back_by_a_renewal() {
     let found = store.login(mine.key).await.expect("an answer");
     assert_eq!(found.as_ref(), Some(&mine));
     (mine.used_ms, mine.ends_ms) = (20, 200);
-    assert!(store.update_login(&mine).await.expect("an answer"));
+    assert!(store.update_login(&mine, 0).await.expect("an answer"));
     let query = LoginQuery {
         id: Some(mine.id.clone()),
         ..LoginQuery::default()
     };
     let ended = store.end_logins(&query, &[], 30).await.expect("ended");
     assert_eq!(ended, ["id-1"]);
-    assert!(!store.update_login(&mine).await.expect("an answer"));
+    assert!(!store.update_login(&mine, 0).await.expect("an answer"));
     assert_eq!(store.login(mine.key).await.expect("an answer"), None);
     let marks = store.login_marks(0, 10).await.expect("marks");
     assert_eq!(marks.len(), 1);
@@ -54,9 +54,13 @@ async fn one_of_two_locks_a_login_session_until_it_is_updated_unlocked_or_late()
     assert!(lock(50, 10).await);
     assert!(!lock(50, 49).await);
     assert!(lock(90, 50).await, "it is late");
-    store.unlock_login(mine.key).await.expect("unlocked");
+    // Who held it before frees nobody's but its own.
+    store.unlock_login(mine.key, 50).await.expect("an answer");
+    assert!(store.update_login(&mine, 50).await.expect("an answer"));
+    assert!(!lock(91, 51).await);
+    store.unlock_login(mine.key, 90).await.expect("unlocked");
     assert!(lock(90, 51).await);
-    assert!(store.update_login(&mine).await.expect("an answer"));
+    assert!(store.update_login(&mine, 90).await.expect("an answer"));
     assert!(lock(90, 52).await);
     let nobody = store.lock_login(TokenHash([9; 32]), 90, 1).await;
     assert!(!nobody.expect("an answer"));

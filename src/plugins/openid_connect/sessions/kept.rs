@@ -14,11 +14,23 @@ use crate::model::grant::TokenHash;
 use crate::model::login::{LoginQuery, StoredLogin};
 use crate::plugins::openid_connect::keeper::marked;
 use crate::plugins::openid_connect::refusal::Refusal;
-use crate::plugins::openid_connect::storage::{Storage, StorageError};
+use crate::plugins::openid_connect::storage::{Lock, Storage, StorageError};
+
+/// How long a session is locked for a refresh, in milliseconds: longer than it
+/// takes at most to read it, to ask for tokens, to have the keys for them, and to
+/// save them, of a provider that answers within `timeout` and of this storage.
+pub(super) fn lock_ms(timeout: i64, storage: Option<&Storage>) -> i64 {
+    let pause = i64::try_from(SAVE_PAUSE.as_millis()).unwrap_or(i64::MAX);
+    let wait = storage.map_or(0, Storage::wait_ms).saturating_add(pause);
+    let asked = i64::from(SAVES + READS).saturating_mul(wait);
+    timeout.saturating_mul(2).saturating_add(asked)
+}
 
 /// How often new tokens are tried to be saved, and the pause between tries: the
 /// old ones are spent.
 const SAVES: u32 = 4;
+/// Questions to the storage besides, at most: the session, and whether it is over.
+const READS: u32 = 2;
 const SAVE_PAUSE: Duration = Duration::from_millis(250);
 /// Longest session, in bytes: what any storage holds.
 const KEPT_MAX: usize = 512 * 1024;
@@ -138,18 +150,19 @@ impl Sessions {
         let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
             return;
         };
-        match self.lock(handle, now_ms).await {
-            Ok(true) => {}
-            Ok(false) => return,
+        let lock = match self.lock(handle, now_ms).await {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return,
             Err(_) => return tracing::warn!("a session was not renewed"),
-        }
-        match self.renewed(storage, handle, held, now_ms).await {
+        };
+        let of = (handle, lock);
+        match self.renewed(storage, of, held, now_ms).await {
             Ok(Some(login)) => return drop(self.hold(login, handle, storage, now_ms)),
             // It has ended, or has other tokens by now.
             Ok(None) => self.opened.remove(handle.text()),
             Err(_) => tracing::warn!("a session was not renewed"),
         }
-        self.unlock(handle).await;
+        self.unlock(handle, lock).await;
     }
 
     /// Writes a session that is locked as renewed, and unlocks it; `None`: it is
@@ -157,7 +170,7 @@ impl Sessions {
     async fn renewed(
         &self,
         storage: &Storage,
-        handle: &Handle,
+        (handle, lock): (&Handle, Lock),
         held: &Held,
         now_ms: i64,
     ) -> Result<Option<LoginSession>, Refusal> {
@@ -170,7 +183,7 @@ impl Sessions {
         };
         login.renewed = now_ms.max(login.renewed);
         let stored = self.stored(&login, handle, now_ms)?;
-        let there = storage.update(&stored).await.map_err(unavailable)?;
+        let there = storage.update(&stored, lock).await.map_err(unavailable)?;
         Ok(there.then_some(login))
     }
 
@@ -183,14 +196,14 @@ impl Sessions {
     pub(in super::super) async fn save(
         &self,
         mut login: LoginSession,
-        handle: &Handle,
+        (handle, lock): (&Handle, Lock),
         now_ms: i64,
     ) -> Result<Arc<Held>, Refusal> {
         let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         login.renewed = now_ms;
         let stored = self.stored(&login, handle, now_ms)?;
         for last in (0..SAVES).rev() {
-            match storage.update(&stored).await {
+            match storage.update(&stored, lock).await {
                 Ok(true) => break,
                 Ok(false) => {
                     self.opened.remove(handle.text());
@@ -258,7 +271,8 @@ impl Sessions {
         }
     }
 
-    /// Asks for the right to ask for the next tokens of a session.
+    /// Asks for the right to ask for the next tokens of a session; `None`: somebody
+    /// else has it.
     ///
     /// # Errors
     /// [`Refusal::SessionStoreUnavailable`].
@@ -266,7 +280,7 @@ impl Sessions {
         &self,
         handle: &Handle,
         now_ms: i64,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Option<Lock>, Refusal> {
         let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         let until_ms = now_ms.saturating_add(self.lock_ms);
         let locked = storage.lock(&handle.key, until_ms, now_ms).await;
@@ -274,9 +288,9 @@ impl Sessions {
     }
 
     /// Gives that back.
-    pub(in super::super) async fn unlock(&self, handle: &Handle) {
+    pub(in super::super) async fn unlock(&self, handle: &Handle, lock: Lock) {
         if let Some(storage) = &self.storage
-            && storage.unlock(&handle.key).await.is_err()
+            && storage.unlock(&handle.key, lock).await.is_err()
         {
             tracing::warn!("a session stays locked for a while");
         }

@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::{Cmd, ConnectionAddr, IntoConnectionInfo, Value, cmd};
 
-use super::StorageError;
 use super::config::{RemoteConfig, Server};
+use super::{Lock, StorageError};
 use crate::model::grant::TokenHash;
 use crate::model::login::{EndMark, Marked, StoredLogin};
 use crate::plugins::ConfigError;
@@ -18,11 +18,16 @@ use crate::telemetry::Metrics;
 const LISTED: usize = 100_000;
 /// Keys of one step of a listing.
 const STEP: usize = 500;
+/// Removes a key if its value is still that.
+const REMOVE_IF: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+     return redis.call('DEL', KEYS[1]) else return 0 end";
 
 /// A server that keeps sessions.
 pub(in super::super) struct Remote {
     server: Client,
     prefix: String,
+    /// Longest wait for an answer, in milliseconds.
+    pub(super) wait_ms: i64,
 }
 
 enum Client {
@@ -41,6 +46,8 @@ impl Remote {
         Ok(Self {
             server,
             prefix: config.prefix.clone(),
+            wait_ms: i64::try_from((config.connect + config.deadline).as_millis())
+                .unwrap_or(i64::MAX),
         })
     }
 
@@ -63,10 +70,17 @@ impl Remote {
             .map(drop)
     }
 
-    pub(super) async fn update(&self, login: &StoredLogin) -> Result<bool, StorageError> {
+    pub(super) async fn update(
+        &self,
+        login: &StoredLogin,
+        lock: Lock,
+    ) -> Result<bool, StorageError> {
         let (key, value) = (self.key(&login.key), login.sealed.as_bytes());
         let there = self.put(Put::Existing, &key, value, login.ends_ms).await?;
-        self.unlock(&login.key).await?;
+        if self.unlock(&login.key, lock).await.is_err() {
+            // What counts is kept.
+            tracing::warn!("a session stays locked for a while");
+        }
         Ok(there)
     }
 
@@ -76,20 +90,31 @@ impl Remote {
         Ok(found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    pub(super) async fn lock(
-        &self,
-        key: &TokenHash,
-        until_ms: i64,
-        now_ms: i64,
-    ) -> Result<bool, StorageError> {
+    pub(super) async fn lock(&self, key: &TokenHash, lock: Lock) -> Result<bool, StorageError> {
+        let holder = lock.holder.to_string();
         // Its server measures by its own clock.
-        let until_ms = until_ms.max(now_ms + 1);
-        self.put(Put::New, &self.lock_key(key), b"1", until_ms)
-            .await
+        self.put(
+            Put::New,
+            &self.lock_key(key),
+            holder.as_bytes(),
+            lock.until_ms,
+        )
+        .await
     }
 
-    pub(super) async fn unlock(&self, key: &TokenHash) -> Result<(), StorageError> {
-        self.remove(self.lock_key(key)).await
+    pub(super) async fn unlock(&self, key: &TokenHash, lock: Lock) -> Result<(), StorageError> {
+        let (key, holder) = (self.lock_key(key), lock.holder.to_string());
+        match &self.server {
+            Client::Memcached(memcached) => {
+                memcached.remove_if(&key, holder.as_bytes()).await?;
+            }
+            Client::Redis(redis) => {
+                let mut eval = cmd("EVAL");
+                eval.arg(REMOVE_IF).arg(1).arg(&key).arg(&holder);
+                ask::<Value>(redis, &eval).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(in super::super) async fn end(&self, key: &TokenHash) -> Result<(), StorageError> {
@@ -261,4 +286,114 @@ fn escaped(text: &str) -> String {
         escaped.push(c);
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::plugins::openid_connect::storage::Storage;
+    use crate::shared::testing;
+
+    /// A program that ends with its test.
+    struct Ended(Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn remote(server: Server) -> Arc<Remote> {
+        let config = RemoteConfig {
+            server,
+            prefix: "test".to_owned(),
+            connect: Duration::from_secs(10),
+            deadline: Duration::from_secs(10),
+        };
+        Arc::new(Remote::open(&config, &Metrics::default()).expect("a server"))
+    }
+
+    fn login(key: TokenHash, ends_ms: i64) -> StoredLogin {
+        StoredLogin {
+            key,
+            id: "id".to_owned(),
+            issuer: String::new(),
+            client_id: "app".to_owned(),
+            subject: None,
+            sid: None,
+            started_ms: 0,
+            used_ms: 0,
+            ends_ms,
+            sealed: "sealed".to_owned(),
+        }
+    }
+
+    async fn only_its_holder_unlocks(remote: Arc<Remote>) {
+        let storage = Storage::Remote(Arc::clone(&remote));
+        let (key, now_ms) = (TokenHash([7; 32]), Clock::system().now_ms());
+        let until_ms = now_ms + 600_000;
+        let login = login(key, until_ms);
+        storage.insert(&login).await.expect("kept");
+        let lock = async || {
+            storage
+                .lock(&key, until_ms, now_ms)
+                .await
+                .expect("an answer")
+        };
+        let late = lock().await.expect("nobody else has");
+        assert_eq!(lock().await, None);
+        // Its time is over, and somebody else's begins.
+        remote.remove(remote.lock_key(&key)).await.expect("removed");
+        let next = lock().await.expect("nobody else has");
+        storage.unlock(&key, late).await.expect("an answer");
+        assert!(storage.update(&login, late).await.expect("an answer"));
+        assert_eq!(lock().await, None, "it frees nobody's but its own");
+        storage.unlock(&key, next).await.expect("an answer");
+        let again = lock().await.expect("it is free");
+        assert!(storage.update(&login, again).await.expect("an answer"));
+        assert!(lock().await.is_some(), "as it is when the session is kept");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_its_holder_unlocks_a_session_in_a_redis() {
+        let server = testing::Server::start();
+        let remote = remote(Server::Redis {
+            address: Address::Tcp("127.0.0.1".to_owned(), server.port),
+            tls: false,
+            database: 0,
+            username: None,
+            password: None,
+        });
+        only_its_holder_unlocks(remote).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_its_holder_unlocks_a_session_in_a_memcached() {
+        let port = testing::free_port();
+        let process = Command::new("memcached")
+            .args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p"])
+            .arg(port.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let _process = Ended(process.expect("memcached is installed (make deps)"));
+        let remote = remote(Server::Memcached(Address::Tcp(
+            "127.0.0.1".to_owned(),
+            port,
+        )));
+        let answers = async {
+            while remote.load(&TokenHash([1; 32])).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let answers = tokio::time::timeout(Duration::from_secs(60), answers).await;
+        answers.expect("it answers");
+        only_its_holder_unlocks(remote).await;
+    }
 }

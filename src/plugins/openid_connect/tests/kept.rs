@@ -218,7 +218,7 @@ async fn who_writes_to_the_store_can_give_nobody_the_session_of_another() {
     for (row, sealed) in rows.iter().zip([&sealed[1], &sealed[0]]) {
         let mut swapped = row.clone();
         swapped.sealed.clone_from(sealed);
-        let done = crate::store::Store::update_login(&*node.store, &swapped).await;
+        let done = crate::store::Store::update_login(&*node.store, &swapped, 0).await;
         assert!(done.expect("an answer"));
     }
     node.restart();
@@ -598,7 +598,10 @@ async fn a_renewal_does_not_unlock_the_refresh_of_somebody_else() {
     assert!(!is_out(&browser, &node.world).await);
     assert!(!lock().await.expect("an answer"), "it is still locked");
     assert_eq!(node.rows().await[0].used_ms, NOW * 1000);
-    node.store.unlock_login(key).await.expect("unlocked");
+    node.store
+        .unlock_login(key, now_ms + 60_000)
+        .await
+        .expect("unlocked");
     assert!(!is_out(&browser, &node.world).await);
     assert_eq!(node.rows().await[0].used_ms, now_ms);
     assert!(lock().await.expect("an answer"), "nor left locked");

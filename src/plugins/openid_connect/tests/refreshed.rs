@@ -1,6 +1,11 @@
 //! Sessions whose tokens were refreshed: nothing is lost, whatever became of the
 //! request.
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
+use tokio::sync::Notify;
+
 use super::browsing::Browser;
 use super::kept::{Node, is_out, logout_token, posted};
 use super::*;
@@ -126,4 +131,73 @@ async fn what_a_refreshed_id_token_leaves_out_stays_with_the_session() {
         assert_eq!(outcome.code(), (200, "provider_logout"));
         assert!(is_out(&browser, &node.world).await, "{storage}");
     }
+}
+
+/// Holds the provider's next answer back until it shall go, and says when it was
+/// asked for one; with `refuses` it is a refusal.
+fn hold_back(node: &Node, refuses: bool) -> (Arc<Notify>, Arc<Notify>) {
+    let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let signs = (Arc::clone(&asked), Arc::clone(&go));
+    let first = Arc::new(AtomicBool::new(true));
+    let hold = move |request: Request, next: Next| {
+        let (asked, go) = signs.clone();
+        let first = first.swap(false, Ordering::SeqCst);
+        async move {
+            if first {
+                asked.notify_one();
+                go.notified().await;
+            }
+            if first && refuses {
+                let refusal = Json(json!({"error": "invalid_grant"}));
+                return (StatusCode::BAD_REQUEST, refusal).into_response();
+            }
+            next.run(request).await
+        }
+    };
+    let router = node.provider.router().layer(from_fn(hold));
+    let router = node.world.issuer.router().merge(router);
+    let base = Url::parse("http://id.test").unwrap();
+    node.world.parts.outbound.register_local(&base, router);
+    (asked, go)
+}
+
+#[tokio::test]
+async fn a_refresh_that_takes_its_time_is_not_made_by_another_node_as_well() {
+    let (node, browser) = ended("store", json!({"timeout": 10_000})).await;
+    let other = node.other();
+    let (asked, go) = hold_back(&node, false);
+    let request = browser.request("/orders");
+    let others = async {
+        asked.notified().await;
+        // The token call and the keys may take as long as that.
+        node.world.clock.advance(19_000);
+        let mut asks = Box::pin(other.ask(&request));
+        let while_it_takes = std::time::Duration::from_millis(400);
+        let waits = tokio::time::timeout(while_it_takes, &mut asks).await;
+        assert!(waits.is_err(), "it waits for the first one");
+        go.notify_one();
+        asks.await
+    };
+    let (outcome, others) = tokio::join!(node.world.ask(&request), others);
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(others.code(), (200, "pass"));
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+}
+
+#[tokio::test]
+async fn a_refresh_that_comes_too_late_goes_on_with_what_another_node_has_got() {
+    let (node, browser) = ended("store", json!({})).await;
+    let other = node.other();
+    let (asked, go) = hold_back(&node, true);
+    let request = browser.request("/orders");
+    let others = async {
+        asked.notified().await;
+        node.world.clock.advance(100_000);
+        let outcome = other.ask(&request).await;
+        assert_eq!(outcome.code(), (200, "pass"), "the lock was over");
+        go.notify_one();
+    };
+    let (outcome, ()) = tokio::join!(node.world.ask(&request), others);
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(node.provider.asked("refresh_token"), 1);
 }
