@@ -1,6 +1,8 @@
 //! Signing users out: here, and at the provider (RFC 7009, OpenID Connect
 //! RP-Initiated Logout).
 
+use std::sync::Arc;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use pingora::http::RequestHeader;
@@ -14,7 +16,7 @@ use super::endpoints::Endpoint;
 use super::fields::Fields;
 use super::login::redirect;
 use super::refusal::Refusal;
-use super::sessions::{Browser, LoginSession, Sessions, Shown};
+use super::sessions::{Browser, Held, LoginSession, Sessions, Shown};
 use crate::filter::{Exchange, Flow};
 use crate::http::reply::Reply;
 use crate::plugins::ConfigError;
@@ -103,21 +105,20 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
-        let now_ms = self.agent.clock.now_ms();
-        let found = sessions.find(&request.headers, now_ms).await;
+        // First of all: whoever has a copy is out while tokens are revoked. Where it
+        // can't be said, the browser keeps its cookie, to come again with it.
+        let login = match self.end_shown(sessions, request).await {
+            Ok(login) => login,
+            Err(refusal) => return Ok(self.comes_again(refusal, exchange)),
+        };
         sessions.forget(Browser {
             headers: &request.headers,
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         });
-        let login = match found? {
-            Shown::Live(login, _) => Some(login),
-            Shown::Nothing | Shown::Void(_) | Shown::Away(_) => None,
-        };
         self.logouts.inc();
         if let Some(login) = &login {
             self.revoke(logout, login).await;
-            sessions.end(login, now_ms).await?;
         }
         let client = login.as_ref().map(|login| login.client.as_str());
         let clients = &self.settings().clients;
@@ -143,6 +144,35 @@ impl OpenIdConnect {
             Some(back) => redirect(back.as_str()),
             None => Ok(Flow::Respond(Reply::message(StatusCode::OK, "Logged out"))),
         }
+    }
+
+    /// Ends the session that a request shows, if it does.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionStoreUnavailable`]: it may go on.
+    async fn end_shown(
+        &self,
+        sessions: &Sessions,
+        request: &RequestHeader,
+    ) -> Result<Option<Arc<Held>>, Refusal> {
+        let now_ms = self.agent.clock.now_ms();
+        let login = match sessions.find(&request.headers, now_ms).await? {
+            Shown::Live(login, _) => login,
+            Shown::Nothing | Shown::Void(_) | Shown::Away(_) => return Ok(None),
+        };
+        sessions.end(&login, now_ms).await?;
+        Ok(Some(login))
+    }
+
+    /// Refuses what can be done later.
+    fn comes_again(&self, refusal: Refusal, exchange: &mut Exchange) -> Flow {
+        let mut flow = self.refuse(refusal, exchange);
+        if let Flow::Respond(reply) = &mut flow
+            && reply.status == StatusCode::INTERNAL_SERVER_ERROR
+        {
+            reply.status = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        flow
     }
 
     /// Revokes the session's tokens, as far as the provider does; the user is

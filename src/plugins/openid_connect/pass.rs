@@ -201,7 +201,9 @@ impl OpenIdConnect {
             reply = settings.answers.to(refusal, self.client_index(request));
         }
         if settings.scripts && scripts::is_script(&request.headers) {
-            let plain = refusal.map(|refusal| settings.answers.plain(refusal));
+            let redirects = reply.status == StatusCode::FOUND;
+            let plain = refusal.filter(|_| redirects);
+            let plain = plain.map(|refusal| settings.answers.plain(refusal));
             let signs_in = self.logins.is_some();
             reply = scripts::answer(plain.unwrap_or(reply), signs_in, request, exchange);
         }

@@ -297,8 +297,8 @@ impl Sessions {
     /// Ends a session for good, wherever a copy of its cookie may be.
     ///
     /// # Errors
-    /// [`Refusal::SessionStoreUnavailable`] when it can't be said where it counts;
-    /// on this node it is over all the same.
+    /// [`Refusal::SessionStoreUnavailable`] when it can't be said where it counts: it
+    /// goes on, and can be ended again.
     pub(super) async fn end(&self, held: &Held, now_ms: i64) -> Result<(), Refusal> {
         let mut mark = EndMark {
             what: About::Session(&held.id).marked(),
@@ -315,10 +315,12 @@ impl Sessions {
             }
             return Ok(());
         };
+        let ended = storage.end(&handle.key, &held.id, now_ms).await;
+        ended.map_err(unavailable)?;
+        // Also for those who have read it at this moment.
         self.storages.ends.add_of_user(&mark);
         self.opened.remove(handle.text());
-        let ended = storage.end(&handle.key, &held.id, now_ms).await;
-        ended.map_err(unavailable)
+        Ok(())
     }
 
     /// As [`Sessions::end`], without waiting; for sessions in cookies alone that

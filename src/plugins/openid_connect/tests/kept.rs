@@ -13,7 +13,7 @@ pub(super) struct Node {
     pub(super) provider: Provider,
     pub(super) store: Arc<SqlStore>,
     directory: Arc<tempfile::TempDir>,
-    config: Value,
+    pub(super) config: Value,
 }
 
 fn settings(mut config: Value) -> Value {
@@ -238,9 +238,10 @@ async fn a_store_that_is_down_refuses_and_never_lets_in_or_loops() {
     browser
         .0
         .insert("session".to_owned(), format!("1{}", "A".repeat(40)));
-    for target in ["/orders", "/orders?logout=1"] {
-        let outcome = browser.clone().get(&world, target).await;
-        assert_eq!(outcome.code(), (500, "session_store_unavailable"));
+    for (target, status) in [("/orders", 500), ("/orders?logout=1", 503)] {
+        let outcome = browser.get(&world, target).await;
+        assert_eq!(outcome.code(), (status, "session_store_unavailable"));
+        assert!(browser.0.contains_key("session"), "it is not forgotten");
     }
 }
 

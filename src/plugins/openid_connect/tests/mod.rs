@@ -19,6 +19,7 @@ mod refreshed;
 mod requests;
 mod signed_in;
 mod signing_in;
+mod signing_out;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

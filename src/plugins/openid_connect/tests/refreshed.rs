@@ -135,7 +135,7 @@ async fn what_a_refreshed_id_token_leaves_out_stays_with_the_session() {
 
 /// Holds the provider's next answer back until it shall go, and says when it was
 /// asked for one; with `refuses` it is a refusal.
-fn hold_back(node: &Node, refuses: bool) -> (Arc<Notify>, Arc<Notify>) {
+pub(super) fn hold_back(node: &Node, refuses: bool) -> (Arc<Notify>, Arc<Notify>) {
     let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let signs = (Arc::clone(&asked), Arc::clone(&go));
     let first = Arc::new(AtomicBool::new(true));

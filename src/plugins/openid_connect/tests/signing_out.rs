@@ -1,0 +1,76 @@
+//! Logouts that meet trouble: of the storage, of the provider, of both.
+
+use super::browsing::{Browser, location};
+use super::kept::{Node, is_out};
+use super::refreshed::hold_back;
+use super::*;
+use crate::shared::testing::Server;
+
+#[tokio::test]
+async fn a_copy_is_of_no_use_while_the_provider_revokes() {
+    for storage in ["cookie", "store"] {
+        let config = json!({"session_storage": storage, "logout_revoke": true,
+            "logout_redirect_uri": ["https://app.test/bye"]});
+        let node = Node::new(config).await;
+        let mut browser = Browser::signed_in(&node.world).await;
+        let copy = browser.clone();
+        let (asked, go) = hold_back(&node, false);
+        let meanwhile = async {
+            asked.notified().await;
+            assert!(is_out(&copy, &node.world).await, "{storage}");
+            go.notify_one();
+        };
+        let logout = browser.get(&node.world, "/orders?logout=1");
+        let (outcome, ()) = tokio::join!(logout, meanwhile);
+        assert_eq!(location(&outcome), "https://app.test/bye");
+        assert!(!browser.0.contains_key("session"));
+    }
+}
+
+#[tokio::test]
+async fn a_logout_without_the_storage_is_told_so_and_can_be_asked_for_again() {
+    let mut node = Node::new(json!({})).await;
+    let mut browser = Browser::signed_in(&node.world).await;
+    let copy = browser.clone();
+    // A node that has nothing in memory, and no store either.
+    let mut parts = node.world.parts.clone();
+    parts.storages = Arc::default();
+    let lost = filter(&parts, node.config.clone()).expect("valid");
+    let found = std::mem::replace(&mut node.world.filter, lost);
+    let outcome = browser.get(&node.world, "/orders?logout=1").await;
+    assert_eq!(outcome.code(), (503, "session_store_unavailable"));
+    assert!(browser.0.contains_key("session"), "to come again with it");
+    node.world.filter = found;
+    let outcome = browser.get(&node.world, "/orders?logout=1").await;
+    assert_eq!(outcome.reply.as_ref().expect("an answer").status, 200);
+    assert!(!browser.0.contains_key("session"));
+    assert!(is_out(&copy, &node.world).await);
+    assert!(node.rows().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_logout_while_a_redis_hangs_is_done_when_it_is_asked_for_again() {
+    let server = Server::start();
+    let node = Node::new(
+        json!({"session_storage": "redis", "session_redis_port": server.port,
+        "session_redis_read_timeout": 1000, "session_redis_send_timeout": 1000,
+        "session_redis_connect_timeout": 10_000}),
+    )
+    .await;
+    // The server measures by a clock of its own.
+    let now_ms = Clock::system().now_ms();
+    node.world.clock.advance(now_ms - NOW * 1000);
+    let mut browser = Browser::signed_in(&node.world).await;
+    let copy = browser.clone();
+    assert!(!is_out(&copy, &node.world).await);
+    server.freeze(true);
+    // What was read of it is in memory; that it has ended can't be written.
+    let outcome = browser.get(&node.world, "/orders?logout=1").await;
+    assert_eq!(outcome.code(), (503, "session_store_unavailable"));
+    assert!(browser.0.contains_key("session"));
+    server.freeze(false);
+    let outcome = browser.get(&node.world, "/orders?logout=1").await;
+    assert_eq!(outcome.reply.as_ref().expect("an answer").status, 200);
+    let other = node.other();
+    assert!(is_out(&copy, &other).await, "nowhere is it left");
+}
