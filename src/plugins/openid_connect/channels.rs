@@ -245,6 +245,10 @@ impl Channels {
             (Some(sid), _) if !sid.is_empty() => which.sid = Some(sid.to_owned()),
             (_, Some(subject)) if !subject.is_empty() => {
                 which.subjects = super::subjects(subject);
+                // The token may come late, or once more: whoever has signed in
+                // since is not meant. A session of the provider is over for good.
+                let before = at.saturating_add(self.leeway).saturating_add(1);
+                which.started_ms = Some(before.saturating_mul(1000) - 1);
             }
             _ => return Err(LogoutRefusal::OfNobody),
         }
@@ -428,6 +432,11 @@ mod tests {
         let of_user = claims(|claims| drop(claims.as_object_mut().map(|all| all.remove("sid"))));
         let (which, ..) = check(of_user).expect("good");
         assert_eq!(which.subjects[0], "anna");
+        assert_eq!(
+            which.started_ms,
+            Some(NOW * 1000 + 999),
+            "not who came since"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::held::{Handle, Held, Whose};
 use super::{Browser, LoginSession, Sessions, Shown};
 use crate::filter::SessionsUnavailable;
 use crate::model::grant::TokenHash;
-use crate::model::login::{LoginQuery, StoredLogin};
+use crate::model::login::{EndMark, LoginQuery, StoredLogin};
 use crate::plugins::openid_connect::keeper::marked;
 use crate::plugins::openid_connect::refusal::Refusal;
 use crate::plugins::openid_connect::storage::{Lock, Storage, StorageError};
@@ -354,7 +354,8 @@ impl Sessions {
         Ok(ended)
     }
 
-    /// Ends the sessions of a provider's session, or else of one of its users.
+    /// Ends the sessions of a provider's session, or else of one of its users: those
+    /// that have begun by now, or by the time that is named.
     ///
     /// # Errors
     /// [`SessionsUnavailable`]: some may go on.
@@ -363,7 +364,11 @@ impl Sessions {
         which: &LoginQuery,
         now_ms: i64,
     ) -> Result<(), SessionsUnavailable> {
-        let marks = marked(which, |what| self.storages.mark(what, now_ms));
+        let before_ms = which.started_ms.map_or(now_ms, |bound| bound.min(now_ms));
+        let marks = marked(which, |what| EndMark {
+            before_ms,
+            ..self.storages.mark(what, now_ms)
+        });
         // Here first; whatever one place can't do, the other does.
         let ended = self.storages.end(which, &marks, now_ms).await;
         if let Some(storage) = &self.storage {

@@ -127,22 +127,31 @@ impl Remote {
         started_ms: i64,
     ) -> Result<bool, StorageError> {
         let keys: Vec<_> = of.iter().map(|what| self.mark_key(what)).collect();
-        let found = self.get(&keys).await?;
-        let before = found.into_iter().flatten().filter_map(|bytes| {
-            let text = String::from_utf8(bytes).ok()?;
-            text.parse::<i64>().ok()
-        });
-        Ok(before.max().is_some_and(|before| started_ms <= before))
+        let before = self.before(&keys).await?;
+        Ok(before.is_some_and(|before| started_ms <= before))
     }
 
     pub(super) async fn mark(&self, marks: &[EndMark], now_ms: i64) -> Result<(), StorageError> {
         for mark in marks.iter().filter(|mark| mark.until_ms > now_ms) {
-            let before = mark.before_ms.to_string();
             let key = self.mark_key(&mark.what);
+            // One from before does not undo a later one.
+            let known = self.before(std::slice::from_ref(&key)).await?;
+            let before = known.map_or(mark.before_ms, |known| known.max(mark.before_ms));
+            let before = before.to_string();
             self.put(Put::Always, &key, before.as_bytes(), mark.until_ms)
                 .await?;
         }
         Ok(())
+    }
+
+    /// Up to when sessions are over by the latest of these marks.
+    async fn before(&self, marks: &[String]) -> Result<Option<i64>, StorageError> {
+        let found = self.get(marks).await?;
+        let before = found.into_iter().flatten().filter_map(|bytes| {
+            let text = String::from_utf8(bytes).ok()?;
+            text.parse::<i64>().ok()
+        });
+        Ok(before.max())
     }
 
     /// The sealed sessions, with their keys; `None`: the server can't list. Says
@@ -360,8 +369,23 @@ mod tests {
         assert!(lock().await.is_some(), "as it is when the session is kept");
     }
 
+    async fn no_mark_undoes_a_later_one(remote: Arc<Remote>) {
+        let now_ms = Clock::system().now_ms();
+        let mark = |before_ms| EndMark {
+            what: [7; 16],
+            before_ms,
+            until_ms: now_ms + 600_000,
+        };
+        remote.mark(&[mark(20)], now_ms).await.expect("marked");
+        remote.mark(&[mark(10)], now_ms).await.expect("marked");
+        for (started_ms, over) in [(20, true), (21, false)] {
+            let found = remote.is_over(&[[7; 16]], started_ms).await;
+            assert_eq!(found.expect("an answer"), over, "{started_ms}");
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
-    async fn only_its_holder_unlocks_a_session_in_a_redis() {
+    async fn only_its_holder_unlocks_and_marks_stay_in_a_redis() {
         let server = testing::Server::start();
         let remote = remote(Server::Redis {
             address: Address::Tcp("127.0.0.1".to_owned(), server.port),
@@ -370,11 +394,12 @@ mod tests {
             username: None,
             password: None,
         });
-        only_its_holder_unlocks(remote).await;
+        only_its_holder_unlocks(Arc::clone(&remote)).await;
+        no_mark_undoes_a_later_one(remote).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn only_its_holder_unlocks_a_session_in_a_memcached() {
+    async fn only_its_holder_unlocks_and_marks_stay_in_a_memcached() {
         let port = testing::free_port();
         let process = Command::new("memcached")
             .args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p"])
@@ -394,6 +419,7 @@ mod tests {
         };
         let answers = tokio::time::timeout(Duration::from_secs(60), answers).await;
         answers.expect("it answers");
-        only_its_holder_unlocks(remote).await;
+        only_its_holder_unlocks(Arc::clone(&remote)).await;
+        no_mark_undoes_a_later_one(remote).await;
     }
 }

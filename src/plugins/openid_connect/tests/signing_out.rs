@@ -1,7 +1,7 @@
 //! Logouts that meet trouble: of the storage, of the provider, of both.
 
 use super::browsing::{Browser, location};
-use super::kept::{Node, is_out};
+use super::kept::{Node, is_out, logout_token, posted};
 use super::refreshed::hold_back;
 use super::*;
 use crate::shared::testing::Server;
@@ -73,4 +73,30 @@ async fn a_logout_while_a_redis_hangs_is_done_when_it_is_asked_for_again() {
     assert_eq!(outcome.reply.as_ref().expect("an answer").status, 200);
     let other = node.other();
     assert!(is_out(&copy, &other).await, "nowhere is it left");
+}
+
+#[tokio::test]
+async fn a_logout_of_a_user_that_comes_again_ends_nothing_that_began_since() {
+    for storage in ["cookie", "store"] {
+        let node = Node::new(json!({"session_storage": storage})).await;
+        let before = Browser::signed_in(&node.world).await;
+        let told = |id: &str| {
+            let of_user = json!({"jti": id, "sid": null, "sub": "anna"});
+            posted(&format!("logout_token={}", logout_token(&node, of_user)))
+        };
+        // Asked for now, heard when she has signed in again.
+        node.world.clock.advance(30_000);
+        let since = Browser::signed_in(&node.world).await;
+        let outcome = node.world.ask(&told("j-1")).await;
+        assert_eq!(outcome.code(), (200, "provider_logout"));
+        assert!(is_out(&before, &node.world).await, "{storage}");
+        assert!(!is_out(&since, &node.world).await, "{storage}");
+        assert_eq!(node.rows().await.len(), usize::from(storage == "store"));
+        let now = node.world.clock.now_secs();
+        let of_now = json!({"jti": "j-2", "sid": null, "sub": "anna", "iat": now,
+            "exp": now + 120});
+        let request = posted(&format!("logout_token={}", logout_token(&node, of_now)));
+        assert_eq!(node.world.ask(&request).await.code().0, 200);
+        assert!(is_out(&since, &node.world).await, "{storage}");
+    }
 }
