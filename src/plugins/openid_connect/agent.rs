@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT, AUTHORIZATION};
@@ -112,6 +113,11 @@ impl Agent {
         let offered = known.member("token_endpoint_auth_methods_supported");
         let proof = self.endpoints.proof(endpoint);
         proof.unwrap_or_else(|| client.proof(offered))
+    }
+
+    /// Longest wait for an answer.
+    pub(super) fn timeout(&self) -> Duration {
+        self.options.timeout
     }
 
     /// Whether the client's name is in a header alone when it proves itself at

@@ -82,7 +82,7 @@ struct Held {
 impl Distributed {
     pub(super) fn new(how: How, rules: &Arc<Rules>, agent: &Arc<Agent>) -> Self {
         Self {
-            flights: Flights::new(how.lifetimes.refused()),
+            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
             how,
             rules: Arc::clone(rules),
             agent: Arc::clone(agent),

@@ -8,17 +8,20 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use quick_cache::sync::Cache;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::plugins::openid_connect::refusal::Refusal;
 
 /// Most questions under way.
 const FLIGHTS: usize = 256;
+/// Most questions that wait until one of those has its answer.
+const WAITING: usize = 1024;
 /// Most noes remembered.
 const REFUSED: usize = 16 * 1024;
 /// For how long a no is remembered where nothing else is said, in
@@ -31,16 +34,23 @@ type Landed<T> = watch::Receiver<Option<Result<T, Refusal>>>;
 
 /// Questions under way, and what was refused lately.
 pub(in crate::plugins) struct Flights<T> {
+    /// Those that wait for a place among them.
     under_way: Arc<DashMap<Digest, Landed<T>>>,
+    places: Arc<Semaphore>,
+    /// Longest wait for a place.
+    patience: Duration,
     refused: Arc<Cache<Digest, (Refusal, i64)>>,
     refused_ms: i64,
 }
 
 impl<T: Clone + Send + Sync + 'static> Flights<T> {
-    /// Remembers what is refused for so many milliseconds.
-    pub(in crate::plugins) fn new(refused_ms: i64) -> Self {
+    /// Remembers what is refused for so many milliseconds. Where more is asked
+    /// than may be at once, a question waits no longer than `patience`.
+    pub(in crate::plugins) fn new(refused_ms: i64, patience: Duration) -> Self {
         Self {
             under_way: Arc::default(),
+            places: Arc::new(Semaphore::new(FLIGHTS)),
+            patience,
             refused: Arc::new(Cache::new(REFUSED)),
             refused_ms,
         }
@@ -63,7 +73,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
     where
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
-        let full = self.under_way.len() >= FLIGHTS;
+        let full = self.under_way.len() >= FLIGHTS + WAITING;
         let mut landed = match self.under_way.entry(digest) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(_) if full => return Err(Refusal::ProviderUnavailable),
@@ -75,9 +85,14 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
                     under_way: Arc::clone(&self.under_way),
                 };
                 let (refused, refused_ms) = (Arc::clone(&self.refused), self.refused_ms);
+                let places = Arc::clone(&self.places).acquire_owned();
+                let place = tokio::time::timeout(self.patience, places);
                 let question = question();
                 tokio::spawn(async move {
-                    let outcome = question.await;
+                    let outcome = match place.await {
+                        Ok(Ok(_place)) => question.await,
+                        _ => Err(Refusal::ProviderTimeout),
+                    };
                     if let Err(refusal) = &outcome
                         && refusal.is_of_client()
                     {
@@ -123,8 +138,67 @@ pub(in crate::plugins) fn digest_of<'a>(texts: impl IntoIterator<Item = &'a [u8]
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(10);
+
     fn flights() -> Flights<()> {
-        Flights::new(REFUSED_MS)
+        Flights::new(REFUSED_MS, PATIENCE)
+    }
+
+    /// Asks `count` different questions, each of which waits for a permit of
+    /// `gate`; what became of them.
+    async fn rush(flights: &Flights<()>, count: usize, gate: &Arc<Semaphore>) -> Vec<bool> {
+        let asks = (0..count).map(|n| {
+            let gate = Arc::clone(gate);
+            let question = || async move {
+                let permit = gate.acquire().await;
+                permit.map(drop).map_err(|_| Refusal::ProviderUnavailable)
+            };
+            flights.ask(digest_of([&n.to_be_bytes()[..]]), question, || 0)
+        });
+        let outcomes = futures_util::future::join_all(asks).await;
+        outcomes.iter().map(Result::is_ok).collect()
+    }
+
+    #[tokio::test]
+    async fn who_comes_when_all_places_are_taken_waits_for_one() {
+        let (flights, gate) = (flights(), Arc::new(Semaphore::new(0)));
+        let count = FLIGHTS + 44;
+        let opens = async {
+            while flights.under_way.len() < count || flights.places.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            gate.add_permits(1);
+        };
+        let (outcomes, ()) = tokio::join!(rush(&flights, count, &gate), opens);
+        assert!(outcomes.iter().all(|good| *good));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_place_in_time_is_told_so() {
+        let (flights, gate) = (flights(), Arc::new(Semaphore::new(0)));
+        let opens = async {
+            tokio::time::sleep(2 * PATIENCE).await;
+            gate.add_permits(1);
+        };
+        let (outcomes, ()) = tokio::join!(rush(&flights, FLIGHTS + 9, &gate), opens);
+        let late = outcomes.iter().filter(|good| !**good).count();
+        assert_eq!(late, 9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_questions_that_wait_stays_within_the_bound() {
+        let (flights, gate) = (flights(), Arc::new(Semaphore::new(0)));
+        let count = FLIGHTS + WAITING + 100;
+        let opens = async {
+            while flights.under_way.len() < FLIGHTS + WAITING {
+                tokio::task::yield_now().await;
+            }
+            gate.add_permits(1);
+        };
+        let (outcomes, ()) = tokio::join!(rush(&flights, count, &gate), opens);
+        let refused = outcomes.iter().filter(|good| !**good).count();
+        assert_eq!(refused, 100);
+        assert!(flights.under_way.is_empty());
     }
 
     #[tokio::test]

@@ -137,7 +137,10 @@ pub(super) struct TokenDesk {
     grants: Grants,
     agent: Arc<Agent>,
     held: Arc<Responses>,
+    /// Questions of strangers.
     flights: Flights<Arc<Tokens>>,
+    /// Questions of users who sign in, or have: no stranger keeps them waiting.
+    of_users: Flights<Arc<Tokens>>,
 }
 
 /// Tokens by what they were given for, and until when they are there.
@@ -169,8 +172,10 @@ pub(super) struct Given {
 
 impl TokenDesk {
     pub(super) fn new(grants: Grants, agent: &Arc<Agent>) -> Self {
+        let flights = || Flights::new(grants.lifetimes.refused(), agent.timeout());
         Self {
-            flights: Flights::new(grants.lifetimes.refused()),
+            flights: flights(),
+            of_users: flights(),
             grants,
             agent: Arc::clone(agent),
             held: Arc::new(responses()),
@@ -317,7 +322,12 @@ impl TokenDesk {
                 remembered: true,
             });
         }
-        if let Some(refusal) = self.flights.refused(&about, now_ms) {
+        let of_user = grant == Grant::AuthorizationCode || late_ms.is_some();
+        let flights = match of_user {
+            true => &self.of_users,
+            false => &self.flights,
+        };
+        if let Some(refusal) = flights.refused(&about, now_ms) {
             return Err(refusal);
         }
         let question = Question {
@@ -355,10 +365,7 @@ impl TokenDesk {
             }
             Ok(tokens)
         };
-        let tokens = self
-            .flights
-            .ask(about, asked, move || clock.now_ms())
-            .await?;
+        let tokens = flights.ask(about, asked, move || clock.now_ms()).await?;
         if remember {
             self.remember(about, &tokens);
         }

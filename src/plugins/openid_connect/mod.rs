@@ -174,7 +174,7 @@ impl OpenIdConnect {
             agent,
             me,
             sessions: asked.sessions.map(Arc::new),
-            refreshes: Flights::new(flight::REFUSED_MS),
+            refreshes: Flights::new(flight::REFUSED_MS, config.options.timeout),
             logins: asked.logins,
             logout: asked.logout,
             channels: asked.channels,

@@ -100,7 +100,7 @@ impl TokenExchange {
         };
         Self {
             keys: (how.subjects.iter().flatten()).map(provider).collect(),
-            flights: Flights::new(how.lifetimes.refused()),
+            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
             how,
             agent: Arc::clone(agent),
             held: Cache::with(

@@ -190,7 +190,7 @@ pub(super) struct Asking<'a> {
 impl Asker {
     pub(super) fn new(told: Told, agent: &Arc<Agent>, metrics: &Metrics) -> Self {
         Self {
-            flights: Flights::new(told.lifetimes.refused()),
+            flights: Flights::new(told.lifetimes.refused(), agent.timeout()),
             told: Arc::new(told),
             agent: Arc::clone(agent),
             known: Cache::with(

@@ -80,7 +80,7 @@ impl Weighter<Digest, Held> for Weight {
 impl UserInfo {
     pub(super) fn new(how: How, agent: &Arc<Agent>) -> Self {
         Self {
-            flights: Flights::new(how.lifetimes.refused()),
+            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
             how,
             agent: Arc::clone(agent),
             held: Cache::with(

@@ -70,13 +70,13 @@ impl Remote {
         parts: &Parts,
     ) -> Self {
         Self {
+            flights: Flights::new(REFUSED_MS, client.options.timeout),
             protocol,
             url,
             client,
             outbound: Arc::clone(&parts.outbound),
             clock: parts.clock.clone(),
             known: lifetime.map(|lifetime| (TokenCache::new(), lifetime)),
-            flights: Flights::new(REFUSED_MS),
             down: AtomicBool::new(false),
             hits: parts.metrics.token_cache("hit"),
             misses: parts.metrics.token_cache("miss"),

@@ -7,6 +7,7 @@ mod beside;
 mod browsing;
 mod configured;
 mod consumers;
+mod crowded;
 mod distributed;
 mod every_field;
 mod exchanged;
