@@ -120,6 +120,23 @@ impl Agent {
         self.options.timeout
     }
 
+    /// Whether the secrets of those who bring their own go to `endpoint` in a
+    /// form: as those of `own` do, if they go there at all.
+    ///
+    /// # Errors
+    /// As [`Self::known`].
+    pub(super) async fn posts_secrets(
+        &self,
+        endpoint: Endpoint,
+        own: Option<&Client>,
+    ) -> Result<bool, Refusal> {
+        let known = self.known().await?;
+        let offered = known.member("token_endpoint_auth_methods_supported");
+        let named = self.endpoints.proof(endpoint);
+        let named = named.or_else(|| own.and_then(Client::named_proof));
+        Ok(Proof::of_secrets(named, offered) == Proof::Post)
+    }
+
     /// Whether the client's name is in a header alone when it proves itself at
     /// `endpoint`.
     ///

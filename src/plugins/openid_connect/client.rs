@@ -55,6 +55,16 @@ impl Proof {
             _ => return None,
         })
     }
+
+    /// How a secret that a caller brings is shown: as `named`, if that is a way
+    /// to show secrets, else in the first such way that the provider names.
+    pub(super) fn of_secrets(named: Option<Self>, offered: Option<&Value>) -> Self {
+        let shows = |proof: &Self| matches!(proof, Self::Basic | Self::Post);
+        let offered = offered.and_then(Value::as_array).into_iter().flatten();
+        let mut offered = offered.filter_map(|name| Self::known(name.as_str()?));
+        let named = named.filter(shows).or_else(|| offered.find(shows));
+        named.unwrap_or(Self::Basic)
+    }
 }
 
 /// A client of the provider.
@@ -225,9 +235,9 @@ impl Client {
         self.signer.as_ref().or(self.hmac.as_ref())
     }
 
-    /// Whether callers' own secrets go to the provider in a form.
-    pub(super) fn posts_secrets(&self) -> bool {
-        self.proof == Some(Proof::Post)
+    /// The method that the configuration names.
+    pub(super) fn named_proof(&self) -> Option<Proof> {
+        self.proof
     }
 
     /// Adds the proof to a request for `audience` at `now` (seconds).
@@ -386,6 +396,27 @@ mod tests {
         assert_eq!(with_secret.proof(Some(&offered)), Proof::Post);
         assert_eq!(with_secret.proof(None), Proof::Basic);
         assert_eq!(bare.all[0].proof(Some(&offered)), Proof::None);
+    }
+
+    #[test]
+    fn a_callers_secret_is_shown_as_configured_or_as_the_provider_takes_it() {
+        let post = json!([
+            "private_key_jwt",
+            "client_secret_post",
+            "client_secret_basic"
+        ]);
+        let basic = json!(["client_secret_basic", "client_secret_post"]);
+        for (named, offered, wanted) in [
+            (None, None, Proof::Basic),
+            (None, Some(&post), Proof::Post),
+            (None, Some(&basic), Proof::Basic),
+            (Some(Proof::Post), Some(&basic), Proof::Post),
+            (Some(Proof::Basic), Some(&post), Proof::Basic),
+            (Some(Proof::PrivateKeyJwt), Some(&post), Proof::Post),
+            (Some(Proof::None), None, Proof::Basic),
+        ] {
+            assert_eq!(Proof::of_secrets(named, offered), wanted, "{named:?}");
+        }
     }
 
     #[test]

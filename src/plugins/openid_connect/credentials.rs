@@ -1,10 +1,10 @@
 //! Credentials that are no bearer token: refresh tokens, names with passwords,
 //! clients with their secrets.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+mod basic;
+
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use pingora::http::RequestHeader;
 
 use super::arguments::{Arguments, Where, retarget, without};
@@ -18,15 +18,20 @@ use crate::plugins::ConfigError;
 #[derive(Debug)]
 pub(super) enum Credential {
     RefreshToken(Secret),
-    /// A name and its secret; tried as whatever is true.
-    Pair {
-        name: String,
-        secret: Secret,
-        /// Those of a user.
-        user: bool,
-        /// Those of a client.
-        client: bool,
-    },
+    Pair(Pair),
+}
+
+/// A name and its secret; tried as whatever is true.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) name: String,
+    pub(super) secret: Secret,
+    /// Those of a user.
+    pub(super) user: bool,
+    /// Those of a client.
+    pub(super) client: bool,
+    /// Those of a client that has encoded them, as it should (RFC 6749 §2.3.1).
+    pub(super) decoded: Option<(String, Secret)>,
 }
 
 /// A credential and where it was.
@@ -142,15 +147,17 @@ impl Search {
         let in_header = |places: Option<Where>| places.is_some_and(|places| places.header);
         let (user, client) = (in_header(self.password), in_header(self.client));
         if (user || client)
-            && let Some((name, secret)) = basic(headers)?
+            && let Some((name, secret)) = basic::shown(headers)?
         {
+            let decoded = basic::decoded(&name, &secret).filter(|_| client);
             return Ok(Some(Shown {
-                credential: Credential::Pair {
+                credential: Credential::Pair(Pair {
                     name,
                     secret,
                     user,
                     client,
-                },
+                    decoded,
+                }),
                 header: Some(AUTHORIZATION),
                 parameters: Vec::new(),
             }));
@@ -165,12 +172,13 @@ impl Search {
                 continue;
             };
             return Ok(Some(Shown {
-                credential: Credential::Pair {
+                credential: Credential::Pair(Pair {
                     name: named.to_owned(),
                     secret: Secret::new(proof),
                     user,
                     client: !user,
-                },
+                    decoded: None,
+                }),
                 header: None,
                 parameters: vec![name.to_owned(), secret.to_owned()],
             }));
@@ -227,7 +235,7 @@ impl Shown {
     pub(super) fn token(&self) -> Option<&str> {
         match &self.credential {
             Credential::RefreshToken(token) => Some(token.expose()),
-            Credential::Pair { .. } => None,
+            Credential::Pair(_) => None,
         }
     }
 
@@ -255,40 +263,6 @@ impl Shown {
     }
 }
 
-/// The pair of an `Authorization: Basic` header, in Base64 or, as old clients
-/// send it, as it is.
-fn basic(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Refusal> {
-    let mut found = None;
-    for value in headers.get_all(AUTHORIZATION) {
-        let Some(pair) = basic_value(value) else {
-            continue;
-        };
-        if found.is_some() {
-            return Err(Refusal::RepeatedCredentials);
-        }
-        let text = STANDARD.decode(pair).ok();
-        let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.filter(|text| text.contains(':'));
-        let text = text.or_else(|| String::from_utf8(pair.to_vec()).ok());
-        let text = text.ok_or(Refusal::MalformedCredentials)?;
-        let (name, secret) = text.split_once(':').ok_or(Refusal::MalformedCredentials)?;
-        let plain = |text: &str| !text.chars().any(char::is_control);
-        if name.is_empty() || !plain(name) || !plain(secret) {
-            return Err(Refusal::MalformedCredentials);
-        }
-        found = Some((name.to_owned(), Secret::new(secret)));
-    }
-    Ok(found)
-}
-
-fn basic_value(value: &HeaderValue) -> Option<&[u8]> {
-    let value = value.as_bytes().trim_ascii_start();
-    let (scheme, rest) = value.split_at_checked("basic ".len())?;
-    scheme
-        .eq_ignore_ascii_case(b"basic ")
-        .then(|| rest.trim_ascii())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -312,12 +286,9 @@ mod tests {
         Ok(match found.map(|shown| shown.credential) {
             None => "nothing".into(),
             Some(Credential::RefreshToken(token)) => format!("refresh {}", token.expose()),
-            Some(Credential::Pair {
-                name,
-                secret,
-                user,
-                client,
-            }) => {
+            Some(Credential::Pair(pair)) => {
+                let Pair { name, secret, .. } = &pair;
+                let (user, client) = (pair.user, pair.client);
                 format!("{name} {} {user} {client}", secret.expose())
             }
         })

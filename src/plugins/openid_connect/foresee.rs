@@ -99,7 +99,7 @@ impl OpenIdConnect {
                     "what the provider gives for the refresh token, which is not tried: it may be \
                      good only once"
                 }
-                Credential::Pair { .. } => {
+                Credential::Pair(_) => {
                     "what the provider gives for the name and its password or secret"
                 }
             }));

@@ -5,30 +5,32 @@
 //! a caller who sends these with every request costs the provider one
 //! question a token.
 
+mod barred;
+mod question;
+mod tokens;
+
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use serde_json::Value;
 
-use super::agent::{Agent, Question, object};
-use super::beside::Beside;
-use super::client::{Client, basic};
-use super::credentials::Credential;
-use super::endpoints::Endpoint;
+use super::agent::Agent;
+use super::credentials::{Credential, Pair};
 use super::extras::Extras;
 use super::fields::Fields;
-use super::flight::{Digest, Flights, digest_of};
+use super::flight::{Digest, Flights};
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::replay::Replay;
 use super::told::{Asking, Lifetimes};
 use crate::clock::random_bytes;
-use crate::http::outbound::Answer;
 use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
+
+pub(super) use tokens::{Tokens, read};
+
+use barred::{Barred, Password};
+use question::Wish;
 
 /// For how long the next tokens of a session are there for requests that were
 /// under way with the last ones, in milliseconds.
@@ -37,43 +39,6 @@ const LATE_MS: i64 = 60_000;
 const RESPONSES: usize = 16 * 1024;
 /// Most memory for them, in bytes, about.
 const BYTES: u64 = 32 * 1024 * 1024;
-
-/// Tokens that the provider gave.
-#[derive(Clone, Debug)]
-pub(super) struct Tokens {
-    pub(super) access: Secret,
-    pub(super) id: Option<Secret>,
-    pub(super) refresh: Option<Secret>,
-    /// Granted scopes, where the answer names them.
-    pub(super) scope: Option<String>,
-    /// When the access token ends, in milliseconds, where the answer tells.
-    pub(super) ends_at: Option<i64>,
-    /// Headers of the answer that are for the client.
-    pub(super) replayed: Vec<(HeaderName, HeaderValue)>,
-}
-
-impl Tokens {
-    /// About the memory they take, in bytes.
-    fn weight(&self) -> u64 {
-        let others = [&self.id, &self.refresh].into_iter().flatten();
-        let tokens = others.chain([&self.access]).map(|one| one.expose().len());
-        let replayed = self.replayed.iter();
-        let replayed = replayed.map(|(name, value)| 64 + name.as_str().len() + value.len());
-        let scope = self.scope.as_ref().map_or(0, String::len);
-        512 + (scope + tokens.chain(replayed).sum::<usize>()) as u64
-    }
-
-    /// What came with the access token.
-    pub(super) fn beside(&self) -> Beside<'_> {
-        Beside {
-            id_token: self.id.as_ref().map(Secret::expose),
-            refresh_token: self.refresh.as_ref().map(Secret::expose),
-            session_id: None,
-            scope: self.scope.as_deref(),
-            replayed: &self.replayed,
-        }
-    }
-}
 
 /// What is asked for.
 #[derive(Debug)]
@@ -141,6 +106,7 @@ pub(super) struct TokenDesk {
     flights: Flights<Arc<Tokens>>,
     /// Questions of users who sign in, or have: no stranger keeps them waiting.
     of_users: Flights<Arc<Tokens>>,
+    barred: Arc<Barred>,
 }
 
 /// Tokens by what they were given for, and until when they are there.
@@ -176,6 +142,7 @@ impl TokenDesk {
         Self {
             flights: flights(),
             of_users: flights(),
+            barred: Arc::new(Barred::new()),
             grants,
             agent: Arc::clone(agent),
             held: Arc::new(responses()),
@@ -194,29 +161,50 @@ impl TokenDesk {
         match credential {
             Credential::RefreshToken(token) => {
                 let form = [("refresh_token", token.expose())];
-                self.ask(Grant::RefreshToken, &form, None, asking, None)
+                self.ask(Wish::new(Grant::RefreshToken, &form), asking)
                     .await
             }
-            Credential::Pair {
-                name,
-                secret,
-                user,
-                client,
-            } => {
-                let mut outcome = Err(Refusal::WrongCredentials);
-                if *user {
-                    let form = [("username", name.as_str()), ("password", secret.expose())];
-                    outcome = self.ask(Grant::Password, &form, None, asking, None).await;
-                }
-                if *client && matches!(outcome, Err(Refusal::WrongCredentials)) {
-                    let caller = Some((name.as_str(), secret));
-                    outcome = self
-                        .ask(Grant::ClientCredentials, &[], caller, asking, None)
-                        .await;
-                }
-                outcome
+            Credential::Pair(pair) => self.exchange_pair(pair, asking).await,
+        }
+    }
+
+    async fn exchange_pair(&self, pair: &Pair, asking: &Asking<'_>) -> Result<Given, Refusal> {
+        let (name, secret) = (pair.name.as_str(), &pair.secret);
+        let client = asking.client.map(Arc::as_ref);
+        let password = pair.client.then(|| Password::new(client, name, secret));
+        if pair.user {
+            let form = [("username", name), ("password", secret.expose())];
+            let wish = Wish {
+                password,
+                ..Wish::new(Grant::Password, &form)
+            };
+            let outcome = self.ask(wish, asking).await;
+            // The provider may not let the gateway ask with passwords.
+            let now_ms = self.agent.clock.now_ms();
+            let barred = password.is_some_and(|password| self.barred.has(&password, now_ms));
+            let may_be_client = match &outcome {
+                Err(Refusal::WrongCredentials) => pair.client,
+                Err(Refusal::ProviderRefuses) => barred,
+                _ => false,
+            };
+            if !may_be_client {
+                return outcome;
             }
         }
+        let mut outcome = Err(Refusal::WrongCredentials);
+        let decoded = pair.decoded.as_ref();
+        let decoded = decoded.map(|(name, secret)| (name.as_str(), secret));
+        for caller in [decoded, Some((name, secret))].into_iter().flatten() {
+            let wish = Wish {
+                caller: Some(caller),
+                ..Wish::new(Grant::ClientCredentials, &[])
+            };
+            outcome = self.ask(wish, asking).await;
+            if !matches!(outcome, Err(Refusal::WrongCredentials)) {
+                break;
+            }
+        }
+        outcome
     }
 
     /// The tokens for a code, asked for once however often it comes at the
@@ -229,10 +217,8 @@ impl TokenDesk {
         form: &[(&str, &str)],
         asking: &Asking<'_>,
     ) -> Result<Arc<Tokens>, Refusal> {
-        let given = self
-            .ask(Grant::AuthorizationCode, form, None, asking, None)
-            .await;
-        match given {
+        let given = self.ask(Wish::new(Grant::AuthorizationCode, form), asking);
+        match given.await {
             Ok(given) => Ok(given.tokens),
             Err(Refusal::WrongCredentials) => Err(Refusal::CodeRefused),
             Err(refusal) => Err(refusal),
@@ -250,10 +236,11 @@ impl TokenDesk {
         asking: &Asking<'_>,
     ) -> Result<Arc<Tokens>, Refusal> {
         let form = [("refresh_token", token)];
-        let given = self
-            .ask(Grant::RefreshToken, &form, None, asking, Some(LATE_MS))
-            .await?;
-        Ok(given.tokens)
+        let wish = Wish {
+            late_ms: Some(LATE_MS),
+            ..Wish::new(Grant::RefreshToken, &form)
+        };
+        Ok(self.ask(wish, asking).await?.tokens)
     }
 
     /// Forgets tokens that are void.
@@ -261,153 +248,44 @@ impl TokenDesk {
         self.held.remove(&given.about);
     }
 
-    /// With `late_ms` the answer is there for so long, from before the question
-    /// is over on: whoever comes in between must not ask again.
-    async fn ask(
-        &self,
-        grant: Grant,
-        form: &[(&str, &str)],
-        caller: Option<(&str, &Secret)>,
-        asking: &Asking<'_>,
-        late_ms: Option<i64>,
-    ) -> Result<Given, Refusal> {
-        let grants = &self.grants;
-        let mut sent = vec![("grant_type".to_owned(), grant.name().to_owned())];
-        sent.extend(form.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
-        if grant != Grant::AuthorizationCode && grant != Grant::RefreshToken {
-            let audience = grants.audience.iter();
-            sent.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
-        }
-        // A code and a refresh token may be good once: whoever comes with one asks
-        // for the same, whatever else is sent with it.
-        let by_scope = matches!(grant, Grant::Password | Grant::ClientCredentials);
-        let once = (!by_scope).then(|| sent.clone());
-        sent.extend(grants.extras.parameters(asking.headers, asking.arguments));
-        let mut headers = grants.extras.headers(asking.headers);
-        let client = match caller {
-            None => asking.client.cloned(),
-            Some((id, secret)) => {
-                self.as_caller(id, secret, asking.client, &mut sent, &mut headers)?;
-                None
-            }
-        };
-        // A code and a refresh token bring their scopes with them.
-        let scope = grants.scope.clone().filter(|_| by_scope);
-        let mut about = match &once {
-            Some(form) => self.about(client.as_deref(), form, &HeaderMap::new()),
-            None => self.about(client.as_deref(), &sent, &headers),
-        };
-        let granted = scope.clone().filter(|_| !grants.extras.may_say("scope"));
-        sent.extend(scope.map(|scope| ("scope".to_owned(), scope)));
-        if grants.with_scope && by_scope {
-            about = self.about(client.as_deref(), &sent, &headers);
-        }
-        if grant == Grant::Password
-            && let Some(from) = asking.from
-            && self.agent.standing().await.is_some()
-        {
-            // A provider in this process may let users in from some addresses
-            // only: what it gave to one is not for another.
-            about = digest_of([&about[..], from.to_string().as_bytes()]);
-        }
+    async fn ask(&self, wish: Wish<'_>, asking: &Asking<'_>) -> Result<Given, Refusal> {
+        let prepared = self.prepare(&wish, asking).await?;
+        let (about, method) = (prepared.about, wish.grant.method());
         let now_ms = self.agent.clock.now_ms();
-        let remember = grants.remember && by_scope;
         if let Some((tokens, until)) = self.held.get(&about)
             && now_ms < until
         {
             return Ok(Given {
                 tokens,
-                method: grant.method(),
+                method,
                 about,
                 remembered: true,
             });
         }
-        let of_user = grant == Grant::AuthorizationCode || late_ms.is_some();
-        let flights = match of_user {
+        let barred = |password| self.barred.has(&password, now_ms);
+        if wish.password.is_some_and(barred) {
+            return Err(Refusal::ProviderRefuses);
+        }
+        let flights = match wish.is_of_user() {
             true => &self.of_users,
             false => &self.flights,
         };
         if let Some(refusal) = flights.refused(&about, now_ms) {
             return Err(refusal);
         }
-        let question = Question {
-            from: asking.from,
-            endpoint: Endpoint::Token,
-            client,
-            form: sent,
-            headers,
-        };
-        let own_client = caller.is_none();
-        let replay = grants.replay.clone();
-        let agent = Arc::clone(&self.agent);
+        let remember = self.grants.remember && wish.is_by_scope();
+        let asked = self.asked(&wish, prepared);
         let clock = self.agent.clock.clone();
-        let held = Arc::clone(&self.held);
-        let asked = move || async move {
-            // The last answer may have come between the look and the question: a
-            // refresh token must not be shown again.
-            let now_ms = agent.clock.now_ms();
-            if let Some((tokens, until)) = held.get(&about)
-                && now_ms < until
-            {
-                return Ok(tokens);
-            }
-            let answer = agent.post(question).await?;
-            let now_ms = agent.clock.now_ms();
-            let mut tokens = read(&answer, own_client, now_ms)?;
-            tokens.replayed = replay.of(grant.name(), &answer.headers);
-            // RFC 6749 §5.1: what was asked for, if it is not named.
-            tokens.scope = tokens.scope.or(granted);
-            let tokens = Arc::new(tokens);
-            if let Some(late_ms) = late_ms {
-                let until = now_ms.saturating_add(late_ms);
-                let until = tokens.ends_at.map_or(until, |end| end.min(until));
-                held.insert(about, (Arc::clone(&tokens), until));
-            }
-            Ok(tokens)
-        };
-        let tokens = flights.ask(about, asked, move || clock.now_ms()).await?;
+        let tokens = flights.ask(about, || asked, move || clock.now_ms()).await?;
         if remember {
             self.remember(about, &tokens);
         }
         Ok(Given {
             tokens,
-            method: grant.method(),
+            method,
             about,
             remembered: false,
         })
-    }
-
-    /// Asks as the caller, whose credentials are in the request.
-    fn as_caller(
-        &self,
-        id: &str,
-        secret: &Secret,
-        own: Option<&Arc<Client>>,
-        form: &mut Vec<(String, String)>,
-        headers: &mut HeaderMap,
-    ) -> Result<(), Refusal> {
-        if own.is_some_and(|own| own.posts_secrets()) {
-            form.push(("client_id".to_owned(), id.to_owned()));
-            form.push(("client_secret".to_owned(), secret.expose().to_owned()));
-        } else {
-            headers.insert(AUTHORIZATION, basic(id, secret.expose())?);
-        }
-        Ok(())
-    }
-
-    fn about(
-        &self,
-        client: Option<&Client>,
-        form: &[(String, String)],
-        headers: &HeaderMap,
-    ) -> Digest {
-        let client = client.map_or(&b""[..], |client| client.id.as_bytes());
-        let form = form.iter().flat_map(|(n, v)| [n.as_bytes(), v.as_bytes()]);
-        let headers = headers
-            .iter()
-            .flat_map(|(n, v)| [n.as_str().as_bytes(), v.as_bytes()]);
-        let begins = [self.grants.salt.as_slice(), client].into_iter();
-        digest_of(begins.chain(form).chain(headers))
     }
 
     fn remember(&self, about: Digest, tokens: &Arc<Tokens>) {
@@ -418,41 +296,6 @@ impl TokenDesk {
             self.held.insert(about, (Arc::clone(tokens), until));
         }
     }
-}
-
-/// Reads a token response (RFC 6749 §5).
-pub(super) fn read(answer: &Answer, own_client: bool, now_ms: i64) -> Result<Tokens, Refusal> {
-    let body = object(answer).ok_or(Refusal::ProviderMalformed)?;
-    let text = |name: &str| body.get(name).and_then(Value::as_str);
-    if answer.status != StatusCode::OK {
-        return Err(match text("error") {
-            Some("invalid_grant") => Refusal::WrongCredentials,
-            Some("invalid_client" | "unauthorized_client") if !own_client => {
-                Refusal::WrongCredentials
-            }
-            Some(error) => {
-                let error: String = error.chars().take(64).collect();
-                tracing::warn!(error = ?error, "the token endpoint refuses the gateway");
-                Refusal::ProviderRefuses
-            }
-            None => Refusal::ProviderMalformed,
-        });
-    }
-    let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-    let access = text("access_token").filter(|token| !token.is_empty() && bearer);
-    let life = body.get("expires_in").and_then(|life| match life {
-        // Some providers write it as a text.
-        Value::String(text) => text.parse().ok(),
-        other => other.as_i64(),
-    });
-    Ok(Tokens {
-        access: Secret::new(access.ok_or(Refusal::ProviderMalformed)?),
-        id: text("id_token").map(Secret::new),
-        refresh: text("refresh_token").map(Secret::new),
-        scope: text("scope").map(str::to_owned),
-        replayed: Vec::new(),
-        ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
-    })
 }
 
 #[cfg(test)]

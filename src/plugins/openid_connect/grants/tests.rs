@@ -1,7 +1,9 @@
 use bytes::Bytes;
-use serde_json::json;
+use http::StatusCode;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::http::outbound::Answer;
 
 fn answer(status: u16, body: Value, own_client: bool) -> Result<Tokens, Refusal> {
     let answer = Answer {

@@ -22,6 +22,8 @@ struct Endpoints {
     broken: Arc<AtomicBool>,
     /// What introspection answers are signed with.
     signer: Arc<Mutex<Option<TestKey>>>,
+    /// What is said to passwords that are not good.
+    no_password: Arc<Mutex<&'static str>>,
 }
 
 impl Endpoints {
@@ -85,12 +87,15 @@ async fn token(
     let good = match form["grant_type"].as_str() {
         "password" => has("username", "anna") && has("password", "secret"),
         "refresh_token" => has("refresh_token", "r1"),
-        _ => headers
-            .get("authorization")
-            .is_some_and(|sent| *sent == caller),
+        _ => {
+            let sent = headers.get("authorization");
+            let posted = has("client_id", "batch") && has("client_secret", "b-secret");
+            sent.is_some_and(|sent| *sent == caller) || posted
+        }
     };
     let error = match form["grant_type"].as_str() {
         "client_credentials" => json!({"error": "invalid_client"}),
+        "password" => json!({"error": *endpoints.no_password.lock().unwrap()}),
         _ => json!({"error": "invalid_grant"}),
     };
     endpoints.note(&headers, form);
@@ -129,6 +134,7 @@ fn world(mut config: Value) -> (World, Endpoints) {
         key: world.key.clone(),
         broken: Arc::default(),
         signer: Arc::default(),
+        no_password: Arc::new(Mutex::new("invalid_grant")),
     };
     let router = Router::new()
         .route("/oauth2/introspect", post(introspect))
@@ -333,6 +339,95 @@ async fn basic_credentials_are_those_of_a_user_or_of_a_client() {
     assert_eq!(asked[1].1["grant_type"], "client_credentials");
     assert_eq!(asked[1].0, sent);
     assert!(!asked[1].1.contains_key("client_secret"));
+}
+
+fn with_basic(name: &str, secret: &str) -> String {
+    get_with(&format!("Authorization: {}", basic_of(name, secret)))
+}
+
+#[tokio::test]
+async fn a_client_passes_where_the_gateway_may_not_ask_with_passwords() {
+    for (error, of_client) in [
+        ("unauthorized_client", true),
+        ("unsupported_grant_type", true),
+        ("invalid_scope", false),
+        ("access_denied", false),
+    ] {
+        let (world, endpoints) = world(json!({}));
+        *endpoints.no_password.lock().unwrap() = error;
+        let good = with_basic("batch", "b-secret");
+        for _ in 0..3 {
+            assert_eq!(world.ask(&good).await.code(), (200, "pass"), "{error}");
+            assert_eq!(endpoints.asked().len(), 2, "{error}");
+        }
+        // The provider is not asked twice for what it lets nobody do.
+        let code = world.ask(&with_basic("batch", "guess")).await;
+        assert_eq!(code.code(), (401, "wrong_credentials"), "{error}");
+        let asked = endpoints.asked().len();
+        assert_eq!(asked, if of_client { 3 } else { 4 }, "{error}");
+        // It may have changed its mind.
+        world.clock.advance(61_000);
+        *endpoints.no_password.lock().unwrap() = "invalid_grant";
+        world.ask(&with_basic("batch", "guess")).await;
+        assert_eq!(endpoints.asked().len(), asked + 2, "{error}");
+        let user = world.ask(&with_basic("anna", "secret")).await;
+        assert_eq!(user.code(), (200, "pass"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_takes_no_passwords_is_named_where_nothing_else_is_on() {
+    let (world, endpoints) = world(json!({"auth_methods": ["password"]}));
+    *endpoints.no_password.lock().unwrap() = "unauthorized_client";
+    for asked in 1..3 {
+        let outcome = world.ask(&with_basic("batch", "b-secret")).await;
+        assert_eq!(outcome.code(), (500, "provider_refuses"));
+        assert_eq!(endpoints.asked().len(), asked);
+    }
+}
+
+#[tokio::test]
+async fn a_callers_secret_goes_to_the_provider_as_those_of_the_gateway_do() {
+    for (config, in_form) in [
+        (json!({}), false),
+        (json!({"client_auth": ["client_secret_post"]}), true),
+        (
+            json!({"token_endpoint_auth_method": "client_secret_post"}),
+            true,
+        ),
+        (
+            json!({"client_auth": ["client_secret_post"],
+                "token_endpoint_auth_method": "client_secret_basic"}),
+            false,
+        ),
+    ] {
+        let (world, endpoints) = world(config.clone());
+        let outcome = world.ask(&with_basic("batch", "b-secret")).await;
+        assert_eq!(outcome.code(), (200, "pass"), "{config}");
+        let (header, form) = endpoints.asked().pop().unwrap();
+        assert_eq!(form.contains_key("client_secret"), in_form, "{config}");
+        assert_eq!(header.is_empty(), in_form, "{config}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_may_encode_its_name_and_secret() {
+    let (world, endpoints) = world(json!({"auth_methods": ["client_credentials"]}));
+    let outcome = world.ask(&with_basic("b%61tch", "b%2Dsecret")).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(endpoints.asked().len(), 1);
+    // What only looks so is tried as it is, too.
+    let outcome = world.ask(&with_basic("batch", "%41")).await;
+    assert_eq!(outcome.code(), (401, "wrong_credentials"));
+    let sent: Vec<_> = endpoints
+        .asked()
+        .into_iter()
+        .map(|(sent, _)| sent)
+        .collect();
+    assert_eq!(
+        sent[1..],
+        [basic_of("batch", "A"), basic_of("batch", "%2541")]
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,86 @@
+//! Tokens that the provider gave, and the answers in which they come.
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::Value;
+
+use crate::http::outbound::Answer;
+use crate::model::secret::Secret;
+use crate::plugins::openid_connect::agent::object;
+use crate::plugins::openid_connect::beside::Beside;
+use crate::plugins::openid_connect::refusal::Refusal;
+
+/// Tokens that the provider gave.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Tokens {
+    pub(in super::super) access: Secret,
+    pub(in super::super) id: Option<Secret>,
+    pub(in super::super) refresh: Option<Secret>,
+    /// Granted scopes, where the answer names them.
+    pub(in super::super) scope: Option<String>,
+    /// When the access token ends, in milliseconds, where the answer tells.
+    pub(in super::super) ends_at: Option<i64>,
+    /// Headers of the answer that are for the client.
+    pub(in super::super) replayed: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Tokens {
+    /// About the memory they take, in bytes.
+    pub(in super::super) fn weight(&self) -> u64 {
+        let others = [&self.id, &self.refresh].into_iter().flatten();
+        let tokens = others.chain([&self.access]).map(|one| one.expose().len());
+        let replayed = self.replayed.iter();
+        let replayed = replayed.map(|(name, value)| 64 + name.as_str().len() + value.len());
+        let scope = self.scope.as_ref().map_or(0, String::len);
+        512 + (scope + tokens.chain(replayed).sum::<usize>()) as u64
+    }
+
+    /// What came with the access token.
+    pub(in super::super) fn beside(&self) -> Beside<'_> {
+        Beside {
+            id_token: self.id.as_ref().map(Secret::expose),
+            refresh_token: self.refresh.as_ref().map(Secret::expose),
+            session_id: None,
+            scope: self.scope.as_deref(),
+            replayed: &self.replayed,
+        }
+    }
+}
+
+/// Reads a token response (RFC 6749 §5).
+pub(in super::super) fn read(
+    answer: &Answer,
+    own_client: bool,
+    now_ms: i64,
+) -> Result<Tokens, Refusal> {
+    let body = object(answer).ok_or(Refusal::ProviderMalformed)?;
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    if answer.status != StatusCode::OK {
+        return Err(match text("error") {
+            Some("invalid_grant") => Refusal::WrongCredentials,
+            Some("invalid_client" | "unauthorized_client") if !own_client => {
+                Refusal::WrongCredentials
+            }
+            Some(error) => {
+                let error: String = error.chars().take(64).collect();
+                tracing::warn!(error = ?error, "the token endpoint refuses the gateway");
+                Refusal::ProviderRefuses
+            }
+            None => Refusal::ProviderMalformed,
+        });
+    }
+    let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    let access = text("access_token").filter(|token| !token.is_empty() && bearer);
+    let life = body.get("expires_in").and_then(|life| match life {
+        // Some providers write it as a text.
+        Value::String(text) => text.parse().ok(),
+        other => other.as_i64(),
+    });
+    Ok(Tokens {
+        access: Secret::new(access.ok_or(Refusal::ProviderMalformed)?),
+        id: text("id_token").map(Secret::new),
+        refresh: text("refresh_token").map(Secret::new),
+        scope: text("scope").map(str::to_owned),
+        replayed: Vec::new(),
+        ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
+    })
+}
