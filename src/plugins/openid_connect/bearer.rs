@@ -146,8 +146,7 @@ impl Places {
                 request.remove_header(name);
             }
             let is_bearer = |value: &HeaderValue| {
-                !matches!(bearer(value), Ok(None))
-                    || (self.dpop && !matches!(scheme(value, "dpop"), Ok(None)))
+                !matches!(bearer(value), Ok(None)) || (self.dpop && is_dpop(value))
             };
             if request.headers.get_all(AUTHORIZATION).iter().any(is_bearer) {
                 request.remove_header(&AUTHORIZATION);
@@ -188,6 +187,16 @@ fn put<'a>(
 /// The token of an `Authorization: Bearer` value; `None`: another scheme.
 pub(in crate::plugins) fn bearer(value: &HeaderValue) -> Result<Option<&str>, Refusal> {
     scheme(value, "bearer")
+}
+
+/// Whether a value of `Authorization` is, or is meant to be, a token: where the
+/// gateway writes those that it has verified.
+pub(super) fn is_token(value: &HeaderValue) -> bool {
+    !matches!(bearer(value), Ok(None)) || is_dpop(value)
+}
+
+fn is_dpop(value: &HeaderValue) -> bool {
+    !matches!(scheme(value, "dpop"), Ok(None))
 }
 
 /// What follows a scheme, named in lower case; `None`: another scheme.

@@ -123,9 +123,9 @@ impl BesideHeaders {
         self.downstream.iter().map(|(_, header)| &header.name)
     }
 
-    /// Names of the upstream's.
-    pub(super) fn owned(&self) -> impl Iterator<Item = &HeaderName> {
-        self.upstream.iter().map(|(_, header)| &header.name)
+    /// Those of the upstream.
+    pub(super) fn upstream(&self) -> impl Iterator<Item = &TokenHeader> {
+        self.upstream.iter().map(|(_, header)| header)
     }
 
     /// Notes the headers of a token that passes.

@@ -4,7 +4,7 @@
 mod basic;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::arguments::{Arguments, Where, retarget, without};
@@ -90,6 +90,12 @@ impl Search {
             && (request.headers.contains_key(AUTHORIZATION)
                 || (self.refresh.iter()).any(|one| request.headers.contains_key(&one.header)));
         in_header || (request.uri.query().is_some() && self.all().any(|places| places.query))
+    }
+
+    /// Whether a value of `Authorization` is a credential that is looked for.
+    pub(super) fn reads(&self, authorization: &HeaderValue) -> bool {
+        let pairs = [self.password, self.client].into_iter().flatten();
+        pairs.into_iter().any(|places| places.header) && basic::is_basic(authorization)
     }
 
     /// Whether bodies are searched.

@@ -28,6 +28,7 @@ mod fields;
 pub(super) mod flight;
 mod foresee;
 mod grants;
+mod hide;
 mod id_token;
 mod issuers;
 mod keeper;
@@ -375,6 +376,9 @@ impl Filter for OpenIdConnect {
         if self.settings().proofs.is_some() {
             // It proves nothing to anybody but the gateway.
             request.remove_header(&proofs::DPOP);
+        }
+        if exchange.token.is_none() {
+            self.withhold(request);
         }
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;

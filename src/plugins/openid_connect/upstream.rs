@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
+use super::bearer::is_token;
 use super::beside::BesideHeaders;
 use super::fields::{Fields, header_name};
 use crate::jose::claims::{find, words};
@@ -42,6 +43,31 @@ pub(super) struct Headers {
     /// Of what is known beside the token.
     pub(super) beside: BesideHeaders,
     owned: Vec<HeaderName>,
+    /// What of `Authorization` is the gateway's.
+    authorization: Authorization,
+}
+
+/// What the gateway writes into `Authorization`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Authorization {
+    /// Something, but not with every verified token.
+    at_times: bool,
+    /// Something without a scheme, so that no value of a client is told from it.
+    bare: bool,
+}
+
+impl Authorization {
+    fn new(token: Option<&TokenHeader>, beside: &BesideHeaders) -> Self {
+        let here = |header: &&TokenHeader| header.name == AUTHORIZATION;
+        let always = token.filter(here);
+        let mut others = beside.upstream().filter(here);
+        Self {
+            at_times: always.is_none() && others.next().is_some(),
+            bare: (always.into_iter())
+                .chain(beside.upstream().filter(here))
+                .any(|header| !header.bearer),
+        }
+    }
 }
 
 /// The header for the token itself.
@@ -63,18 +89,15 @@ impl Headers {
         owned.extend(super::sessions::owned(fields)?);
         owned.extend(upstream.iter().map(|(name, _)| name.clone()));
         // `Authorization` is not owned: with no token to put there (a
-        // preflight, say) it may be the upstream's own affair.
+        // preflight, say) a password may be the upstream's own affair.
         let token_name = token.as_ref().map(|token| token.name.clone());
         owned.extend(token_name.filter(|name| *name != AUTHORIZATION));
-        owned.extend(
-            beside
-                .owned()
-                .filter(|name| **name != AUTHORIZATION)
-                .cloned(),
-        );
+        let names = beside.upstream().map(|header| &header.name);
+        owned.extend(names.filter(|name| **name != AUTHORIZATION).cloned());
         owned.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         owned.dedup();
         Ok(Self {
+            authorization: Authorization::new(token.as_ref(), &beside),
             token,
             credential_claim: fields.texts("credential_claim")?,
             groups_claim: fields.texts("authenticated_groups_claim")?,
@@ -90,6 +113,21 @@ impl Headers {
         &self.owned
     }
 
+    /// Takes out of `Authorization` what the upstream would take for the
+    /// gateway's, of a request without a verified token, and what the filter
+    /// `reads`, which has not let the request pass for it.
+    pub(super) fn withhold(
+        &self,
+        reads: impl Fn(&HeaderValue) -> bool,
+        request: &mut RequestHeader,
+    ) {
+        let bare = self.authorization.bare;
+        let doomed = |value: &HeaderValue| bare || is_token(value) || reads(value);
+        if request.headers.get_all(AUTHORIZATION).iter().any(doomed) {
+            request.remove_header(&AUTHORIZATION);
+        }
+    }
+
     /// Writes the upstream's headers; `mapped`: those of a consumer besides.
     pub(super) fn write_upstream(
         &self,
@@ -97,6 +135,9 @@ impl Headers {
         mapped: bool,
         request: &mut RequestHeader,
     ) {
+        if self.authorization.at_times {
+            request.remove_header(&AUTHORIZATION);
+        }
         if let Some(header) = &self.token {
             header.write(&token.token, request);
         }

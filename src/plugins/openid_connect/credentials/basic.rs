@@ -35,6 +35,11 @@ pub(super) fn shown(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Ref
     Ok(found)
 }
 
+/// Whether a value of `Authorization` is of this scheme.
+pub(super) fn is_basic(value: &HeaderValue) -> bool {
+    of_value(value).is_some()
+}
+
 fn of_value(value: &HeaderValue) -> Option<&[u8]> {
     let value = value.as_bytes().trim_ascii_start();
     let (scheme, rest) = value.split_at_checked("basic ".len())?;

@@ -100,6 +100,21 @@ async fn headers_tell_tokens_keys_and_the_session() {
 }
 
 #[tokio::test]
+async fn a_header_for_what_is_not_known_of_a_request_is_not_the_clients() {
+    let world = World::new(json!({"upstream_access_token_header": null,
+        "upstream_id_token_header": "authorization:bearer"}));
+    let token = world.token(json!({}));
+    for header in [
+        format!("Authorization: Bearer {token}"),
+        format!("X-Access-Token: {token}\r\nAuthorization: Basic eDp5"),
+    ] {
+        let outcome = world.ask(&get_with(&header)).await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        assert_eq!(outcome.upstream("authorization"), None, "{header}");
+    }
+}
+
+#[tokio::test]
 async fn userinfo_adds_what_the_token_does_not_say() {
     let config = json!({"auth_methods": ["bearer"], "search_user_info": true,
         "upstream_user_info_header": "x-user", "upstream_headers_claims": ["email"],

@@ -160,12 +160,53 @@ async fn who_is_not_let_in_is_the_anonymous_consumer() {
             assert_eq!(outcome.upstream("x-anonymous-consumer"), Some("true"));
             assert_eq!(outcome.upstream("x-consumer-username"), Some("guest"));
             assert_eq!(outcome.upstream("x-credential-identifier"), None);
+            assert_eq!(outcome.upstream("authorization"), None, "{header}");
         }
         let anna = world.ask_bearer(&world.token(json!({}))).await;
         assert_eq!(consumer(&anna), Some("anna"));
         assert_eq!(anna.upstream("x-anonymous-consumer"), None);
         assert_eq!(world.metric("anonymous"), 4);
     }
+}
+
+#[tokio::test]
+async fn nobody_passes_off_a_token_as_verified_by_being_anonymous() {
+    for (config, header, seen) in [
+        (json!({}), "Authorization: DPoP junk", None),
+        (json!({}), "Authorization: bearer  junk", None),
+        (json!({}), "Authorization: Bearer", None),
+        (json!({}), "X-Access-Token: junk", None),
+        (json!({}), "Access-Token: junk", None),
+        // What the filter does not read is the upstream's affair.
+        (json!({}), "Authorization: Basic eDp5", Some("Basic eDp5")),
+        (
+            json!({"bearer_token_param_type": ["query"]}),
+            "Authorization: Bearer junk",
+            None,
+        ),
+        (
+            json!({"bearer_token_param_type": ["query"]}),
+            "X-Access-Token: junk",
+            Some("junk"),
+        ),
+        (
+            json!({"upstream_access_token_header": "authorization"}),
+            "Authorization: junk",
+            None,
+        ),
+    ] {
+        let mut config = config;
+        config["anonymous"] = json!("guest");
+        let world = world(config.clone());
+        let outcome = world.ask(&get_with(header)).await;
+        assert_eq!(outcome.code(), (200, "pass"), "{config} {header}");
+        let name = header.split(':').next().unwrap().to_ascii_lowercase();
+        assert_eq!(outcome.upstream(&name), seen, "{config} {header}");
+    }
+    let world = world(json!({"anonymous": "guest"}));
+    let query = get_with("X: y").replace("/orders", "/orders?a=b&access_token=junk");
+    let outcome = world.ask(&query).await;
+    assert_eq!(outcome.upstream.uri.to_string(), "/orders?a=b");
 }
 
 #[tokio::test]

@@ -264,6 +264,21 @@ async fn a_preflight_passes_only_when_told_so() {
 }
 
 #[tokio::test]
+async fn a_preflight_that_passes_brings_no_forged_token() {
+    let world = World::new(json!({"run_on_preflight": false}));
+    for (sent, seen) in [
+        ("Bearer junk", None),
+        ("DPoP junk", None),
+        ("Basic eDp5", Some("Basic eDp5")),
+    ] {
+        let request = get_with(&format!("Authorization: {sent}")).replace("GET", "OPTIONS");
+        let outcome = world.ask(&request).await;
+        assert_eq!(outcome.code(), (200, "pass"), "{sent}");
+        assert_eq!(outcome.upstream("authorization"), seen, "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn a_bound_session_cookie_must_match_the_token() {
     let world = World::new(json!({"jwt_session_cookie": "app"}));
     let bound = world.token(json!({"sid": "s1"}));
