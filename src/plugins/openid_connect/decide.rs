@@ -110,6 +110,7 @@ impl OpenIdConnect {
                     self.hide(beside, session, exchange);
                 }
                 self.hide_in_form(session.req_header(), exchange);
+                self.hide_exchanged(&found.token, session.req_header(), exchange)?;
             }
             return Ok(flow);
         }

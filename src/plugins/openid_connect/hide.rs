@@ -1,10 +1,15 @@
 //! Credentials that are not for the upstream, whether or not the configuration
 //! hides them.
 
+use bytes::Bytes;
 use http::HeaderValue;
 use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
+use super::arguments::without;
+use super::bearer::{PARAMETER, body};
+use super::refusal::Refusal;
+use crate::filter::Exchange;
 
 impl OpenIdConnect {
     /// Takes out of the head of a request that passes without a verified token
@@ -17,4 +22,65 @@ impl OpenIdConnect {
         let reads = |value: &HeaderValue| self.desk.is_some() && settings.search.reads(value);
         settings.headers.withhold(reads, request);
     }
+
+    /// Whether the head of a request shows another token than that which was
+    /// given for it.
+    pub(super) fn was_exchanged(&self, exchange: &Exchange, request: &RequestHeader) -> bool {
+        let (Some(_), Some(given)) = (&self.token_exchange, &exchange.token) else {
+            return false;
+        };
+        match self.settings().places.find(request) {
+            Ok(shown) => shown.is_some_and(|shown| shown.token != given.token),
+            Err(_) => true,
+        }
+    }
+
+    /// Takes the token that was `shown` out of the body of a request, if another
+    /// one was given for it, which alone is for the upstream.
+    ///
+    /// # Errors
+    /// [`Refusal::MalformedRequest`] where it is so written that it can't be taken
+    /// out without changing the rest.
+    pub(super) fn hide_exchanged(
+        &self,
+        shown: &str,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<(), Refusal> {
+        let given = exchange.token.as_ref();
+        let exchanged = given.is_some_and(|given| given.token != shown);
+        if self.token_exchange.is_none() || !exchanged {
+            return Ok(());
+        }
+        let sent = exchange.replacement.as_ref().or(exchange.body.as_ref());
+        let places = &self.settings().places;
+        let found = places.find_in_read_body(request, sent.map(|sent| &sent[..]));
+        if found.is_ok_and(|found| found.is_none_or(|found| found.token != shown)) {
+            return Ok(());
+        }
+        let sent = sent.and_then(|sent| std::str::from_utf8(sent).ok());
+        let left = sent.and_then(|sent| match body::is_form(&request.headers) {
+            true => without(sent, &[PARAMETER]),
+            false => emptied(sent, shown),
+        });
+        match left {
+            Some(left) => exchange.replacement = Some(Bytes::from(left)),
+            None => {
+                exchange.token = None;
+                return Err(Refusal::MalformedRequest);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A JSON without the text of a token, which is written as it is or with
+/// escaped slashes; `None`: it is not in there like that.
+fn emptied(json: &str, token: &str) -> Option<String> {
+    let written = [
+        format!("\"{token}\""),
+        format!("\"{}\"", token.replace('/', "\\/")),
+    ];
+    let written = written.iter().find(|text| json.contains(text.as_str()))?;
+    Some(json.replace(written.as_str(), "\"\""))
 }

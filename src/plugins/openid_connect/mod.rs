@@ -383,16 +383,17 @@ impl Filter for OpenIdConnect {
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
         }
-        if self.settings().hide_credentials {
-            self.settings().places.hide(request);
+        let settings = self.settings();
+        if settings.hide_credentials || self.was_exchanged(exchange, request) {
+            settings.places.hide(request);
         }
         if let Some(consumer) = &exchange.consumer {
             let anonymous = exchange.token.is_none();
             upstream::write_consumer(consumer, anonymous, request);
         }
         if let Some(token) = &exchange.token {
-            let headers = &self.settings().headers;
-            headers.write_upstream(token, exchange.consumer.is_some(), request);
+            let mapped = exchange.consumer.is_some();
+            settings.headers.write_upstream(token, mapped, request);
             beside::write_vouched(exchange, request);
         }
     }

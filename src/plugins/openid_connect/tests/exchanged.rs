@@ -373,3 +373,90 @@ async fn an_exchange_that_can_not_be_is_refused_by_name() {
         );
     }
 }
+
+#[tokio::test]
+async fn the_token_that_was_shown_reaches_no_upstream() {
+    let cookie = "bearer_token_cookie_name";
+    for config in [
+        json!({}),
+        json!({"upstream_access_token_header": "x-given"}),
+    ] {
+        let mut config = config;
+        config["token_exchange"] = of_others()["token_exchange"].clone();
+        config["bearer_token_param_type"] = json!(["header", "query", "body", "cookie"]);
+        config[cookie] = json!("tok");
+        config["bearer_token_header_name"] = json!("X-Own");
+        let name = match config["upstream_access_token_header"].as_str() {
+            Some(name) => name.to_owned(),
+            None => "authorization".to_owned(),
+        };
+        let (world, desk) = world(config);
+        let token = desk.foreign(json!({}));
+        let with_body = |kind: &str, body: &str| {
+            format!(
+                "POST /orders HTTP/1.1\r\nHost: h\r\nContent-Type: {kind}\r\n\
+                 Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        };
+        for request in [
+            get_with(&format!("Authorization: Bearer {token}")),
+            get_with(&format!("Access-Token: {token}")),
+            get_with(&format!("X-Access-Token: Bearer {token}")),
+            get_with(&format!("X-Own: {token}")),
+            get_with(&format!("Cookie: a=b; tok={token}")),
+            get_with("X: y").replace("/orders", &format!("/orders?a=b&access_token={token}")),
+            with_body(
+                "application/x-www-form-urlencoded",
+                &format!("a=b&access_token={token}"),
+            ),
+            with_body(
+                "application/json",
+                &json!({"a": 12345678901234567890123_f64, "access_token": token}).to_string(),
+            ),
+        ] {
+            let outcome = world.ask(&request).await;
+            assert_eq!(outcome.code(), (200, "pass"), "{request}");
+            let given = outcome.exchange.token.as_ref().unwrap().token.clone();
+            assert!(outcome.upstream(&name).unwrap().ends_with(&given));
+            let head = format!("{:?}", outcome.upstream);
+            assert!(!head.contains(&token), "{head}");
+            let exchange = &outcome.exchange;
+            let body = exchange.replacement.as_ref().or(exchange.body.as_ref());
+            let body = String::from_utf8_lossy(body.map_or(&b""[..], |body| body));
+            assert!(!body.contains(&token), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_in_a_json_is_taken_out_however_it_is_written_or_the_request_refused() {
+    let (world, desk) = world(json!({"token_exchange_endpoint": "http://id.test/elsewhere"}));
+    desk.opaque.store(true, Ordering::SeqCst);
+    for (written, left) in [
+        ("o/1", Some(r#"{"n":1.00,"access_token":""}"#)),
+        (r"o\/1", Some(r#"{"n":1.00,"access_token":""}"#)),
+        (r"o\u002f1", None),
+    ] {
+        let body = format!(r#"{{"n":1.00,"access_token":"{written}"}}"#);
+        let request = format!(
+            "POST /orders HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let outcome = world.ask(&request).await;
+        let code = left.map_or((400, "malformed_request"), |_| (200, "pass"));
+        assert_eq!(outcome.code(), code, "{written}");
+        let replacement = outcome.exchange.replacement.as_deref();
+        assert_eq!(replacement, left.map(str::as_bytes), "{written}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_counts_as_it_is_stays_where_it_was() {
+    let (world, _) = world(of_others());
+    let own = world.token(json!({}));
+    let header = format!("X-Access-Token: {own}");
+    let outcome = world.ask(&get_with(&header)).await;
+    assert_eq!(outcome.upstream("x-access-token"), Some(&*own));
+}
