@@ -106,7 +106,8 @@ impl Rules {
             end = Some(check_times(claims, now, self.leeway)?);
         }
         let too_old = self.login_ends(claims, now)?;
-        self.check_known_permissions(claims, true)?;
+        self.meant_for.check(claims)?;
+        self.check_known_permissions(claims)?;
         Ok(end.into_iter().chain(too_old).min())
     }
 
@@ -165,7 +166,11 @@ impl Rules {
             }
         }
         let too_old = self.login_ends(claims, now)?;
-        self.check_known_permissions(claims, of_token)?;
+        // Userinfo never says for whom a token is, introspection need not.
+        if of_token && find(claims, &self.meant_for.claim).is_some() {
+            self.meant_for.check(claims)?;
+        }
+        self.check_known_permissions(claims)?;
         Ok(end.into_iter().chain(too_old).min())
     }
 
@@ -174,14 +179,10 @@ impl Rules {
         self.distributed && are_elsewhere(claims)
     }
 
-    fn check_known_permissions(
-        &self,
-        claims: &Map<String, Value>,
-        of_token: bool,
-    ) -> Result<(), Refusal> {
+    fn check_known_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
         match self.are_pending(claims) {
             true => Ok(()),
-            false => self.check_all(claims, of_token),
+            false => self.check_permissions(claims),
         }
     }
 
@@ -219,17 +220,10 @@ impl Rules {
         known.then_some(()).ok_or(Refusal::WrongDomain)
     }
 
-    /// What a token may do, by all of its claims.
+    /// What a token may do, by all of its claims. For whom it is meant is none of
+    /// those that are told elsewhere.
     pub(super) fn check_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
-        self.check_all(claims, true)
-    }
-
-    /// `of_token`: the claims are those of the token itself.
-    fn check_all(&self, claims: &Map<String, Value>, of_token: bool) -> Result<(), Refusal> {
         self.check_domain(claims)?;
-        if of_token {
-            self.meant_for.check(claims)?;
-        }
         for rule in [&self.audience, &self.scopes, &self.groups, &self.roles] {
             rule.check(claims)?;
         }

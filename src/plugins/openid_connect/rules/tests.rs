@@ -107,6 +107,22 @@ fn a_token_for_another_audience_than_the_plugins_is_refused() {
 }
 
 #[test]
+fn an_audience_that_the_provider_does_not_tell_is_not_held_against_a_token() {
+    let config = json!({"audience": ["api"]});
+    let config = config.as_object().cloned().expect("an object");
+    let rules = Rules::new(Fields(&config)).expect("it is valid");
+    for (claims, outcome) in [
+        (json!({"sub": "a"}), Ok(None)),
+        (json!({"sub": "a", "aud": ["x", "api"]}), Ok(None)),
+        (json!({"sub": "a", "aud": "x"}), Err(Refusal::WrongAudience)),
+        (json!({"sub": "a", "aud": []}), Err(Refusal::WrongAudience)),
+    ] {
+        let told = rules.check_told(claims.as_object().expect("an object"), ISSUER, 500);
+        assert_eq!(told, outcome, "{claims}");
+    }
+}
+
+#[test]
 fn groups_roles_domains_and_forbidden_claims_are_checked() {
     let outcome = check(json!({"groups_required": ["a"]}), json!({"groups": ["b"]}));
     assert_eq!(outcome, Err(Refusal::MissingGroup));

@@ -301,6 +301,22 @@ async fn userinfo_vouches_for_a_token() {
 }
 
 #[tokio::test]
+async fn userinfo_need_not_say_for_whom_a_token_is() {
+    for (method, code) in [
+        (json!({"audience": ["api"]}), (200, "pass")),
+        (
+            json!({"audience_required": ["api"]}),
+            (403, "wrong_audience"),
+        ),
+    ] {
+        let mut config = method;
+        config["auth_methods"] = json!(["userinfo"]);
+        let (world, _) = world(config);
+        assert_eq!(world.ask_bearer("good").await.code(), code);
+    }
+}
+
+#[tokio::test]
 async fn passwords_are_exchanged_once_for_tokens() {
     let (world, endpoints) = world(json!({"auth_methods": ["password"]}));
     let good = get_with(&format!("Authorization: {}", basic_of("anna", "secret")));
