@@ -118,7 +118,7 @@ impl Search {
             .id_token
             .as_ref()
             .is_some_and(|place| place.places.body);
-        in_body && super::bearer::body::is_searchable(request)
+        in_body && super::bearer::body::is_read_ahead(request)
     }
 
     /// The ID token that comes beside an access token.

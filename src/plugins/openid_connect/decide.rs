@@ -51,7 +51,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
         let request = session.req_header();
-        let first = (self.is_of_login(request) && body::is_searchable(request))
+        let first = (self.is_of_login(request) && body::is_read_ahead(request))
             || self.settings().search.may_bring_id_token_in_body(request);
         let mut given = self.arguments(session, exchange, first).await?;
         if let Some(flow) = self.decide_about_login(session, exchange, &given).await? {

@@ -85,7 +85,7 @@ impl Logout {
         self.body.is_some()
             && self.methods.contains(&request.method)
             && request.headers.contains_key(CONTENT_TYPE)
-            && super::bearer::body::is_searchable(request)
+            && super::bearer::body::is_read_ahead(request)
     }
 
     /// Whether a body asks for a logout.

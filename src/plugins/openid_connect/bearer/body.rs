@@ -70,6 +70,13 @@ pub(in super::super) fn is_searchable(request: &RequestHeader) -> bool {
         }
 }
 
+/// Whether the body is read although the head may say all there is to know. A
+/// JSON of unknown length is not: most of those are uploads, which would be
+/// refused for being long.
+pub(in super::super) fn is_read_ahead(request: &RequestHeader) -> bool {
+    is_searchable(request) && (length(&request.headers).is_some() || is_form(&request.headers))
+}
+
 /// Whether the body is a form, as opposed to JSON.
 pub(in super::super) fn is_form(headers: &HeaderMap) -> bool {
     form(headers) == Some(Form::UrlEncoded)

@@ -290,6 +290,27 @@ async fn a_logout_revokes_what_and_how_it_is_told() {
 }
 
 #[tokio::test]
+async fn an_upload_of_unknown_length_passes_where_bodies_may_sign_users_out() {
+    let (world, _) = browsing::world(json!({
+        "logout_post_arg": "bye", "id_token_param_name": "id_token",
+    }));
+    let browser = Browser::signed_in(&world).await;
+    let chunk = "x".repeat(40_000);
+    let chunk = format!("{:x}\r\n{chunk}\r\n", chunk.len());
+    let more = "Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n";
+    let bearer = get_with(&format!("Authorization: Bearer {}", world.token(json!({}))));
+    for request in [browser.request("/orders"), bearer] {
+        let head = request.replace("GET ", "POST ");
+        let head = head.trim_end_matches("\r\n");
+        let outcome = world
+            .ask(&format!("{head}\r\n{more}{chunk}{chunk}0\r\n\r\n"))
+            .await;
+        assert_eq!(outcome.code(), (200, "pass"), "{head}");
+        assert!(outcome.exchange.body.is_none());
+    }
+}
+
+#[tokio::test]
 async fn a_refresh_token_is_not_revoked_where_that_is_off() {
     let (world, provider) = browsing::world(json!({
         "logout_query_arg": "bye", "logout_methods": ["GET"], "logout_revoke": true,
