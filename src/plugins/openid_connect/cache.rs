@@ -83,6 +83,14 @@ pub(in crate::plugins) struct Said {
     pub(in crate::plugins) user_info: Option<Arc<Document>>,
 }
 
+impl Said {
+    /// About the memory it takes, in bytes.
+    pub(in crate::plugins) fn weight(&self) -> u64 {
+        let documents = [&self.introspection, &self.user_info].into_iter().flatten();
+        documents.map(|document| document.weight()).sum()
+    }
+}
+
 /// An answer of a provider.
 #[derive(Debug)]
 pub(in crate::plugins) struct Document {
@@ -91,6 +99,13 @@ pub(in crate::plugins) struct Document {
     pub(in crate::plugins) jwt: Option<String>,
     /// Of the answer, in bytes.
     pub(in crate::plugins) length: usize,
+}
+
+impl Document {
+    fn weight(&self) -> u64 {
+        let jwt = self.jwt.as_ref().map_or(0, String::len);
+        (jwt + 4 * self.length) as u64
+    }
 }
 
 /// A bounded set of verified tokens.

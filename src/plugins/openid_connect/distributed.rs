@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
-use quick_cache::sync::Cache;
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -28,6 +29,8 @@ const SOURCES: &str = "_claim_sources";
 const SOURCES_MAX: usize = 8;
 /// Most tokens whose claims are remembered, about.
 const TOKENS: usize = 8 * 1024;
+/// Most memory for them, in bytes, about.
+const BYTES: u64 = 32 * 1024 * 1024;
 /// What a token says itself or not at all.
 const OWN: &[&str] = &[
     "iss", "sub", "aud", "exp", "nbf", "iat", "jti", "azp", "cnf", "active", NAMES, SOURCES,
@@ -68,8 +71,8 @@ pub(super) struct Distributed {
     how: How,
     rules: Arc<Rules>,
     agent: Arc<Agent>,
-    held: Cache<Digest, Held>,
-    flights: Flights<Arc<Map<String, Value>>>,
+    held: Merged,
+    flights: Flights<Arc<Found>>,
 }
 
 #[derive(Clone)]
@@ -79,6 +82,31 @@ struct Held {
     until: i64,
 }
 
+/// What is known of tokens with all claims.
+type Merged = Cache<Digest, Held, Weight, ahash::RandomState>;
+
+fn merged() -> Merged {
+    let state = ahash::RandomState::new();
+    Cache::with(TOKENS, BYTES, Weight, state, DefaultLifecycle::default())
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Digest, Held> for Weight {
+    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+        // What the token says is there with the other claims, too.
+        2 * held.of.weight + held.with.weight
+    }
+}
+
+/// Claims that were told, and about how long they are, in bytes.
+#[derive(Default)]
+struct Found {
+    claims: Map<String, Value>,
+    length: usize,
+}
+
 impl Distributed {
     pub(super) fn new(how: How, rules: &Arc<Rules>, agent: &Arc<Agent>) -> Self {
         Self {
@@ -86,7 +114,7 @@ impl Distributed {
             how,
             rules: Arc::clone(rules),
             agent: Arc::clone(agent),
-            held: Cache::new(TOKENS),
+            held: merged(),
         }
     }
 
@@ -116,7 +144,7 @@ impl Distributed {
         let sources = sources(&verified.token.claims)?;
         let (agent, clock) = (Arc::clone(&self.agent), self.agent.clock.clone());
         let question = move || async move {
-            let mut found = Map::new();
+            let mut found = Found::default();
             for source in sources {
                 source.ask(&agent, &mut found).await?;
             }
@@ -138,16 +166,12 @@ impl Distributed {
     }
 
     /// What the token says counts more than what others say.
-    fn merged(
-        &self,
-        verified: &Verified,
-        found: &Map<String, Value>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    fn merged(&self, verified: &Verified, found: &Found) -> Result<Arc<Verified>, Refusal> {
         let token = &verified.token;
         let mut claims = token.claims.clone();
         claims.remove(NAMES);
         claims.remove(SOURCES);
-        for (name, value) in found {
+        for (name, value) in &found.claims {
             claims.entry(name.as_str()).or_insert_with(|| value.clone());
         }
         self.rules.check_permissions(&claims)?;
@@ -159,7 +183,8 @@ impl Distributed {
             ends_for_good: verified.ends_for_good,
         };
         let (word, said) = (Arc::clone(&verified.word), verified.said.clone());
-        Ok(checked.verified_with(&token.token, 0, verified.generation, word, said))
+        let (length, generation) = (found.length, verified.generation);
+        Ok(checked.verified_with(&token.token, length, generation, word, said))
     }
 }
 
@@ -212,7 +237,7 @@ fn sources(claims: &Map<String, Value>) -> Result<Vec<Source>, Refusal> {
 }
 
 impl Source {
-    async fn ask(&self, agent: &Agent, found: &mut Map<String, Value>) -> Result<(), Refusal> {
+    async fn ask(&self, agent: &Agent, found: &mut Found) -> Result<(), Refusal> {
         let answer = agent.get_at(&self.endpoint, self.token.as_deref(), HeaderMap::new());
         let answer = answer.await?;
         if answer.status != StatusCode::OK {
@@ -225,9 +250,44 @@ impl Source {
         };
         for name in &self.names {
             if let Some(value) = claims.get(name) {
-                found.insert(name.clone(), value.clone());
+                found.length += name.len() + value.to_string().len();
+                found.claims.insert(name.clone(), value.clone());
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugins::openid_connect::word::Word;
+
+    fn verified(claims: Map<String, Value>, length: usize) -> Arc<Verified> {
+        let checked = Checked {
+            claims,
+            scopes: Vec::new(),
+            expires_at: None,
+            ends_at: i64::MAX,
+            ends_for_good: false,
+        };
+        checked.verified("t", length, 0, Word::default())
+    }
+
+    #[test]
+    fn a_flood_of_long_claims_stays_within_the_bound() {
+        let held = merged();
+        for n in 0_u32..2_000 {
+            let mut claims = Map::new();
+            claims.insert("groups".to_owned(), Value::from("g".repeat(60_000)));
+            let one = Held {
+                of: verified(Map::new(), 0),
+                with: verified(claims, 60_000),
+                until: i64::MAX,
+            };
+            held.insert(digest_of([&n.to_be_bytes()[..]]), one);
+        }
+        let count = held.len() as u64;
+        assert!(count * 60_000 <= BYTES + BYTES / 8, "{count}");
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct TokenExchange {
     agent: Arc<Agent>,
     /// Of [`How::subjects`] those whose tokens are verified.
     keys: Vec<Option<Arc<Provider>>>,
-    held: Cache<Digest, Held, Weight, ahash::RandomState>,
+    held: Answers,
     flights: Flights<Arc<Tokens>>,
 }
 
@@ -62,8 +62,16 @@ struct Weight;
 
 impl Weighter<Digest, Held> for Weight {
     fn weight(&self, _: &Digest, held: &Held) -> u64 {
-        256 + held.tokens.access.expose().len() as u64
+        256 + held.tokens.weight()
     }
+}
+
+/// Tokens by the question to which they are the answer.
+type Answers = Cache<Digest, Held, Weight, ahash::RandomState>;
+
+fn answers() -> Answers {
+    let state = ahash::RandomState::new();
+    Cache::with(TOKENS, BYTES, Weight, state, DefaultLifecycle::default())
 }
 
 /// What is to be done about a token.
@@ -103,13 +111,7 @@ impl TokenExchange {
             flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
             how,
             agent: Arc::clone(agent),
-            held: Cache::with(
-                TOKENS,
-                BYTES,
-                Weight,
-                ahash::RandomState::new(),
-                DefaultLifecycle::default(),
-            ),
+            held: answers(),
         }
     }
 
@@ -348,4 +350,33 @@ fn read(answer: &Answer, now_ms: i64) -> Result<Tokens, Refusal> {
         }
     }
     grants::read(answer, true, now_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::secret::Secret;
+
+    #[test]
+    fn a_flood_of_long_answers_stays_within_the_bound() {
+        let held = answers();
+        for n in 0_u32..2_000 {
+            let tokens = Tokens {
+                access: Secret::new("t"),
+                id: Some(Secret::new("i".repeat(30_000))),
+                refresh: Some(Secret::new("r".repeat(30_000))),
+                scope: None,
+                ends_at: None,
+                replayed: Vec::new(),
+            };
+            let answer = Held {
+                tokens: Arc::new(tokens),
+                until: i64::MAX,
+                version: None,
+            };
+            held.insert(digest_of([&n.to_be_bytes()[..]]), answer);
+        }
+        let count = held.len() as u64;
+        assert!(count * 60_000 <= BYTES + BYTES / 8, "{count}");
+    }
 }

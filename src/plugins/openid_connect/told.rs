@@ -163,10 +163,18 @@ impl Told {
 pub(super) struct Asker {
     told: Arc<Told>,
     agent: Arc<Agent>,
-    known: Cache<Digest, Arc<Verified>, Weight, ahash::RandomState>,
+    known: Known,
     flights: Flights<Arc<Verified>>,
     hits: Counter,
     misses: Counter,
+}
+
+/// What is known of tokens, by the question about them.
+type Known = Cache<Digest, Arc<Verified>, Weight, ahash::RandomState>;
+
+fn known() -> Known {
+    let state = ahash::RandomState::new();
+    Cache::with(ANSWERS, BYTES, Weight, state, DefaultLifecycle::default())
 }
 
 #[derive(Clone)]
@@ -193,13 +201,7 @@ impl Asker {
             flights: Flights::new(told.lifetimes.refused(), agent.timeout()),
             told: Arc::new(told),
             agent: Arc::clone(agent),
-            known: Cache::with(
-                ANSWERS,
-                BYTES,
-                Weight,
-                ahash::RandomState::new(),
-                DefaultLifecycle::default(),
-            ),
+            known: known(),
             hits: metrics.token_cache("hit"),
             misses: metrics.token_cache("miss"),
         }
@@ -398,10 +400,43 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::plugins::openid_connect::cache::Document;
+    use crate::plugins::openid_connect::verifier::Checked;
 
     fn lifetimes(config: Value) -> Lifetimes {
         let config = config.as_object().cloned().expect("an object");
         Lifetimes::new(Fields(&config)).expect("valid")
+    }
+
+    #[test]
+    fn a_flood_of_long_answers_that_are_kept_stays_within_the_bound() {
+        let held = known();
+        for n in 0_u32..2_000 {
+            let mut claims = serde_json::Map::new();
+            claims.insert("note".to_owned(), Value::from("n".repeat(60_000)));
+            let document = Document {
+                claims: claims.clone(),
+                jwt: Some("j".repeat(60_000)),
+                length: 60_000,
+            };
+            let said = Said {
+                introspection: Some(Arc::new(document)),
+                user_info: None,
+            };
+            let checked = Checked {
+                claims,
+                scopes: Vec::new(),
+                expires_at: None,
+                ends_at: i64::MAX,
+                ends_for_good: false,
+            };
+            let verified = checked.verified_with("t", 60_000, 0, Word::default(), said);
+            // Parsed, a claim of many parts takes a few times its length.
+            assert!(verified.weight >= 9 * 60_000);
+            held.insert(digest_of([&n.to_be_bytes()[..]]), verified);
+        }
+        let count = held.len() as u64;
+        assert!(count * 180_000 <= BYTES + BYTES / 8, "{count}");
     }
 
     #[test]

@@ -68,15 +68,16 @@ impl Checked {
         word: impl Into<Arc<Word>>,
         said: Said,
     ) -> Arc<Verified> {
+        // Parsed JSON takes a few times its length.
+        let weight = 768 + token.len() as u64 + 4 * length as u64 + said.weight();
         Arc::new(Verified {
             said,
+            weight,
             ends_at: self.ends_at,
             ends_for_good: self.ends_for_good,
             generation,
             consumer: Remembered::default(),
             word: word.into(),
-            // Parsed JSON takes a few times its length.
-            weight: 768 + token.len() as u64 + 4 * length as u64,
             token: Arc::new(AccessToken {
                 token: token.to_owned(),
                 scopes: self.scopes,
