@@ -31,10 +31,18 @@ const LOGOUT: Code = Code::new(
     "the user signs out; 200 where nothing leads on from here",
 );
 
+pub(super) const PREFLIGHT: Code = Code::new(
+    "preflight",
+    204,
+    "the browser learns that a script of an origin that is named may ask",
+);
+
 /// What log and metrics call what the plugin does.
 pub(super) fn codes() -> Vec<Code> {
     let refusals = Refusal::ALL.iter().map(|refusal| code(*refusal));
-    let others = [LOGIN, LOGOUT].into_iter().chain(channels::codes());
+    let others = [LOGIN, LOGOUT, PREFLIGHT]
+        .into_iter()
+        .chain(channels::codes());
     refusals.chain(others).collect()
 }
 
@@ -55,6 +63,9 @@ impl OpenIdConnect {
     ) -> Result<Outlook, Refusal> {
         if self.passes_as_preflight(request) {
             return Ok(Outlook::passes("a preflight request passes unasked"));
+        }
+        if self.preflight(request).is_some() {
+            return Ok(Outlook::answers(&PREFLIGHT));
         }
         let given = Arguments::new(request.uri.query(), Vec::new());
         if let Some(outlook) = self.outlook_of_login(request, &given) {

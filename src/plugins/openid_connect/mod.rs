@@ -78,6 +78,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
+use crate::http::reply::Reply;
 use crate::jose::claims::time;
 use crate::jose::verify::Unverified;
 use crate::plugins::consumers::Consumers;
@@ -199,6 +200,13 @@ impl OpenIdConnect {
 
     fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
         !self.settings().run_on_preflight && request.method == Method::OPTIONS
+    }
+
+    /// The answer for a browser that asks what a script may send.
+    fn preflight(&self, request: &RequestHeader) -> Option<Reply> {
+        let settings = self.settings();
+        let asked = settings.origins.preflight(request);
+        asked.filter(|_| settings.run_on_preflight)
     }
 
     /// Refuses the request, or lets it pass as that of the anonymous consumer.
@@ -345,6 +353,10 @@ impl Check for Settings {
 #[async_trait]
 impl Filter for OpenIdConnect {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if let Some(reply) = self.preflight(session.req_header()) {
+            exchange.refusal = Some(Cow::Borrowed(foresee::PREFLIGHT.code));
+            return Verdict::Now(Flow::Respond(reply));
+        }
         match self.look(session, exchange) {
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
             Verdict::Wait => Verdict::Wait,

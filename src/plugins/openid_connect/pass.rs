@@ -204,8 +204,8 @@ impl OpenIdConnect {
             let redirects = reply.status == StatusCode::FOUND;
             let plain = refusal.filter(|_| redirects);
             let plain = plain.map(|refusal| settings.answers.plain(refusal));
-            let signs_in = self.logins.is_some();
-            reply = scripts::answer(plain.unwrap_or(reply), signs_in, request, exchange);
+            let how = (&settings.origins, self.logins.is_some());
+            reply = scripts::answer(plain.unwrap_or(reply), how, request, exchange);
         }
         Flow::Respond(reply)
     }

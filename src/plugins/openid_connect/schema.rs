@@ -222,6 +222,7 @@ fn answers() -> Vec<Field> {
         flag("preserve_query_args", false),
         Field::new("preserve_request_body", Type::Integer(0, 65_536)).default(0),
         flag("scripts_unauthorized", false),
+        texts("scripts_origins"),
         text("logout_query_arg"),
         text("logout_post_arg"),
         text("logout_uri_suffix"),

@@ -1,20 +1,88 @@
 //! Scripts in pages, which can't follow a redirect to a login: they get 401,
 //! headers that let them read it, and where to send the user
-//! (`scripts_unauthorized`).
+//! (`scripts_unauthorized`). Those of `scripts_origins` may send requests that
+//! browsers ask about first.
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ORIGIN, REFERER, UPGRADE, VARY,
+    ACCEPT, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS,
+    ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN,
+    REFERER, UPGRADE, VARY,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use pingora::http::RequestHeader;
 use serde_json::json;
 use url::Url;
 
+use super::fields::{Fields, wrong};
 use super::logins::origin;
 use crate::filter::Exchange;
 use crate::http::reply::{Reply, ReplyBody};
+use crate::plugins::ConfigError;
+
+/// For how long browsers remember that they may ask, in seconds.
+const MAY_ASK: HeaderValue = HeaderValue::from_static("600");
+
+/// The origins whose scripts are answered so that they can read it.
+#[derive(Debug)]
+pub(super) struct Origins(Option<Vec<String>>);
+
+impl Origins {
+    pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
+        let name = "scripts_origins";
+        let named = fields.texts(name)?;
+        let is_origin = |text: &String| {
+            Url::parse(text).is_ok_and(|url| {
+                matches!(url.scheme(), "http" | "https")
+                    && url.origin().ascii_serialization() == *text
+            })
+        };
+        if !named.iter().all(is_origin) {
+            let message = "expected origins such as https://app.example.com";
+            return Err(wrong(name, message));
+        }
+        let on = fields.flag("scripts_unauthorized")? && !named.is_empty();
+        Ok(Self(on.then_some(named)))
+    }
+
+    /// Whether the scripts of `caller` may read answers: those of any origin
+    /// where none is named.
+    fn has(&self, caller: &HeaderValue) -> bool {
+        let is = |origin: &String| caller.as_bytes() == origin.as_bytes();
+        caller != "null" && self.0.as_ref().is_none_or(|named| named.iter().any(is))
+    }
+
+    /// The answer to a browser that asks whether a script of an origin that is
+    /// named may send a request; `None`: it asks no such thing.
+    pub(super) fn preflight(&self, request: &RequestHeader) -> Option<Reply> {
+        self.0.as_ref()?;
+        let headers = &request.headers;
+        let caller = headers.get(ORIGIN).filter(|caller| self.has(caller))?;
+        let method = headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
+        if request.method != Method::OPTIONS {
+            return None;
+        }
+        let mut reply = readable(Reply::empty(StatusCode::NO_CONTENT), caller)
+            .header(ACCESS_CONTROL_ALLOW_METHODS, method.clone())
+            .header(ACCESS_CONTROL_MAX_AGE, MAY_ASK);
+        if let Some(names) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+            reply = reply.header(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        }
+        let vary = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
+        Some(reply.header(VARY, HeaderValue::from_static(vary)))
+    }
+}
+
+/// A reply that the scripts of an origin may read, also where they send cookies.
+fn readable(reply: Reply, caller: &HeaderValue) -> Reply {
+    reply
+        .header(ACCESS_CONTROL_ALLOW_ORIGIN, caller.clone())
+        .header(
+            ACCESS_CONTROL_ALLOW_CREDENTIALS,
+            HeaderValue::from_static("true"),
+        )
+}
 
 /// Whether a request is none that a browser makes to show its answer.
 pub(super) fn is_script(headers: &HeaderMap) -> bool {
@@ -38,7 +106,7 @@ pub(super) fn is_script(headers: &HeaderMap) -> bool {
 /// The answer for a script in place of `reply`.
 pub(super) fn answer(
     mut reply: Reply,
-    signs_in: bool,
+    (origins, signs_in): (&Origins, bool),
     request: &RequestHeader,
     exchange: &Exchange,
 ) -> Reply {
@@ -52,19 +120,12 @@ pub(super) fn answer(
         reply.body = ReplyBody::Raw("application/json; charset=utf-8", Bytes::from(body));
     }
     let caller = request.headers.get(ORIGIN);
-    if let Some(caller) =
-        caller.filter(|caller| reply.status != StatusCode::OK && *caller != "null")
-    {
-        reply = reply
-            .header(ACCESS_CONTROL_ALLOW_ORIGIN, caller.clone())
-            .header(
-                ACCESS_CONTROL_ALLOW_CREDENTIALS,
-                HeaderValue::from_static("true"),
-            )
-            .header(
-                ACCESS_CONTROL_EXPOSE_HEADERS,
-                HeaderValue::from_static("WWW-Authenticate, DPoP-Nonce"),
-            );
+    let caller = caller.filter(|caller| origins.has(caller));
+    if let Some(caller) = caller.filter(|_| reply.status != StatusCode::OK) {
+        reply = readable(reply, caller).header(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("WWW-Authenticate, DPoP-Nonce"),
+        );
     }
     reply.header(
         VARY,

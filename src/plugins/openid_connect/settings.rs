@@ -26,6 +26,7 @@ use super::proofs::Proofs;
 use super::provider::ProviderConfig;
 use super::replay::Replay;
 use super::rules::Rules;
+use super::scripts::Origins;
 use super::sessions::Sessions;
 use super::token_exchange;
 use super::told::Told;
@@ -79,6 +80,8 @@ pub(super) struct Settings {
     pub(super) exempt: Exempt,
     /// Whether scripts get an answer that they can read.
     pub(super) scripts: bool,
+    /// Whose scripts these may be.
+    pub(super) origins: Origins,
     /// How logins are asked for.
     pub(super) manner: Manner,
     /// A cookie, and the claim that must have its value.
@@ -151,6 +154,7 @@ impl Settings {
             proofs: Proofs::new(fields, parts.providers.secret())?,
             exempt: Exempt::new(fields)?,
             scripts: fields.flag("scripts_unauthorized")?,
+            origins: Origins::new(fields)?,
             manner: manner(fields, methods)?,
             run_on_preflight: fields.flag("run_on_preflight")?,
             end_with_session: fields.flag("end_with_session")?,

@@ -264,6 +264,65 @@ async fn a_script_gets_an_answer_that_it_can_read() {
 }
 
 #[tokio::test]
+async fn scripts_of_origins_that_are_named_may_ask_first_and_read_answers() {
+    let (world, _) = world(json!({"scripts_unauthorized": true,
+        "scripts_origins": ["https://app.test", "http://localhost:3000"]}));
+    let header = |outcome: &Outcome, name: &str| {
+        let reply = outcome.reply.as_ref().expect("an answer");
+        let found = reply.headers.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.to_str().unwrap().to_owned())
+    };
+    let asks = "Sec-Fetch-Mode: cors\r\nAccess-Control-Request-Method: PUT\r\n\
+                Access-Control-Request-Headers: authorization, content-type";
+    for (origin, named) in [
+        ("https://app.test", true),
+        ("http://localhost:3000", true),
+        ("https://evil.test", false),
+        ("https://app.test.evil.test", false),
+        ("null", false),
+    ] {
+        let seen = named.then(|| origin.to_owned());
+        let first = get_with(&format!("Origin: {origin}\r\n{asks}")).replace("GET", "OPTIONS");
+        let outcome = world.ask(&first).await;
+        let code = if named {
+            (204, "preflight")
+        } else {
+            (401, "no_token")
+        };
+        assert_eq!(outcome.code(), code, "{origin}");
+        let allowed = header(&outcome, "access-control-allow-origin");
+        assert_eq!(allowed, seen, "{origin}");
+        let then = get_with(&format!("Origin: {origin}\r\nSec-Fetch-Mode: cors"));
+        let outcome = world.ask(&then).await;
+        assert_eq!(outcome.code(), (401, "no_token"), "{origin}");
+        let allowed = header(&outcome, "access-control-allow-origin");
+        assert_eq!(allowed, seen, "{origin}");
+    }
+    let asked = get_with(&format!("Origin: https://app.test\r\n{asks}"));
+    let outcome = world.ask(&asked.replace("GET", "OPTIONS")).await;
+    for (name, value) in [
+        ("access-control-allow-methods", "PUT"),
+        (
+            "access-control-allow-headers",
+            "authorization, content-type",
+        ),
+        ("access-control-allow-credentials", "true"),
+    ] {
+        assert_eq!(header(&outcome, name).as_deref(), Some(value), "{name}");
+    }
+    // Nobody may ask for the scripts of every site.
+    let (world, _) = super::browsing::world(json!({"scripts_unauthorized": true}));
+    let outcome = world.ask(&asked.replace("GET", "OPTIONS")).await;
+    assert_eq!(outcome.code(), (401, "no_token"));
+    assert_eq!(header(&outcome, "access-control-allow-methods"), None);
+    for origin in ["app.test", "https://app.test/", "*", "ftp://app.test"] {
+        let config = super::browsing::complete(json!({"scripts_origins": [origin]}));
+        let error = filter(&world.parts, config).err().expect("refused");
+        assert_eq!(error.field, "scripts_origins", "{origin}");
+    }
+}
+
+#[tokio::test]
 async fn a_trusted_proxy_says_where_the_browser_is() {
     let (world, _) = world(json!({}));
     let request = get_with("X-Forwarded-Host: shop.example\r\nX-Forwarded-Port: 8443");
