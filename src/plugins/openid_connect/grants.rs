@@ -23,8 +23,6 @@ use super::methods::Method;
 use super::refusal::Refusal;
 use super::replay::Replay;
 use super::told::{Asking, Lifetimes};
-use crate::clock::random_bytes;
-use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
 
 pub(super) use tokens::{Tokens, read};
@@ -47,8 +45,6 @@ pub(super) struct Grants {
     audience: Vec<String>,
     extras: Extras,
     remember: bool,
-    salt: Vec<u8>,
-    with_scope: bool,
     leeway_ms: i64,
     replay: Replay,
     pub(super) lifetimes: Lifetimes,
@@ -57,15 +53,12 @@ pub(super) struct Grants {
 impl Grants {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let scopes = fields.texts("scopes")?.join(" ");
-        let salt = fields.text("cache_tokens_salt")?;
         let leeway = fields.integer("leeway")?.unwrap_or(0);
         Ok(Self {
             scope: Some(scopes).filter(|scope| !scope.is_empty()),
             audience: fields.texts("audience")?,
             extras: Extras::new(fields, "token_post_args", "token_headers")?,
             remember: fields.flag("cache_tokens")?,
-            salt: salt.map_or_else(|| random_bytes::<16>().to_vec(), |salt| salt.into()),
-            with_scope: fields.flag("token_cache_key_include_scope")?,
             leeway_ms: leeway.saturating_mul(1000),
             replay: Replay::new(fields)?,
             lifetimes: Lifetimes::new(fields)?,

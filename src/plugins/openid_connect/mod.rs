@@ -30,6 +30,7 @@ mod foresee;
 mod grants;
 mod hide;
 mod id_token;
+mod idle;
 mod issuers;
 mod keeper;
 mod lasting;

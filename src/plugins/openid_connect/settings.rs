@@ -307,6 +307,7 @@ fn warnings(
     methods: Methods,
     mut warnings: Vec<String>,
 ) -> Result<Vec<String>, ConfigError> {
+    warnings.extend(super::idle::warnings(fields, methods)?);
     let mut warn = |warning: String| warnings.push(warning);
     let idle: Vec<&str> = WITHOUT_EFFECT
         .iter()
@@ -345,6 +346,11 @@ fn warnings(
     if methods.has(Method::AuthorizationCode) {
         warn_of_logins(fields, &mut warn)?;
     }
+    if methods.has(Method::Session) {
+        super::storage::warnings(fields)?
+            .into_iter()
+            .for_each(&mut warn);
+    }
     let secret = hs_secret(fields)?;
     if secret.is_some_and(|secret| secret.expose().len() < 32) {
         warn("client_secret is shorter than 32 bytes: HS signatures can be forged".into());
@@ -361,9 +367,6 @@ fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(
         warn(
             "session_secret is not set: sessions are of this process alone, and end with it".into(),
         );
-    }
-    for warning in super::storage::warnings(fields)? {
-        warn(warning);
     }
     let mode = fields.text("response_mode")?.unwrap_or("query");
     let strict = !matches!(fields.text("authorization_cookie_same_site")?, Some("None"))

@@ -386,7 +386,11 @@ impl Asker {
 }
 
 /// What makes a question another one: who asks, and every word of it.
-fn about(client: Option<&Client>, form: &[(String, String)], headers: &HeaderMap) -> Digest {
+pub(super) fn about(
+    client: Option<&Client>,
+    form: &[(String, String)],
+    headers: &HeaderMap,
+) -> Digest {
     let client = client.map_or(&b""[..], |client| client.id.as_bytes());
     let form = form.iter().flat_map(|(n, v)| [n.as_bytes(), v.as_bytes()]);
     let headers = headers

@@ -13,7 +13,7 @@ use crate::plugins::openid_connect::client::{Client, basic};
 use crate::plugins::openid_connect::endpoints::Endpoint;
 use crate::plugins::openid_connect::flight::{Digest, digest_of};
 use crate::plugins::openid_connect::refusal::Refusal;
-use crate::plugins::openid_connect::told::Asking;
+use crate::plugins::openid_connect::told::{Asking, about};
 
 /// What is asked.
 #[derive(Clone, Copy)]
@@ -90,14 +90,11 @@ impl TokenDesk {
         };
         let scope = grants.scope.clone().filter(|_| wish.is_by_scope());
         let mut about = match &once {
-            Some(form) => self.about(client.as_deref(), form, &HeaderMap::new()),
-            None => self.about(client.as_deref(), &sent, &headers),
+            Some(form) => about(client.as_deref(), form, &HeaderMap::new()),
+            None => about(client.as_deref(), &sent, &headers),
         };
         let granted = scope.clone().filter(|_| !grants.extras.may_say("scope"));
         sent.extend(scope.map(|scope| ("scope".to_owned(), scope)));
-        if grants.with_scope && wish.is_by_scope() {
-            about = self.about(client.as_deref(), &sent, &headers);
-        }
         if grant == Grant::Password
             && let Some(from) = asking.from
             && self.agent.standing().await.is_some()
@@ -177,20 +174,5 @@ impl TokenDesk {
             headers.insert(AUTHORIZATION, basic(id, secret.expose())?);
         }
         Ok(())
-    }
-
-    fn about(
-        &self,
-        client: Option<&Client>,
-        form: &[(String, String)],
-        headers: &HeaderMap,
-    ) -> Digest {
-        let client = client.map_or(&b""[..], |client| client.id.as_bytes());
-        let form = form.iter().flat_map(|(n, v)| [n.as_bytes(), v.as_bytes()]);
-        let headers = headers
-            .iter()
-            .flat_map(|(n, v)| [n.as_str().as_bytes(), v.as_bytes()]);
-        let begins = [self.grants.salt.as_slice(), client].into_iter();
-        digest_of(begins.chain(form).chain(headers))
     }
 }

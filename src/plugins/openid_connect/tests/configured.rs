@@ -34,6 +34,125 @@ fn what_has_no_effect_is_said_by_name() {
     }
 }
 
+/// Settings that change nothing, or nothing of what they are set beside.
+fn idle() -> Vec<(&'static str, Value)> {
+    let bearer = |more: Value| {
+        let mut config = json!({"auth_methods": ["bearer"]});
+        for (name, value) in more.as_object().unwrap() {
+            config[name] = value.clone();
+        }
+        config
+    };
+    let response = json!({"login_action": "response", "login_tokens": ["introspection"],
+        "client_id": ["a"], "client_secret": ["b"]});
+    let mut all = vec![
+        (
+            "cache_tokens_salt",
+            bearer(json!({"cache_tokens_salt": "x"})),
+        ),
+        (
+            "token_cache_key_include_scope",
+            bearer(json!({"token_cache_key_include_scope": true})),
+        ),
+        ("reverify", bearer(json!({"reverify": true}))),
+        (
+            "session_hash_storage_key",
+            bearer(json!({"session_hash_storage_key": true})),
+        ),
+        (
+            "session_enforce_same_subject",
+            bearer(json!({"session_enforce_same_subject": true})),
+        ),
+        (
+            "session_redis_cluster_max_redirections",
+            bearer(json!({"session_redis_cluster_max_redirections": 5})),
+        ),
+        ("http_version", bearer(json!({"http_version": 1.0}))),
+        ("cache_ttl_min", bearer(json!({"cache_ttl_min": 60}))),
+        (
+            "scripts_origins",
+            bearer(json!({"scripts_origins": ["https://a.test"]})),
+        ),
+        ("login_tokens", response),
+    ];
+    for (name, value) in [
+        ("keepalive_pool_size", json!(1)),
+        ("keepalive_backlog", json!(1)),
+        ("connection_is_proxied", json!(true)),
+        ("cluster_max_redirections", json!(1)),
+        ("sentinel_role", json!("master")),
+        ("sentinel_username", json!("u")),
+        ("sentinel_password", json!("p")),
+    ] {
+        all.push((name, bearer(json!({"redis": {name: value}}))));
+    }
+    for method in ["introspection", "userinfo", "kong_oauth2"] {
+        let config = bearer(json!({"ignore_signature": [method]}));
+        all.push(("ignore_signature", config));
+    }
+    for name in [
+        "upstream_introspection_header",
+        "upstream_introspection_jwt_header",
+        "downstream_introspection_header",
+        "downstream_introspection_jwt_header",
+    ] {
+        for methods in [
+            json!(["bearer"]),
+            json!(["bearer", "introspection"]),
+            json!(["session", "introspection"]),
+        ] {
+            let mut config = json!({"auth_methods": methods, "client_id": ["a"]});
+            config[name] = json!("x-said");
+            all.push((name, config));
+        }
+    }
+    all
+}
+
+#[test]
+fn what_changes_nothing_is_said_by_name_with_a_reason_and_in_the_manual() {
+    let manual = include_str!("../../../../docs/openid-connect.md");
+    let (_, listed) = manual
+        .split_once("## Fields that are taken and have no effect")
+        .unwrap();
+    for (name, config) in idle() {
+        let warnings = World::new(config.clone()).filter.warnings();
+        let mut said = warnings.iter().filter(|said| said.contains(name));
+        let reason = said.find(|said| said.contains("without effect "));
+        assert!(reason.is_some(), "{config}: {warnings:?}");
+        assert!(listed.contains(&format!("{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn what_has_its_effect_is_not_warned_of() {
+    for config in [
+        json!({"auth_methods": ["bearer"], "cache_ttl_min": 60, "cache_ttl": 30}),
+        json!({"auth_methods": ["bearer"], "http_version": 2}),
+        json!({"auth_methods": ["bearer"], "redis": {"keepalive_pool_size": 256,
+            "cluster_max_redirections": 5, "connection_is_proxied": false,
+            "sentinel_role": null}}),
+        json!({"auth_methods": ["introspection"], "client_id": ["a"],
+            "upstream_introspection_header": "x-said"}),
+        json!({"auth_methods": ["bearer"], "login_action": "response",
+            "login_methods": ["bearer"], "login_tokens": ["introspection"]}),
+    ] {
+        let warnings = World::new(config.clone()).filter.warnings();
+        assert!(warnings.is_empty(), "{config}: {warnings:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_storage_is_said_of_sessions_without_logins() {
+    let world = World::new(json!({"auth_methods": ["session", "bearer"],
+        "session_storage": "redis", "redis": {"host": "h", "sentinel_master": "m"}}));
+    let warnings = world.filter.warnings();
+    let said = warnings
+        .iter()
+        .any(|said| said.contains("redis.sentinel_master"));
+    assert!(said, "{warnings:?}");
+}
+
 #[test]
 fn a_redis_that_can_not_be_used_is_refused_by_name() {
     let parts = World::new(json!({})).parts;
