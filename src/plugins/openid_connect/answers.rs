@@ -127,7 +127,10 @@ impl Writer<'_> {
             Class::Broken => "An unexpected error occurred",
         };
         match self.explain {
-            true => format!("{message} ({})", refusal.describe().1),
+            true => {
+                let (code, sentence) = refusal.describe();
+                format!("{message} ({code}: {sentence})")
+            }
             false => message.to_owned(),
         }
     }
@@ -234,7 +237,8 @@ mod tests {
         assert_eq!(answer(config, Refusal::MissingRole).1, "No.");
         let config = json!({"display_errors": true});
         let (_, message, challenge) = answer(config, Refusal::TokenExpired);
-        assert_eq!(message, "Unauthorized (the access token has expired)");
+        let wanted = "Unauthorized (token_expired: the access token has expired)";
+        assert_eq!(message, wanted);
         assert!(challenge.contains("error_description=\"the access token has expired\""));
     }
 

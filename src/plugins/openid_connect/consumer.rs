@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -81,6 +82,8 @@ fn named<'a>(claims: &'a Map<String, Value>, path: &[String]) -> Option<Cow<'a, 
 pub(super) struct Anonymous {
     name: String,
     remembered: Remembered,
+    /// Whether there was none the last time: it is said once.
+    missing: AtomicBool,
 }
 
 impl Anonymous {
@@ -90,14 +93,26 @@ impl Anonymous {
         Ok(name.map(|name| Self {
             name: name.to_owned(),
             remembered: Remembered::default(),
+            missing: AtomicBool::new(false),
         }))
     }
 
+    /// The consumer; without one requests are refused, and the log says why.
     pub(super) fn consumer(&self, consumers: &Consumers) -> Option<Arc<Consumer>> {
-        self.remembered.consumer(consumers, |directory| {
+        let found = self.remembered.consumer(consumers, |directory| {
             let by_id = self.name.parse::<Uuid>().ok();
             let by_id = by_id.and_then(|_| directory.find(By::Id, &self.name));
             by_id.or_else(|| directory.find(By::Username, &self.name))
-        })
+        });
+        // Consumers come and go while the plugin runs, so it can't be said earlier.
+        let missing = found.is_none();
+        if self.missing.swap(missing, Ordering::Relaxed) != missing && missing {
+            let anonymous = self.name.as_str();
+            tracing::warn!(
+                anonymous,
+                "there is no such consumer: nobody is let in as it"
+            );
+        }
+        found
     }
 }

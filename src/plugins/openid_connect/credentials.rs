@@ -304,6 +304,7 @@ mod tests {
     fn basic_credentials_may_be_those_of_a_user_and_of_a_client() {
         for (sent, wanted) in [
             ("Basic YW5uYTpzOmM=", Ok("anna s:c true true")),
+            ("Basic YW5uYTpzOmM", Ok("anna s:c true true")),
             ("basic anna:secret", Ok("anna secret true true")),
             ("Basic !!!", Err(Refusal::MalformedCredentials)),
             ("Basic OnNlY3JldA==", Err(Refusal::MalformedCredentials)),

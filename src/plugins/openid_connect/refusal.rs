@@ -64,7 +64,7 @@ refusals! {
     MissingRole: Forbidden, "missing_role", "a required role is missing";
     ForbiddenClaim: Forbidden, "forbidden_claim", "a forbidden claim is present";
     NoConsumer: Forbidden, "no_consumer", "no consumer belongs to the token";
-    NoAnonymous: Broken, "no_anonymous", "there is no such anonymous consumer";
+    NoAnonymous: NoCredential, "no_anonymous", "there is no such anonymous consumer";
     ProviderUnavailable: Broken, "provider_unavailable", "the provider does not answer";
     InactiveToken: BadToken, "inactive_token", "the access token is not active";
     InsecureRequest: Broken, "https_required", "the request did not come by https";

@@ -49,6 +49,9 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_strategy",
 ];
 
+/// Shortest secret that nobody is warned of, in bytes.
+const SECRET_MIN: usize = 32;
+
 /// What the filter works with.
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -351,8 +354,11 @@ fn warnings(
             .into_iter()
             .for_each(&mut warn);
     }
+    if methods.has(Method::AuthorizationCode) || methods.has(Method::Session) {
+        warn_of_secret(fields, &mut warn)?;
+    }
     let secret = hs_secret(fields)?;
-    if secret.is_some_and(|secret| secret.expose().len() < 32) {
+    if secret.is_some_and(|secret| secret.expose().len() < SECRET_MIN) {
         warn("client_secret is shorter than 32 bytes: HS signatures can be forged".into());
     }
     let keys = ["jwks_endpoint", "extra_jwks_uris"];
@@ -360,6 +366,19 @@ fn warnings(
         warn("using_pseudo_issuer without jwks_endpoint: there are no keys".into());
     }
     Ok(warnings)
+}
+
+/// Whoever guesses one of the secrets makes sessions for himself.
+fn warn_of_secret(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {
+    let secrets = fields.text("session_secret")?.unwrap_or_default();
+    let mut secrets = secrets.lines().map(str::trim);
+    if secrets.any(|secret| (1..SECRET_MIN).contains(&secret.len())) {
+        warn(
+            "session_secret is shorter than 32 bytes: sessions can be forged if it is guessed"
+                .into(),
+        );
+    }
+    Ok(())
 }
 
 fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {

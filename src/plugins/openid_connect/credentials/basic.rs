@@ -1,13 +1,20 @@
 //! `Authorization: Basic` (RFC 7617).
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use url::form_urlencoded;
 
 use crate::model::secret::Secret;
 use crate::plugins::openid_connect::refusal::Refusal;
+
+/// Some clients leave the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// The pair of an `Authorization: Basic` header, in Base64 or, as old clients
 /// send it, as it is.
@@ -20,7 +27,7 @@ pub(super) fn shown(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Ref
         if found.is_some() {
             return Err(Refusal::RepeatedCredentials);
         }
-        let text = STANDARD.decode(pair).ok();
+        let text = BASE64.decode(pair).ok();
         let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
         let text = text.filter(|text| text.contains(':'));
         let text = text.or_else(|| String::from_utf8(pair.to_vec()).ok());

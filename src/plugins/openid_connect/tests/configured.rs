@@ -142,6 +142,23 @@ fn what_has_its_effect_is_not_warned_of() {
     }
 }
 
+#[test]
+fn a_secret_that_can_be_guessed_is_warned_of() {
+    let long = "0123456789abcdef0123456789abcdef";
+    let older = format!("{long}\nx");
+    for (secret, warned) in [("x", true), (&older, true), (long, false)] {
+        for methods in [json!(["session"]), json!(["authorization_code"])] {
+            let config = json!({"session_secret": secret, "auth_methods": methods,
+                "client_id": ["a"], "client_secret": ["b"]});
+            let warnings = World::new(config).filter.warnings();
+            let said = warnings
+                .iter()
+                .any(|said| said.starts_with("session_secret is shorter"));
+            assert_eq!(said, warned, "{secret}: {warnings:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_said_of_a_storage_is_said_of_sessions_without_logins() {
     let world = World::new(json!({"auth_methods": ["session", "bearer"],

@@ -211,9 +211,16 @@ async fn nobody_passes_off_a_token_as_verified_by_being_anonymous() {
 
 #[tokio::test]
 async fn an_anonymous_consumer_that_does_not_exist_lets_nobody_in() {
-    let world = world(json!({"anonymous": "nobody"}));
-    let outcome = world.ask(&get_with("X-Nothing: 1")).await;
-    assert_eq!(outcome.code(), (500, "no_anonymous"));
+    let world = world(json!({"anonymous": "nobody", "scopes_required": ["openid"]}));
+    let forbidden = world.token(json!({"scope": "none"}));
+    for header in [
+        "X-Nothing: 1".to_owned(),
+        format!("Authorization: Bearer {forbidden}"),
+    ] {
+        let outcome = world.ask(&get_with(&header)).await;
+        assert_eq!(outcome.code(), (401, "no_anonymous"), "{header}");
+        assert_eq!(outcome.message(), "Unauthorized");
+    }
 }
 
 #[tokio::test]
