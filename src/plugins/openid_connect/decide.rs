@@ -35,9 +35,9 @@ impl OpenIdConnect {
     }
 
     /// Whether the request asks for a logout, or may be the end of a login.
-    pub(super) fn is_of_login(&self, request: &RequestHeader) -> bool {
+    pub(super) fn is_of_login(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
         (self.logout.as_ref()).is_some_and(|logout| {
-            logout.is_asked_in_head(request) || logout.may_be_asked_in_body(request)
+            logout.is_asked_in_head(request, exchange) || logout.may_be_asked_in_body(request)
         }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_end_with(request))
             || (self.channels.as_ref()).is_some_and(|channels| channels.asked(request).is_some())
     }
@@ -51,7 +51,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
         let request = session.req_header();
-        let first = (self.is_of_login(request) && body::is_read_ahead(request))
+        let first = (self.is_of_login(request, exchange) && body::is_read_ahead(request))
             || self.settings().search.may_bring_id_token_in_body(request);
         let mut given = self.arguments(session, exchange, first).await?;
         if let Some(flow) = self.decide_about_login(session, exchange, &given).await? {
@@ -152,7 +152,8 @@ impl OpenIdConnect {
             return Ok(Some(flow));
         }
         if let (Some(logout), Some(sessions)) = (&self.logout, &self.sessions)
-            && (logout.is_asked_in_head(request) || logout.is_asked_in_body(request, given))
+            && (logout.is_asked_in_head(request, exchange)
+                || logout.is_asked_in_body(request, given))
         {
             let flow = self.log_out(logout, sessions, request, exchange).await?;
             return Ok(Some(flow));

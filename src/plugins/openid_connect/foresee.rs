@@ -68,7 +68,7 @@ impl OpenIdConnect {
             return Ok(Outlook::answers(&PREFLIGHT));
         }
         let given = Arguments::new(request.uri.query(), Vec::new());
-        if let Some(outlook) = self.outlook_of_login(request, &given) {
+        if let Some(outlook) = self.outlook_of_login(request, exchange, &given) {
             return Ok(outlook);
         }
         let asking = Asking {
@@ -122,13 +122,18 @@ impl OpenIdConnect {
     }
 
     /// Logouts, and ends of logins.
-    fn outlook_of_login(&self, request: &RequestHeader, given: &Arguments) -> Option<Outlook> {
+    fn outlook_of_login(
+        &self,
+        request: &RequestHeader,
+        exchange: &Exchange,
+        given: &Arguments,
+    ) -> Option<Outlook> {
         let channels = self.channels.as_ref();
         if channels.is_some_and(|channels| channels.asked(request).is_some()) {
             return Some(Outlook::depends("the logout that the provider asks for"));
         }
         if let Some(logout) = &self.logout {
-            if logout.is_asked_in_head(request) {
+            if logout.is_asked_in_head(request, exchange) {
                 return Some(Outlook::answers(&LOGOUT));
             }
             if logout.may_be_asked_in_body(request) {

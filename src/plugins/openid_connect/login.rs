@@ -16,7 +16,7 @@ use super::arguments::{Arguments, Where, retarget};
 use super::cache::Verified;
 use super::grants::Tokens;
 use super::id_token::Expected;
-use super::logins::{Begun, Logins, Sent, Wanted, origin, page, token};
+use super::logins::{self, Begun, Logins, Sent, Wanted, origin, page, token};
 use super::methods::Method;
 use super::pass::Passing;
 use super::provider::Known;
@@ -60,6 +60,7 @@ impl OpenIdConnect {
             arguments,
             secure: exchange.secure,
             origin: origin.as_deref(),
+            path: &logins::path(request, exchange),
             now_ms: agent.clock.now_ms(),
         };
         let mut cookies = Vec::new();
@@ -314,10 +315,18 @@ impl Begun {
         format!("{}{}", self.origin, self.target)
     }
 
+    /// Its target at a path where the gateway finds what the browser asked for.
+    fn target_at(&self, path: &str) -> String {
+        match self.target.split_once('?') {
+            Some((_, query)) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        }
+    }
+
     /// Whether a request goes to the path where the login began.
     fn is_at(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
         let path = self.target.split('?').next();
-        path == Some(request.uri.path())
+        path == Some(&*logins::path(request, exchange))
             && origin(request, exchange).as_deref() == Some(&self.origin)
     }
 }
@@ -330,7 +339,8 @@ fn restore(
     exchange: &mut Exchange,
 ) -> Result<(), Refusal> {
     let request = session.req_header_mut();
-    if !retarget(request, &begun.target) {
+    let target = begun.target_at(request.uri.path());
+    if !retarget(request, &target) {
         return Err(Refusal::MalformedCallback);
     }
     if let Some(sent) = sent {

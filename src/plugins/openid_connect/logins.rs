@@ -7,6 +7,7 @@
 
 mod answer;
 mod browser;
+mod forwarded;
 mod kept;
 mod mode;
 pub(super) mod page;
@@ -32,6 +33,7 @@ use crate::filter::Exchange;
 use crate::plugins::ConfigError;
 use crate::session::seal::Sealer;
 
+pub(super) use forwarded::path;
 pub(super) use kept::Sent;
 
 use browser::Browsers;
@@ -83,6 +85,8 @@ pub(super) struct Wanted<'a> {
     pub(super) secure: bool,
     /// Scheme and host that it was sent to.
     pub(super) origin: Option<&'a str>,
+    /// Its path, as its browser knows it.
+    pub(super) path: &'a str,
     pub(super) now_ms: i64,
 }
 
@@ -168,6 +172,7 @@ impl Logins {
             arguments,
             secure,
             origin,
+            path,
             now_ms,
         } = wanted;
         let origin = origin.ok_or(Refusal::MalformedRequest)?;
@@ -177,23 +182,16 @@ impl Logins {
             .keep(&browser, &request.headers, secure, fields);
         kept.map_err(|_| Refusal::MalformedRequest)?;
         let (client, index) = client;
-        // `OPTIONS *` has a target that no address ends with.
-        let path = Some(request.uri.path()).filter(|path| path.starts_with('/'));
-        let path = path.unwrap_or("/");
         let redirect_uri = match nth(&self.redirect_uris, index) {
             Some(url) => url.to_string(),
             None => format!("{origin}{path}"),
         };
-        let target = request
-            .uri
-            .path_and_query()
-            .map_or(path, |whole| whole.as_str());
-        let good = target.starts_with('/') && target.len() <= TARGET_MAX;
-        let target = if good { target } else { path };
+        let query = request.uri.query().map(|query| format!("{path}?{query}"));
+        let target = query.filter(|target| target.len() <= TARGET_MAX);
         let begun = Begun {
             nonce: token::<18>(),
             verifier: token::<32>(),
-            target: target.to_owned(),
+            target: target.unwrap_or_else(|| path.to_owned()),
             client: client.id.clone(),
             redirect_uri,
             at: now_ms,

@@ -15,6 +15,7 @@ use super::client::nth;
 use super::endpoints::Endpoint;
 use super::fields::Fields;
 use super::login::redirect;
+use super::logins::path;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Held, LoginSession, Sessions, Shown};
 use crate::filter::{Exchange, Flow};
@@ -66,12 +67,12 @@ impl Logout {
     }
 
     /// Whether the head of a request asks for a logout, as far as it tells.
-    pub(super) fn is_asked_in_head(&self, request: &RequestHeader) -> bool {
+    pub(super) fn is_asked_in_head(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
         if !self.methods.contains(&request.method) {
             return false;
         }
-        let path = request.uri.path();
-        let by_path = self.suffix.as_ref().is_some_and(|end| path.ends_with(end));
+        let ends = |end: &String| path(request, exchange).ends_with(end);
+        let by_path = self.suffix.as_ref().is_some_and(ends);
         let by_query = self.query.as_ref().is_some_and(|name| {
             let query = request.uri.query().unwrap_or_default();
             let mut pairs = url::form_urlencoded::parse(query.as_bytes());

@@ -268,7 +268,7 @@ impl OpenIdConnect {
         if self.passes_as_preflight(request) {
             return Verdict::Now(Flow::Continue);
         }
-        if self.is_of_login(request) {
+        if self.is_of_login(request, exchange) {
             return Verdict::Wait;
         }
         if let Some(sessions) = &self.sessions {

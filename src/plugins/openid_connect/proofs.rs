@@ -13,7 +13,7 @@ use url::Url;
 
 use super::fields::{Fields, wrong};
 use super::flight::{Digest, digest_of};
-use super::logins::origin;
+use super::logins::{origin, path};
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::sessions::sealer;
@@ -163,7 +163,8 @@ impl Proofs {
         let hash = URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes()));
         let made = time(&proof.claims, "iat").ok().flatten();
         let made = made.ok_or(Refusal::WrongProof)?;
-        let here = origin(request, exchange).map(|origin| format!("{origin}{}", path(request)));
+        let here = origin(request, exchange);
+        let here = here.map(|origin| format!("{origin}{}", path(request, exchange)));
         let good = proof.thumbprint == key
             && text("ath") == Some(&hash)
             && text("htm") == Some(request.method.as_str())
@@ -247,10 +248,6 @@ fn check_methods(fields: Fields<'_>) -> Result<(), ConfigError> {
             ),
         )),
     }
-}
-
-fn path(request: &RequestHeader) -> &str {
-    request.uri.path()
 }
 
 /// Whether two addresses are the same but for query and fragment, once they

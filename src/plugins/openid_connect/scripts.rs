@@ -16,7 +16,7 @@ use serde_json::json;
 use url::Url;
 
 use super::fields::{Fields, wrong};
-use super::logins::origin;
+use super::logins::{origin, path};
 use crate::filter::Exchange;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::plugins::ConfigError;
@@ -144,9 +144,9 @@ fn address(request: &RequestHeader, exchange: &Exchange) -> Option<String> {
         page.set_fragment(None);
         return Some(page.into());
     }
-    let path = request.uri.path();
-    let path = Some(path).filter(|path| path.starts_with('/') && !path.starts_with("//"));
-    Some(format!("{origin}{}", path.unwrap_or("/")))
+    let path = path(request, exchange);
+    let path = Some(path).filter(|path| !path.starts_with("//"));
+    Some(format!("{origin}{}", path.as_deref().unwrap_or("/")))
 }
 
 #[cfg(test)]

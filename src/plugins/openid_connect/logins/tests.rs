@@ -36,6 +36,7 @@ fn begun(logins: &Logins, target: &str) -> (Vec<(String, String)>, HeaderMap) {
         arguments: &arguments,
         secure: false,
         origin: Some("http://api.test:8000"),
+        path: request.uri.path(),
         now_ms: NOW,
     };
     let (_, query) = logins

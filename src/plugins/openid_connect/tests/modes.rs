@@ -346,6 +346,54 @@ async fn a_trusted_proxy_says_where_the_browser_is() {
 }
 
 #[tokio::test]
+async fn a_login_leads_back_through_a_proxy_that_takes_a_prefix_off() {
+    let (world, _) = world(json!({"logout_uri_suffix": "/shop/bye", "logout_methods": ["GET"]}));
+    let ask = async |browser: &mut Browser, target: &str, trusted| {
+        let request = browser.request(target);
+        let request = request.trim_end_matches("\r\n");
+        let request = format!("{request}\r\nX-Forwarded-Prefix: /shop\r\n\r\n");
+        let (mut session, _client) = session(&request).await;
+        let mut exchange = Exchange {
+            trusted,
+            ..Exchange::default()
+        };
+        let reply = decide(&*world.filter, &mut session, &mut exchange).await;
+        let outcome = Outcome {
+            reply,
+            exchange,
+            upstream: session.req_header().clone(),
+        };
+        browser.take(&outcome);
+        outcome
+    };
+    let mut browser = Browser::default();
+    let stranger = ask(&mut browser, "/orders?a=b", false).await;
+    let asked = query_of(&location(&stranger));
+    assert_eq!(asked["redirect_uri"], "http://orders.test/orders");
+    let begun = ask(&mut browser, "/orders?a=b", true).await;
+    let asked = query_of(&location(&begun));
+    assert_eq!(asked["redirect_uri"], "http://orders.test/shop/orders");
+    let code = format!("{}.{}", asked["nonce"], asked["code_challenge"]);
+    let back = format!("code={code}&state={}", asked["state"]);
+    // Elsewhere, it leads to where the browser began.
+    let mut elsewhere = browser.clone();
+    let outcome = ask(&mut elsewhere, &format!("/cb?{back}"), true).await;
+    assert_eq!(location(&outcome), "http://orders.test/shop/orders?a=b");
+    let outcome = ask(&mut elsewhere, "/bye", false).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    let outcome = ask(&mut elsewhere, "/bye", true).await;
+    assert!(outcome.reply.is_some(), "a logout");
+    // At the same place, the request goes on as the gateway knows it.
+    let begun = ask(&mut browser, "/orders?a=b", true).await;
+    let asked = query_of(&location(&begun));
+    let code = format!("{}.{}", asked["nonce"], asked["code_challenge"]);
+    let back = format!("/orders?code={code}&state={}", asked["state"]);
+    let outcome = ask(&mut browser, &back, true).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(outcome.upstream.uri.to_string(), "/orders?a=b");
+}
+
+#[tokio::test]
 async fn a_kept_body_slips_past_the_filters_of_its_own_route_by_that_of_the_callback() {
     let (world, _) = world(json!({"preserve_request_body": 100}));
     let own = "Sec-Fetch-Site: same-origin\r\n";
