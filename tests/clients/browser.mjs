@@ -1,10 +1,8 @@
 // A real browser before every page.
-import { base, callback, desk, issuer } from './setting.mjs'
+import { base, callback, challenge, desk, issuer } from './setting.mjs'
 import { accessible, close, launch, person, shot, signIn, site, told } from './chromium.mjs'
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-
-const CHALLENGE = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
 
 before(launch)
 after(close)
@@ -19,7 +17,7 @@ function request(client_id, parameters = {}) {
     scope: 'openid profile email',
     state: 'a state',
     nonce: 'n',
-    code_challenge: CHALLENGE,
+    code_challenge: challenge,
     code_challenge_method: 'S256',
     ...parameters,
   })

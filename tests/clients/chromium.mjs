@@ -1,5 +1,4 @@
 // A real browser, and what no page of the provider may do in it.
-import { base } from './setting.mjs'
 import { Site } from './site.mjs'
 import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync } from 'node:fs'
@@ -9,24 +8,38 @@ import { chromium } from 'playwright-core'
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const SHOTS = process.env.DOORWARD_SCREENSHOTS
 
+const base = process.env.DOORWARD_BASE
+
 /** The site of the client, which the browser knows as `app.test`. */
 export let site
 let browser
 
+/** Starts a browser alone. */
+export async function start(...args) {
+  mkdirSync(SHOTS, { recursive: true })
+  const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
+  // Root may not use the sandbox.
+  return chromium.launch({ executablePath, args: ['--no-sandbox', ...args] })
+}
+
 /** Starts both. */
 export async function launch() {
-  mkdirSync(SHOTS, { recursive: true })
   site = await Site.open()
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: [
-      // Root may not use the sandbox.
-      '--no-sandbox',
-      `--host-resolver-rules=MAP app.test:443 127.0.0.1:${site.port}`,
-      // The client's site speaks to this machine as it would to any other.
-      '--disable-features=LocalNetworkAccessChecks,HttpsUpgrades',
-    ],
-  })
+  browser = await start(
+    `--host-resolver-rules=MAP app.test:443 127.0.0.1:${site.port}`,
+    // The client's site speaks to this machine as it would to any other.
+    '--disable-features=LocalNetworkAccessChecks,HttpsUpgrades',
+  )
+}
+
+/** Tells `violated` what the pages of a context try that their policy forbids. */
+export async function watch(context, violated) {
+  await context.exposeBinding('violated', (_, what) => violated(what))
+  await context.addInitScript(() =>
+    document.addEventListener('securitypolicyviolation', (event) =>
+      window.violated(`${event.violatedDirective} ${event.blockedURI}`),
+    ),
+  )
 }
 
 /** Ends both. */
@@ -40,12 +53,7 @@ export async function person(options = {}) {
   const context = await browser.newContext({ ignoreHTTPSErrors: true, locale: 'en-GB', ...options })
   const seen = { foreign: [], violations: [], errors: [] }
   site.requests.length = 0
-  await context.exposeBinding('violated', (_, what) => seen.violations.push(what))
-  await context.addInitScript(() =>
-    document.addEventListener('securitypolicyviolation', (event) =>
-      window.violated(`${event.violatedDirective} ${event.blockedURI}`),
-    ),
-  )
+  await watch(context, (what) => seen.violations.push(what))
   context.on('request', (request) => {
     const { origin } = new URL(request.url())
     if (origin !== base && origin !== 'https://app.test') seen.foreign.push(request.url())

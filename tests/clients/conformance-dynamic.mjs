@@ -1,7 +1,7 @@
 // What the official suite asks of a provider with clients that register
 // themselves, and of one that tells clients of sign-outs; each test has the name
 // of its module. Plans: dynamic, back-channel and front-channel logout.
-import { Browser, base, callback, claims, issuer } from './setting.mjs'
+import { Browser, base, callback, claims, issuer, random, request } from './setting.mjs'
 import { Site } from './site.mjs'
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
@@ -10,7 +10,6 @@ import * as jose from 'jose'
 const realm = `${base}/oauth2/realms/root/realms/open`
 const meta = await (await fetch(`${realm}/.well-known/openid-configuration`)).json()
 const published = jose.createRemoteJWKSet(new URL(meta.jwks_uri))
-const random = () => crypto.randomUUID().replaceAll('-', '')
 
 let site
 before(async () => {
@@ -34,19 +33,8 @@ async function registered(metadata) {
   return client
 }
 
-const address = (client, changes = {}) => {
-  const all = {
-    client_id: client.client_id,
-    redirect_uri: callback,
-    response_type: 'code',
-    scope: 'openid',
-    state: random(),
-    nonce: random(),
-    ...changes,
-  }
-  const given = Object.entries(all).filter(([, value]) => value !== undefined)
-  return `${meta.authorization_endpoint}?${new URLSearchParams(given)}`
-}
+const address = ({ client_id }, changes) =>
+  `${meta.authorization_endpoint}?${new URLSearchParams(request(client_id, changes))}`
 
 /** Signs in; the tokens of the code. */
 async function signIn(client, changes = {}, { browser = new Browser(), authentication } = {}) {
@@ -212,16 +200,7 @@ const EVENT = 'http://schemas.openid.net/event/backchannel-logout'
 
 async function session(id = 'told') {
   const browser = new Browser()
-  const url = new URL(`${issuer}/authorize`)
-  url.search = new URLSearchParams({
-    client_id: id,
-    redirect_uri: callback,
-    response_type: 'code',
-    scope: 'openid',
-    state: random(),
-    nonce: random(),
-  })
-  const answer = await browser.authorize(url)
+  const answer = await browser.authorize(`${issuer}/authorize?${new URLSearchParams(request(id))}`)
   const response = await fetch(`${issuer}/access_token`, {
     method: 'POST',
     body: new URLSearchParams({

@@ -1,32 +1,15 @@
 // What the official suite for OpenID providers asks of a provider, module by
 // module; each test has the name of its module. Plans: config, basic, implicit,
 // hybrid, form post, RP-initiated logout.
-import { Browser, base, callback, claims, desk, form, issuer } from './setting.mjs'
+import { Browser, base, callback, challenge, claims, desk, form, issuer, random, request as requestOf, verifier } from './setting.mjs'
 import test from 'node:test'
 import assert from 'node:assert/strict'
 import { createRemoteJWKSet, jwtVerify } from 'jose'
 
 const meta = await (await fetch(`${issuer}/.well-known/openid-configuration`)).json()
 const keys = createRemoteJWKSet(new URL(meta.jwks_uri))
-const VERIFIER = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk'
-const CHALLENGE = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
-const PKCE = { code_challenge: CHALLENGE, code_challenge_method: 'S256' }
-const random = () => crypto.randomUUID().replaceAll('-', '')
-
-/** An authorization request of client `hybrid`; undefined leaves a parameter out. */
-function request(changes = {}) {
-  const all = {
-    client_id: 'hybrid',
-    redirect_uri: callback,
-    response_type: 'code',
-    scope: 'openid',
-    state: random(),
-    nonce: random(),
-    ...changes,
-  }
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined))
-}
-
+const PKCE = { code_challenge: challenge, code_challenge_method: 'S256' }
+const request = (changes) => requestOf('hybrid', changes)
 const address = (parameters) => `${meta.authorization_endpoint}?${new URLSearchParams(parameters)}`
 
 /** What the client is told; in the fragment exactly where that is due. */
@@ -168,7 +151,7 @@ test('oidcc-scope-profile, -email, -address, -phone, -all', async () => {
       headers: {
         authorization: `Basic ${Buffer.from(`${encodeURIComponent(desk.id)}:${encodeURIComponent(desk.secret)}`).toString('base64')}`,
       },
-      body: new URLSearchParams({ grant_type: 'authorization_code', code, redirect_uri: callback, code_verifier: VERIFIER }),
+      body: new URLSearchParams({ grant_type: 'authorization_code', code, redirect_uri: callback, code_verifier: verifier }),
     })
     const tokens = await response.json()
     const told = await verified(tokens.id_token, { ...parameters, audience: desk.id })
@@ -274,7 +257,7 @@ test('oidcc-claims-essential', async () => {
 
 test('oidcc-ensure-request-with-valid-pkce-succeeds', async () => {
   const { code } = await authorize(request(PKCE))
-  assert.equal((await exchange(code, { code_verifier: VERIFIER })).status, 200)
+  assert.equal((await exchange(code, { code_verifier: verifier })).status, 200)
 })
 
 test('oidcc-refresh-token', async () => {

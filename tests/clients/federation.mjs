@@ -1,18 +1,14 @@
 // A person signs in through other providers: a foreign one (oidc-provider, which
 // is certified), and another realm of our own.
-import { base, Browser, claims, issuer as root } from './setting.mjs'
+import { base, Browser, challenge, claims, issuer as root, verifier } from './setting.mjs'
 import { accessible, close, launch, person, shot, signIn, told } from './chromium.mjs'
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import Provider from 'oidc-provider'
+import { Foreign, issuer as abroad } from './foreign.mjs'
 
 const realm = `${root}/realms/root/realms/federated`
-const port = Number(process.env.DOORWARD_UPSTREAM)
-const foreign = `http://127.0.0.1:${port}`
-const CHALLENGE = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
-const VERIFIER = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk'
 
 /** Who can sign in at the foreign provider, by the name that is typed there. */
 const people = {
@@ -21,38 +17,34 @@ const people = {
   linda: { email: 'linked@example.com', email_verified: true, preferred_username: 'linda' },
 }
 
-let server
+const foreign = new Foreign({
+  clients: [
+    {
+      client_id: 'door',
+      client_secret: 'door secret/+:',
+      redirect_uris: [`${realm}/federation/foreign/callback`],
+    },
+    {
+      client_id: 'strict',
+      client_secret: 'strict-secret',
+      token_endpoint_auth_method: 'client_secret_post',
+      redirect_uris: [`${realm}/federation/strict/callback`],
+    },
+  ],
+  claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name', 'preferred_username'] },
+  conformIdTokenClaims: true,
+  pkce: { required: () => true },
+  findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, ...people[id] }) }),
+})
 
 before(async () => {
   await launch()
-  const provider = new Provider(foreign, {
-    clients: [
-      {
-        client_id: 'door',
-        client_secret: 'door secret/+:',
-        redirect_uris: [`${realm}/federation/foreign/callback`],
-      },
-      {
-        client_id: 'strict',
-        client_secret: 'strict-secret',
-        token_endpoint_auth_method: 'client_secret_post',
-        redirect_uris: [`${realm}/federation/strict/callback`],
-      },
-    ],
-    claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name', 'preferred_username'] },
-    features: { devInteractions: { enabled: true } },
-    pkce: { required: () => true },
-    cookies: { keys: ['for a test'] },
-    findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, ...people[id] }) }),
-  })
-  server = provider.listen(port, '127.0.0.1')
-  await new Promise((listening) => server.once('listening', listening))
+  await foreign.open()
 })
 
 after(async () => {
   await close()
-  server.closeAllConnections()
-  await new Promise((closed) => server.close(closed))
+  await foreign.shut()
 })
 
 /** The address of an authorization request to the realm. */
@@ -64,7 +56,7 @@ function request(parameters = {}) {
     response_type: 'code',
     scope: 'openid profile email',
     state: 'a state',
-    code_challenge: CHALLENGE,
+    code_challenge: challenge,
     code_challenge_method: 'S256',
     ...parameters,
   })
@@ -80,7 +72,7 @@ async function user(code) {
       grant_type: 'authorization_code',
       code,
       redirect_uri: 'https://app.test/cb',
-      code_verifier: VERIFIER,
+      code_verifier: verifier,
     }),
   })
   const tokens = await response.json()
@@ -98,11 +90,11 @@ async function doorward(...words) {
 
 /** Signs in and agrees at the foreign provider. */
 async function signInThere(page, name) {
-  await page.waitForURL((url) => url.origin === foreign)
+  await page.waitForURL((url) => url.origin === abroad)
   await page.fill('input[name=login]', name)
   await page.fill('input[name=password]', 'any')
   await page.click('button[type=submit]')
-  await page.waitForURL((url) => url.origin !== foreign || url.pathname.startsWith('/interaction'))
+  await page.waitForURL((url) => url.origin !== abroad || url.pathname.startsWith('/interaction'))
   await page.click('button[type=submit]')
 }
 
@@ -118,7 +110,7 @@ async function traveller() {
     ...here,
     leave: async () => {
       // What its own pages do is its own affair.
-      const own = (text) => text.includes(foreign) || text.includes(FONTS)
+      const own = (text) => text.includes(abroad) || text.includes(FONTS)
       for (const name of Object.keys(seen)) seen[name] = seen[name].filter((text) => !own(text))
       await leave()
     },
@@ -145,7 +137,7 @@ test('who says no there is led back to the page, which says so', async () => {
   const { page, leave } = await traveller()
   await page.goto(request())
   await page.click('#federation-foreign')
-  await page.waitForURL((url) => url.origin === foreign)
+  await page.waitForURL((url) => url.origin === abroad)
   await page.click('a[href$="/abort"]')
   await page.waitForURL((url) => url.origin === base)
   assert.equal(await page.textContent('#doorward-error'), 'federation_cancelled')

@@ -3,20 +3,14 @@
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
-import { chromium } from 'playwright-core'
-import { accessible, shot } from './chromium.mjs'
+import { accessible, shot, start, watch } from './chromium.mjs'
 
 const base = process.env.DOORWARD_LOCAL
 const account = `${base}/oauth2/account`
 let browser
 
 before(async () => {
-  mkdirSync(process.env.DOORWARD_SCREENSHOTS, { recursive: true })
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox'],
-  })
+  browser = await start()
 })
 after(() => browser?.close())
 
@@ -24,12 +18,7 @@ after(() => browser?.close())
 async function person(options = {}) {
   const context = await browser.newContext({ locale: 'en-GB', ...options })
   const violations = []
-  await context.exposeBinding('violated', (_, what) => violations.push(what))
-  await context.addInitScript(() =>
-    document.addEventListener('securitypolicyviolation', (event) =>
-      window.violated(`${event.violatedDirective} ${event.blockedURI}`),
-    ),
-  )
+  await watch(context, (what) => violations.push(what))
   const page = await context.newPage()
   page.setDefaultTimeout(20_000)
   return {

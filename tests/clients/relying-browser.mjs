@@ -1,20 +1,13 @@
 // A person in a real browser, before services behind the openid-connect plugin.
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { mkdirSync } from 'node:fs'
-import { chromium } from 'playwright-core'
+import { shot as keep, signIn, start } from './chromium.mjs'
 
 const door = process.env.DOORWARD_BASE
-const SHOTS = process.env.DOORWARD_SCREENSHOTS
 let browser
 
 before(async () => {
-  mkdirSync(SHOTS, { recursive: true })
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    // Root may not use the sandbox.
-    args: ['--no-sandbox'],
-  })
+  browser = await start()
 })
 
 after(() => browser?.close())
@@ -30,13 +23,7 @@ async function person() {
   return { context, page, errors }
 }
 
-const shot = (page, name) => page.screenshot({ path: `${SHOTS}/plugin-${name}.png`, fullPage: true })
-
-async function signIn(page, user = 'demo') {
-  await page.fill('input[name=username]', user)
-  await page.fill('input[name=password]', `Ch4ng31t-${user}`)
-  await page.click('button[name=login]')
-}
+const shot = (page, name) => keep(page, `plugin-${name}`)
 
 /** What the upstream got, as the page shows it. */
 const seen = async (page) => JSON.parse(await page.evaluate(() => document.body.innerText))

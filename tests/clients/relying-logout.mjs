@@ -2,20 +2,9 @@
 // tells the openid-connect plugin so (OpenID Connect Back-Channel Logout 1.0).
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { webcrypto } from 'node:crypto'
-import Provider from 'oidc-provider'
-import MemoryAdapter from 'oidc-provider/lib/adapters/memory_adapter.js'
-import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
-import { Browser as Visitor } from './visitor.mjs'
+import { Browser as Visitor, BYE, door, guarded } from './gateway.mjs'
+import { Foreign, issuer, key, secret } from './foreign.mjs'
 
-globalThis.crypto ??= webcrypto
-
-const door = process.env.DOORWARD_BASE
-const admin = process.env.DOORWARD_ADMIN.replace(/\/$/, '')
-const port = Number(process.env.DOORWARD_UPSTREAM)
-const issuer = `http://127.0.0.1:${port}`
-const BYE = 'https://app.test/bye'
-const secret = 'a secret of more than thirty-two characters'
 /** What the plugin of each kind of storage needs. */
 const STORAGES = {
   cookie: {},
@@ -24,29 +13,17 @@ const STORAGES = {
   memcached: { session_memcached_port: Number(process.env.DOORWARD_MEMCACHED) },
 }
 
-let server
 /** The logout tokens that the provider posted, and what came of it. */
 let posted = []
 let failed = []
 
-/** Goes between gateway and provider. */
 class Browser extends Visitor {
-  constructor(user) {
-    super([door, issuer], user)
-  }
-
   /** Whether the gateway lets it in without asking the provider. */
   async isIn(path) {
     const { status } = await this.fetch(`${door}${path}`)
     assert.ok([200, 302].includes(status), String(status))
     return status === 200
   }
-}
-
-async function key(alg) {
-  const { privateKey } = await generateKeyPair(alg, { extractable: true })
-  const jwk = await exportJWK(privateKey)
-  return { ...jwk, alg, use: 'sig', kid: await calculateJwkThumbprint(jwk) }
 }
 
 const client = (name, more = {}) => ({
@@ -66,67 +43,30 @@ const clients = [
   client('nameless', { backchannel_logout_session_required: false }),
 ]
 
-async function open(keys) {
-  const provider = new Provider(issuer, {
-    clients,
-    jwks: { keys },
-    cookies: { keys: ['for a test'] },
-    features: {
-      devInteractions: { enabled: true },
-      revocation: { enabled: true },
-      backchannelLogout: { enabled: true },
-    },
-    // What it posts, for the test to see; its own way forbids loopback addresses.
-    fetch: (url, { dispatcher, ...options }) => {
-      posted.push({ url: String(url), form: new URLSearchParams(String(options.body)) })
-      return globalThis.fetch(url, options)
-    },
-    // Sessions outlive what opens and shuts.
-    adapter: class extends MemoryAdapter {},
-    issueRefreshToken: async () => true,
-    ttl: { AccessToken: 600, IdToken: 600, RefreshToken: 3600, Session: 3600, Grant: 3600, Interaction: 600 },
-    findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
-  })
-  provider.on('backchannel.error', (_, error) => failed.push(error.message))
-  server = provider.listen(port, '127.0.0.1')
-  await new Promise((listening) => server.once('listening', listening))
+const config = {
+  clients,
+  features: { revocation: { enabled: true }, backchannelLogout: { enabled: true } },
+  // What it posts, for the test to see; its own way forbids loopback addresses.
+  fetch: (url, { dispatcher, ...options }) => {
+    posted.push({ url: String(url), form: new URLSearchParams(String(options.body)) })
+    return globalThis.fetch(url, options)
+  },
 }
-
-async function shut() {
-  server.closeAllConnections()
-  await new Promise((closed) => server.close(closed))
-}
-
-async function change(path, body) {
-  const response = await fetch(`${admin}${path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
-  assert.equal(response.status, 201, await response.clone().text())
-}
+const foreign = new Foreign(config, (provider) =>
+  provider.on('backchannel.error', (_, error) => failed.push(error.message)),
+)
 
 /** A route of the client's name: pages, and where the provider posts. */
-async function route(name, config) {
-  await change('/services', { name, protocol: 'internal', host: 'echo' })
-  await change(`/services/${name}/routes`, { paths: [`/${name}`], strip_path: false })
-  await change(`/services/${name}/plugins`, {
-    name: 'openid-connect',
-    config: {
-      issuer,
-      client_id: [name],
-      client_secret: [secret],
-      redirect_uri: [`${door}/${name}`],
-      session_secret: `of ${name}`,
-      session_cookie_name: `session_${name}`,
-      backchannel_logout_uri_suffix: '/backchannel',
-      logout_query_arg: 'bye',
-      logout_methods: ['GET'],
-      logout_redirect_uri: [BYE],
-      ...config,
-    },
+const route = (name, more) =>
+  guarded(name, {
+    issuer,
+    client_secret: [secret],
+    backchannel_logout_uri_suffix: '/backchannel',
+    logout_query_arg: 'bye',
+    logout_methods: ['GET'],
+    logout_redirect_uri: [BYE],
+    ...more,
   })
-}
 
 /** Who signs out at the provider's own page, and of every client. */
 async function signOut(browser) {
@@ -140,12 +80,12 @@ async function signOut(browser) {
 const post = (url, form) => fetch(url, { method: 'POST', body: form })
 
 before(async () => {
-  await open([await key('RS256')])
+  await foreign.open([await key('RS256')])
   for (const [name, config] of Object.entries(STORAGES)) await route(name, { session_storage: name, ...config })
   await route('nameless', { session_storage: 'cookie' })
 })
 
-after(shut)
+after(() => foreign.shut())
 
 for (const name of Object.keys(STORAGES)) {
   test(`a session in ${name} is over when its user signs out at the provider`, async () => {
@@ -196,8 +136,8 @@ test('who signs out of one service signs out of those beside it', async () => {
 test('a logout token that a new key signed is taken', async () => {
   const browser = new Browser('kim')
   await browser.go(`${door}/store`)
-  await shut()
-  await open([await key('RS256')])
+  await foreign.shut()
+  await foreign.open([await key('RS256')])
   await signOut(browser)
   assert.equal(posted.length, 1)
   assert.ok(!(await browser.isIn('/store')))

@@ -6,14 +6,10 @@ import { createServer } from 'node:https'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { X509Certificate } from 'node:crypto'
-import Provider from 'oidc-provider'
-import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
-import { Browser as Visitor } from './visitor.mjs'
+import { administer, Browser, door, guarded, plugin, reconfigure, service } from './gateway.mjs'
+import { authority, key as signer, provider } from './foreign.mjs'
 
-const door = process.env.DOORWARD_BASE
-const admin = process.env.DOORWARD_ADMIN.replace(/\/$/, '')
-const port = Number(process.env.DOORWARD_UPSTREAM)
-const issuer = `https://127.0.0.1:${port}`
+const issuer = `https://${authority}`
 const file = (name) => readFileSync(join(process.env.DOORWARD_DIR, name), 'utf8')
 const SUBJECT = 'CN=gateway.test'
 
@@ -21,12 +17,6 @@ const ids = {
   known: '00000000-0000-4000-8000-000000000001',
   own: '00000000-0000-4000-8000-000000000002',
   gone: '00000000-0000-4000-8000-000000000009',
-}
-/** Goes between gateway and provider. */
-class Browser extends Visitor {
-  constructor(user) {
-    super([door, issuer], user)
-  }
 }
 
 /** What was asked where: at the plain address, at that for certificates, at a forger's. */
@@ -51,8 +41,6 @@ const clients = [
 const certificate = (context) => context.socket.getPeerX509Certificate?.()
 
 async function open() {
-  const { privateKey } = await generateKeyPair('RS256', { extractable: true })
-  const jwk = await exportJWK(privateKey)
   let handle
   const listen = async (where, at, options) => {
     const server = createServer(options, (request, response) => {
@@ -65,7 +53,7 @@ async function open() {
     return `https://127.0.0.1:${server.address().port}`
   }
   const [key, cert, ca] = ['key.pem', 'cert.pem', 'ca.pem'].map(file)
-  await listen('plain', port, { key, cert })
+  await listen('plain', new URL(issuer).port, { key, cert })
   const asks = { ca, requestCert: true, rejectUnauthorized: false }
   const base = await listen('alias', 0, { key, cert, ...asks })
   const forged = await listen('forged', 0, { key: file('own.key'), cert: file('own.pem'), ...asks })
@@ -75,14 +63,12 @@ async function open() {
     revocation_endpoint: `${base}/token/revocation`,
     userinfo_endpoint: `${base}/me`,
   }
-  const provider = new Provider(issuer, {
+  const one = provider(issuer, {
     clients,
-    jwks: { keys: [{ ...jwk, alg: 'RS256', use: 'sig', kid: await calculateJwkThumbprint(jwk) }] },
-    cookies: { keys: ['for a test'] },
+    jwks: { keys: [await signer('RS256')] },
     clientAuthMethods: ['tls_client_auth', 'self_signed_tls_client_auth', 'client_secret_basic'],
     discovery: { mtls_endpoint_aliases: aliases },
     features: {
-      devInteractions: { enabled: true },
       introspection: { enabled: true },
       revocation: { enabled: true },
       mTLS: {
@@ -94,34 +80,14 @@ async function open() {
         certificateSubjectMatches: (context, _, expected) => certificate(context)?.subject === expected,
       },
     },
-    claims: { openid: ['sub', 'email'] },
-    conformIdTokenClaims: false,
-    issueRefreshToken: async (_, { grantTypes }) => grantTypes.includes('refresh_token'),
-    ttl: { AccessToken: 600, IdToken: 600, RefreshToken: 3600, Session: 3600, Grant: 3600, Interaction: 600 },
-    findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, email: `${id}@foreign.example` }) }),
   })
-  handle = provider.callback()
+  handle = one.callback()
   return forged
-}
-
-/** Asks the admin listener. */
-async function administer(method, path, body, wanted) {
-  const response = await fetch(`${admin}${path}`, {
-    method,
-    ...(body && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
-  })
-  const text = await response.text()
-  assert.equal(response.status, wanted, text)
-  return text ? JSON.parse(text) : undefined
 }
 
 const config = (name, more) => ({
   issuer,
-  client_id: [name],
   client_auth: [clients.find((one) => one.client_id === name).token_endpoint_auth_method],
-  redirect_uri: [`${door}/${name}`],
-  session_secret: `of ${name}`,
-  session_cookie_name: `session_${name}`,
   display_errors: true,
   cache_introspection: false,
   upstream_headers_claims: ['email'],
@@ -132,13 +98,6 @@ const config = (name, more) => ({
   search_user_info: true,
   ...more,
 })
-
-async function route(name, more) {
-  await administer('POST', '/services', { name, protocol: 'internal', host: 'echo' }, 201)
-  await administer('POST', `/services/${name}/routes`, { paths: [`/${name}`], strip_path: false }, 201)
-  const plugin = { name: 'openid-connect', config: config(name, more) }
-  return (await administer('POST', `/services/${name}/plugins`, plugin, 201)).id
-}
 
 const at = (path) => asked.filter((one) => one.path === path)
 const places = (path) => [...new Set(at(path).map(({ where }) => where))]
@@ -161,10 +120,10 @@ after(() => {
 })
 
 test('a method that needs a certificate is refused without one', async () => {
-  await administer('POST', '/services', { name: 'none', protocol: 'internal', host: 'echo' }, 201)
+  await service('none')
   const refused = async (more) => {
-    const plugin = { name: 'openid-connect', config: config('tls', more) }
-    return JSON.stringify(await administer('POST', '/services/none/plugins', plugin, 400))
+    const record = plugin('tls', config('tls', more))
+    return JSON.stringify(await administer('POST', '/services/none/plugins', record, 400))
   }
   assert.match(await refused({}), /tls_client_auth_cert_id/)
   assert.match(await refused({ tls_client_auth_cert_id: 'a name' }), /tls_client_auth_cert_id.*UUID/)
@@ -178,7 +137,7 @@ test('a method that needs a certificate is refused without one', async () => {
 for (const [name, certificate] of [['tls', 'known'], ['own', 'own']]) {
   test(`the gateway is a client by the certificate of ${name}`, async () => {
     asked = []
-    await route(name, { tls_client_auth_cert_id: ids[certificate] })
+    await guarded(name, config(name, { tls_client_auth_cert_id: ids[certificate] }))
     const { fingerprint256 } = new X509Certificate(file(`${certificate}.pem`))
     const browser = new Browser()
     const seen = await browser.json(`/${name}?a=1`)
@@ -203,7 +162,7 @@ for (const [name, certificate] of [['tls', 'known'], ['own', 'own']]) {
 
 test('a certificate that is replaced is in force at once', async () => {
   const replace = (name) =>
-    administer('PATCH', `/certificates/${ids.known}`, { cert: file(`${name}.pem`), key: file(`${name}.key`) }, 200)
+    administer('PATCH', `/certificates/${ids.known}`, { cert: file(`${name}.pem`), key: file(`${name}.key`) })
   const login = () => new Browser('again').go(`${door}/tls`)
   await replace('other')
   const refused = await login()
@@ -221,17 +180,15 @@ test('a certificate in use stays', async () => {
 })
 
 test('the provider must be who it says where certificates are shown', async () => {
-  const { data } = await administer('GET', '/services/tls/plugins', undefined, 200)
-  const patch = (config) => administer('PATCH', `/plugins/${data[0].id}`, { config }, 200)
   const login = () => new Browser('careful').go(`${door}/tls`)
   asked = []
   // `ssl_verify` says nothing about these.
-  await patch({ mtls_token_endpoint: `${forged}/token`, ssl_verify: false })
+  await reconfigure('tls', { mtls_token_endpoint: `${forged}/token`, ssl_verify: false })
   const refused = await login()
   assert.equal(refused.response.status, 500)
   assert.match(refused.body, /does not answer/)
   assert.deepEqual(places('/token'), [])
-  await patch({ tls_client_auth_ssl_verify: false })
+  await reconfigure('tls', { tls_client_auth_ssl_verify: false })
   const trusted = await login()
   assert.equal(trusted.response.status, 200, trusted.body)
   assert.deepEqual(places('/token'), ['forged'])

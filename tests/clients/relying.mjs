@@ -2,38 +2,12 @@
 // oidc-provider, which is certified.
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { createHash, randomUUID, webcrypto } from 'node:crypto'
-import Provider from 'oidc-provider'
-import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from 'jose'
-import { Browser as Visitor } from './visitor.mjs'
+import { createHash, randomUUID } from 'node:crypto'
+import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { administer, Browser, BYE, door, guarded, reconfigure } from './gateway.mjs'
+import { Foreign, TTL, grant, issuer, key, publicOf, secret } from './foreign.mjs'
 
-globalThis.crypto ??= webcrypto
-
-const door = process.env.DOORWARD_BASE
-const admin = process.env.DOORWARD_ADMIN.replace(/\/$/, '')
-const port = Number(process.env.DOORWARD_UPSTREAM)
-const issuer = `http://127.0.0.1:${port}`
-const BYE = 'https://app.test/bye'
-const secret = 'a secret of more than thirty-two characters'
-
-/** Goes between gateway and provider. */
-class Browser extends Visitor {
-  constructor(user) {
-    super([door, issuer], user)
-  }
-}
-
-let server
-let asked = []
 const own = await key('ES256')
-
-async function key(alg) {
-  const { privateKey } = await generateKeyPair(alg, { extractable: true })
-  const jwk = await exportJWK(privateKey)
-  return { ...jwk, alg, use: 'sig', kid: await calculateJwkThumbprint(jwk) }
-}
-
-const publicOf = ({ d, p, q, dp, dq, qi, ...jwk }) => jwk
 
 /** A client of the provider for the route of its name. */
 const client = (name, method, more = {}) => ({
@@ -74,83 +48,42 @@ const clients = [
   },
 ]
 
-async function open(keys) {
-  const provider = new Provider(issuer, {
-    clients,
-    jwks: { keys },
-    cookies: { keys: ['for a test'] },
-    features: {
-      devInteractions: { enabled: true },
-      introspection: { enabled: true },
-      revocation: { enabled: true },
-      clientCredentials: { enabled: true },
-      jwtResponseModes: { enabled: true },
-      requestObjects: { enabled: true },
-      dPoP: { enabled: true },
-    },
-    claims: { openid: ['sub', 'email'] },
-    conformIdTokenClaims: false,
-    issueRefreshToken: async (_, { grantTypes }) => grantTypes.includes('refresh_token'),
-    rotateRefreshToken: () => true,
-    // Of one client they are over at once.
-    ttl: { AccessToken: (_, token) => (token.clientId === 'brief' ? 1 : 600), IdToken: 600, RefreshToken: 3600, Session: 3600, Grant: 3600, Interaction: 600 },
-    findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, email: `${id}@foreign.example` }) }),
-  })
-  provider.use(async (context, next) => {
-    await next()
-    asked.push({ path: context.path, status: context.status, route: context.oidc?.route, body: context.oidc?.body })
-  })
-  server = provider.listen(port, '127.0.0.1')
-  await new Promise((listening) => server.once('listening', listening))
-}
-
-async function shut() {
-  server.closeAllConnections()
-  await new Promise((closed) => server.close(closed))
-}
-
-/** Makes a change by the admin listener. */
-async function change(path, body) {
-  const response = await fetch(`${admin}${path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
-  assert.equal(response.status, 201, await response.clone().text())
-}
-
-/** A route of the client's name, which says what the upstream got. */
-async function route(name, config = {}) {
-  const { client_secret, token_endpoint_auth_method: method } = clients.find((one) => one.client_id === name)
-  await change('/services', { name, protocol: 'internal', host: 'echo' })
-  await change(`/services/${name}/routes`, { paths: [`/${name}`], strip_path: false })
-  await change(`/services/${name}/plugins`, {
-    name: 'openid-connect',
-    config: {
-      issuer,
-      client_id: [name],
-      ...(client_secret && { client_secret: [client_secret] }),
-      ...(method === 'private_key_jwt' && {
-        client_jwk: [Object.fromEntries(Object.entries(own).filter(([, value]) => typeof value === 'string'))],
-      }),
-      client_auth: [method],
-      redirect_uri: [`${door}/${name}`],
-      session_secret: `of ${name}`,
-      session_cookie_name: `session_${name.replace('-', '_')}`,
-      display_errors: true,
-      upstream_headers_claims: ['email'],
-      upstream_headers_names: ['x-mail'],
-      upstream_refresh_token_header: 'x-refresh',
-      ...config,
-    },
-  })
-}
-
-before(async () => {
-  await open([await key('RS256')])
+const foreign = new Foreign({
+  clients,
+  features: {
+    introspection: { enabled: true },
+    revocation: { enabled: true },
+    clientCredentials: { enabled: true },
+    jwtResponseModes: { enabled: true },
+    requestObjects: { enabled: true },
+    dPoP: { enabled: true },
+  },
+  rotateRefreshToken: () => true,
+  // Of one client they are over at once.
+  ttl: { ...TTL, AccessToken: (_, token) => (token.clientId === 'brief' ? 1 : 600) },
 })
 
-after(shut)
+/** A route of the client's name, which says what the upstream got. */
+function route(name, config = {}) {
+  const { client_secret, token_endpoint_auth_method: method } = clients.find((one) => one.client_id === name)
+  return guarded(name, {
+    issuer,
+    ...(client_secret && { client_secret: [client_secret] }),
+    ...(method === 'private_key_jwt' && {
+      client_jwk: [Object.fromEntries(Object.entries(own).filter(([, value]) => typeof value === 'string'))],
+    }),
+    client_auth: [method],
+    display_errors: true,
+    upstream_headers_claims: ['email'],
+    upstream_headers_names: ['x-mail'],
+    upstream_refresh_token_header: 'x-refresh',
+    ...config,
+  })
+}
+
+before(async () => foreign.open([await key('RS256')]))
+
+after(() => foreign.shut())
 
 for (const name of ['basic', 'post', 'secret-jwt', 'key-jwt', 'public']) {
   test(`a user signs in, and the gateway is a client by ${name}`, async () => {
@@ -182,13 +115,7 @@ test('requests are pushed, by both kinds of clients', async () => {
     assert.ok(!refused.headers.get('location').includes('request_uri='), 'only where that is required')
   }
   for (const name of ['pushed', 'pushed-key']) {
-    const { data } = await (await fetch(`${admin}/services/${name}/plugins`)).json()
-    const response = await fetch(`${admin}/plugins/${data[0].id}`, {
-      method: 'PATCH',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ config: { require_pushed_authorization_requests: true } }),
-    })
-    assert.equal(response.status, 200)
+    await reconfigure(name, { require_pushed_authorization_requests: true })
     const seen = await new Browser().json(`/${name}?c=3`)
     assert.equal(seen.query, 'c=3')
   }
@@ -208,14 +135,14 @@ test('keys are rotated during traffic', async () => {
   await route('rotating')
   const early = new Browser('early')
   await early.json('/rotating')
-  await shut()
-  await open([await key('ES256'), await key('RS256')])
-  asked = []
+  await foreign.shut()
+  await foreign.open([await key('ES256'), await key('RS256')])
+  foreign.asked = []
   const late = Array.from({ length: 5 }, (_, n) => new Browser(`late${n}`))
   const seen = await Promise.all(late.map((browser) => browser.json('/rotating')))
   seen.forEach((one, n) => assert.equal(one.headers['x-mail'], `late${n}@foreign.example`))
-  const fetches = asked.filter(({ path }) => path === '/jwks')
-  assert.ok(fetches.length <= 2, `${fetches.length} fetches of keys`)
+  const fetches = foreign.count('/jwks')
+  assert.ok(fetches <= 2, `${fetches} fetches of keys`)
   assert.equal((await early.json('/rotating')).headers['x-mail'], 'early@foreign.example')
 })
 
@@ -227,12 +154,8 @@ test('refresh tokens rotate, and a stolen one ends the session', async () => {
   for (let n = 0; n < 3; n += 1) seen.push(await browser.json('/brief'))
   const tokens = seen.map(({ headers }) => headers['x-refresh'])
   assert.equal(new Set(tokens).size, 3, 'each request has another one')
-  const stolen = await fetch(`${issuer}/token`, {
-    method: 'POST',
-    headers: { authorization: `Basic ${btoa(`brief:${encodeURIComponent(secret).replaceAll('%20', '+')}`)}` },
-    body: new URLSearchParams({ grant_type: 'refresh_token', refresh_token: tokens[0] }),
-  })
-  assert.equal((await stolen.json()).error, 'invalid_grant')
+  const stolen = await grant('brief', { grant_type: 'refresh_token', refresh_token: tokens[0] })
+  assert.equal(stolen.error, 'invalid_grant')
   // Until its access token ends the session may go on, and no longer.
   await new Promise((over) => setTimeout(over, 1500))
   const over = await browser.fetch(`${door}/brief`)
@@ -243,7 +166,7 @@ test('refresh tokens rotate, and a stolen one ends the session', async () => {
 test('twenty requests on an ended access token refresh it once', async () => {
   const browser = new Browser('many')
   await browser.json('/brief')
-  asked = []
+  foreign.asked = []
   const frozen = new Browser()
   frozen.cookies = structuredClone(browser.cookies)
   const answers = await Promise.all(
@@ -254,7 +177,7 @@ test('twenty requests on an ended access token refresh it once', async () => {
     }),
   )
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
-  assert.equal(asked.filter(({ path }) => path === '/token').length, 1)
+  assert.equal(foreign.count('/token'), 1)
 })
 
 test('a token that is bound to a key passes with its proof alone', async () => {
@@ -270,15 +193,9 @@ test('a token that is bound to a key passes with its proof alone', async () => {
       .setProtectedHeader({ alg: 'ES256', typ: 'dpop+jwt', jwk })
       .setIssuedAt()
       .sign(privateKey)
-  const response = await fetch(`${issuer}/token`, {
-    method: 'POST',
-    headers: {
-      authorization: `Basic ${btoa(`machine:${encodeURIComponent(secret).replaceAll('%20', '+')}`)}`,
-      dpop: await proof('POST', `${issuer}/token`),
-    },
-    body: new URLSearchParams({ grant_type: 'client_credentials' }),
-  })
-  const { access_token: token, token_type: kind } = await response.json()
+  const dpop = await proof('POST', `${issuer}/token`)
+  const given = await grant('machine', { grant_type: 'client_credentials' }, { dpop })
+  const { access_token: token, token_type: kind } = given
   assert.equal(kind, 'DPoP')
   const ath = createHash('sha256').update(token).digest('base64url')
   const url = `${door}/bound`
@@ -306,20 +223,12 @@ test('a token that is bound to a key passes with its proof alone', async () => {
 })
 
 test('a user signs out here and there', async () => {
-  const { data } = await (await fetch(`${admin}/services/post/plugins`)).json()
-  const patched = await fetch(`${admin}/plugins/${data[0].id}`, {
-    method: 'PATCH',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({
-      config: {
-        logout_query_arg: 'bye',
-        logout_methods: ['GET'],
-        logout_revoke: true,
-        logout_redirect_uri: [BYE],
-      },
-    }),
+  await reconfigure('post', {
+    logout_query_arg: 'bye',
+    logout_methods: ['GET'],
+    logout_revoke: true,
+    logout_redirect_uri: [BYE],
   })
-  assert.equal(patched.status, 200, await patched.text())
   const browser = new Browser('lea')
   await browser.json('/post')
   const { url } = await browser.go(`${door}/post?bye`)
@@ -332,7 +241,7 @@ test('a user signs out here and there', async () => {
 })
 
 test('the provider is shown on the admin listener', async () => {
-  const { data } = await (await fetch(`${admin}/openid-connect/issuers`)).json()
+  const { data } = await administer('GET', '/openid-connect/issuers')
   const shown = data.find((one) => one.issuer.startsWith(issuer))
   assert.equal(shown.health.state, 'up')
   assert.equal(shown.configuration.issuer, issuer)

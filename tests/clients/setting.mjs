@@ -15,6 +15,25 @@ export const keys = JSON.parse(readFileSync(process.env.DOORWARD_KEYS))
 export const callback = 'https://app.test/cb'
 export const desk = { id: 'front desk+1:100%', secret: 's3cr:et+ %41&=/é' }
 
+/** A verifier of PKCE and its challenge (RFC 7636, appendix B). */
+export const verifier = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk'
+export const challenge = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
+export const random = () => crypto.randomUUID().replaceAll('-', '')
+
+/** An authorization request; undefined leaves a parameter out. */
+export function request(client_id, changes = {}) {
+  const all = {
+    client_id,
+    redirect_uri: callback,
+    response_type: 'code',
+    scope: 'openid',
+    state: random(),
+    nonce: random(),
+    ...changes,
+  }
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined))
+}
+
 /** How the Web Crypto API names the algorithm of a JWS. */
 const ALGORITHMS = {
   ES256: { name: 'ECDSA', namedCurve: 'P-256' },

@@ -39,6 +39,20 @@ async fn records(door: &Door, query: &str, enough: impl Fn(&[Value]) -> bool) ->
     .await
 }
 
+/// Every record of the log, once each of these events is told with its outcome.
+async fn told(door: &Door, expected: &[(&str, &str)]) -> Vec<Value> {
+    records(door, "", |records| {
+        let is_told = |(event, outcome)| records.iter().any(|record| is(record, event, outcome));
+        let missing = expected.iter().filter(|wanted| !is_told(**wanted));
+        let missing: Vec<_> = missing.collect();
+        if !missing.is_empty() {
+            eprintln!("not told yet: {missing:?}");
+        }
+        missing.is_empty()
+    })
+    .await
+}
+
 fn is(record: &Value, event: &str, outcome: &str) -> bool {
     record["event"] == event && record["outcome"] == outcome
 }
@@ -300,17 +314,7 @@ async fn everything_that_happens_is_told_and_no_secret_of_it() {
         ("entity.update", "success"),
         ("entity.delete", "success"),
     ];
-    let all = records(&door, "", |records| {
-        let told = |(event, outcome): &(&str, &str)| {
-            records.iter().any(|record| is(record, event, outcome))
-        };
-        let missing: Vec<_> = expected.iter().filter(|wanted| !told(wanted)).collect();
-        if !missing.is_empty() {
-            eprintln!("not told yet: {missing:?}");
-        }
-        missing.is_empty()
-    })
-    .await;
+    let all = told(&door, &expected).await;
     let text = door.admin_get("/audit/export").await.expect(200).body;
     secrets.assert_absent(&text);
     assert!(!text.contains("argon2"), "a hash is in the audit log");

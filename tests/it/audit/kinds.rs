@@ -110,17 +110,7 @@ async fn directories_imports_and_refusals_are_told_too() {
         ("entity.import", "success"),
         ("process.stop", "success"),
     ];
-    let all = records(&door, "", |records| {
-        let told = |(event, outcome): &(&str, &str)| {
-            records.iter().any(|record| is(record, event, outcome))
-        };
-        let missing: Vec<_> = expected.iter().filter(|wanted| !told(wanted)).collect();
-        if !missing.is_empty() {
-            eprintln!("not told yet: {missing:?}");
-        }
-        missing.is_empty()
-    })
-    .await;
+    let all = told(&door, &expected).await;
     let text = door.admin_get("/audit/export").await.expect(200).body;
     secrets.assert_absent(&text);
     secrets.assert_absent(&door.log_text());

@@ -24,11 +24,8 @@ async fn the_broker_bears_a_foreign_provider_whatever_it_does() {
         .start()
         .await;
     let stage = Stage {
-        base: door.proxy_url(""),
-        site: Port::reserve(),
         upstream: provider,
-        _tls: Port::reserve(),
-        door,
+        ..Stage::plain(door)
     };
     stage.run(node("token-broker.mjs")).await;
     let log = stage.door.log_text();

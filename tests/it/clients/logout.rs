@@ -10,14 +10,7 @@ use crate::support::ports::Port;
 async fn who_signs_out_at_a_certified_provider_is_out_in_every_storage() {
     let redis = Server::redis(Port::reserve());
     let memcached = Server::memcached(Port::reserve());
-    let door = Setup::new().start().await;
-    let stage = Stage {
-        base: format!("http://{}", door.proxy()),
-        site: Port::reserve(),
-        upstream: Port::reserve(),
-        _tls: Port::reserve(),
-        door,
-    };
+    let stage = Stage::plain(Setup::new().start().await);
     let mut command = node("relying-logout.mjs");
     command
         .env("DOORWARD_REDIS", redis.port.number().to_string())

@@ -30,10 +30,22 @@ struct Stage {
     site: Port,
     /// Where a script may be another provider.
     upstream: Port,
-    _tls: Port,
+    /// Where the door listens besides, if it does.
+    _more: Option<Port>,
 }
 
 impl Stage {
+    /// A door without TLS that is running already.
+    fn plain(door: Door) -> Self {
+        Self {
+            base: format!("http://{}", door.proxy()),
+            site: Port::reserve(),
+            upstream: Port::reserve(),
+            _more: None,
+            door,
+        }
+    }
+
     /// Starts the program with the realms and clients of `identity.yaml`.
     async fn set() -> Self {
         let keys = Keys::make();
@@ -68,7 +80,7 @@ impl Stage {
             base,
             site,
             upstream,
-            _tls: tls,
+            _more: Some(tls),
         }
     }
 
@@ -255,10 +267,8 @@ async fn chromium_enrols_and_uses_second_factors_and_passkeys() {
     door.start().await;
     let stage = Stage {
         base: base.clone(),
-        site: Port::reserve(),
-        upstream: Port::reserve(),
-        _tls: local,
-        door,
+        _more: Some(local),
+        ..Stage::plain(door)
     };
     let mut command = node("passkeys.mjs");
     command.env("DOORWARD_LOCAL", &base);

@@ -1,9 +1,8 @@
 //! Providers of other makers, with the openid-connect plugin as their client.
 
 use super::{Stage, node};
-use crate::support::ports::Port;
+use crate::support::Setup;
 use crate::support::tls::{Authority, Pair};
-use crate::support::{Door, Setup};
 
 #[tokio::test]
 #[ignore = "needs node and its packages, which `make test` installs"]
@@ -28,22 +27,12 @@ async fn the_plugin_shows_its_certificate_to_a_certified_provider() {
         door.write(key, &pair.key);
     }
     door.start().await;
-    relying_at(door, "relying-tls.mjs").await;
+    Stage::plain(door).run(node("relying-tls.mjs")).await;
 }
 
 /// A door without routes; the script makes its own.
 async fn relying(script: &str) {
-    relying_at(Setup::new().start().await, script).await;
-}
-
-async fn relying_at(door: Door, script: &str) {
-    let stage = Stage {
-        base: format!("http://{}", door.proxy()),
-        site: Port::reserve(),
-        upstream: Port::reserve(),
-        _tls: Port::reserve(),
-        door,
-    };
+    let stage = Stage::plain(Setup::new().start().await);
     stage.run(node(script)).await;
 }
 
@@ -134,5 +123,5 @@ async fn people_sign_in_to_services_in_chromium() {
         .services(&services)
         .lay_out();
     door.start().await;
-    relying_at(door, "relying-browser.mjs").await;
+    Stage::plain(door).run(node("relying-browser.mjs")).await;
 }

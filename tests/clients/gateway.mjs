@@ -1,0 +1,58 @@
+// The gateway as the client of a provider of another maker, and how it is told
+// on the admin listener to be that.
+import assert from 'node:assert/strict'
+import { Browser as Visitor } from './visitor.mjs'
+import { authority } from './foreign.mjs'
+
+export const door = process.env.DOORWARD_BASE
+const admin = process.env.DOORWARD_ADMIN.replace(/\/$/, '')
+/** Where users are led who have signed out: nobody's. */
+export const BYE = 'https://app.test/bye'
+
+/** Goes between gateway and provider. */
+export class Browser extends Visitor {
+  constructor(user) {
+    super([door, `http://${authority}`, `https://${authority}`], user)
+  }
+}
+
+/** Asks the admin listener. */
+export async function administer(method, path, body, wanted = 200) {
+  const response = await fetch(`${admin}${path}`, {
+    method,
+    ...(body && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+  })
+  const text = await response.text()
+  assert.equal(response.status, wanted, text)
+  return text ? JSON.parse(text) : undefined
+}
+
+/** The plugin before the service of this name, as the client of this name. */
+export const plugin = (name, config) => ({
+  name: 'openid-connect',
+  config: {
+    client_id: [name],
+    redirect_uri: [`${door}/${name}`],
+    session_secret: `of ${name}`,
+    session_cookie_name: `session_${name.replaceAll('-', '_')}`,
+    ...config,
+  },
+})
+
+/** A service of this name that says what came to it. */
+export async function service(name) {
+  await administer('POST', '/services', { name, protocol: 'internal', host: 'echo' }, 201)
+  await administer('POST', `/services/${name}/routes`, { paths: [`/${name}`], strip_path: false }, 201)
+}
+
+/** A service behind the plugin. */
+export async function guarded(name, config) {
+  await service(name)
+  await administer('POST', `/services/${name}/plugins`, plugin(name, config), 201)
+}
+
+/** Changes the plugin before a service. */
+export async function reconfigure(name, config) {
+  const { data } = await administer('GET', `/services/${name}/plugins`)
+  await administer('PATCH', `/plugins/${data[0].id}`, { config })
+}
