@@ -16,7 +16,7 @@ export const issuer = `http://${authority}`
 export const secret = 'a secret of more than thirty-two characters'
 
 /** How long what it gives lives, in seconds. */
-export const TTL = { AccessToken: 600, IdToken: 600, RefreshToken: 3600, Session: 3600, Grant: 3600, Interaction: 600 }
+export const TTL = { AccessToken: 600, IdToken: 600, ClientCredentials: 600, RefreshToken: 3600, Session: 3600, Grant: 3600, Interaction: 600 }
 
 /** A private key of its own to sign with. */
 export async function key(alg) {
@@ -38,6 +38,31 @@ export async function grant(client, form, headers) {
   return response.json()
 }
 
+/** A client that is a program. */
+export const machine = (id, more) => ({
+  client_id: id,
+  client_secret: secret,
+  redirect_uris: [],
+  response_types: [],
+  grant_types: ['client_credentials'],
+  ...more,
+})
+
+/** The service that asks for signed tokens. */
+export const API = 'https://api.test/'
+
+/** The feature that makes them, signed by `alg()`. */
+export const signed = (alg = () => 'RS256') => ({
+  enabled: true,
+  defaultResource: () => undefined,
+  getResourceServerInfo: (_, resource) => ({
+    scope: 'read write',
+    audience: resource,
+    accessTokenFormat: 'jwt',
+    jwt: { sign: { alg: alg() } },
+  }),
+})
+
 /** A provider that lets everybody in, by any name. */
 export function provider(issuer, { features, ...config }) {
   return new Provider(issuer, {
@@ -58,6 +83,8 @@ export function provider(issuer, { features, ...config }) {
 export class Foreign {
   /** What it was asked, and how that ended; the oldest first. */
   asked = []
+  /** The keys that it publishes. */
+  keys
   #config
   #prepare
   #answer
@@ -71,6 +98,7 @@ export class Foreign {
 
   /** Publishes these keys from now on, and signs with the first that fits. */
   sign(keys) {
+    this.keys = keys
     const one = provider(issuer, { ...this.#config, ...(keys && { jwks: { keys } }) })
     one.use(async (context, next) => {
       await next()

@@ -56,3 +56,40 @@ export async function reconfigure(name, config) {
   const { data } = await administer('GET', `/services/${name}/plugins`)
   await administer('PATCH', `/plugins/${data[0].id}`, { config })
 }
+
+/** By the sentence in an answer: the code of the refusal. */
+let codes
+
+/** Calls the service of this name as a program: status, the code of the refusal
+ *  if it is one, the answer and its body. The plugin needs `display_errors`. */
+export async function call(name, headers, init) {
+  codes ??= await administer('GET', '/explain/refusals')
+  const response = await fetch(`${door}/${name}`, { headers, redirect: 'manual', ...init })
+  const body = await response.json()
+  const [, sentence] = /\((.*)\)$/.exec(body.message ?? '') ?? []
+  const { code } = codes.data.find(({ meaning }) => meaning === sentence) ?? {}
+  return { status: response.status, code, response, body }
+}
+
+/** The code by which the call was refused with this status. */
+export async function refused(calling, status = 401) {
+  const { code, ...answer } = await calling
+  assert.equal(answer.status, status, JSON.stringify(answer.body))
+  return code
+}
+
+/** What the upstream got of a call that passes. */
+export async function passed(calling) {
+  const { status, body } = await calling
+  assert.equal(status, 200, JSON.stringify(body))
+  return body
+}
+
+/** Waits for what comes by itself. */
+export async function until(holds) {
+  for (let waited = 0; waited < 20_000; waited += 20) {
+    if (await holds()) return
+    await new Promise((done) => setTimeout(done, 20))
+  }
+  assert.fail(`it never came that ${holds}`)
+}

@@ -12,6 +12,12 @@ async fn the_plugin_is_a_client_of_a_certified_provider() {
 
 #[tokio::test]
 #[ignore = "needs node and its packages, which `make test` installs"]
+async fn signed_tokens_outlive_the_keys_of_a_certified_provider() {
+    relying("relying-keys.mjs").await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
 async fn the_plugin_shows_its_certificate_to_a_certified_provider() {
     let mut door = Setup::new().env("SSL_CERT_FILE", "ca.pem").lay_out();
     let authority = Authority::new();
