@@ -2,8 +2,6 @@
 // oidc-provider, which is certified.
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { createHash, randomUUID } from 'node:crypto'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { administer, Browser, BYE, door, guarded, reconfigure } from './gateway.mjs'
 import { Foreign, TTL, grant, issuer, key, publicOf, secret } from './foreign.mjs'
 
@@ -37,15 +35,6 @@ const clients = [
   client('pushed-key', 'private_key_jwt', { require_pushed_authorization_requests: true }),
   client('signed', 'private_key_jwt', { request_object_signing_alg: 'ES256' }),
   client('answered', 'client_secret_post'),
-  client('bound', 'client_secret_basic'),
-  {
-    client_id: 'machine',
-    client_secret: secret,
-    redirect_uris: [],
-    response_types: [],
-    grant_types: ['client_credentials'],
-    dpop_bound_access_tokens: true,
-  },
 ]
 
 const foreign = new Foreign({
@@ -53,10 +42,8 @@ const foreign = new Foreign({
   features: {
     introspection: { enabled: true },
     revocation: { enabled: true },
-    clientCredentials: { enabled: true },
     jwtResponseModes: { enabled: true },
     requestObjects: { enabled: true },
-    dPoP: { enabled: true },
   },
   rotateRefreshToken: () => true,
   // Of one client they are over at once.
@@ -178,48 +165,6 @@ test('twenty requests on an ended access token refresh it once', async () => {
   )
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
   assert.equal(foreign.count('/token'), 1)
-})
-
-test('a token that is bound to a key passes with its proof alone', async () => {
-  await route('bound', {
-    auth_methods: ['introspection'],
-    proof_of_possession_dpop: 'strict',
-    redirect_uri: null,
-  })
-  const { privateKey, publicKey } = await generateKeyPair('ES256')
-  const jwk = await exportJWK(publicKey)
-  const proof = (htm, htu, more = {}) =>
-    new SignJWT({ jti: randomUUID(), htm, htu, ...more })
-      .setProtectedHeader({ alg: 'ES256', typ: 'dpop+jwt', jwk })
-      .setIssuedAt()
-      .sign(privateKey)
-  const dpop = await proof('POST', `${issuer}/token`)
-  const given = await grant('machine', { grant_type: 'client_credentials' }, { dpop })
-  const { access_token: token, token_type: kind } = given
-  assert.equal(kind, 'DPoP')
-  const ath = createHash('sha256').update(token).digest('base64url')
-  const url = `${door}/bound`
-  const ask = async (authorization, dpop) => {
-    const answer = await fetch(url, { headers: { authorization, ...(dpop && { dpop }) } })
-    return [answer, await answer.json()]
-  }
-  const good = await proof('GET', url, { ath })
-  const [passed, seen] = await ask(`DPoP ${token}`, good)
-  assert.equal(passed.status, 200, JSON.stringify(seen))
-  assert.equal(seen.headers.authorization, `Bearer ${token}`)
-  assert.equal(seen.headers.dpop, undefined)
-  for (const [authorization, dpop, why] of [
-    [`DPoP ${token}`, good, /used before/],
-    [`DPoP ${token}`, undefined, /missing/],
-    [`Bearer ${token}`, await proof('GET', url, { ath }), /not proven/],
-    [`DPoP ${token}`, await proof('GET', `${door}/other`, { ath }), /not valid/],
-    [`DPoP ${token}`, await proof('POST', url, { ath }), /not valid/],
-  ]) {
-    const [refused, body] = await ask(authorization, dpop)
-    assert.equal(refused.status, 401, JSON.stringify(body))
-    assert.match(body.message, why)
-    assert.match(refused.headers.get('www-authenticate'), /DPoP /)
-  }
 })
 
 test('a user signs out here and there', async () => {

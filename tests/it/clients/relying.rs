@@ -18,6 +18,12 @@ async fn signed_tokens_outlive_the_keys_of_a_certified_provider() {
 
 #[tokio::test]
 #[ignore = "needs node and its packages, which `make test` installs"]
+async fn tokens_of_a_certified_provider_are_proven() {
+    relying("relying-proofs.mjs").await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
 async fn the_plugin_shows_its_certificate_to_a_certified_provider() {
     let mut door = Setup::new().env("SSL_CERT_FILE", "ca.pem").lay_out();
     let authority = Authority::new();
