@@ -9,8 +9,7 @@ import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
 // Node 18 has it, but not as a global.
 globalThis.crypto ??= webcrypto
 
-const port = Number(process.env.DOORWARD_UPSTREAM)
-export const authority = `127.0.0.1:${port}`
+export const authority = `127.0.0.1:${process.env.DOORWARD_UPSTREAM}`
 export const issuer = `http://${authority}`
 /** Of every client that has one. */
 export const secret = 'a secret of more than thirty-two characters'
@@ -28,9 +27,9 @@ export async function key(alg) {
 /** What others may know of it. */
 export const publicOf = ({ d, p, q, dp, dq, qi, ...jwk }) => jwk
 
-/** Asks the token endpoint, as a client with a secret. */
-export async function grant(client, form, headers) {
-  const response = await fetch(`${issuer}/token`, {
+/** Asks the token endpoint of a provider, as a client with a secret. */
+export async function grant(client, form, headers, at = issuer) {
+  const response = await fetch(`${at}/token`, {
     method: 'POST',
     headers: { authorization: `Basic ${btoa(`${client}:${encodeURIComponent(secret)}`)}`, ...headers },
     body: new URLSearchParams(form),
@@ -87,19 +86,21 @@ export class Foreign {
   keys
   #config
   #prepare
+  #at
   #answer
   #server = createServer((request, response) => this.#answer(request, response))
 
-  /** `prepare` is shown each provider before it works. */
-  constructor(config, prepare = () => {}) {
+  /** `prepare` is shown each provider before it works; `at` is where it is. */
+  constructor(config, prepare = () => {}, at = issuer) {
     this.#config = config
     this.#prepare = prepare
+    this.#at = at
   }
 
   /** Publishes these keys from now on, and signs with the first that fits. */
   sign(keys) {
     this.keys = keys
-    const one = provider(issuer, { ...this.#config, ...(keys && { jwks: { keys } }) })
+    const one = provider(this.#at, { ...this.#config, ...(keys && { jwks: { keys } }) })
     one.use(async (context, next) => {
       await next()
       const { path, status, oidc } = context
@@ -111,7 +112,7 @@ export class Foreign {
 
   async open(keys) {
     this.sign(keys)
-    this.#server.listen(port, '127.0.0.1')
+    this.#server.listen(new URL(this.#at).port, '127.0.0.1')
     await once(this.#server, 'listening')
   }
 

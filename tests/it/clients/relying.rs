@@ -24,6 +24,12 @@ async fn tokens_of_a_certified_provider_are_proven() {
 
 #[tokio::test]
 #[ignore = "needs node and its packages, which `make test` installs"]
+async fn tokens_are_exchanged_at_a_certified_provider() {
+    relying("relying-exchange.mjs").await;
+}
+
+#[tokio::test]
+#[ignore = "needs node and its packages, which `make test` installs"]
 async fn the_plugin_shows_its_certificate_to_a_certified_provider() {
     let mut door = Setup::new().env("SSL_CERT_FILE", "ca.pem").lay_out();
     let authority = Authority::new();
