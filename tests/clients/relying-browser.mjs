@@ -2,8 +2,8 @@
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { shot as keep, signIn, start } from './chromium.mjs'
+import { door, until } from './gateway.mjs'
 
-const door = process.env.DOORWARD_BASE
 let browser
 
 before(async () => {
@@ -44,6 +44,7 @@ test('login, consent, the service, a refresh with every request, logout', async 
   await page.reload()
   const second = await seen(page)
   assert.notEqual(second.headers.authorization, first.headers.authorization, 'refreshed')
+  await shot(page, 'refresh')
   await page.goto(`${door}/shop?bye=1`)
   await page.waitForURL((url) => url.pathname.startsWith('/oauth2') || url.pathname === '/bye')
   await shot(page, 'logout')
@@ -141,17 +142,49 @@ test('a form that was sent without a session is sent again', async () => {
   await context.close()
 })
 
-test('a script is told where to sign in', async () => {
+test('a script is told where to sign in, and then calls the service', async () => {
   const { context, page } = await person()
+  const call = () =>
+    page.evaluate(async () => {
+      const response = await fetch('/scripted', { headers: { accept: 'application/json' } })
+      return { status: response.status, ...(await response.json()) }
+    })
   await page.goto(`${door}/open`)
-  const answer = await page.evaluate(async () => {
-    const response = await fetch('/scripted', { headers: { accept: 'application/json' } })
-    return { status: response.status, ...(await response.json()) }
-  })
-  assert.equal(answer.status, 401)
-  assert.equal(answer.login, `${door}/open`)
+  const refused = await call()
+  assert.equal(refused.status, 401)
+  assert.equal(refused.login, `${door}/open`)
   await page.goto(`${door}/scripted`)
-  await page.waitForSelector('input[name=username]')
+  await signIn(page)
+  await page.waitForURL(`${door}/scripted`)
+  const answer = await call()
+  assert.equal(answer.status, 200)
+  assert.equal(answer.headers['x-credential-identifier'], 'demo')
+  await context.close()
+})
+
+test('a session that has expired is another login, and nobody is asked', async () => {
+  const { context, page } = await person()
+  await page.goto(`${door}/short?y=1`)
+  await signIn(page)
+  await page.waitForURL(`${door}/short?y=1`)
+  const first = (await seen(page)).headers.authorization
+  await until(async () => {
+    await page.reload()
+    await page.waitForURL(`${door}/short?y=1`)
+    return (await seen(page)).headers.authorization !== first
+  })
+  await shot(page, 'after-an-expired-session')
+  await context.close()
+})
+
+test('a person who does not agree is not let in', async () => {
+  const { context, page } = await person()
+  await page.goto(`${door}/shop?z=1`)
+  await signIn(page, 'carol')
+  await page.click('button[name=deny]')
+  await page.waitForURL((url) => url.pathname === '/shop/callback')
+  await page.waitForFunction(() => document.body.innerText.includes('Unauthorized'))
+  await shot(page, 'login-refused')
   await context.close()
 })
 

@@ -56,6 +56,12 @@ async fn relying(script: &str) {
 
 #[tokio::test]
 #[ignore = "needs node, its packages and chromium, which `make test` installs"]
+async fn people_sign_in_at_a_certified_provider_in_chromium() {
+    relying("relying-people.mjs").await;
+}
+
+#[tokio::test]
+#[ignore = "needs node, its packages and chromium, which `make test` installs"]
 async fn people_sign_in_to_services_in_chromium() {
     let identity = "
   base_url: http://@PROXY@
@@ -64,6 +70,7 @@ async fn people_sign_in_to_services_in_chromium() {
       users:
         - {userName: demo, password: Ch4ng31t-demo}
         - {userName: alice, password: Ch4ng31t-alice}
+        - {userName: carol, password: Ch4ng31t-carol}
       clients:
         - client_id: shop
           client_secret: s-secret
@@ -80,66 +87,45 @@ async fn people_sign_in_to_services_in_chromium() {
             - \"http://@PROXY@/kept/callback\"
             - \"http://@PROXY@/scripted/callback\"
             - \"http://@PROXY@/fragment/callback\"
+            - \"http://@PROXY@/short/callback\"
           require_consent: false
           scope: openid profile
 ";
-    let quiet = "client_id: quiet, client_secret: q-secret";
-    let service = |name: &str, config: &str| {
-        format!(
-            "- name: {name}\n  protocol: internal\n  host: echo\n  routes:\n  \
-             - {{name: {name}, paths: [/{name}], strip_path: false}}\n  plugins:\n  \
-             - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
-             session_secret: s, session_cookie_name: {}, authorization_cookie_name: at-{name}, \
-             {config}}}}}\n",
-            if name == "shop" { "session" } else { name },
-        )
-    };
-    let back = |name: &str| format!("redirect_uri: ['http://@PROXY@/{name}/callback']");
+    let shop = "client_id: shop, client_secret: s-secret, leeway: 80000, logout_query_arg: bye, \
+        logout_methods: [GET], logout_redirect_uri: ['http://@PROXY@/bye']";
+    let quiet = |more: &str| format!("client_id: quiet, client_secret: q-secret{more}");
+    let own = "http://@PROXY@/oauth2";
     let services = [
-        service(
-            "shop",
-            &format!(
-                "client_id: shop, client_secret: s-secret, leeway: 80000, {}, logout_query_arg: \
-                 bye, logout_methods: [GET], logout_redirect_uri: ['http://@PROXY@/bye']",
-                back("shop")
-            ),
-        ),
-        service("quiet", &format!("{quiet}, {}", back("quiet"))),
-        service(
-            "form",
-            &format!("{quiet}, {}, response_mode: form_post", back("form")),
-        ),
-        service(
-            "fragment",
-            &format!("{quiet}, {}, response_mode: fragment", back("fragment")),
-        ),
-        service(
-            "kept",
-            &format!("{quiet}, {}, preserve_request_body: 4096", back("kept")),
-        ),
-        service(
-            "scripted",
-            &format!("{quiet}, {}, scripts_unauthorized: true", back("scripted")),
-        ),
-        service(
-            "broken",
-            &format!("{quiet}, {}, timeout: 1000", back("broken")),
-        ),
+        ("shop", own, shop.to_owned()),
+        ("quiet", own, quiet("")),
+        ("form", own, quiet(", response_mode: form_post")),
+        ("fragment", own, quiet(", response_mode: fragment")),
+        ("kept", own, quiet(", preserve_request_body: 4096")),
+        ("scripted", own, quiet(", scripts_unauthorized: true")),
+        ("short", own, quiet(", session_absolute_timeout: 3")),
+        // Nobody listens there.
+        ("broken", "http://127.0.0.1:1", quiet(", timeout: 1000")),
     ];
+    let services = services.map(|(name, issuer, config)| guarded(name, issuer, &config));
     let open = "- name: open\n  protocol: internal\n  host: echo\n  routes:\n  \
         - {name: open, paths: [/open, /bye], strip_path: false}\n";
     let services = format!("{}{open}", services.concat());
-    // Nobody listens there.
-    let services = services.replace(
-        "paths: [/broken], strip_path: false}\n  plugins:\n  \
-         - {name: openid-connect, config: {issuer: 'http://@PROXY@/oauth2'",
-        "paths: [/broken], strip_path: false}\n  plugins:\n  \
-         - {name: openid-connect, config: {issuer: 'http://127.0.0.1:1'",
-    );
     let mut door = Setup::new()
         .identity(identity)
         .services(&services)
         .lay_out();
     door.start().await;
     Stage::plain(door).run(node("relying-browser.mjs")).await;
+}
+
+/// A service behind the plugin, to which the provider leads back below its path.
+fn guarded(name: &str, issuer: &str, config: &str) -> String {
+    let cookie = if name == "shop" { "session" } else { name };
+    format!(
+        "- name: {name}\n  protocol: internal\n  host: echo\n  routes:\n  \
+         - {{name: {name}, paths: [/{name}], strip_path: false}}\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: '{issuer}', session_secret: s, \
+         session_cookie_name: {cookie}, authorization_cookie_name: at-{name}, \
+         redirect_uri: ['http://@PROXY@/{name}/callback'], {config}}}}}\n"
+    )
 }
