@@ -16,6 +16,7 @@ use crate::boot::{self, Opened, Reloader, Seen, TlsSections};
 use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::gateway::balance::keeper::Keeper;
+use crate::gateway::ending::Endings;
 use crate::gateway::explain::Listeners;
 use crate::gateway::proxy::Settings;
 use crate::gateway::resolve::TargetNames;
@@ -305,6 +306,7 @@ fn settings(
             .into(),
         request_ids: config.proxy.request_ids,
         access_log,
+        endings: Endings::new(config.proxy.upstream_ca.as_deref()),
         destinations: parts.control.destinations(),
         unrouted: parts.telemetry.traffic.route("", ""),
         connections: parts.telemetry.connections.clone(),

@@ -2,25 +2,28 @@
 //! to the client, streams of events without.
 //!
 //! Such an answer has an upstream connection of its own, which is looked at while
-//! nothing comes: when the session is over, nothing more does.
+//! nothing comes: when the session is over, nothing more does. Over TLS it is looked
+//! at above the encryption, where the frames of a WebSocket can be told apart.
 
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::header::{ACCEPT, UPGRADE};
 use pingora::connectors::l4::Connect;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::http::RequestHeader;
 use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
-use pingora::upstreams::peer::Peer;
-use pingora::{OrErr, Result};
+use pingora::upstreams::peer::Scheme;
+use pingora::{Result, protocols};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::clock::random_bytes;
@@ -34,28 +37,69 @@ const CUT: u8 = 10;
 /// §7.4.1), and why.
 const CLOSE: &[u8] = b"\x88\x13\x03\xf0session has ended";
 
-/// Gives a request whose answer may last a connection that ends with its session.
-pub(super) fn bind(peer: &mut HttpPeer, request: &RequestHeader, exchange: &Exchange) {
-    let Some(lasting) = &exchange.lasting else {
-        return;
-    };
-    let is_socket = request.headers.contains_key(UPGRADE);
-    let is_stream = request.headers.get_all(ACCEPT).iter().any(|accept| {
-        let accept = accept.to_str().unwrap_or_default();
-        accept.contains("text/event-stream")
-    });
-    if !is_socket && !is_stream {
-        return;
+/// Makes connections that end with a session.
+pub struct Endings {
+    authorities: Option<PathBuf>,
+    connector: OnceLock<Arc<TransportConnector>>,
+}
+
+impl fmt::Debug for Endings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endings").finish_non_exhaustive()
     }
-    // Its own: nobody else's answer ends with this session.
-    peer.group_key = u64::from_be_bytes(random_bytes());
-    peer.options.idle_timeout = Some(Duration::ZERO);
-    peer.options.custom_l4 = Some(Arc::new(Connector {
-        lasting: Arc::clone(lasting),
-        // Within TLS nothing can be said.
-        frames: is_socket && !peer.tls(),
-        patience: peer.options.connection_timeout,
-    }));
+}
+
+impl Endings {
+    /// Over TLS the authorities in the file `ca` are trusted, without one those of
+    /// the system.
+    #[must_use]
+    pub fn new(ca: Option<&Path>) -> Self {
+        Self {
+            authorities: ca.map(Path::to_owned),
+            connector: OnceLock::new(),
+        }
+    }
+
+    /// Gives a request whose answer may last a connection that ends with its session.
+    pub(super) fn bind(&self, peer: &mut HttpPeer, request: &RequestHeader, exchange: &Exchange) {
+        let Some(lasting) = &exchange.lasting else {
+            return;
+        };
+        let is_socket = request.headers.contains_key(UPGRADE);
+        let is_stream = request.headers.get_all(ACCEPT).iter().any(|accept| {
+            let accept = accept.to_str().unwrap_or_default();
+            accept.contains("text/event-stream")
+        });
+        if !is_socket && !is_stream {
+            return;
+        }
+        // Its own: nobody else's answer ends with this session.
+        peer.group_key = u64::from_be_bytes(random_bytes());
+        peer.options.idle_timeout = Some(Duration::ZERO);
+        let mut inner = peer.clone();
+        let is_http1 = peer.options.alpn.get_max_http_version() == 1;
+        // One of both speaks TLS. In HTTP/2 that is the engine, which agrees on the
+        // protocol by it, and there are no WebSockets.
+        let plain = if is_http1 { &mut *peer } else { &mut inner };
+        plain.scheme = Scheme::HTTP;
+        peer.options.custom_l4 = Some(Arc::new(Connector {
+            inner,
+            transport: self.connector(),
+            lasting: Arc::clone(lasting),
+            frames: is_socket && is_http1,
+        }));
+    }
+
+    /// Made when the first one is wanted: it reads the system's authorities.
+    fn connector(&self) -> Arc<TransportConnector> {
+        let made = self.connector.get_or_init(|| {
+            let ca = self.authorities.as_ref();
+            let mut options = ConnectorOptions::new(1);
+            options.ca_file = ca.map(|file| file.display().to_string());
+            Arc::new(TransportConnector::new(Some(options)))
+        });
+        Arc::clone(made)
+    }
 }
 
 /// Refuses to go on with an answer whose session is over.
@@ -72,29 +116,28 @@ pub(super) fn check(exchange: &Exchange, upgraded: bool) -> Result<()> {
     }
 }
 
-#[derive(Debug)]
+/// Connects as the engine would, to what is behind a [`Bound`].
 struct Connector {
+    inner: HttpPeer,
+    transport: Arc<TransportConnector>,
     lasting: Arc<dyn Lasting>,
     frames: bool,
-    patience: Option<Duration>,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Connector({})", self.inner)
+    }
 }
 
 #[async_trait]
 impl Connect for Connector {
-    async fn connect(&self, address: &SocketAddr) -> Result<Stream> {
-        let failed = || Error::explain(ErrorType::ConnectError, "no address to connect to");
-        let address = address.as_inet().ok_or_else(failed)?;
-        let connecting = TcpStream::connect(address);
-        let patience = self.patience.unwrap_or(Duration::from_secs(60));
-        let connected = tokio::time::timeout(patience, connecting).await;
-        let connected = connected.or_err(ErrorType::ConnectTimedout, "while connecting")?;
-        let tcp = connected.or_err(ErrorType::ConnectError, "while connecting")?;
-        tcp.set_nodelay(true)
-            .or_err(ErrorType::SocketError, "while connecting")?;
+    async fn connect(&self, _: &SocketAddr) -> Result<Stream> {
+        let stream = self.transport.new_stream(&self.inner).await?;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let bound = Bound {
-            tcp,
+            stream,
             lasting: Arc::clone(&self.lasting),
             looks,
             frames: self.frames.then(Frames::default),
@@ -109,7 +152,7 @@ impl Connect for Connector {
 /// A connection that ends with a session.
 #[derive(Debug)]
 struct Bound {
-    tcp: TcpStream,
+    stream: protocols::Stream,
     lasting: Arc<dyn Lasting>,
     looks: Interval,
     /// Where a WebSocket is.
@@ -156,7 +199,7 @@ impl AsyncRead for Bound {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
-        ready!(Pin::new(&mut this.tcp).poll_read(cx, buf))?;
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
         if let Some(frames) = &mut this.frames {
             frames.pass(&buf.filled()[before..]);
         }
@@ -170,15 +213,15 @@ impl AsyncWrite for Bound {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, data)
+        Pin::new(&mut self.stream).poll_write(cx, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

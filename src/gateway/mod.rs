@@ -14,7 +14,7 @@ pub mod control;
 mod decide;
 pub mod declarative;
 mod edit;
-mod ending;
+pub mod ending;
 pub mod entities;
 pub mod explain;
 mod failing;

@@ -17,6 +17,7 @@ use pingora::{ErrorSource, Result};
 use super::balance::Outcome;
 use super::context::Ctx;
 use super::decide::peer;
+use super::ending::Endings;
 use super::handler::{Destinations, unwind};
 use super::outgoing::finish_head;
 use super::own_cookies::OwnCookies;
@@ -75,6 +76,8 @@ pub struct Settings {
     pub request_ids: bool,
     /// Where requests are logged, if they are.
     pub access_log: Option<Arc<AccessLog>>,
+    /// Makes the connections of answers that end with sessions.
+    pub endings: Endings,
     /// Where requests of route files go.
     pub destinations: Destinations,
     /// Counters of requests that no route matched.
@@ -199,7 +202,8 @@ impl ProxyHttp for Gateway {
         }
         ctx.tries.begin(address);
         let mut peer = peer;
-        ending::bind(&mut peer, session.req_header(), &ctx.exchange);
+        let endings = &self.settings.endings;
+        endings.bind(&mut peer, session.req_header(), &ctx.exchange);
         Ok(peer)
     }
 

@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use crate::openid_connect_login::{Browser, CLIENTS};
 use crate::support::http::{client, send};
 use crate::support::ports::Port;
+use crate::support::tls::Authority;
 use crate::support::{Door, Reply, Setup, Upstream, eventually};
 
 const PLUGIN: &str = ", client_id: gateway, client_secret: g-secret, \
@@ -297,13 +298,49 @@ async fn a_hundred_requests_at_expiry_make_one_token_call_and_none_fails() {
 #[tokio::test]
 async fn a_websocket_ends_with_its_token_and_its_client_is_told() {
     let upstream = Upstream::start(|_| Reply::WebSocket).await;
+    socket_ends_with_its_token(&upstream.url(""), None).await;
+}
+
+#[tokio::test]
+async fn a_websocket_over_tls_ends_with_its_token_and_its_client_is_told() {
+    let upstream = Upstream::start(|_| Reply::WebSocket).await;
+    let (authority, tls) = (Authority::new(), Port::reserve());
+    let proxy = format!(
+        "{{listen: [\"@PROXY@\"], tls: {{listen: [\"{}\"], certificate: \"@DIR@/cert.pem\", \
+         key: \"@DIR@/key.pem\"}}}}",
+        tls.authority()
+    );
     let service = format!(
-        "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
-         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
-         end_with_session: true}}}}\n",
+        "- {{name: sockets, url: '{}', routes: [{{paths: [/], protocols: [https]}}]}}\n",
         upstream.url("")
     );
-    let door = Setup::new().services(&service).start().await;
+    let mut hop = Setup::new().proxy(&proxy).services(&service).lay_out();
+    let server = authority.client("localhost");
+    hop.write("cert.pem", &server.cert);
+    hop.write("key.pem", &server.key);
+    hop.start().await;
+    let url = format!("https://localhost:{}", tls.number());
+    socket_ends_with_its_token(&url, Some(&authority)).await;
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+/// Ends the token by which a WebSocket to `upstream` was opened, and expects the
+/// client to be told.
+async fn socket_ends_with_its_token(upstream: &str, authority: Option<&Authority>) {
+    let service = format!(
+        "- name: api\n  url: {upstream}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
+         end_with_session: true}}}}\n",
+    );
+    let setup = Setup::new().services(&service);
+    let mut door = match authority {
+        Some(_) => setup.env("SSL_CERT_FILE", "ca.pem").lay_out(),
+        None => setup.lay_out(),
+    };
+    if let Some(authority) = authority {
+        door.write("ca.pem", &authority.pem());
+    }
+    door.start().await;
     let form = [
         ("grant_type", "client_credentials"),
         ("scope", "read"),
