@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::arguments::{Arguments, Where, retarget, without};
+use super::entry::Place;
 use super::fields::{Fields, header_name};
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
@@ -237,6 +238,19 @@ impl TokenPlace {
 }
 
 impl Shown {
+    /// Where it was.
+    pub(super) fn place(&self, request: &RequestHeader) -> Place {
+        if self.header.is_some() {
+            return Place::Head;
+        }
+        let query = Arguments::new(request.uri.query(), Vec::new());
+        let in_query = |name: &String| query.first(name).is_some();
+        match self.parameters.iter().any(in_query) {
+            true => Place::Query,
+            false => Place::Body,
+        }
+    }
+
     /// The token that it is, if it is one.
     pub(super) fn token(&self) -> Option<&str> {
         match &self.credential {

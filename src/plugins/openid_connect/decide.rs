@@ -13,6 +13,7 @@ use super::arguments::{Arguments, without};
 use super::bearer::{PARAMETER, body};
 use super::cache::Verified;
 use super::credentials::{Credential, Shown as Credentials};
+use super::entry::{Entry, Place};
 use super::grants::{Given, TokenDesk, Tokens};
 use super::logins::page;
 use super::methods::Method;
@@ -69,6 +70,9 @@ impl OpenIdConnect {
                 {
                     void = Refusal::SessionElsewhere;
                 }
+                Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
+                    void = Refusal::SessionOver;
+                }
                 Shown::Live(login, due) => {
                     let asking = self.asking(request, &given, exchange.client.ip());
                     let shown = (sessions, &login, due);
@@ -81,6 +85,7 @@ impl OpenIdConnect {
         let request = session.req_header();
         let places = &self.settings().places;
         let mut found = None;
+        let mut place = Place::Head;
         if self.takes_tokens() {
             found = places.find(request)?.map(|found| found.into_owned());
         }
@@ -89,6 +94,7 @@ impl OpenIdConnect {
             let body = exchange.body.as_deref();
             if self.takes_tokens() {
                 found = places.find_in_read_body(session.req_header(), body)?;
+                place = Place::Body;
             }
         }
         let request = session.req_header();
@@ -105,6 +111,10 @@ impl OpenIdConnect {
             };
             let verified = self.complete(verified, &asking).await?;
             let flow = self.accept_shown(&verified, method, &found, id_token, request, exchange);
+            let place = if found.in_query { Place::Query } else { place };
+            let client = asking.client.cloned();
+            let entry = Entry::by_token((method, place), client, &verified, id_token);
+            self.enter(entry, request, exchange).await;
             if let Flow::Continue = flow {
                 if let Some(beside) = &beside {
                     self.hide(beside, session, exchange);
@@ -122,6 +132,8 @@ impl OpenIdConnect {
             (Some(shown), Some(desk)) => {
                 let (verified, given) = self.redeem(desk, &shown.credential, &asking).await?;
                 let verified = self.complete(verified, &asking).await?;
+                let place = shown.place(request);
+                let client = asking.client.cloned();
                 self.hide(&shown, session, exchange);
                 let tokens = &given.tokens;
                 let passing = Passing {
@@ -130,7 +142,10 @@ impl OpenIdConnect {
                     method: given.method,
                     in_query: false,
                 };
-                Ok(self.accept(passing, session.req_header(), exchange))
+                let flow = self.accept(passing, session.req_header(), exchange);
+                let entry = Entry::by_grant(&given, place, client);
+                self.enter(entry, session.req_header(), exchange).await;
+                Ok(flow)
             }
             _ => self.sign_in(void, session, exchange, &given).await,
         }

@@ -88,6 +88,9 @@ impl OpenIdConnect {
                 {
                     void = Refusal::SessionElsewhere;
                 }
+                Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
+                    void = Refusal::SessionOver;
+                }
                 Shown::Live(login, _) => {
                     return self
                         .outlook_of_session((sessions, &login), &asking, request, exchange)
@@ -162,9 +165,6 @@ impl OpenIdConnect {
             if sessions.refreshes && login.refresh.is_some() {
                 let reason = "the next access token of the session: the provider is asked for it";
                 return Ok(Outlook::depends(reason));
-            }
-            if login.ends_at.is_some_and(|end| end <= now_ms) {
-                return Err(Refusal::SessionOver);
             }
         }
         let verified = self.judge_session(login).await?;

@@ -29,7 +29,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Verdict {
         let now_ms = self.agent.clock.now_ms();
-        if !sessions.is_fresh(login, now_ms) || (due && sessions.is_kept()) {
+        if !sessions.is_fresh(login, now_ms) || login.told || (due && sessions.is_kept()) {
             return Verdict::Wait;
         }
         let rules = &self.settings().rules;
@@ -134,6 +134,9 @@ impl OpenIdConnect {
         if self.settings().exempt.has(Method::Session) {
             return self.judge_exempt(login).await;
         }
+        if login.told {
+            return self.ask_about(login).await;
+        }
         let judged = self.verifier.judge_patiently(&login.access).await;
         self.judged_login(login, judged).await
     }
@@ -156,6 +159,29 @@ impl OpenIdConnect {
             judged => judged?,
         };
         login.with_id_token(verified, rules, now_ms)
+    }
+
+    /// What the provider says of the token of a session that began so, or what
+    /// came with it.
+    async fn ask_about(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
+        let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
+        let told = match &self.asker {
+            Some(asker) => {
+                let client = self.settings().clients.named(&login.client);
+                let asking = Asking {
+                    from: None,
+                    client: client.map(|(client, _)| client),
+                    headers: &HeaderMap::new(),
+                    arguments: &Arguments::default(),
+                };
+                asker.ask(&login.access, &asking).await?
+            }
+            None => None,
+        };
+        match told {
+            Some((told, _)) => login.with_id_token(told, rules, now_ms),
+            None => login.trusted(rules, now_ms),
+        }
     }
 
     /// Whether the provider may have to be asked about the opaque token of a

@@ -110,7 +110,8 @@ impl OpenIdConnect {
         logins.check_browser(&begun, request, exchange)?;
         // Whoever is in already goes on, however late or often this comes.
         if let Some(sessions) = &self.sessions
-            && let Shown::Live(..) = sessions.find(&request.headers, now_ms).await?
+            && let Shown::Live(login, _) = sessions.find(&request.headers, now_ms).await?
+            && !sessions.has_run_out(&login, now_ms)
         {
             return redirect(&begun.address());
         }
@@ -216,6 +217,7 @@ impl OpenIdConnect {
             scope: tokens.scope.clone().or_else(|| logins.scope()),
             ends_at: tokens.ends_at,
             bound: None,
+            told: false,
             started: now_ms,
             renewed: now_ms,
         };

@@ -46,6 +46,14 @@ impl Method {
         }
     }
 
+    /// Whether an access token is shown itself.
+    pub(super) fn is_of_token(self) -> bool {
+        matches!(
+            self,
+            Self::Bearer | Self::KongOauth2 | Self::Introspection | Self::Userinfo
+        )
+    }
+
     /// Whether the gateway asks the provider as a client of its own.
     fn needs_client(self) -> bool {
         !matches!(self, Self::Bearer | Self::KongOauth2)
@@ -87,6 +95,13 @@ impl Methods {
             }
         }
         Ok((methods, warnings(&lacking, &named, chosen)))
+    }
+
+    /// All but those with these names.
+    pub(super) fn but(names: &[String]) -> Self {
+        let named = |method: &Method| names.iter().any(|name| name == method.name());
+        let others = Method::ALL.into_iter().filter(|method| !named(method));
+        Self(others.fold(0, |all, method| all | 1 << method as u16))
     }
 
     pub(super) fn has(self, method: Method) -> bool {

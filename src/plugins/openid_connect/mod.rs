@@ -23,6 +23,7 @@ mod decide;
 mod distributed;
 mod endpoints;
 mod ends;
+mod entry;
 mod extras;
 mod fields;
 pub(super) mod flight;
@@ -53,6 +54,7 @@ mod scripts;
 mod sessions;
 mod settings;
 mod signed;
+mod site;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -250,10 +252,24 @@ impl OpenIdConnect {
         Verdict::Now(match self.verifier.judge(&token) {
             // What was given may be void by now: another one may be had.
             Judgement::Refuse(_) if exchanged => return Verdict::Wait,
-            Judgement::Pass(held) => match self.complete_now(held) {
-                Some(held) => self.accept_shown(&held, By::Bearer, found, None, request, exchange),
-                None => return Verdict::Wait,
-            },
+            Judgement::Pass(held) => {
+                let Some(held) = self.complete_now(held) else {
+                    return Verdict::Wait;
+                };
+                let sessions = self.sessions_by(By::Bearer);
+                let entry = match sessions.filter(|_| !found.in_query) {
+                    None => None,
+                    Some(sessions) => match self.opening(sessions, &token, request, exchange) {
+                        Some(opening) => Some((sessions, opening)),
+                        None => return Verdict::Wait,
+                    },
+                };
+                let flow = self.accept_shown(&held, By::Bearer, found, None, request, exchange);
+                if let Some((sessions, opening)) = entry {
+                    self.hand_over(sessions, &opening, request, exchange);
+                }
+                flow
+            }
             Judgement::Refuse(refusal) if self.asker.is_some() && refusal.is_unread() => {
                 return Verdict::Wait;
             }

@@ -5,6 +5,7 @@ mod claims;
 mod cookies;
 mod held;
 mod kept;
+mod of_token;
 mod told;
 
 use std::net::IpAddr;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value};
 use super::ends::About;
 use super::fields::Fields;
 use super::flight::digest_of;
+use super::methods::Methods;
 use super::refusal::Refusal;
 use super::storage::{Storage, Storages};
 use crate::filter::Exchange;
@@ -31,12 +33,14 @@ use crate::session::seal::Sealer;
 use crate::session::timers::{Age, Timers};
 
 use held::Opened;
+use of_token::OfTokens;
 use told::Told;
 
 pub(super) use claims::of_user;
 pub(super) use cookies::{sealer, strip, style};
 pub(super) use held::{Handle, Held};
 pub(super) use kept::hashed;
+pub(super) use of_token::{Caller, Opening};
 pub(super) use told::{answered, owned};
 
 /// When the mark of a session goes whose timers never end it: in ten years, in
@@ -70,10 +74,17 @@ pub(super) struct LoginSession {
     /// A digest of what it is bound to besides (`session_bind`).
     #[serde(rename = "h", skip_serializing_if = "Option::is_none", default)]
     pub(super) bound: Option<String>,
+    /// Whether the provider is asked what the access token says.
+    #[serde(rename = "w", skip_serializing_if = "is_no", default)]
+    pub(super) told: bool,
     #[serde(rename = "b")]
     pub(super) started: i64,
     #[serde(rename = "n")]
     pub(super) renewed: i64,
+}
+
+fn is_no(flag: &bool) -> bool {
+    !flag
 }
 
 /// What a request shows of a session.
@@ -108,8 +119,9 @@ pub(super) struct Sessions {
     /// milliseconds.
     lock_ms: i64,
     hash_subject: bool,
-    /// Whether logins begin sessions (`disable_session`).
-    begins: bool,
+    /// The methods that begin sessions (`disable_session`).
+    begins: Methods,
+    of_tokens: OfTokens,
     /// What sessions are bound to besides the cookie.
     binds: Vec<String>,
     told: Told,
@@ -139,10 +151,8 @@ impl Sessions {
             storage,
             storages: Arc::clone(&parts.storages),
             hash_subject: fields.flag("session_hash_subject")?,
-            begins: !fields
-                .texts("disable_session")?
-                .iter()
-                .any(|method| method == "authorization_code"),
+            begins: Methods::but(&fields.texts("disable_session")?),
+            of_tokens: OfTokens::new(),
             binds: fields.texts("session_bind")?,
             told: Told::new(fields)?,
         })
@@ -237,12 +247,16 @@ impl Sessions {
         browser: Browser<'_>,
         now_ms: i64,
     ) -> Result<(), Refusal> {
+        self.set(&self.sealed(session, now_ms)?, browser)
+    }
+
+    /// A session as its cookies have it, as renewed at `now_ms`.
+    fn sealed(&self, session: &LoginSession, now_ms: i64) -> Result<String, Refusal> {
         let mut session = session.clone();
         session.renewed = now_ms;
         let plain = serde_json::to_vec(&session).map_err(|_| Refusal::SessionTooBig)?;
         let sealed = self.sealer.seal(&self.context, &plain);
-        let sealed = sealed.map_err(|_| Refusal::SessionTooBig)?;
-        self.set(&sealed, browser)
+        sealed.map_err(|_| Refusal::SessionTooBig)
     }
 
     /// Has the browser keep a value.
@@ -292,6 +306,12 @@ impl Sessions {
     pub(super) fn is_fresh(&self, session: &LoginSession, now_ms: i64) -> bool {
         let until = now_ms.saturating_add(self.leeway_ms);
         session.ends_at.is_none_or(|end| until < end)
+    }
+
+    /// Whether the access token has ended, and no other one can be had.
+    pub(super) fn has_run_out(&self, session: &LoginSession, now_ms: i64) -> bool {
+        let refreshable = self.refreshes && session.refresh.is_some();
+        !refreshable && session.ends_at.is_some_and(|end| end <= now_ms)
     }
 
     /// Ends a session for good, wherever a copy of its cookie may be.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ORIGIN};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method};
 use pingora::http::RequestHeader;
 use quick_cache::Weighter;
@@ -19,6 +19,7 @@ use crate::http::form::is_form_type;
 use crate::plugins::ConfigError;
 use crate::plugins::openid_connect::fields::Fields;
 use crate::plugins::openid_connect::flight::{Digest, digest_of};
+use crate::plugins::openid_connect::site::Site;
 
 /// Most bytes of all that is kept, about.
 const BYTES: u64 = 16 * 1024 * 1024;
@@ -71,10 +72,7 @@ impl Kept {
     /// Whether a request is one to be kept: it has a body, of this site.
     pub(in super::super) fn takes(&self, request: &RequestHeader, own: Option<&str>) -> bool {
         let text = |name: &str| request.headers.get(name)?.to_str().ok();
-        let ours = match text("sec-fetch-site") {
-            Some(site) => site == "same-origin",
-            None => request.headers.get(ORIGIN).is_some() && text("origin") == own,
-        };
+        let ours = Site::of(request, own) == Site::Own;
         let length = text(CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok());
         let methods = [Method::POST, Method::PUT, Method::PATCH];
         ours && methods.contains(&request.method)

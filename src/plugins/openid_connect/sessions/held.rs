@@ -136,6 +136,21 @@ impl Held {
         over
     }
 
+    /// About the memory it takes, in bytes.
+    pub(super) fn weight(&self) -> u64 {
+        let login = &self.login;
+        let tokens = [
+            Some(&login.access),
+            login.id_token.as_ref(),
+            login.refresh.as_ref(),
+        ];
+        let tokens: usize = tokens.into_iter().flatten().map(String::len).sum();
+        // The claims of the ID token take a few times its length besides.
+        let id_token = login.id_token.as_ref().map_or(0, String::len);
+        let earlier = serde_json::to_vec(&login.earlier).map_or(0, |text| text.len());
+        (1024 + tokens + 6 * (id_token + earlier)) as u64
+    }
+
     /// Whose it is, as far as its tokens tell.
     pub(in super::super) fn whose(&self) -> Whose {
         Whose::of(&self.login)
@@ -221,17 +236,7 @@ struct Weight;
 
 impl Weighter<Arc<str>, Arc<Held>> for Weight {
     fn weight(&self, text: &Arc<str>, held: &Arc<Held>) -> u64 {
-        let login = &held.login;
-        let tokens = [
-            Some(&login.access),
-            login.id_token.as_ref(),
-            login.refresh.as_ref(),
-        ];
-        let tokens: usize = tokens.into_iter().flatten().map(String::len).sum();
-        // The claims of the ID token take a few times its length besides.
-        let id_token = login.id_token.as_ref().map_or(0, String::len);
-        let earlier = serde_json::to_vec(&login.earlier).map_or(0, |text| text.len());
-        (1024 + text.len() + tokens + 6 * (id_token + earlier)) as u64
+        held.weight() + text.len() as u64
     }
 }
 

@@ -13,6 +13,7 @@ use crate::filter::SessionsUnavailable;
 use crate::model::grant::TokenHash;
 use crate::model::login::{EndMark, LoginQuery, StoredLogin};
 use crate::plugins::openid_connect::keeper::marked;
+use crate::plugins::openid_connect::methods::Method;
 use crate::plugins::openid_connect::refusal::Refusal;
 use crate::plugins::openid_connect::storage::{Lock, Storage, StorageError};
 
@@ -115,7 +116,7 @@ impl Sessions {
         from: IpAddr,
         now_ms: i64,
     ) -> Result<(), Refusal> {
-        if !self.begins {
+        if !self.begin_by(Method::AuthorizationCode) {
             return Ok(());
         }
         let login = &LoginSession {
@@ -220,7 +221,7 @@ impl Sessions {
         Ok(self.hold(login, handle, storage, now_ms))
     }
 
-    fn hold(
+    pub(super) fn hold(
         &self,
         login: LoginSession,
         handle: &Handle,
@@ -233,7 +234,7 @@ impl Sessions {
         held
     }
 
-    fn stored(
+    pub(super) fn stored(
         &self,
         login: &LoginSession,
         handle: &Handle,

@@ -15,13 +15,15 @@ type Asked = Arc<Mutex<Vec<(String, HashMap<String, String>)>>>;
 
 /// The endpoints of a provider whose opaque tokens begin with `good`.
 #[derive(Clone)]
-struct Endpoints {
+pub(super) struct Endpoints {
     /// `Authorization` and form of each question.
     asked: Asked,
     key: TestKey,
     broken: Arc<AtomicBool>,
     /// What introspection answers are signed with.
     signer: Arc<Mutex<Option<TestKey>>>,
+    /// Whether opaque tokens have ended.
+    pub(super) ended: Arc<AtomicBool>,
     /// What is said to passwords that are not good.
     no_password: Arc<Mutex<&'static str>>,
 }
@@ -37,7 +39,7 @@ impl Endpoints {
         self.broken.load(Ordering::SeqCst)
     }
 
-    fn asked(&self) -> Vec<(String, HashMap<String, String>)> {
+    pub(super) fn asked(&self) -> Vec<(String, HashMap<String, String>)> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -62,10 +64,13 @@ async fn introspect(
         let kind = [("content-type", "application/token-introspection+jwt")];
         return (kind, signed).into_response();
     }
-    Json(match token.starts_with("good") || token.starts_with("ey") {
-        true => claims,
-        false => json!({"active": false}),
-    })
+    let ended = endpoints.ended.load(Ordering::SeqCst);
+    Json(
+        match token.starts_with("good") && !ended || token.starts_with("ey") {
+            true => claims,
+            false => json!({"active": false}),
+        },
+    )
     .into_response()
 }
 
@@ -108,12 +113,12 @@ async fn token(
     Json(json!({"access_token": token, "token_type": "Bearer", "expires_in": 600})).into_response()
 }
 
-fn basic_of(name: &str, secret: &str) -> String {
+pub(super) fn basic_of(name: &str, secret: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{secret}")))
 }
 
 /// A filter that is the client `gateway` of such a provider.
-fn world(mut config: Value) -> (World, Endpoints) {
+pub(super) fn world(mut config: Value) -> (World, Endpoints) {
     for (name, value) in [
         ("client_id", json!(["gateway", "second"])),
         ("client_secret", json!(["g-secret"])),
@@ -133,6 +138,7 @@ fn world(mut config: Value) -> (World, Endpoints) {
         asked: Asked::default(),
         key: world.key.clone(),
         broken: Arc::default(),
+        ended: Arc::default(),
         signer: Arc::default(),
         no_password: Arc::new(Mutex::new("invalid_grant")),
     };

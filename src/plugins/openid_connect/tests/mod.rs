@@ -9,6 +9,7 @@ mod configured;
 mod consumers;
 mod crowded;
 mod distributed;
+mod entered;
 mod every_field;
 mod exchanged;
 mod kept;

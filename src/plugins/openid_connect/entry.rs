@@ -1,0 +1,219 @@
+//! Sessions for callers who show a credential of their own: the next request may
+//! show the cookie in its place.
+
+use std::sync::Arc;
+
+use pingora::http::RequestHeader;
+use serde_json::Map;
+
+use super::OpenIdConnect;
+use super::cache::Verified;
+use super::client::Client;
+use super::grants::Given;
+use super::logins::{origin, token};
+use super::methods::Method;
+use super::refusal::Refusal;
+use super::sessions::{Browser, Caller, LoginSession, Opening, Sessions};
+use super::site::Site;
+use crate::filter::Exchange;
+use crate::model::secret::Secret;
+
+/// Where a credential was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Head,
+    Query,
+    Body,
+}
+
+/// What a caller was let in by.
+pub(super) struct Entry<'a> {
+    pub(super) method: Method,
+    pub(super) place: Place,
+    pub(super) client: Option<Arc<Client>>,
+    pub(super) access: &'a str,
+    pub(super) id_token: Option<&'a str>,
+    pub(super) refresh: Option<&'a str>,
+    pub(super) scope: Option<&'a str>,
+    /// When the access token ends, in milliseconds, where that is known.
+    pub(super) ends_at: Option<i64>,
+}
+
+impl<'a> Entry<'a> {
+    /// By a token of the caller's own, of which this is known.
+    pub(super) fn by_token(
+        (method, place): (Method, Place),
+        client: Option<Arc<Client>>,
+        verified: &'a Verified,
+        id_token: Option<&'a str>,
+    ) -> Self {
+        Self {
+            method,
+            place,
+            client,
+            access: &verified.token.token,
+            id_token,
+            refresh: None,
+            scope: None,
+            ends_at: verified.ends_for_good.then_some(verified.ends_at),
+        }
+    }
+
+    /// By what the provider gave tokens for.
+    pub(super) fn by_grant(given: &'a Given, place: Place, client: Option<Arc<Client>>) -> Self {
+        let beside = given.tokens.beside();
+        Self {
+            method: given.method,
+            place,
+            client,
+            access: given.tokens.access.expose(),
+            id_token: beside.id_token,
+            refresh: beside.refresh_token,
+            scope: beside.scope,
+            ends_at: given.tokens.ends_at,
+        }
+    }
+
+    fn login(&self, told: bool, now_ms: i64) -> LoginSession {
+        let client = self.client.as_ref();
+        LoginSession {
+            id: token::<16>(),
+            client: client.map(|client| client.id.clone()).unwrap_or_default(),
+            access: self.access.to_owned(),
+            id_token: self.id_token.map(str::to_owned),
+            refresh: self.refresh.map(str::to_owned),
+            scope: self.scope.map(str::to_owned),
+            ends_at: self.ends_at,
+            bound: None,
+            told,
+            earlier: Map::new(),
+            started: now_ms,
+            renewed: now_ms,
+        }
+    }
+}
+
+impl OpenIdConnect {
+    /// The sessions that callers get who were let in by this method.
+    pub(super) fn sessions_by(&self, method: Method) -> Option<&Arc<Sessions>> {
+        let settings = self.settings();
+        // With a cookie alone nothing of this would be shown or asked again.
+        let strict = settings.proofs.is_some()
+            || settings.session_cookie.is_some()
+            || self.token_exchange.is_some();
+        let sessions = self.sessions.as_ref();
+        sessions.filter(|sessions| sessions.begin_by(method) && !(strict && method.is_of_token()))
+    }
+
+    /// The session that was begun for a token before, if its caller may have it.
+    pub(super) fn opening(
+        &self,
+        sessions: &Sessions,
+        access: &str,
+        request: &RequestHeader,
+        exchange: &Exchange,
+    ) -> Option<Arc<Opening>> {
+        let now_ms = self.agent.clock.now_ms();
+        sessions.of_token(access, caller(request, exchange), now_ms)
+    }
+
+    /// Has a caller who was let in keep a session.
+    pub(super) fn hand_over(
+        &self,
+        sessions: &Sessions,
+        opening: &Opening,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) {
+        if exchange.token.is_none() || exchange.refusal.is_some() {
+            return;
+        }
+        let browser = Browser {
+            headers: &request.headers,
+            secure: exchange.secure,
+            fields: &mut exchange.response_headers,
+        };
+        if let Err(refusal) = sessions.hand_over(opening, browser) {
+            missing(refusal);
+        }
+    }
+
+    /// Gives a caller who was let in a session, where that is on. Without one the
+    /// credential is good all the same.
+    pub(super) async fn enter(
+        &self,
+        entry: Entry<'_>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) {
+        if exchange.token.is_none() || exchange.refusal.is_some() {
+            return;
+        }
+        let Some(sessions) = self.sessions_by(entry.method) else {
+            return;
+        };
+        // Other sites can make browsers show credentials of others by links and
+        // forms: their users would act for somebody else without notice.
+        let own = origin(request, exchange);
+        let chosen = match entry.place {
+            Place::Head => true,
+            Place::Query => false,
+            Place::Body => Site::of(request, own.as_deref()) != Site::Other,
+        };
+        if !chosen {
+            return;
+        }
+        let known = self.opening(sessions, entry.access, request, exchange);
+        let opening = match known {
+            Some(opening) => Ok(opening),
+            None => {
+                let now_ms = self.agent.clock.now_ms();
+                let entry = self.with_own_id_token(entry).await;
+                let login = entry.login(self.is_told(&entry), now_ms);
+                let caller = caller(request, exchange);
+                sessions.begin_of_token(login, caller, now_ms).await
+            }
+        };
+        match opening {
+            Ok(opening) => self.hand_over(sessions, &opening, request, exchange),
+            Err(refusal) => missing(refusal),
+        }
+    }
+
+    /// Without an ID token that came with the access token and does not hold.
+    async fn with_own_id_token<'a>(&self, mut entry: Entry<'a>) -> Entry<'a> {
+        let (Some(id), false) = (entry.id_token, entry.method.is_of_token()) else {
+            return entry;
+        };
+        let (id, client) = (Secret::new(id), entry.client.as_ref());
+        let client = client.map(|client| client.id.as_str()).unwrap_or_default();
+        let by = entry.method;
+        let verified = self.verify_id_token(&id, entry.access, client, None, by);
+        if verified.await.is_err() {
+            entry.id_token = None;
+        }
+        entry
+    }
+
+    /// Whether only the provider tells what an access token says.
+    fn is_told(&self, entry: &Entry<'_>) -> bool {
+        let asked = || {
+            let reads = crate::jose::verify::Unverified::parse(entry.access).is_ok();
+            self.asker.is_some() && (self.settings().asks_about_all || !reads)
+        };
+        matches!(entry.method, Method::Introspection | Method::Userinfo) || asked()
+    }
+}
+
+fn caller<'a>(request: &'a RequestHeader, exchange: &Exchange) -> Caller<'a> {
+    Caller {
+        headers: &request.headers,
+        from: exchange.client.ip(),
+        secure: exchange.secure,
+    }
+}
+
+fn missing(refusal: Refusal) {
+    let (code, _) = refusal.describe();
+    tracing::warn!(code, "a caller with a good credential gets no session");
+}
