@@ -57,17 +57,12 @@ export async function reconfigure(name, config) {
   await administer('PATCH', `/plugins/${data[0].id}`, { config })
 }
 
-/** By the sentence in an answer: the code of the refusal. */
-let codes
-
 /** Calls the service of this name as a program: status, the code of the refusal
  *  if it is one, the answer and its body. The plugin needs `display_errors`. */
 export async function call(name, headers, init) {
-  codes ??= await administer('GET', '/explain/refusals')
   const response = await fetch(`${door}/${name}`, { headers, redirect: 'manual', ...init })
   const body = await response.json()
-  const [, sentence] = /\((.*)\)$/.exec(body.message ?? '') ?? []
-  const { code } = codes.data.find(({ meaning }) => meaning === sentence) ?? {}
+  const [, code] = /\((\w+): .*\)$/.exec(body.message ?? '') ?? []
   return { status: response.status, code, response, body }
 }
 
