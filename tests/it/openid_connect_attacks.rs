@@ -94,6 +94,34 @@ async fn forged_identity_headers_of_the_anonymous_consumer() {
 }
 
 #[tokio::test]
+async fn forged_tokens_of_requests_that_pass_without_one() {
+    for config in [", anonymous: guest", ", run_on_preflight: false"] {
+        let stage = Stage::set(&format!("{TELLS}{config}")).await;
+        let guest = json!({"username": "guest"});
+        let made = stage.door.admin_post("/consumers", &guest).await;
+        made.expect(201);
+        for (name, value) in [
+            ("Authorization", "Bearer forged"),
+            ("AUTHORIZATION", "bearer  forged"),
+            ("authorization", "DPoP forged"),
+            ("X-Access-Token", "forged"),
+            ("access-token", "Bearer forged"),
+        ] {
+            let method = "OPTIONS".parse().expect("a method");
+            let request = client().request(method, stage.door.proxy_url("/orders"));
+            let request = request.header("host", "api.test").header(name, value);
+            send(request).await.expect(200);
+            let seen = stage.upstream.last();
+            let forged = seen
+                .headers
+                .iter()
+                .find(|(_, value)| value.contains("forged"));
+            assert_eq!(forged, None, "{config} {name}: {value}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn open_redirects_by_what_a_login_leads_back_to() {
     let stage = Stage::set(", redirect_uri: ['http://api.test/callback']").await;
     stage.answer(|issuer, nonce| {
