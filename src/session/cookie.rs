@@ -121,6 +121,11 @@ impl Style {
         !domain.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 
+    /// Whether a field that browsers get is of one of these.
+    pub fn is_given(&self, field: &HeaderValue) -> bool {
+        split(field.as_bytes()).is_some_and(|(name, _)| self.is_own(name))
+    }
+
     /// Whether `name` is that of a piece.
     pub fn is_own(&self, name: &[u8]) -> bool {
         let rest = name.strip_prefix(self.name.as_bytes());
@@ -360,11 +365,14 @@ mod tests {
         let few = style.with(SameSite::Unsaid, false, None);
         assert_eq!(field(&few, false), "s=1v; Path=/a; Domain=example.com");
         assert!(field(&few, true).ends_with("; Secure"));
-        let other = few.called("t").lasting(60);
-        assert_eq!(
-            field(&other, false),
-            "t=1v; Path=/a; Domain=example.com; Max-Age=60"
-        );
+        let lasting = all.called("r").lasting(60);
+        let wanted =
+            "r=1v; Path=/a; Domain=example.com; SameSite=None; HttpOnly; Secure; Max-Age=60";
+        assert_eq!(field(&lasting, false), wanted);
+        let forgotten = lasting.forget(&browser(&[HeaderValue::from_static("r=1v;")]), false);
+        let forgotten = forgotten[0].to_str().expect("text");
+        assert_eq!(forgotten.matches("Max-Age").count(), 1);
+        assert!(forgotten.ends_with("; Max-Age=0"));
         for (name, path) in [("", "/"), ("a b", "/"), ("a", "x"), ("a", "/;b")] {
             assert!(Style::new(name, path, None).is_err());
         }

@@ -14,7 +14,7 @@ use super::arguments::{Arguments, Where};
 use super::fields::{Fields, wrong};
 use super::issuers::Issuers;
 use super::refusal::{Class, Refusal};
-use super::sessions::{Browser, Sessions, Shown};
+use super::sessions::{Browser, Sessions};
 use super::{KIND, OpenIdConnect};
 use crate::filter::{Code, Exchange, Flow};
 use crate::http::reply::{Reply, ReplyBody};
@@ -369,12 +369,12 @@ impl OpenIdConnect {
             sid: Some(sid.to_owned()),
             ..LoginQuery::default()
         };
-        let shown = sessions.find(&request.headers, now_ms).await;
+        let shown = sessions.find_or_recall(&request.headers, now_ms).await;
         let mut own = false;
-        if let Shown::Live(held, _) = shown.map_err(|_| LogoutRefusal::Unavailable)? {
+        for held in shown.map_err(|_| LogoutRefusal::Unavailable)? {
             let whose = held.whose();
-            own = whose.sid.as_deref() == Some(sid) && same_issuer(&whose.issuer, issuer);
-            if own {
+            if whose.sid.as_deref() == Some(sid) && same_issuer(&whose.issuer, issuer) {
+                own = true;
                 which.issuer = Some(whose.issuer);
                 sessions.forget(Browser {
                     headers: &request.headers,

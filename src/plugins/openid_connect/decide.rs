@@ -20,7 +20,7 @@ use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::{Class, Refusal};
 use super::scripts;
-use super::sessions::{Browser, Shown};
+use super::sessions::Browser;
 use super::token_exchange::{Course, TokenExchange};
 use super::told::Asking;
 use super::verifier::Checked;
@@ -61,25 +61,11 @@ impl OpenIdConnect {
         let mut void = Refusal::NoToken;
         if let Some(sessions) = &self.sessions {
             let request = session.req_header();
-            let now_ms = self.agent.clock.now_ms();
-            match sessions.find(&request.headers, now_ms).await? {
-                Shown::Nothing | Shown::Away(_) => {}
-                Shown::Void(refusal) => void = refusal,
-                Shown::Live(login, _)
-                    if sessions.is_elsewhere(&login, &request.headers, exchange) =>
-                {
-                    void = Refusal::SessionElsewhere;
-                }
-                Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
-                    void = Refusal::SessionOver;
-                }
-                Shown::Live(login, due) => {
-                    let asking = self.asking(request, &given, exchange.client.ip());
-                    let shown = (sessions, &login, due);
-                    return self
-                        .decide_by_login(shown, &asking, request, exchange)
-                        .await;
-                }
+            let asking = self.asking(request, &given, exchange.client.ip());
+            let judged = self.decide_by_session(sessions, &asking, request, exchange);
+            match judged.await? {
+                Ok(flow) => return Ok(flow),
+                Err(refusal) => void = refusal,
             }
         }
         let request = session.req_header();

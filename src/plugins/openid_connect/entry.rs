@@ -87,6 +87,8 @@ impl<'a> Entry<'a> {
             bound: None,
             told,
             earlier: Map::new(),
+            signed_in: None,
+            moved: None,
             started: now_ms,
             renewed: now_ms,
         }

@@ -80,7 +80,8 @@ impl OpenIdConnect {
         let mut void = Refusal::NoToken;
         if let Some(sessions) = &self.sessions {
             let now_ms = self.agent.clock.now_ms();
-            match sessions.find(&request.headers, now_ms).await? {
+            let shown = sessions.find(&request.headers, now_ms).await?;
+            match sessions.recall(shown, &request.headers, now_ms).await?.0 {
                 Shown::Nothing | Shown::Away(_) => {}
                 Shown::Void(refusal) => void = refusal,
                 Shown::Live(login, _)

@@ -55,48 +55,16 @@ impl OpenIdConnect {
         let flow = self.go_on(sessions, login, &verified, request, exchange);
         if due
             && matches!(flow, Flow::Continue)
-            && let Err(refusal) = self.seal(sessions, login, request, exchange)
+            && let Err(refusal) = self.tell_browser(sessions, login, request, exchange)
         {
             return Verdict::Now(self.refuse(refusal, exchange));
         }
         Verdict::Now(flow)
     }
 
-    /// Decides by a session that was shown (and whether it is due), refreshing its
-    /// tokens or asking for keys if need be.
-    pub(super) async fn decide_by_login(
-        &self,
-        (sessions, shown, due): (&Arc<Sessions>, &Arc<Held>, bool),
-        asking: &Asking<'_>,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<Flow, Refusal> {
-        let mut login = Arc::clone(shown);
-        let judged = self.judge_login_patiently(sessions, &mut login, asking);
-        let judged = judged.await;
-        let refreshed = !Arc::ptr_eq(shown, &login);
-        if refreshed && !sessions.is_kept() {
-            // Whatever becomes of the request: the last tokens may be spent.
-            self.seal(sessions, &login, request, exchange)?;
-        }
-        match judged {
-            Ok(verified) => {
-                let flow = self.go_on(sessions, &login, &verified, request, exchange);
-                match due && !refreshed {
-                    true => {
-                        self.renew((sessions, &login), request, exchange, flow)
-                            .await
-                    }
-                    false => Ok(flow),
-                }
-            }
-            Err(refusal) => Ok(self.refuse_login(sessions, &login, refusal, request, exchange)),
-        }
-    }
-
     /// What is known of the user of a session, which becomes the one with the next
     /// tokens where it is refreshed, also for those who are refused then.
-    async fn judge_login_patiently(
+    pub(super) async fn judge_login_patiently(
         &self,
         sessions: &Arc<Sessions>,
         login: &mut Arc<Held>,
@@ -270,16 +238,23 @@ impl OpenIdConnect {
         if sessions.is_kept() {
             let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
             // In a task of its own: who hangs up would leave it locked.
+            let (held, keeper) = (Arc::clone(&login), Arc::clone(&sessions));
             let renewal = tokio::spawn(async move { sessions.renew(&login, now_ms).await });
             let _ = renewal.await;
+            let browser = Browser {
+                headers: &request.headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            };
+            keeper.keep_remembering(&held, browser)?;
             return Ok(flow);
         }
-        self.seal(sessions, login, request, exchange)?;
+        self.tell_browser(sessions, login, request, exchange)?;
         Ok(flow)
     }
 
-    /// Has the browser keep a session in its cookies.
-    fn seal(
+    /// Has the browser keep a session in its cookies, or remember it longer.
+    pub(super) fn tell_browser(
         &self,
         sessions: &Sessions,
         login: &Held,
@@ -291,7 +266,10 @@ impl OpenIdConnect {
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         };
-        sessions.seal(login, browser, self.agent.clock.now_ms())
+        match sessions.is_kept() {
+            true => sessions.keep_remembering(login, browser),
+            false => sessions.seal(login, browser, self.agent.clock.now_ms()),
+        }
     }
 
     /// Refuses a session's request, which may end the session.

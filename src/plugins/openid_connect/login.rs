@@ -220,6 +220,8 @@ impl OpenIdConnect {
             told: false,
             started: now_ms,
             renewed: now_ms,
+            signed_in: None,
+            moved: None,
         };
         let login = Held::fresh(login);
         let verified = match self.settings().exempt.has(Method::AuthorizationCode) {

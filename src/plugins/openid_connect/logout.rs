@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::login::redirect;
 use super::logins::path;
 use super::refusal::Refusal;
-use super::sessions::{Browser, Held, LoginSession, Sessions, Shown};
+use super::sessions::{Browser, Held, LoginSession, Sessions};
 use crate::filter::{Exchange, Flow};
 use crate::http::reply::Reply;
 use crate::plugins::ConfigError;
@@ -108,8 +108,8 @@ impl OpenIdConnect {
     ) -> Result<Flow, Refusal> {
         // First of all: whoever has a copy is out while tokens are revoked. Where it
         // can't be said, the browser keeps its cookie, to come again with it.
-        let login = match self.end_shown(sessions, request).await {
-            Ok(login) => login,
+        let logins = match self.end_shown(sessions, request).await {
+            Ok(logins) => logins,
             Err(refusal) => return Ok(self.comes_again(refusal, exchange)),
         };
         sessions.forget(Browser {
@@ -118,9 +118,10 @@ impl OpenIdConnect {
             fields: &mut exchange.response_headers,
         });
         self.logouts.inc();
-        if let Some(login) = &login {
+        for login in &logins {
             self.revoke(logout, login).await;
         }
+        let login = logins.first();
         let client = login.as_ref().map(|login| login.client.as_str());
         let clients = &self.settings().clients;
         let client = client.and_then(|id| clients.named(id));
@@ -147,22 +148,22 @@ impl OpenIdConnect {
         }
     }
 
-    /// Ends the session that a request shows, if it does.
+    /// Ends the sessions that a request shows: the browser's own, and the one that
+    /// is remembered.
     ///
     /// # Errors
-    /// [`Refusal::SessionStoreUnavailable`]: it may go on.
+    /// [`Refusal::SessionStoreUnavailable`]: they may go on.
     async fn end_shown(
         &self,
         sessions: &Sessions,
         request: &RequestHeader,
-    ) -> Result<Option<Arc<Held>>, Refusal> {
+    ) -> Result<Vec<Arc<Held>>, Refusal> {
         let now_ms = self.agent.clock.now_ms();
-        let login = match sessions.find(&request.headers, now_ms).await? {
-            Shown::Live(login, _) => login,
-            Shown::Nothing | Shown::Void(_) | Shown::Away(_) => return Ok(None),
-        };
-        sessions.end(&login, now_ms).await?;
-        Ok(Some(login))
+        let logins = sessions.find_or_recall(&request.headers, now_ms).await?;
+        for login in &logins {
+            sessions.end(login, now_ms).await?;
+        }
+        Ok(logins)
     }
 
     /// Refuses what can be done later.

@@ -14,6 +14,7 @@ mod arguments;
 mod ask_for_login;
 pub(super) mod bearer;
 mod beside;
+mod by_session;
 pub(super) mod cache;
 mod channels;
 mod client;
@@ -299,6 +300,7 @@ impl OpenIdConnect {
                     return self.judge_login(sessions, &login, due, request, exchange);
                 }
                 Shown::Void(_) | Shown::Away(_) => return Verdict::Wait,
+                Shown::Nothing if sessions.may_recall(&request.headers) => return Verdict::Wait,
                 Shown::Nothing => {}
             }
         }

@@ -6,6 +6,7 @@ mod cookies;
 mod held;
 mod kept;
 mod of_token;
+mod remembered;
 mod told;
 
 use std::net::IpAddr;
@@ -28,12 +29,13 @@ use super::storage::{Storage, Storages};
 use crate::filter::Exchange;
 use crate::model::login::{EndMark, REMOVED_KEPT_MS};
 use crate::plugins::{ConfigError, Parts};
-use crate::session::cookie::{CookieError, Style, split};
+use crate::session::cookie::{CookieError, Style};
 use crate::session::seal::Sealer;
 use crate::session::timers::{Age, Timers};
 
 use held::Opened;
 use of_token::OfTokens;
+use remembered::Remembered;
 use told::Told;
 
 pub(super) use claims::of_user;
@@ -81,6 +83,20 @@ pub(super) struct LoginSession {
     pub(super) started: i64,
     #[serde(rename = "n")]
     pub(super) renewed: i64,
+    /// When its user signed in, where browsers are remembered: it may have begun
+    /// anew since.
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none", default)]
+    pub(super) signed_in: Option<i64>,
+    /// The handle of the one that has taken its place.
+    #[serde(rename = "m", skip_serializing_if = "Option::is_none", default)]
+    pub(super) moved: Option<String>,
+}
+
+impl LoginSession {
+    /// What ended at this moment or later ends it.
+    fn since(&self) -> i64 {
+        self.signed_in.unwrap_or(self.started)
+    }
 }
 
 fn is_no(flag: &bool) -> bool {
@@ -104,6 +120,8 @@ pub(super) struct Sessions {
     sealer: Sealer,
     style: Style,
     timers: Timers,
+    /// The cookies that outlive those of sessions (`session_remember`).
+    remembers: Option<Remembered>,
     /// What a session is sealed for: it is void elsewhere.
     context: Vec<u8>,
     pub(super) leeway_ms: i64,
@@ -135,13 +153,20 @@ impl Sessions {
         let issuer = fields.text("issuer")?.unwrap_or_default();
         let timers = timers(fields)?;
         parts.storages.lives(timers.copies_end(0, 0));
+        let context = [issuer, audience, name].join("\n").into_bytes();
+        let style = style(fields, "session")?;
+        let remembers = Remembered::new(fields, &style, &context)?;
+        if let Some(remembers) = &remembers {
+            parts.storages.lives(remembers.timers.copies_end(0, 0));
+        }
         let timeout = fields.integer("timeout")?.unwrap_or(10_000);
         let storage = parts.storages.storage(fields, &parts.metrics)?;
         Ok(Self {
             sealer: sealer(fields, "login session", parts.providers.secret())?,
-            style: style(fields, "session")?,
+            style,
             timers,
-            context: [issuer, audience, name].join("\n").into_bytes(),
+            remembers,
+            context,
             leeway_ms: fields.integer("leeway")?.unwrap_or(0).saturating_mul(1000),
             refreshes: fields.flag("refresh_tokens")?,
             destroy_unauthorized: fields.flag("unauthorized_destroy_session")?,
@@ -189,6 +214,9 @@ impl Sessions {
     }
 
     fn aged(&self, held: Arc<Held>, now_ms: i64) -> Shown {
+        if held.moved.is_some() {
+            return Shown::Void(Refusal::SessionOver);
+        }
         match self.timers.age(held.started, held.renewed, now_ms) {
             Age::Over => Shown::Void(Refusal::SessionOver),
             _ if held.is_over(&self.storages.ends) => Shown::Void(Refusal::SessionOver),
@@ -247,43 +275,39 @@ impl Sessions {
         browser: Browser<'_>,
         now_ms: i64,
     ) -> Result<(), Refusal> {
-        self.set(&self.sealed(session, now_ms)?, browser)
-    }
-
-    /// A session as its cookies have it, as renewed at `now_ms`.
-    fn sealed(&self, session: &LoginSession, now_ms: i64) -> Result<String, Refusal> {
         let mut session = session.clone();
         session.renewed = now_ms;
-        let plain = serde_json::to_vec(&session).map_err(|_| Refusal::SessionTooBig)?;
-        let sealed = self.sealer.seal(&self.context, &plain);
-        sealed.map_err(|_| Refusal::SessionTooBig)
+        let (plain, sealed) = self.sealed(&session)?;
+        let mut browser = browser;
+        browser.keep(&self.style, &sealed)?;
+        self.keep_remembered(&session, &plain, &mut browser)
     }
 
-    /// Has the browser keep a value.
-    fn set(&self, value: &str, browser: Browser<'_>) -> Result<(), Refusal> {
-        let cookies = self.style.keep(value, browser.headers, browser.secure);
-        let cookies = cookies.map_err(|error| match error {
-            CookieError::TooBig | CookieError::Illegal => Refusal::SessionTooBig,
-        })?;
-        self.say(cookies, browser);
-        Ok(())
+    /// A session as its cookies have it: readable, and sealed.
+    fn sealed(&self, session: &LoginSession) -> Result<(Vec<u8>, String), Refusal> {
+        let plain = serde_json::to_vec(session).map_err(|_| Refusal::SessionTooBig)?;
+        let sealed = self.sealer.seal(&self.context, &plain);
+        let sealed = sealed.map_err(|_| Refusal::SessionTooBig)?;
+        Ok((plain, sealed))
+    }
+
+    /// Has the browser keep the handle of a session.
+    fn set(
+        &self,
+        handle: &Handle,
+        session: &LoginSession,
+        mut browser: Browser<'_>,
+    ) -> Result<(), Refusal> {
+        browser.keep(&self.style, handle.text())?;
+        self.keep_remembered(session, handle.text().as_bytes(), &mut browser)
     }
 
     /// Has the browser forget its session.
-    pub(super) fn forget(&self, browser: Browser<'_>) {
-        let cookies = self.style.forget(browser.headers, browser.secure);
-        self.say(cookies, browser);
-    }
-
-    /// The last word on the session's cookies counts, alone.
-    fn say(&self, cookies: Vec<HeaderValue>, browser: Browser<'_>) {
-        let is_own = |value: &HeaderValue| {
-            let named = split(value.as_bytes());
-            named.is_some_and(|(name, _)| self.style.is_own(name))
-        };
-        let fields = browser.fields;
-        fields.retain(|(field, value)| *field != SET_COOKIE || !is_own(value));
-        fields.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
+    pub(super) fn forget(&self, mut browser: Browser<'_>) {
+        browser.forget(&self.style);
+        if let Some(remembers) = &self.remembers {
+            browser.forget(&remembers.style);
+        }
     }
 
     /// Whether an answer of this status ends the session that was shown.
@@ -297,9 +321,10 @@ impl Sessions {
 
     /// Whether one of these fields has the browser keep a session.
     pub(super) fn is_in(&self, fields: &[(HeaderName, HeaderValue)]) -> bool {
-        let name = self.style.name().as_bytes();
         let mut fields = fields.iter();
-        fields.any(|(field, value)| *field == SET_COOKIE && value.as_bytes().starts_with(name))
+        fields.any(|(field, value)| {
+            *field == SET_COOKIE && self.styles().any(|style| style.is_given(value))
+        })
     }
 
     /// Whether the access token is still good for a while at `now_ms`.
@@ -322,12 +347,12 @@ impl Sessions {
     pub(super) async fn end(&self, held: &Held, now_ms: i64) -> Result<(), Refusal> {
         let mut mark = EndMark {
             what: About::Session(&held.id).marked(),
-            before_ms: now_ms.max(held.started),
+            before_ms: now_ms.max(held.since()),
             until_ms: now_ms.saturating_add(REMOVED_KEPT_MS),
         };
         let unavailable = |_| Refusal::SessionStoreUnavailable;
         let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
-            let until = self.timers.copies_end(held.started, now_ms);
+            let until = self.copies_end(held, now_ms);
             mark.until_ms = until.unwrap_or_else(|| now_ms.saturating_add(FOR_EVER));
             // The browser forgets it in any case; copies are over on this node.
             if self.storages.end_of_user(mark).await.is_err() {
@@ -360,7 +385,7 @@ impl Sessions {
     /// Whether a cookie is of a session.
     pub(super) fn owns(&self, name: &str, value: &str) -> bool {
         // Behind the number of pieces.
-        name == self.style.name()
+        self.styles().any(|style| name == style.name())
             && value
                 .get(1..)
                 .is_some_and(|text| self.sealer.is_own(text, Handle::MARK))
@@ -368,7 +393,14 @@ impl Sessions {
 
     /// Takes the session's cookies out of what the upstream gets.
     pub(super) fn strip(&self, request: &mut RequestHeader) {
-        strip(request, |name| self.style.is_own(name));
+        strip(request, |name| {
+            self.styles().any(|style| style.is_own(name))
+        });
+    }
+
+    fn styles(&self) -> impl Iterator<Item = &Style> {
+        let remembered = self.remembers.as_ref().map(|remembers| &remembers.style);
+        [&self.style].into_iter().chain(remembered)
     }
 }
 
@@ -378,6 +410,34 @@ pub(super) struct Browser<'a> {
     /// Whether the request came by TLS.
     pub(super) secure: bool,
     pub(super) fields: &'a mut Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Browser<'_> {
+    /// Has it keep a value, whatever it was told before.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionTooBig`].
+    fn keep(&mut self, style: &Style, value: &str) -> Result<(), Refusal> {
+        let cookies = style.keep(value, self.headers, self.secure);
+        let cookies = cookies.map_err(|error| match error {
+            CookieError::TooBig | CookieError::Illegal => Refusal::SessionTooBig,
+        })?;
+        self.tell(style, cookies);
+        Ok(())
+    }
+
+    fn forget(&mut self, style: &Style) {
+        self.tell(style, style.forget(self.headers, self.secure));
+    }
+
+    fn tell(&mut self, style: &Style, cookies: Vec<HeaderValue>) {
+        let is_told = |(name, value): &(HeaderName, HeaderValue)| {
+            *name == SET_COOKIE && style.is_given(value)
+        };
+        self.fields.retain(|field| !is_told(field));
+        let cookies = cookies.into_iter().map(|cookie| (SET_COOKIE, cookie));
+        self.fields.extend(cookies);
+    }
 }
 
 fn timers(fields: Fields<'_>) -> Result<Timers, ConfigError> {

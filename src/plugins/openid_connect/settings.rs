@@ -44,7 +44,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_compressor",
     "session_cookie_maxsize",
     "session_cookie_renew",
-    "session_remember",
     "session_store_metadata",
     "session_strategy",
 ];

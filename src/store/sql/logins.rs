@@ -27,15 +27,15 @@ pub(super) async fn insert(tx: &mut Tx, login: &StoredLogin) -> Result<(), Store
     .map(drop)
 }
 
-/// One that has ended meanwhile does not come back. One that was renewed at the
-/// same time keeps the later end.
+/// One that has ended meanwhile does not come back. One that was used later keeps
+/// its later end.
 pub(super) async fn update(
     tx: &mut Tx,
     login: &StoredLogin,
     locked_ms: i64,
 ) -> Result<bool, StoreError> {
     let done = sql("UPDATE logins SET sealed = $1, used_ms = $2,
-           ends_ms = CASE WHEN ends_ms > $3 THEN ends_ms ELSE $3 END,
+           ends_ms = CASE WHEN ends_ms > $3 AND used_ms > $2 THEN ends_ms ELSE $3 END,
            locked_ms = CASE WHEN locked_ms = $5 THEN 0 ELSE locked_ms END
          WHERE key = $4")
     .bind(&login.sealed)

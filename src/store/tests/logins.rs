@@ -42,6 +42,20 @@ async fn a_login_session_that_has_ended_is_not_brought_back_by_a_renewal() {
 }
 
 #[tokio::test]
+async fn a_login_session_ends_as_its_last_use_says() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut mine = login(1, "anna");
+    store.insert_login(&mine).await.expect("kept");
+    for (used, ends, end) in [(20, 200, 200), (15, 150, 200), (30, 60, 60)] {
+        (mine.used_ms, mine.ends_ms) = (used, ends);
+        assert!(store.update_login(&mine, 0).await.expect("an answer"));
+        let found = store.login(mine.key).await.expect("an answer");
+        assert_eq!(found.expect("a session").ends_ms, end, "{used}");
+    }
+}
+
+#[tokio::test]
 async fn one_of_two_locks_a_login_session_until_it_is_updated_unlocked_or_late() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;

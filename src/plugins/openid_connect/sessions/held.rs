@@ -129,7 +129,7 @@ impl Held {
         if self.compared.load(Ordering::Relaxed) == generation {
             return false;
         }
-        let over = ends.is_over(&self.marks, self.login.started);
+        let over = ends.is_over(&self.marks, self.login.since());
         if !over {
             self.compared.store(generation, Ordering::Relaxed);
         }

@@ -38,9 +38,9 @@ const KEPT_MAX: usize = 512 * 1024;
 /// When a session ends that nothing ends: in 400 days.
 const FOR_EVER: i64 = 400 * 86_400_000;
 
-const UNAVAILABLE: Refusal = Refusal::SessionStoreUnavailable;
+pub(super) const UNAVAILABLE: Refusal = Refusal::SessionStoreUnavailable;
 
-fn unavailable(_: StorageError) -> Refusal {
+pub(super) fn unavailable(_: StorageError) -> Refusal {
     UNAVAILABLE
 }
 
@@ -69,25 +69,40 @@ impl Sessions {
         handle: &Handle,
         now_ms: i64,
     ) -> Result<Shown, Refusal> {
-        let Some(storage) = &self.storage else {
-            return Ok(Shown::Nothing);
-        };
+        match self.load(handle, now_ms).await? {
+            Ok(held) => {
+                self.opened.insert(handle.text(), &held);
+                Ok(self.aged(held, now_ms))
+            }
+            Err(refusal) => Ok(Shown::Void(refusal)),
+        }
+    }
+
+    /// What is kept at a handle, however old, or why there is nothing.
+    ///
+    /// # Errors
+    /// As [`Sessions::find`].
+    pub(super) async fn load(
+        &self,
+        handle: &Handle,
+        now_ms: i64,
+    ) -> Result<Result<Arc<Held>, Refusal>, Refusal> {
+        let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         let sealed = storage.load(&handle.key, now_ms).await;
         let Some(sealed) = sealed.map_err(unavailable)? else {
             self.opened.remove(handle.text());
-            return Ok(Shown::Void(Refusal::SessionOver));
+            return Ok(Err(Refusal::SessionOver));
         };
         let Some(login) = self.unseal(&handle.key, &sealed) else {
-            return Ok(Shown::Void(Refusal::BrokenSession));
+            return Ok(Err(Refusal::BrokenSession));
         };
         let stale_ms = now_ms.saturating_add(storage.read_ms());
         let held = Arc::new(Held::new(login, Some(handle.clone()), stale_ms));
-        let over = storage.is_over(&held.marks, held.started).await;
-        if over.map_err(unavailable)? {
-            return Ok(Shown::Void(Refusal::SessionOver));
-        }
-        self.opened.insert(handle.text(), &held);
-        Ok(self.aged(held, now_ms))
+        let over = storage.is_over(&held.marks, held.since()).await;
+        Ok(match over.map_err(unavailable)? {
+            true => Err(Refusal::SessionOver),
+            false => Ok(held),
+        })
     }
 
     /// What is in a session of the storage, if it is one of these.
@@ -121,12 +136,14 @@ impl Sessions {
         }
         let login = &LoginSession {
             bound: self.binding(browser.headers, from, browser.secure),
+            signed_in: self.remembers.is_some().then_some(login.started),
             ..login.clone()
         };
         let Some(storage) = &self.storage else {
             return self.seal(login, browser, now_ms);
         };
         let before = self.find(browser.headers, now_ms).await?;
+        let (before, _) = self.recall(before, browser.headers, now_ms).await?;
         let handle = Handle::new(&self.context, self.sealer.id());
         let stored = self.stored(login, &handle, now_ms)?;
         let end = async {
@@ -140,7 +157,7 @@ impl Sessions {
         ended?;
         inserted.map_err(unavailable)?;
         self.hold(login.clone(), &handle, storage, now_ms);
-        self.set(handle.text(), browser)
+        self.set(&handle, login, browser)
     }
 
     /// Renews a session of the storage, as used at `now_ms`. One that can't be
@@ -257,7 +274,7 @@ impl Sessions {
             true => hashed(&subject),
             false => subject,
         });
-        let ends = self.timers.ends_at(login.started, login.renewed);
+        let ends = self.ends_at(login);
         StoredLogin {
             key,
             id: login.id.clone(),
@@ -265,7 +282,7 @@ impl Sessions {
             client_id: login.client.clone(),
             subject,
             sid: whose.sid,
-            started_ms: login.started,
+            started_ms: login.since(),
             used_ms: login.renewed,
             ends_ms: ends.unwrap_or_else(|| now_ms.saturating_add(FOR_EVER)),
             sealed: String::new(),

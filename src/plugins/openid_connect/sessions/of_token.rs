@@ -94,7 +94,7 @@ impl Sessions {
         let access: Arc<str> = login.access.as_str().into();
         let opening = Arc::new(match &self.storage {
             None => Opening {
-                text: self.sealed(&login, now_ms)?,
+                text: self.sealed(&login)?.1,
                 held: Arc::new(Held::fresh(login)),
             },
             Some(storage) => {
@@ -119,9 +119,9 @@ impl Sessions {
     pub(in super::super) fn hand_over(
         &self,
         opening: &Opening,
-        browser: Browser<'_>,
+        mut browser: Browser<'_>,
     ) -> Result<(), Refusal> {
-        self.set(&opening.text, browser)
+        browser.keep(&self.style, &opening.text)
     }
 
     fn bound(&self, caller: Caller<'_>) -> Option<String> {

@@ -18,6 +18,7 @@ mod modes;
 mod proxied;
 mod recorded;
 mod refreshed;
+mod remembered;
 mod requests;
 mod signed_in;
 mod signing_in;
