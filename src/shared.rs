@@ -76,6 +76,8 @@ struct Inner {
     /// Longest wait for a connection.
     connect: Duration,
     says: Says,
+    /// The key by which is seen whether the server takes writes.
+    probe: String,
     /// The connection, while it is in use.
     live: ArcSwapOption<MultiplexedConnection>,
     /// Tells the thread that the connection went out of use, or that there is a
@@ -98,6 +100,7 @@ impl Redis {
             deadline: config.deadline()?,
             connect: CONNECT,
             says: COUNTERS,
+            probe: "doorward:probe".to_owned(),
             live: ArcSwapOption::empty(),
             news: Notify::new(),
             scripts: Mutex::default(),
@@ -107,12 +110,14 @@ impl Redis {
     }
 
     /// As [`Redis::open`], for login sessions: that of `client`, with the longest
-    /// waits for a connection and for an answer.
+    /// waits for a connection and for an answer. All keys begin with `prefix`: its
+    /// user may have no others.
     ///
     /// # Errors
     /// Where the system gives no thread.
     pub fn of_sessions(
         client: Client,
+        prefix: &str,
         connect: Duration,
         deadline: Duration,
         metrics: &Metrics,
@@ -122,6 +127,7 @@ impl Redis {
             deadline,
             connect,
             says: SESSIONS,
+            probe: format!("{prefix}:probe"),
             live: ArcSwapOption::empty(),
             news: Notify::new(),
             scripts: Mutex::default(),
@@ -364,7 +370,7 @@ impl Inner {
     /// Whether the server takes writes, in time.
     async fn probe(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
         let mut set = redis::cmd("SET");
-        set.arg("doorward:probe").arg(1).arg("PX").arg(1000);
+        set.arg(&self.probe).arg(1).arg("PX").arg(1000);
         self.answered(connection, &set).await
     }
 

@@ -72,6 +72,15 @@ impl Drop for Server {
 
 /// A door with a service behind the plugin and one beside it on the same host.
 async fn door(upstream: &Upstream, issuer: &str, more: &str) -> Door {
+    door_that_trusts(None, upstream, issuer, more).await
+}
+
+async fn door_that_trusts(
+    authority: Option<&Authority>,
+    upstream: &Upstream,
+    issuer: &str,
+    more: &str,
+) -> Door {
     let url = upstream.url("");
     let service = format!(
         "- name: api\n  url: {url}\n  routes: [{{hosts: [api.test]}}, \
@@ -84,11 +93,14 @@ async fn door(upstream: &Upstream, issuer: &str, more: &str) -> Door {
         "          backchannel_logout_uri: \"http://@PROXY@/backchannel\"\n          \
          require_consent: false",
     );
-    Setup::new()
-        .identity(&identity)
-        .services(&service)
-        .start()
-        .await
+    let setup = Setup::new().identity(&identity).services(&service);
+    let Some(authority) = authority else {
+        return setup.start().await;
+    };
+    let mut door = setup.env("SSL_CERT_FILE", "ca.pem").lay_out();
+    door.write("ca.pem", &authority.pem());
+    door.start().await;
+    door
 }
 
 async fn signed_in(door: &Door) -> Browser<'_> {
@@ -187,6 +199,148 @@ async fn sessions_in_a_redis_live_end_and_are_refused_without_it() {
 #[tokio::test]
 async fn sessions_in_a_memcached_live_end_and_are_refused_without_it() {
     lives_and_ends_with("memcached", Server::memcached).await;
+}
+
+/// A directory that a server of another user may write to.
+fn shared_directory() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().expect("a directory");
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), all).expect("its mode");
+    directory
+}
+
+/// Whether somebody who shows a handle that was made up is told to sign in, so
+/// whether the storage answers.
+async fn answers(door: &Door) -> bool {
+    let mut browser = Browser::at(door);
+    let key = ("api".to_owned(), "session".to_owned());
+    let handle = "1AmRvb3J3YXJkLWRvb3J3YXJkLWRvb3J3YXJkLWQx";
+    browser.cookies.insert(key, handle.to_owned());
+    match browser.get("http://api.test/orders").await.status {
+        302 => true,
+        500 => false,
+        other => panic!("{other}"),
+    }
+}
+
+/// A browser that was closed has a session again, and no upstream learns how.
+async fn closed_and_opened(browser: &mut Browser<'_>, upstream: &Upstream) {
+    let key = ("api".to_owned(), "session".to_owned());
+    let before = browser.cookies.remove(&key);
+    for path in ["/orders", "/beside"] {
+        let answer = browser.get(&format!("http://api.test{path}")).await;
+        answer.expect(200);
+        assert_eq!(upstream.last().header("cookie").unwrap_or_default(), "");
+    }
+    assert!(browser.cookies.contains_key(&key));
+    assert_ne!(browser.cookies.get(&key), before.as_ref());
+}
+
+#[tokio::test]
+async fn sessions_live_in_a_redis_behind_a_socket_for_its_user_with_a_prefix_in_a_database() {
+    let (directory, upstream) = (shared_directory(), Upstream::echo().await);
+    let socket = directory.path().join("redis.sock");
+    let socket = socket.to_str().expect("UTF-8");
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--unixsocket", socket]);
+    // This user may touch nothing else.
+    let user = "--user gate on >open-sesame ~mine:* +@all --user default off";
+    let _server = Server::run(command.args(user.split(' ')), Port::reserve());
+    let record = format!(
+        ", session_storage: redis, session_remember: true, redis: {{socket: '{socket}', \
+         username: gate, password: open-sesame, prefix: mine, database: 3}}"
+    );
+    let flat = format!(
+        ", session_storage: redis, session_remember: true, session_redis_socket: 'unix:{socket}', \
+         session_redis_username: gate, session_redis_password: open-sesame, \
+         session_redis_prefix: mine"
+    );
+    for (more, database) in [(record, "3"), (flat, "0")] {
+        let door = door(&upstream, "http://@PROXY@/oauth2", &more).await;
+        let mut browser = signed_in(&door).await;
+        closed_and_opened(&mut browser, &upstream).await;
+        let keys = Command::new("redis-cli")
+            .args(["-s", socket, "--user", "gate", "--pass", "open-sesame"])
+            .args(["-n", database, "keys", "mine:*"])
+            .output()
+            .expect("the client is installed (make deps)");
+        let keys = String::from_utf8_lossy(&keys.stdout).into_owned();
+        assert!(keys.contains("mine:"), "{database}: {keys}");
+        browser.get("http://api.test/logout").await;
+        assert!(is_out(&mut browser).await);
+    }
+}
+
+#[tokio::test]
+async fn sessions_live_in_a_memcached_behind_a_socket_with_a_prefix() {
+    let (directory, upstream) = (shared_directory(), Upstream::echo().await);
+    let socket = directory.path().join("memcached.sock");
+    let socket = socket.to_str().expect("UTF-8");
+    let mut command = Command::new("memcached");
+    command.args(["-u", "nobody", "-a", "0777", "-s", socket]);
+    let _server = Server::run(&mut command, Port::reserve());
+    let newer = format!(
+        ", session_storage: memcached, session_remember: true, \
+         session_memcached_socket: '{socket}', session_memcached_prefix: mine"
+    );
+    let older = format!(
+        ", session_storage: memcache, session_remember: true, \
+         session_memcache_socket: 'unix:{socket}', session_memcache_prefix: "
+    );
+    let issuer = "http://@PROXY@/oauth2";
+    let one = door(&upstream, issuer, &newer).await;
+    let mut browser = signed_in(&one).await;
+    closed_and_opened(&mut browser, &upstream).await;
+    let issuer = one.proxy_url("/oauth2");
+    for (prefix, shared) in [("mine", true), ("other", false)] {
+        let other = door(&upstream, &issuer, &format!("{older}{prefix}")).await;
+        let mut elsewhere = Browser::at(&other);
+        let key = ("api".to_owned(), "session".to_owned());
+        elsewhere.cookies.insert(key, session(&browser));
+        assert_eq!(is_out(&mut elsewhere).await, !shared, "{prefix}");
+    }
+}
+
+#[tokio::test]
+async fn sessions_live_in_a_redis_over_tls_that_somebody_vouches_for() {
+    let (directory, upstream) = (shared_directory(), Upstream::echo().await);
+    let (authority, port) = (Authority::new(), Port::reserve());
+    let server = authority.client("localhost");
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let (cert, key) = (
+        write("cert.pem", &server.cert),
+        write("key.pem", &server.key),
+    );
+    let number = port.number().to_string();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--tls-port", &number]);
+    command.args(["--tls-auth-clients", "no", "--tls-cert-file", &cert]);
+    command.args(["--tls-key-file", &key]);
+    let _server = Server::run(&mut command, port);
+    let more = |verify: bool| {
+        format!(
+            ", session_storage: redis, session_redis_host: localhost, session_redis_port: {number}, \
+             session_redis_ssl: true, session_redis_ssl_verify: {verify}"
+        )
+    };
+    let issuer = "http://@PROXY@/oauth2";
+    let trusting = door_that_trusts(Some(&authority), &upstream, issuer, &more(true)).await;
+    signed_in(&trusting).await;
+    assert!(answers(&trusting).await);
+    // Who vouches is asked in any case, and the operator is told so.
+    let stranger = Authority::new();
+    let careful = door_that_trusts(Some(&stranger), &upstream, issuer, &more(false)).await;
+    assert!(!answers(&careful).await);
+    careful
+        .wait_log("the warning", |line| {
+            line.contains("redis.ssl_verify is false")
+        })
+        .await;
 }
 
 #[tokio::test]

@@ -282,7 +282,9 @@ fn redis(config: &RemoteConfig, metrics: &Metrics) -> Result<Redis, ConfigError>
         settings = settings.set_password(password.expose());
     }
     let client = redis::Client::open(info.set_redis_settings(settings)).map_err(|_| refused())?;
-    Redis::of_sessions(client, config.connect, config.deadline, metrics).map_err(|_| refused())
+    let (connect, deadline) = (config.connect, config.deadline);
+    let opened = Redis::of_sessions(client, &config.prefix, connect, deadline, metrics);
+    opened.map_err(|_| refused())
 }
 
 /// A text that stands for itself in a pattern of Redis.
