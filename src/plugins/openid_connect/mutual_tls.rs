@@ -49,13 +49,18 @@ impl MutualTls {
 
     /// Where `endpoint` takes certificates, if that is elsewhere.
     pub(super) fn alias(&self, endpoint: Endpoint, known: &Known) -> Option<Url> {
-        let mut configured = self.aliases.iter();
-        if let Some((_, url)) = configured.find(|(of, _)| *of == endpoint) {
+        if let Some(url) = self.configured(endpoint) {
             return Some(url.clone());
         }
         let aliases = known.member("mtls_endpoint_aliases")?;
         let url = aliases.get(endpoint.name()).and_then(Value::as_str)?;
         Url::parse(url).ok().filter(Url::has_host)
+    }
+
+    fn configured(&self, endpoint: Endpoint) -> Option<&Url> {
+        let mut configured = self.aliases.iter();
+        let found = configured.find(|(of, _)| *of == endpoint);
+        found.map(|(_, url)| url)
     }
 
     /// As `options`, with the certificate; `None`: there is none.
@@ -146,6 +151,30 @@ mod tests {
         let alias = json!({"mtls_token_endpoint": "https://id.test/token"});
         let warning = idle_with(alias).expect("a warning");
         assert!(warning.starts_with("mtls_token_endpoint: "), "{warning}");
+    }
+
+    #[test]
+    fn each_endpoint_takes_certificates_where_its_setting_says() {
+        for (endpoint, name) in [
+            (Endpoint::Token, "mtls_token_endpoint"),
+            (Endpoint::Introspection, "mtls_introspection_endpoint"),
+            (Endpoint::Revocation, "mtls_revocation_endpoint"),
+        ] {
+            for verify in [true, false] {
+                let url = "https://tls.id.test/x";
+                let config = json!({name: url, CERTIFICATE_FIELD: ID,
+                    "tls_client_auth_ssl_verify": verify});
+                let config = config.as_object().cloned().expect("an object");
+                let settings = MutualTls::new(Fields(&config)).expect("valid");
+                for (other, _) in ALIASES {
+                    let found = settings.configured(other).map(Url::as_str);
+                    assert_eq!(found, (other == endpoint).then_some(url), "{name}");
+                }
+                let options = settings.options(Options::default()).expect("a certificate");
+                assert_eq!(options.verify, verify);
+                assert_eq!(options.shows.map(|id| id.to_string()).as_deref(), Some(ID));
+            }
+        }
     }
 
     #[test]

@@ -39,13 +39,17 @@ use crate::plugins::{ConfigError, Parts};
 
 /// Settings that are taken and returned, but do nothing yet.
 const WITHOUT_EFFECT: &[&str] = &[
+    "cache_tokens_salt",
     "cache_ttl_resurrect",
+    "cluster_cache_items",
+    "cluster_cache_redis",
     "cluster_cache_strategy",
     "session_compressor",
     "session_cookie_maxsize",
     "session_cookie_renew",
     "session_store_metadata",
     "session_strategy",
+    "token_cache_key_include_scope",
 ];
 
 /// Shortest secret that nobody is warned of, in bytes.

@@ -66,6 +66,18 @@ fn a_proof_of_this_request_and_token_passes_once() {
 }
 
 #[test]
+fn a_proof_is_as_old_as_is_configured_at_most() {
+    let key = TestKey::es256("k");
+    let cnf = json!({"jkt": thumbprint(&key)});
+    for (seconds, outcome) in [(59, Ok(())), (60, Err(Refusal::WrongProof))] {
+        let config = json!({"proof_of_possession_dpop": "strict", "dpop_proof_lifetime": 60});
+        let sent = [proof(&key, &json!({"iat": NOW - seconds}))];
+        let found = check(&proofs(config), true, &cnf, &sent, NOW).0;
+        assert_eq!(found, outcome, "{seconds}");
+    }
+}
+
+#[test]
 fn what_does_not_prove_this_request_is_refused() {
     let (key, other) = (TestKey::es256("k"), TestKey::es256("k"));
     let cnf = json!({"jkt": thumbprint(&key)});

@@ -13,6 +13,20 @@ use crate::shared::memcached::Address;
 /// Longest wait for a storage, whatever is configured.
 const WAIT_MAX: i64 = 10_000;
 
+/// What has no effect on a Redis, and the number that the record is completed
+/// with.
+const IDLE: [(&str, i64); 9] = [
+    ("cluster_max_redirections", 5),
+    ("connection_is_proxied", 0),
+    ("keepalive_backlog", 0),
+    ("keepalive_pool_size", 256),
+    ("sentinel_master", 0),
+    ("sentinel_password", 0),
+    ("sentinel_role", 0),
+    ("sentinel_username", 0),
+    ("server_name", 0),
+];
+
 /// Where sessions are kept.
 pub(super) enum Choice {
     Cookie,
@@ -78,6 +92,17 @@ impl<'a> Redis<'a> {
         Some(nested).filter(|value| !flat && !value.is_null())
     }
 
+    /// Whether something is said that is not there without it.
+    fn says(&self, end: &str, default: i64) -> bool {
+        let nested = self.nested.and_then(|nested| nested.get(end));
+        let nested = nested.is_some_and(|value| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::String(text) => !text.is_empty(),
+            value => *value != default,
+        });
+        nested || self.fields.is_changed(&format!("session_redis_{end}"))
+    }
+
     fn text(&self, end: &str) -> Result<Option<&'a str>, ConfigError> {
         let name = format!("redis.{end}");
         let given = self.given(end).map(|value| {
@@ -86,16 +111,9 @@ impl<'a> Redis<'a> {
         });
         let text = match given {
             Some(text) => Some(text?),
-            None => self.flat_text(end)?,
+            None => self.fields.text(&format!("session_redis_{end}"))?,
         };
         Ok(text.filter(|text| !text.is_empty()))
-    }
-
-    fn flat_text(&self, end: &str) -> Result<Option<&'a str>, ConfigError> {
-        match end {
-            "sentinel_master" => Ok(None),
-            _ => self.fields.text(&format!("session_redis_{end}")),
-        }
     }
 
     fn number(&self, end: &str, default: i64) -> Result<i64, ConfigError> {
@@ -238,11 +256,10 @@ pub(in super::super) fn warnings(fields: Fields<'_>) -> Result<Vec<String>, Conf
                     .to_owned(),
             );
         }
-        for name in ["sentinel_master", "server_name"] {
-            if redis.text(name)?.is_some() {
-                warnings.push(format!("redis.{name}: without effect"));
-            }
-        }
+        let idle = IDLE
+            .iter()
+            .filter(|(name, default)| redis.says(name, *default));
+        warnings.extend(idle.map(|(name, _)| format!("redis.{name}: without effect")));
     }
     Ok(warnings)
 }
@@ -336,6 +353,70 @@ mod tests {
             assert_eq!(remote.server, Server::Memcached(address), "{config}");
             assert_eq!(remote.prefix, prefix);
         }
+    }
+
+    #[test]
+    fn waits_users_and_sockets_are_those_of_the_flat_fields() {
+        let config = json!({"session_storage": "redis", "session_redis_connect_timeout": 300,
+            "session_redis_read_timeout": 400, "session_redis_send_timeout": 500,
+            "session_redis_username": "gate", "session_redis_ssl": true,
+            "session_redis_host": "r", "session_redis_port": 7});
+        let redis = remote(&config).expect("valid");
+        assert_eq!(redis.connect, Duration::from_millis(300));
+        assert_eq!(redis.deadline, Duration::from_millis(500));
+        let wanted = Server::Redis {
+            address: Address::Tcp("r".to_owned(), 7),
+            tls: true,
+            database: 0,
+            username: Some("gate".to_owned()),
+            password: None,
+        };
+        assert_eq!(redis.server, wanted);
+        for name in ["session_memcached_socket", "session_memcache_socket"] {
+            let mut config = json!({"session_storage": "memcached"});
+            config[name] = json!("unix:///run/m");
+            let memcached = remote(&config).expect("valid");
+            let wanted = Server::Memcached(Address::Unix("/run/m".into()));
+            assert_eq!(memcached.server, wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_on_a_redis_is_said_by_name() {
+        let warned = |config: &Value| {
+            let config = config.as_object().expect("an object");
+            warnings(Fields(config)).expect("valid")
+        };
+        let completed = json!({"session_storage": "redis", "redis": {"host": "r",
+            "keepalive_pool_size": 256, "cluster_max_redirections": 5, "sentinel_role": null,
+            "connection_is_proxied": false, "ssl": false, "ssl_verify": false}});
+        assert!(warned(&completed).is_empty(), "{:?}", warned(&completed));
+        for (name, value) in [
+            ("cluster_max_redirections", json!(6)),
+            ("connection_is_proxied", json!(true)),
+            ("keepalive_backlog", json!(10)),
+            ("keepalive_pool_size", json!(10)),
+            ("sentinel_master", json!("m")),
+            ("sentinel_password", json!("p")),
+            ("sentinel_role", json!("any")),
+            ("sentinel_username", json!("u")),
+            ("server_name", json!("s")),
+        ] {
+            let mut config = json!({"session_storage": "redis", "redis": {}});
+            config["redis"][name] = value;
+            assert_eq!(warned(&config), [format!("redis.{name}: without effect")]);
+        }
+        for (name, value) in [
+            ("cluster_max_redirections", json!(6)),
+            ("server_name", json!("s")),
+        ] {
+            let mut config = json!({"session_storage": "redis"});
+            config[format!("session_redis_{name}")] = value;
+            assert_eq!(warned(&config), [format!("redis.{name}: without effect")]);
+        }
+        let unverified = json!({"session_storage": "redis", "session_redis_ssl": true,
+            "session_redis_ssl_verify": false});
+        assert!(warned(&unverified)[0].starts_with("redis.ssl_verify is false"));
     }
 
     #[test]

@@ -16,13 +16,17 @@ fn methods_that_prove_nothing_are_taken_where_nobody_minds() {
 #[test]
 fn what_has_no_effect_is_said_by_name() {
     for (name, value) in [
+        ("cache_tokens_salt", json!("salt")),
         ("cache_ttl_resurrect", json!(1)),
+        ("cluster_cache_items", json!(["tokens"])),
+        ("cluster_cache_redis", json!({"host": "r"})),
         ("cluster_cache_strategy", json!("redis")),
         ("session_compressor", json!("zlib")),
         ("session_cookie_maxsize", json!(1)),
         ("session_cookie_renew", json!(1)),
         ("session_store_metadata", json!(true)),
         ("session_strategy", json!("regenerate")),
+        ("token_cache_key_include_scope", json!(true)),
     ] {
         let mut config = json!({"auth_methods": ["bearer"]});
         config[name] = value;

@@ -12,6 +12,7 @@ mod distributed;
 mod entered;
 mod every_field;
 mod exchanged;
+mod further_fields;
 mod kept;
 mod keys;
 mod modes;

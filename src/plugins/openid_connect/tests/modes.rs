@@ -166,6 +166,21 @@ async fn a_request_is_pushed_where_that_is_required() {
 }
 
 #[tokio::test]
+async fn a_client_proves_itself_to_push_as_is_configured() {
+    for (method, in_form) in [("client_secret_post", true), ("client_secret_basic", false)] {
+        let (world, _) = world(json!({
+            "require_pushed_authorization_requests": true,
+            "pushed_authorization_request_endpoint": "http://id.test/oauth2/par",
+            "pushed_authorization_request_endpoint_auth_method": method,
+        }));
+        let pushed = with_pushes(&world, Router::new());
+        location(&Browser::default().get(&world, "/orders").await);
+        let pushed = pushed.lock().unwrap().clone();
+        assert_eq!(pushed[0].contains_key("client_secret"), in_form, "{method}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_is_signed_where_that_is_required() {
     let (world, _) = world(json!({"require_signed_request_object": true,
         "client_secret": ["0123456789abcdef0123456789abcdef"]}));
