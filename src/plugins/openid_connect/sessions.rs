@@ -29,7 +29,7 @@ use super::storage::{Storage, Storages};
 use crate::filter::Exchange;
 use crate::model::login::{EndMark, REMOVED_KEPT_MS};
 use crate::plugins::{ConfigError, Parts};
-use crate::session::cookie::{CookieError, Style};
+use crate::session::cookie::Style;
 use crate::session::seal::Sealer;
 use crate::session::timers::{Age, Timers};
 
@@ -39,7 +39,7 @@ use remembered::Remembered;
 use told::Told;
 
 pub(super) use claims::of_user;
-pub(super) use cookies::{sealer, strip, style};
+pub(super) use cookies::{Browser, sealer, strip, style};
 pub(super) use held::{Handle, Held};
 pub(super) use kept::hashed;
 pub(super) use of_token::{Caller, Opening};
@@ -401,42 +401,6 @@ impl Sessions {
     fn styles(&self) -> impl Iterator<Item = &Style> {
         let remembered = self.remembers.as_ref().map(|remembers| &remembers.style);
         [&self.style].into_iter().chain(remembered)
-    }
-}
-
-/// The browser that a session is of: what it sent, and what it gets.
-pub(super) struct Browser<'a> {
-    pub(super) headers: &'a HeaderMap,
-    /// Whether the request came by TLS.
-    pub(super) secure: bool,
-    pub(super) fields: &'a mut Vec<(HeaderName, HeaderValue)>,
-}
-
-impl Browser<'_> {
-    /// Has it keep a value, whatever it was told before.
-    ///
-    /// # Errors
-    /// [`Refusal::SessionTooBig`].
-    fn keep(&mut self, style: &Style, value: &str) -> Result<(), Refusal> {
-        let cookies = style.keep(value, self.headers, self.secure);
-        let cookies = cookies.map_err(|error| match error {
-            CookieError::TooBig | CookieError::Illegal => Refusal::SessionTooBig,
-        })?;
-        self.tell(style, cookies);
-        Ok(())
-    }
-
-    fn forget(&mut self, style: &Style) {
-        self.tell(style, style.forget(self.headers, self.secure));
-    }
-
-    fn tell(&mut self, style: &Style, cookies: Vec<HeaderValue>) {
-        let is_told = |(name, value): &(HeaderName, HeaderValue)| {
-            *name == SET_COOKIE && style.is_given(value)
-        };
-        self.fields.retain(|field| !is_told(field));
-        let cookies = cookies.into_iter().map(|cookie| (SET_COOKIE, cookie));
-        self.fields.extend(cookies);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The cookies of sessions and logins, and what seals them.
 
-use http::HeaderValue;
-use http::header::COOKIE;
+use http::header::{COOKIE, SET_COOKIE};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use crate::plugins::ConfigError;
 use crate::plugins::openid_connect::fields::{Fields, wrong};
-use crate::session::cookie::{SameSite, Style, pairs, split};
+use crate::plugins::openid_connect::refusal::Refusal;
+use crate::session::cookie::{CookieError, SameSite, Style, pairs, split};
 use crate::session::seal::Sealer;
 
 /// Takes the cookies of these names out of what the upstream gets.
@@ -68,4 +69,40 @@ pub(in super::super) fn style(fields: Fields<'_>, kind: &str) -> Result<Style, C
         None => fields.flag(&field("httponly"))?,
     };
     Ok(style.with(same_site, http_only, fields.maybe_flag(&field("secure"))?))
+}
+
+/// The browser that a session is of: what it sent, and what it gets.
+pub(in super::super) struct Browser<'a> {
+    pub(in super::super) headers: &'a HeaderMap,
+    /// Whether the request came by TLS.
+    pub(in super::super) secure: bool,
+    pub(in super::super) fields: &'a mut Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Browser<'_> {
+    /// Has it keep a value, whatever it was told before.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionTooBig`].
+    pub(super) fn keep(&mut self, style: &Style, value: &str) -> Result<(), Refusal> {
+        let cookies = style.keep(value, self.headers, self.secure);
+        let cookies = cookies.map_err(|error| match error {
+            CookieError::TooBig | CookieError::Illegal => Refusal::SessionTooBig,
+        })?;
+        self.tell(style, cookies);
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self, style: &Style) {
+        self.tell(style, style.forget(self.headers, self.secure));
+    }
+
+    fn tell(&mut self, style: &Style, cookies: Vec<HeaderValue>) {
+        let is_told = |(name, value): &(HeaderName, HeaderValue)| {
+            *name == SET_COOKIE && style.is_given(value)
+        };
+        self.fields.retain(|field| !is_told(field));
+        let cookies = cookies.into_iter().map(|cookie| (SET_COOKIE, cookie));
+        self.fields.extend(cookies);
+    }
 }

@@ -205,6 +205,27 @@ async fn what_ends_sessions_from_elsewhere_ends_what_browsers_are_remembered_by(
 }
 
 #[tokio::test]
+async fn what_ends_a_remembered_session_is_known_as_long_as_its_copies_may_last() {
+    const FORTNIGHT: i64 = 14 * 86_400_000;
+    let node = node("cookie", json!({})).await;
+    let now_ms = node.world.clock.now_ms();
+    let mut browser = Browser::signed_in(&node.world).await;
+    browser.get(&node.world, "/orders?logout=1").await;
+    let subjects = crate::plugins::openid_connect::subjects("anna");
+    let query = LoginQuery::default();
+    node.ended_by(LoginQuery { subjects, ..query }).await;
+    let marks = crate::store::Store::login_marks(&*node.store, 0, 10).await;
+    let marks = marks.expect("marks");
+    assert_eq!(marks[0].1.until_ms, now_ms + FORTNIGHT);
+    assert!(
+        marks.len() > 1
+            && marks
+                .iter()
+                .all(|(_, mark)| mark.until_ms >= now_ms + FORTNIGHT)
+    );
+}
+
+#[tokio::test]
 async fn what_was_changed_cut_swapped_or_made_elsewhere_is_nothing_to_be_remembered_by() {
     for storage in STORAGES {
         let node = node(storage, json!({})).await;
