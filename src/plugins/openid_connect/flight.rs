@@ -159,14 +159,23 @@ mod tests {
         outcomes.iter().map(Result::is_ok).collect()
     }
 
+    /// Waits until so many questions are asked or wait, or it is plain that they
+    /// never will be.
+    async fn wait_for(flights: &Flights<()>, count: usize) {
+        for _ in 0..100_000 {
+            if flights.under_way.len() >= count && flights.places.available_permits() == 0 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     #[tokio::test]
     async fn who_comes_when_all_places_are_taken_waits_for_one() {
         let (flights, gate) = (flights(), Arc::new(Semaphore::new(0)));
         let count = FLIGHTS + 44;
         let opens = async {
-            while flights.under_way.len() < count || flights.places.available_permits() > 0 {
-                tokio::task::yield_now().await;
-            }
+            wait_for(&flights, count).await;
             gate.add_permits(1);
         };
         let (outcomes, ()) = tokio::join!(rush(&flights, count, &gate), opens);
@@ -190,9 +199,7 @@ mod tests {
         let (flights, gate) = (flights(), Arc::new(Semaphore::new(0)));
         let count = FLIGHTS + WAITING + 100;
         let opens = async {
-            while flights.under_way.len() < FLIGHTS + WAITING {
-                tokio::task::yield_now().await;
-            }
+            wait_for(&flights, FLIGHTS + WAITING).await;
             gate.add_permits(1);
         };
         let (outcomes, ()) = tokio::join!(rush(&flights, count, &gate), opens);

@@ -76,6 +76,9 @@ impl OpenIdConnect {
         request: &RequestHeader,
     ) -> Result<Option<Arc<Consumer>>, Refusal> {
         let (settings, claims) = (self.settings(), &verified.token.claims);
+        if method != Method::Session && settings.rules.lacks_domain(claims) {
+            return Err(Refusal::WrongDomain);
+        }
         if method == Method::Bearer
             && let Some((name, claim)) = &settings.session_cookie
         {
