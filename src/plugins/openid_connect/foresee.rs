@@ -162,11 +162,10 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<Outlook, Refusal> {
         let now_ms = self.agent.clock.now_ms();
-        if !sessions.is_fresh(login, now_ms) {
-            if sessions.refreshes && login.refresh.is_some() {
-                let reason = "the next access token of the session: the provider is asked for it";
-                return Ok(Outlook::depends(reason));
-            }
+        let refreshable = sessions.refreshes && login.refresh.is_some();
+        if refreshable && !sessions.is_fresh(login, now_ms) {
+            let reason = "the next access token of the session: the provider is asked for it";
+            return Ok(Outlook::depends(reason));
         }
         let verified = self.judge_session(login).await?;
         let verified = self.complete(verified, asking).await?;

@@ -8,7 +8,7 @@ use super::methods::{Method, Methods};
 use crate::plugins::ConfigError;
 
 /// Settings that change nothing whatever they say.
-const NEVER: [(&str, &str); 6] = [
+const NEVER: [(&str, &str); 7] = [
     (
         "cache_tokens_salt",
         "since what is remembered is of this plugin alone",
@@ -33,10 +33,14 @@ const NEVER: [(&str, &str); 6] = [
         "session_redis_cluster_max_redirections",
         "since Redis Cluster is not supported",
     ),
+    (
+        "session_redis_server_name",
+        "since certificates must name the host",
+    ),
 ];
 
 /// The same in the record `redis`, with the defaults that mean nothing.
-const OF_REDIS: [(&str, Option<i64>, &str); 7] = [
+const OF_REDIS: [(&str, Option<i64>, &str); 9] = [
     (
         "keepalive_pool_size",
         Some(256),
@@ -56,6 +60,12 @@ const OF_REDIS: [(&str, Option<i64>, &str); 7] = [
         "cluster_max_redirections",
         Some(5),
         "since Redis Cluster is not supported",
+    ),
+    ("server_name", None, "since certificates must name the host"),
+    (
+        "sentinel_master",
+        None,
+        "since Redis Sentinel is not supported",
     ),
     (
         "sentinel_role",

@@ -39,7 +39,6 @@ use crate::plugins::{ConfigError, Parts};
 
 /// Settings that are taken and returned, but do nothing yet.
 const WITHOUT_EFFECT: &[&str] = &[
-    "cache_tokens_salt",
     "cache_ttl_resurrect",
     "cluster_cache_items",
     "cluster_cache_redis",
@@ -49,7 +48,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_cookie_renew",
     "session_store_metadata",
     "session_strategy",
-    "token_cache_key_include_scope",
 ];
 
 /// Shortest secret that nobody is warned of, in bytes.
@@ -397,6 +395,17 @@ fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(
         warn(
             "response_mode: form_post over TLS needs authorization_cookie_samesite: None, \
              or browsers keep the cookie back"
+                .into(),
+        );
+    }
+    let begins = holds(fields, "auth_methods", "session")?
+        && !holds(fields, "disable_session", "authorization_code")?;
+    let leads_back = fields.text("login_action")?.unwrap_or("upstream") == "upstream"
+        && !fields.urls("redirect_uri")?.is_empty();
+    if leads_back && !begins {
+        warn(
+            "auth_methods: authorization_code with redirect_uri and without sessions leads from \
+             each login to the next one"
                 .into(),
         );
     }

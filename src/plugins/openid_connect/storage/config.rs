@@ -13,20 +13,6 @@ use crate::shared::memcached::Address;
 /// Longest wait for a storage, whatever is configured.
 const WAIT_MAX: i64 = 10_000;
 
-/// What has no effect on a Redis, and the number that the record is completed
-/// with.
-const IDLE: [(&str, i64); 9] = [
-    ("cluster_max_redirections", 5),
-    ("connection_is_proxied", 0),
-    ("keepalive_backlog", 0),
-    ("keepalive_pool_size", 256),
-    ("sentinel_master", 0),
-    ("sentinel_password", 0),
-    ("sentinel_role", 0),
-    ("sentinel_username", 0),
-    ("server_name", 0),
-];
-
 /// Where sessions are kept.
 pub(super) enum Choice {
     Cookie,
@@ -90,17 +76,6 @@ impl<'a> Redis<'a> {
             || nested == 2000;
         let flat = default && self.fields.is_changed(&format!("session_redis_{end}"));
         Some(nested).filter(|value| !flat && !value.is_null())
-    }
-
-    /// Whether something is said that is not there without it.
-    fn says(&self, end: &str, default: i64) -> bool {
-        let nested = self.nested.and_then(|nested| nested.get(end));
-        let nested = nested.is_some_and(|value| match value {
-            Value::Null | Value::Bool(false) => false,
-            Value::String(text) => !text.is_empty(),
-            value => *value != default,
-        });
-        nested || self.fields.is_changed(&format!("session_redis_{end}"))
     }
 
     fn text(&self, end: &str) -> Result<Option<&'a str>, ConfigError> {
@@ -256,10 +231,6 @@ pub(in super::super) fn warnings(fields: Fields<'_>) -> Result<Vec<String>, Conf
                     .to_owned(),
             );
         }
-        let idle = IDLE
-            .iter()
-            .filter(|(name, default)| redis.says(name, *default));
-        warnings.extend(idle.map(|(name, _)| format!("redis.{name}: without effect")));
     }
     Ok(warnings)
 }

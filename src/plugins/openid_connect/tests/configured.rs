@@ -16,7 +16,6 @@ fn methods_that_prove_nothing_are_taken_where_nobody_minds() {
 #[test]
 fn what_has_no_effect_is_said_by_name() {
     for (name, value) in [
-        ("cache_tokens_salt", json!("salt")),
         ("cache_ttl_resurrect", json!(1)),
         ("cluster_cache_items", json!(["tokens"])),
         ("cluster_cache_redis", json!({"host": "r"})),
@@ -26,7 +25,6 @@ fn what_has_no_effect_is_said_by_name() {
         ("session_cookie_renew", json!(1)),
         ("session_store_metadata", json!(true)),
         ("session_strategy", json!("regenerate")),
-        ("token_cache_key_include_scope", json!(true)),
     ] {
         let mut config = json!({"auth_methods": ["bearer"]});
         config[name] = value;
@@ -71,6 +69,10 @@ fn idle() -> Vec<(&'static str, Value)> {
             "session_redis_cluster_max_redirections",
             bearer(json!({"session_redis_cluster_max_redirections": 5})),
         ),
+        (
+            "session_redis_server_name",
+            bearer(json!({"session_redis_server_name": "s"})),
+        ),
         ("http_version", bearer(json!({"http_version": 1.0}))),
         ("cache_ttl_min", bearer(json!({"cache_ttl_min": 60}))),
         (
@@ -84,6 +86,8 @@ fn idle() -> Vec<(&'static str, Value)> {
         ("keepalive_backlog", json!(1)),
         ("connection_is_proxied", json!(true)),
         ("cluster_max_redirections", json!(1)),
+        ("server_name", json!("s")),
+        ("sentinel_master", json!("m")),
         ("sentinel_role", json!("master")),
         ("sentinel_username", json!("u")),
         ("sentinel_password", json!("p")),
@@ -240,5 +244,24 @@ async fn proxies_stand_between_and_are_told_who_asks() {
         heads.lock().unwrap().clear();
         world.ask_bearer(&world.token(json!({}))).await;
         assert!(heads.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn logins_that_would_never_end_are_warned_of() {
+    let with = |name: &str, value: Value| {
+        let mut config = json!({"client_id": ["a"], "redirect_uri": ["http://api.test/cb"]});
+        config[name] = value;
+        config
+    };
+    for (config, warned) in [
+        (with("auth_methods", json!(["authorization_code"])), true),
+        (with("disable_session", json!(["authorization_code"])), true),
+        (with("disable_session", json!(["password"])), false),
+        (with("login_action", json!("response")), false),
+    ] {
+        let warnings = World::new(config.clone()).filter.warnings();
+        let said = warnings.iter().any(|said| said.contains("to the next one"));
+        assert_eq!(said, warned, "{config}: {warnings:?}");
     }
 }
