@@ -103,7 +103,7 @@ async fn strangers_are_the_anonymous_consumer() {
     let upstream = Upstream::echo().await;
     let door = door(&upstream, ", anonymous: guest").await;
     let guest = json!({"username": "guest"});
-    door.get("api.test", "/").await.expect(500);
+    door.get("api.test", "/").await.expect(401);
     door.admin_post("/consumers", &guest).await.expect(201);
     throttle(&door, "/consumers/guest/plugins", 1).await;
     door.get("api.test", "/").await.expect(200);

@@ -133,22 +133,31 @@ impl OpenIdConnect {
     /// came with it.
     async fn ask_about(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
         let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
-        let told = match &self.asker {
-            Some(asker) => {
-                let client = self.settings().clients.named(&login.client);
-                let asking = Asking {
-                    from: None,
-                    client: client.map(|(client, _)| client),
-                    headers: &HeaderMap::new(),
-                    arguments: &Arguments::default(),
-                };
-                asker.ask(&login.access, &asking).await?
-            }
-            None => None,
-        };
-        match told {
-            Some((told, _)) => login.with_id_token(told, rules, now_ms),
+        match self.told_of(login, true).await? {
+            Some(told) => login.with_id_token(told, rules, now_ms),
             None => login.trusted(rules, now_ms),
+        }
+    }
+
+    /// What the provider says of a session's token, by introspection or, if `whole`,
+    /// by userinfo otherwise; `None`: it is not asked.
+    async fn told_of(&self, login: &Held, whole: bool) -> Result<Option<Arc<Verified>>, Refusal> {
+        let Some(asker) = &self.asker else {
+            return Ok(None);
+        };
+        let client = self.settings().clients.named(&login.client);
+        let asking = Asking {
+            from: None,
+            client: client.map(|(client, _)| client),
+            headers: &HeaderMap::new(),
+            arguments: &Arguments::default(),
+        };
+        match whole {
+            true => Ok(asker
+                .ask(&login.access, &asking)
+                .await?
+                .map(|(told, _)| told)),
+            false => asker.introspected(&login.access, &asking).await,
         }
     }
 
@@ -166,20 +175,11 @@ impl OpenIdConnect {
     /// What the provider says of the opaque token of a session; `None`: it is not
     /// asked, or does not let this client ask.
     async fn hear_of(&self, login: &Held) -> Result<Option<Arc<Verified>>, Refusal> {
-        let Some(asker) = self.asker.as_ref().filter(|asker| asker.introspects()) else {
-            return Ok(None);
-        };
-        if self.agent.standing().await.is_none() {
+        let asks = self.asker.as_ref().is_some_and(Asker::introspects);
+        if !asks || self.agent.standing().await.is_none() {
             return Ok(None);
         }
-        let client = self.settings().clients.named(&login.client);
-        let asking = Asking {
-            from: None,
-            client: client.map(|(client, _)| client),
-            headers: &HeaderMap::new(),
-            arguments: &Arguments::default(),
-        };
-        match asker.introspected(&login.access, &asking).await {
+        match self.told_of(login, false).await {
             Err(Refusal::ProviderRefuses) => Ok(None),
             outcome => outcome,
         }
@@ -238,16 +238,8 @@ impl OpenIdConnect {
         if sessions.is_kept() {
             let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
             // In a task of its own: who hangs up would leave it locked.
-            let (held, keeper) = (Arc::clone(&login), Arc::clone(&sessions));
             let renewal = tokio::spawn(async move { sessions.renew(&login, now_ms).await });
             let _ = renewal.await;
-            let browser = Browser {
-                headers: &request.headers,
-                secure: exchange.secure,
-                fields: &mut exchange.response_headers,
-            };
-            keeper.keep_remembering(&held, browser)?;
-            return Ok(flow);
         }
         self.tell_browser(sessions, login, request, exchange)?;
         Ok(flow)

@@ -401,3 +401,17 @@ fn the_least_configuration_is_completed_and_built() {
     assert_eq!(complete.len(), (KIND.schema)().fields.len());
     assert!((KIND.build)(&complete, &world.parts).is_ok());
 }
+
+#[tokio::test]
+async fn a_token_that_tells_no_domain_is_refused_where_one_is_wanted() {
+    let config = json!({"auth_methods": ["bearer"], "domains": ["b.c"]});
+    let world = World::new(config);
+    for (more, code) in [
+        (json!({"hd": "b.c"}), (200, "pass")),
+        (json!({"hd": "evil.example"}), (403, "wrong_domain")),
+        (json!({}), (403, "wrong_domain")),
+    ] {
+        let outcome = world.ask_bearer(&world.token(more.clone())).await;
+        assert_eq!(outcome.code(), code, "{more}");
+    }
+}
