@@ -13,6 +13,37 @@ use super::told::Asking;
 use crate::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
+    /// The session that a request shows, or that its browser is remembered to have
+    /// had; the inner error is why there is none.
+    ///
+    /// # Errors
+    /// When nobody can say whether there is one.
+    pub(super) async fn session_of(
+        &self,
+        sessions: &Sessions,
+        request: &RequestHeader,
+        exchange: &Exchange,
+    ) -> Result<Result<Found, Refusal>, Refusal> {
+        let now_ms = self.agent.clock.now_ms();
+        let shown = sessions.find(&request.headers, now_ms).await?;
+        let (shown, recalled) = sessions.recall(shown, &request.headers, now_ms).await?;
+        Ok(match shown {
+            Shown::Nothing | Shown::Away(_) => Err(Refusal::NoToken),
+            Shown::Void(refusal) => Err(refusal),
+            Shown::Live(login, _) if sessions.is_elsewhere(&login, &request.headers, exchange) => {
+                Err(Refusal::SessionElsewhere)
+            }
+            Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
+                Err(Refusal::SessionOver)
+            }
+            Shown::Live(login, due) => Ok(Found {
+                login,
+                due,
+                recalled,
+            }),
+        })
+    }
+
     /// Decides by a session; the inner error is why there is none.
     ///
     /// # Errors
@@ -24,53 +55,42 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Result<Flow, Refusal>, Refusal> {
-        let now_ms = self.agent.clock.now_ms();
-        let shown = sessions.find(&request.headers, now_ms).await?;
-        let (shown, recalled) = sessions.recall(shown, &request.headers, now_ms).await?;
-        let (login, due) = match shown {
-            Shown::Nothing | Shown::Away(_) => return Ok(Err(Refusal::NoToken)),
-            Shown::Void(refusal) => return Ok(Err(refusal)),
-            Shown::Live(login, _) if sessions.is_elsewhere(&login, &request.headers, exchange) => {
-                return Ok(Err(Refusal::SessionElsewhere));
-            }
-            Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
-                return Ok(Err(Refusal::SessionOver));
-            }
-            Shown::Live(login, due) => (login, due),
+        let mut found = match self.session_of(sessions, request, exchange).await? {
+            Ok(found) => found,
+            Err(void) => return Ok(Err(void)),
         };
-        if !recalled {
-            let shown = (sessions, &login, due);
-            let (login, judged) = self.judge_shown(shown, asking, request, exchange).await?;
-            return Ok(Ok(self
-                .conclude(shown, (login, judged), request, exchange)
-                .await?));
+        if found.recalled {
+            let now_ms = self.agent.clock.now_ms();
+            let browser = Browser {
+                headers: &request.headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            };
+            found.login = match sessions.resume(&found.login, browser, now_ms).await {
+                Err(Refusal::SessionOver) => return Ok(Err(Refusal::SessionOver)),
+                login => login?,
+            };
+            found.due = false;
         }
-        let browser = Browser {
-            headers: &request.headers,
-            secure: exchange.secure,
-            fields: &mut exchange.response_headers,
-        };
-        let login = match sessions.resume(&login, browser, now_ms).await {
-            Err(Refusal::SessionOver) => return Ok(Err(Refusal::SessionOver)),
-            login => login?,
-        };
-        let shown = (sessions, &login, false);
+        let shown = (sessions, &found.login);
         let (login, judged) = self.judge_shown(shown, asking, request, exchange).await?;
-        if matches!(judged, Err(Refusal::SessionOver)) {
+        if found.recalled && matches!(judged, Err(Refusal::SessionOver)) {
             // Its tokens have ended, too: whoever comes back after days signs in.
-            sessions.end(&login, now_ms).await?;
+            sessions.end(&login, self.agent.clock.now_ms()).await?;
             return Ok(Err(Refusal::SessionOver));
         }
-        Ok(Ok(self
-            .conclude(shown, (login, judged), request, exchange)
-            .await?))
+        // A refresh has renewed it.
+        let due = found.due && Arc::ptr_eq(&found.login, &login);
+        let shown = (sessions, &login, due);
+        let flow = self.conclude(shown, judged, request, exchange).await?;
+        Ok(Ok(flow))
     }
 
     /// What is known of the user of a session, and the session that it is by then:
     /// its tokens may have been refreshed, which the browser learns.
     async fn judge_shown(
         &self,
-        (sessions, shown, _): (&Arc<Sessions>, &Arc<Held>, bool),
+        (sessions, shown): (&Arc<Sessions>, &Arc<Held>),
         asking: &Asking<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -85,28 +105,34 @@ impl OpenIdConnect {
         Ok((login, judged))
     }
 
-    /// Lets the request of a session pass, or refuses it.
+    /// Lets the request of a session pass, which is renewed if it is due, or refuses
+    /// it.
     async fn conclude(
         &self,
-        (sessions, shown, due): (&Arc<Sessions>, &Arc<Held>, bool),
-        (login, judged): (Arc<Held>, Result<Arc<Verified>, Refusal>),
+        (sessions, login, due): (&Arc<Sessions>, &Arc<Held>, bool),
+        judged: Result<Arc<Verified>, Refusal>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
         let verified = match judged {
             Ok(verified) => verified,
             Err(refusal) => {
-                return Ok(self.refuse_login(sessions, &login, refusal, request, exchange));
+                return Ok(self.refuse_login(sessions, login, refusal, request, exchange));
             }
         };
-        let flow = self.go_on(sessions, &login, &verified, request, exchange);
-        // A refresh has renewed it.
-        match due && Arc::ptr_eq(shown, &login) {
-            true => {
-                self.renew((sessions, &login), request, exchange, flow)
-                    .await
-            }
+        let flow = self.go_on(sessions, login, &verified, request, exchange);
+        match due {
+            true => self.renew((sessions, login), request, exchange, flow).await,
             false => Ok(flow),
         }
     }
+}
+
+/// A session that was found.
+pub(super) struct Found {
+    pub(super) login: Arc<Held>,
+    /// Whether it shall be renewed.
+    due: bool,
+    /// Whether its own cookie is gone, and it has to be begun anew.
+    recalled: bool,
 }

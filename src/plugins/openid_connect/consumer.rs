@@ -106,7 +106,11 @@ impl Anonymous {
         });
         // Consumers come and go while the plugin runs, so it can't be said earlier.
         let missing = found.is_none();
-        if self.missing.swap(missing, Ordering::Relaxed) != missing && missing {
+        // Read first: a shared write with every request would be a cost.
+        if self.missing.load(Ordering::Relaxed) != missing
+            && self.missing.swap(missing, Ordering::Relaxed) != missing
+            && missing
+        {
             let anonymous = self.name.as_str();
             tracing::warn!(
                 anonymous,

@@ -217,7 +217,7 @@ impl OpenIdConnect {
         Ok(Arguments::new(request.uri.query(), parameters))
     }
 
-    fn asking<'a>(
+    pub(super) fn asking<'a>(
         &'a self,
         request: &'a RequestHeader,
         given: &'a Arguments,

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use pingora::http::RequestHeader;
-use serde_json::Map;
 
 use super::OpenIdConnect;
 use super::cache::Verified;
 use super::client::Client;
 use super::grants::Given;
-use super::logins::{origin, token};
+use super::logins::origin;
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Caller, LoginSession, Opening, Sessions};
@@ -76,21 +75,14 @@ impl<'a> Entry<'a> {
 
     fn login(&self, told: bool, now_ms: i64) -> LoginSession {
         let client = self.client.as_ref();
+        let client = client.map_or("", |client| client.id.as_str());
         LoginSession {
-            id: token::<16>(),
-            client: client.map(|client| client.id.clone()).unwrap_or_default(),
-            access: self.access.to_owned(),
             id_token: self.id_token.map(str::to_owned),
             refresh: self.refresh.map(str::to_owned),
             scope: self.scope.map(str::to_owned),
             ends_at: self.ends_at,
-            bound: None,
             told,
-            earlier: Map::new(),
-            signed_in: None,
-            moved: None,
-            started: now_ms,
-            renewed: now_ms,
+            ..LoginSession::begun(client, self.access, now_ms)
         }
     }
 }
@@ -127,7 +119,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) {
-        if exchange.token.is_none() || exchange.refusal.is_some() {
+        if !is_let_in(exchange) {
             return;
         }
         let browser = Browser {
@@ -148,7 +140,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) {
-        if exchange.token.is_none() || exchange.refusal.is_some() {
+        if !is_let_in(exchange) {
             return;
         }
         let Some(sessions) = self.sessions_by(entry.method) else {
@@ -205,6 +197,10 @@ impl OpenIdConnect {
         };
         matches!(entry.method, Method::Introspection | Method::Userinfo) || asked()
     }
+}
+
+fn is_let_in(exchange: &Exchange) -> bool {
+    exchange.token.is_some() && exchange.refusal.is_none()
 }
 
 fn caller<'a>(request: &'a RequestHeader, exchange: &Exchange) -> Caller<'a> {

@@ -18,7 +18,7 @@ use super::methods::Method;
 use super::proofs;
 use super::refusal::Refusal;
 use super::scripts;
-use super::sessions::{Held, Sessions, Shown};
+use super::sessions::{Held, Sessions};
 use super::token_exchange::Course;
 use super::told::Asking;
 use crate::filter::{Code, Exchange, Outlook};
@@ -71,30 +71,14 @@ impl OpenIdConnect {
         if let Some(outlook) = self.outlook_of_login(request, exchange, &given) {
             return Ok(outlook);
         }
-        let asking = Asking {
-            from: Some(exchange.client.ip()),
-            client: self.settings().clients.chosen(&request.headers, &given),
-            headers: &request.headers,
-            arguments: &given,
-        };
+        let asking = self.asking(request, &given, exchange.client.ip());
         let mut void = Refusal::NoToken;
         if let Some(sessions) = &self.sessions {
-            let now_ms = self.agent.clock.now_ms();
-            let shown = sessions.find(&request.headers, now_ms).await?;
-            match sessions.recall(shown, &request.headers, now_ms).await?.0 {
-                Shown::Nothing | Shown::Away(_) => {}
-                Shown::Void(refusal) => void = refusal,
-                Shown::Live(login, _)
-                    if sessions.is_elsewhere(&login, &request.headers, exchange) =>
-                {
-                    void = Refusal::SessionElsewhere;
-                }
-                Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
-                    void = Refusal::SessionOver;
-                }
-                Shown::Live(login, _) => {
+            match self.session_of(sessions, request, exchange).await? {
+                Err(refusal) => void = refusal,
+                Ok(found) => {
                     return self
-                        .outlook_of_session((sessions, &login), &asking, request, exchange)
+                        .outlook_of_session((sessions, &found.login), &asking, request, exchange)
                         .await;
                 }
             }

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::OpenIdConnect;
 use super::after::{Action, Gained};
@@ -16,7 +16,7 @@ use super::arguments::{Arguments, Where, retarget};
 use super::cache::Verified;
 use super::grants::Tokens;
 use super::id_token::Expected;
-use super::logins::{self, Begun, Logins, Sent, Wanted, origin, page, token};
+use super::logins::{self, Begun, Logins, Sent, Wanted, origin, page};
 use super::methods::Method;
 use super::pass::Passing;
 use super::provider::Known;
@@ -207,21 +207,12 @@ impl OpenIdConnect {
         }
         let now_ms = self.agent.clock.now_ms();
         let login = LoginSession {
-            id: token::<16>(),
-            client: begun.client.clone(),
-            access: tokens.access.expose().to_owned(),
             id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
-            earlier: Map::new(),
             refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
             // RFC 6749 §5.1: what was asked for, if it is not named.
             scope: tokens.scope.clone().or_else(|| logins.scope()),
             ends_at: tokens.ends_at,
-            bound: None,
-            told: false,
-            started: now_ms,
-            renewed: now_ms,
-            signed_in: None,
-            moved: None,
+            ..LoginSession::begun(&begun.client, tokens.access.expose(), now_ms)
         };
         let login = Held::fresh(login);
         let verified = match self.settings().exempt.has(Method::AuthorizationCode) {

@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 use super::ends::About;
 use super::fields::Fields;
 use super::flight::digest_of;
+use super::logins::token;
 use super::methods::Methods;
 use super::refusal::Refusal;
 use super::storage::{Storage, Storages};
@@ -93,6 +94,26 @@ pub(super) struct LoginSession {
 }
 
 impl LoginSession {
+    /// One that begins now, with an access token of which nothing else is known.
+    pub(super) fn begun(client: &str, access: &str, now_ms: i64) -> Self {
+        Self {
+            id: token::<16>(),
+            client: client.to_owned(),
+            access: access.to_owned(),
+            id_token: None,
+            earlier: Map::new(),
+            refresh: None,
+            scope: None,
+            ends_at: None,
+            bound: None,
+            told: false,
+            started: now_ms,
+            renewed: now_ms,
+            signed_in: None,
+            moved: None,
+        }
+    }
+
     /// What ended at this moment or later ends it.
     fn since(&self) -> i64 {
         self.signed_in.unwrap_or(self.started)

@@ -15,14 +15,13 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 
 use super::agent::{Agent, Question, object};
-use super::client::Client;
 use super::endpoints::Endpoint;
-use super::flight::{Digest, Flights, digest_of};
+use super::flight::{Digest, Flights};
 use super::grants::{self, Tokens};
 use super::provider::{Known, Provider};
 use super::refusal::Refusal;
 use super::rules::is_access_token;
-use super::told::Asking;
+use super::told::{Asking, about};
 use crate::http::outbound::Answer;
 use crate::jose::claims::{check_times, same_issuer};
 use crate::jose::verify::{TOKEN_MAX, Unverified, VerifyError};
@@ -125,7 +124,7 @@ impl TokenExchange {
             return Course::Keep;
         }
         let (form, headers) = self.words(token, asking);
-        let about = about(asking.client, &form, &headers);
+        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
         self.held(about, known).map_or(Course::Ask, Course::Held)
     }
 
@@ -151,7 +150,7 @@ impl TokenExchange {
             return Ok(None);
         };
         let (form, headers) = self.words(token, asking);
-        let about = about(asking.client, &form, &headers);
+        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
         if let Some(given) = self.held(about, &known) {
             return Ok(Some(given));
         }
@@ -326,16 +325,6 @@ fn version(known: &Known) -> Option<u64> {
     known.standing.as_ref().map(|standing| standing.version())
 }
 
-/// What makes a question another one: who asks, and every word of it.
-fn about(client: Option<&Arc<Client>>, form: &[(String, String)], headers: &HeaderMap) -> Digest {
-    let client = client.map_or(&b""[..], |client| client.id.as_bytes());
-    let form = form.iter().flat_map(|(n, v)| [n.as_bytes(), v.as_bytes()]);
-    let headers = headers
-        .iter()
-        .flat_map(|(n, v)| [n.as_str().as_bytes(), v.as_bytes()]);
-    digest_of([client].into_iter().chain(form).chain(headers))
-}
-
 /// Reads the answer (RFC 8693 §2.2).
 fn read(answer: &Answer, now_ms: i64) -> Result<Tokens, Refusal> {
     if answer.status != StatusCode::OK {
@@ -356,6 +345,7 @@ fn read(answer: &Answer, now_ms: i64) -> Result<Tokens, Refusal> {
 mod tests {
     use super::*;
     use crate::model::secret::Secret;
+    use crate::plugins::openid_connect::flight::digest_of;
 
     #[test]
     fn a_flood_of_long_answers_stays_within_the_bound() {

@@ -7,11 +7,7 @@ use http::HeaderMap;
 
 use crate::clock::random_bytes;
 use crate::identity::cookies;
-
-/// Most secrets of a browser that count, the latest of them.
-const MOST: usize = 32;
-/// How much of its digest a secret's own cookie is named by, in characters.
-const NAMED_BY: usize = 8;
+use crate::session::own_name::{MOST, is_own_name, own_name};
 
 /// The secrets of a browser.
 #[derive(Debug, Default)]
@@ -27,8 +23,8 @@ impl<'h> Secrets<'h> {
     pub(super) fn of(headers: &'h HeaderMap, name: &str) -> Self {
         let good = |secret: &&str| (32..=64).contains(&secret.len());
         let last = cookies::value(headers, name).filter(good);
-        let own =
-            cookies::all(headers).filter(|(shown, secret)| is_own(shown, name) && good(secret));
+        let own = cookies::all(headers)
+            .filter(|(shown, secret)| is_own_name(shown.as_bytes(), name) && good(secret));
         let mut own: Vec<_> = own.filter(|(_, secret)| Some(*secret) != last).collect();
         // Browsers send the oldest first (RFC 6265 §5.4).
         let kept = own.split_off(own.len().saturating_sub(MOST));
@@ -48,14 +44,7 @@ pub(super) fn make() -> String {
 /// The name of the cookie that only this secret is in.
 pub(super) fn name_of(name: &str, secret: &str) -> String {
     let digest = URL_SAFE_NO_PAD.encode(digest(&SHA256, secret.as_bytes()));
-    format!("{name}.{}", &digest[..NAMED_BY])
-}
-
-fn is_own(shown: &str, name: &str) -> bool {
-    let own = shown
-        .strip_prefix(name)
-        .and_then(|own| own.strip_prefix('.'));
-    own.is_some_and(|own| own.len() == NAMED_BY)
+    own_name(name, &digest)
 }
 
 #[cfg(test)]

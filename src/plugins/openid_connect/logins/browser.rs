@@ -12,12 +12,8 @@ use pingora::http::RequestHeader;
 use super::{short_digest, token};
 use crate::plugins::openid_connect::sessions::strip;
 use crate::session::cookie::{CookieError, Style, pairs, split, value};
+use crate::session::own_name::{MOST, is_own_name, own_name};
 
-/// Most cookies of their own name that a browser keeps: more are told to go
-/// with the next login.
-const KEPT_MAX: usize = 32;
-/// How much of a value's digest its cookie is named by.
-const NAMED_BY: usize = 8;
 /// How long a value is, in characters.
 const LENGTH: usize = 22;
 
@@ -31,19 +27,13 @@ pub(super) struct Mark {
 /// The cookies of browsers that have begun logins.
 pub(super) struct Browsers {
     style: Style,
-    /// Before the part of a name that is a value's own.
-    prefix: String,
     /// How long a login may take, in seconds.
     lifetime_s: i64,
 }
 
 impl Browsers {
     pub(super) fn new(style: Style, lifetime_s: i64) -> Self {
-        Self {
-            prefix: format!("{}.", style.name()),
-            style,
-            lifetime_s,
-        }
+        Self { style, lifetime_s }
     }
 
     /// The mark that a browser got last, or a new one.
@@ -70,7 +60,7 @@ impl Browsers {
         let mut own: Vec<&str> = self.own_names(request).collect();
         own.retain(|name| *name != named.name());
         // Browsers send the oldest first (RFC 6265 §5.4).
-        let surplus = own.len().saturating_sub(KEPT_MAX - 1);
+        let surplus = own.len().saturating_sub(MOST - 1);
         for name in &own[..surplus] {
             all.extend(self.style.called(name).forget(request, secure));
         }
@@ -96,8 +86,7 @@ impl Browsers {
     }
 
     fn named(&self, digest: &str) -> Style {
-        let own = digest.get(..NAMED_BY).unwrap_or(digest);
-        let style = self.style.called(&format!("{}{own}", self.prefix));
+        let style = self.style.called(&own_name(self.style.name(), digest));
         style.lasting(self.lifetime_s)
     }
 
@@ -111,8 +100,7 @@ impl Browsers {
     }
 
     fn is_of_a_value(&self, name: &[u8]) -> bool {
-        let own = name.strip_prefix(self.prefix.as_bytes());
-        own.is_some_and(|own| own.len() == NAMED_BY && own.iter().all(is_of_token))
+        is_own_name(name, self.style.name())
     }
 
     /// Whether a cookie is one of these.
@@ -224,11 +212,11 @@ mod tests {
         }
         let (_, fields) = begin(&jar);
         keep(&mut jar, &fields);
-        assert_eq!(jar.len(), 1 + KEPT_MAX);
+        assert_eq!(jar.len(), 1 + MOST);
         let shown = headers(&jar);
         let has = |(digest, _): &(String, _)| browsers().has(&shown, digest);
-        assert!(begun[60 - KEPT_MAX..].iter().all(has));
-        assert!(!begun[..60 - KEPT_MAX].iter().any(has));
+        assert!(begun[60 - MOST..].iter().all(has));
+        assert!(!begun[..60 - MOST].iter().any(has));
     }
 
     #[test]
@@ -239,14 +227,14 @@ mod tests {
             .map(|(_, field)| field.to_str().expect("text"))
             .collect();
         assert!(!fields[0].contains("Max-Age"));
-        let named = format!("authorization.{}=1", &digest[..NAMED_BY]);
+        let named = format!("{}=1", own_name("authorization", &digest));
         assert!(fields[1].starts_with(&named) && fields[1].contains("Max-Age=600"));
     }
 
     #[test]
     fn a_mark_counts_under_a_name_of_its_own_only() {
         let mark = browsers().of(&HeaderMap::new());
-        let own = format!("authorization.{}", &mark.digest[..NAMED_BY]);
+        let own = own_name("authorization", &mark.digest);
         let value = format!("1{}", mark.value);
         for (name, value, counts) in [
             (own.as_str(), value.as_str(), true),
