@@ -41,6 +41,8 @@ pub struct Ctx {
     pub(super) attempts: Attempts,
     pub(super) upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
+    /// Whether the gateway gave an answer in the place of one that failed.
+    pub(super) answered: bool,
     /// The client's connection; set when the request begins.
     pub(super) connection: Option<Arc<Connection>>,
     /// Counts this request until it is dropped.
@@ -64,6 +66,7 @@ impl Ctx {
             attempts: Attempts::default(),
             upstream_started: None,
             upstream_time: None,
+            answered: false,
             connection: None,
             in_flight: None,
         }

@@ -67,12 +67,9 @@ async fn unreadable(
     let reply = Reply::message(error.status(), error.to_string());
     session.set_keepalive(None);
     if ctx.journey.is_some() {
-        Box::pin(unwind::reply(session, ctx, reply)).await?;
-    } else {
-        answer::send(session, reply, &ctx.additions()).await?;
+        return Box::pin(unwind::reply(session, ctx, reply)).await;
     }
-    bridge::linger(session.as_downstream_mut()).await;
-    Ok(())
+    answer::send(session, reply, &ctx.additions()).await
 }
 
 /// The upstream `echo`: says what it was asked, for trying things out.

@@ -25,8 +25,8 @@ use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
 use crate::clock::Clock;
-use crate::http::greeting;
 use crate::http::reply::Reply;
+use crate::http::{bridge, greeting};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::connections::{Connection, Connections};
 use crate::telemetry::metrics::Gauge;
@@ -325,8 +325,9 @@ impl ProxyHttp for Gateway {
         }
         let reply = observe::engine_reply(status, message, session.req_header());
         session.set_keepalive(None);
-        if let Err(error) = self.reply(session, ctx, reply).await {
-            tracing::debug!(%error, "error answer not written");
+        match self.reply(session, ctx, reply).await {
+            Ok(()) => ctx.answered = true,
+            Err(error) => tracing::debug!(%error, "error answer not written"),
         }
         given_up(status.as_u16())
     }
@@ -360,9 +361,12 @@ impl ProxyHttp for Gateway {
         ctx.connection = previous.downcast::<Arc<Connection>>().ok().map(|c| *c);
     }
 
-    /// 5. Count and log, whatever the outcome.
+    /// 5. Count and log, whatever the outcome, and part as is proper.
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
         greeting::head_awaited();
         observe::finished(&self.settings, session, error, ctx);
+        if error.is_none() || ctx.answered {
+            bridge::linger(session.as_downstream_mut()).await;
+        }
     }
 }

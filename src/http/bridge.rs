@@ -168,12 +168,26 @@ pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result
     read
 }
 
-/// Drops what a client still sends of a body that was refused, for a short
-/// while: a connection closed under its hands would take the answer with it.
+/// Ends a connection that is closed before its request has come whole: says
+/// that the answer is complete, then drops what the client still sends, for a
+/// short while. A connection cut under its hands would take the answer with it
+/// (RFC 9112 §9.6). What stays open is left alone: its next request is behind
+/// the rest of this one, which the engine skips. So is HTTP/2, where streams
+/// end alone.
 pub async fn linger(session: &mut ServerSession) {
-    session.set_total_drain_timeout(Some(LINGER));
-    // The answer is written; whether the rest arrives is of no interest.
-    let _ = session.drain_request_body().await;
+    let ServerSession::H1(http1) = session else {
+        return;
+    };
+    if http1.was_upgraded() || http1.will_keepalive() || http1.is_body_done() {
+        return;
+    }
+    if http1.finish_body().await.is_err() {
+        return;
+    }
+    http1.shutdown().await;
+    http1.set_total_drain_timeout(Some(LINGER));
+    // Whether the rest arrives is of no interest.
+    let _ = http1.drain_request_body().await;
 }
 
 /// Lets `router` answer the request in `head`, whose body has been read, and

@@ -75,15 +75,13 @@ impl RouterApp {
             session.set_keepalive(None);
             head.extensions.insert(client(session));
             bridge::respond(session, &self.router, head, Bytes::new()).await?;
-            bridge::linger(session).await;
             return Ok(());
         }
         let body = match bridge::read_body(session, self.bounds).await {
             Ok(body) => body,
             Err(error) => {
-                refuse(session, error.status(), "Request body can't be read").await?;
-                bridge::linger(session).await;
-                return Ok(());
+                let status = error.status();
+                return refuse(session, status, "Request body can't be read").await;
             }
         };
         head.extensions.insert(client(session));
@@ -214,6 +212,7 @@ impl HttpServerApp for RouterApp {
         }
         let settings = HttpPersistentSettings::for_session(&session);
         greeting::head_awaited();
+        bridge::linger(&mut session).await;
         let reusable = session.finish().await.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
     }

@@ -373,6 +373,44 @@ async fn the_body_of_an_error_is_what_the_client_accepts() {
 }
 
 #[tokio::test]
+async fn an_upload_that_goes_on_after_its_answer_is_not_cut_off() {
+    // More than lies in the buffers of both systems.
+    const PIECES: usize = 64;
+    let nobody = Port::reserve();
+    let services = format!(
+        "- {{name: web, url: 'http://{}', routes: [{{paths: [/gone]}}]}}\n\
+         - {{name: near, protocol: internal, host: echo, routes: [{{paths: [/near]}}]}}\n",
+        nobody.authority()
+    );
+    let admin = "{listen: \"@ADMIN@\", token: 0123456789abcdef}";
+    let mut door = Setup::new().admin(admin).services(&services).lay_out();
+    door.spawn();
+    door.wait_log("the start", |line| line.contains("ready"))
+        .await;
+    let piece = vec![b'y'; 1 << 18];
+    let cases = [
+        (door.proxy(), "/nowhere", "Connection: close\r\n", 404),
+        (door.proxy(), "/gone", "", 502),
+        (door.proxy(), "/near", "", 413),
+        (door.admin(), "/services", "", 401),
+    ];
+    for (address, path, line, status) in cases {
+        let mut connection = Connection::open(&address).await;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\n{line}Content-Length: {}\r\n\r\n",
+            PIECES * piece.len()
+        );
+        connection.send(head.as_bytes()).await;
+        connection.send(&piece).await;
+        assert_eq!(connection.response().await.status, status, "{path}");
+        for _ in 1..PIECES {
+            connection.send(&piece).await;
+        }
+        assert!(connection.is_closed().await, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_waits_for_permission_gets_it() {
     let upstream = Upstream::echo().await;
     let service = format!(
