@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -67,6 +67,8 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     let upstream = ctx.upstream_time.unwrap_or_default();
     let own = total.saturating_sub(upstream);
     let (mut parts, reason) = head::take_response(response);
+    // The gateway's version, whatever the upstream speaks (RFC 9112 §2.3).
+    parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
     head::strip_nominated(headers);
     headers.reserve(4);

@@ -355,6 +355,26 @@ async fn failed_tries_are_repeated_as_often_as_the_service_says() {
 }
 
 #[tokio::test]
+async fn an_upstream_of_http_1_0_is_answered_for_in_http_1_1() {
+    for length in ["Content-Length: 2\r\n", ""] {
+        let answer = format!("HTTP/1.0 200 OK\r\n{length}\r\nok");
+        let upstream = Upstream::start(move |_| Reply::Raw(answer.clone().into_bytes())).await;
+        let door = door_to(&upstream.url(""), "").await;
+        let mut connection = Connection::open(&door.proxy()).await;
+        // On one connection, which the upstream's end does not end.
+        for _ in 0..2 {
+            connection
+                .send(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n")
+                .await;
+            assert_eq!(connection.response().await.text(), "ok");
+        }
+        let response = http::client().get(door.proxy_url("/")).send().await;
+        let version = response.expect("an answer").version();
+        assert_eq!(version, ::http::Version::HTTP_11, "{length:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_body_of_an_error_is_what_the_client_accepts() {
     let door = Setup::new().start().await;
     for (accept, kind) in [
