@@ -168,26 +168,30 @@ pub async fn buffer_body_within(session: &mut Session, time: Duration) -> Result
     read
 }
 
-/// Ends a connection that is closed before its request has come whole: says
-/// that the answer is complete, then drops what the client still sends, for a
-/// short while. A connection cut under its hands would take the answer with it
-/// (RFC 9112 §9.6). What stays open is left alone: its next request is behind
-/// the rest of this one, which the engine skips. So is HTTP/2, where streams
-/// end alone.
+/// Says that the answer to a request that has not come whole is complete, then
+/// drops what the client still sends, for a short while. A connection cut under
+/// its hands would take the answer with it (RFC 9112 §9.6), and so would a
+/// reset stream: RFC 9113 §8.1 allows that, but clients take it for a failure.
+/// A connection of HTTP/1 that stays open is left alone: the engine skips the
+/// rest before it reads the next request.
 pub async fn linger(session: &mut ServerSession) {
-    let ServerSession::H1(http1) = session else {
-        return;
-    };
-    if http1.was_upgraded() || http1.will_keepalive() || http1.is_body_done() {
+    if session.was_upgraded() || session.is_body_done() {
         return;
     }
-    if http1.finish_body().await.is_err() {
+    if let ServerSession::H1(http1) = session
+        && http1.will_keepalive()
+    {
         return;
     }
-    http1.shutdown().await;
-    http1.set_total_drain_timeout(Some(LINGER));
+    if session.finish_body().await.is_err() {
+        return;
+    }
+    if let ServerSession::H1(http1) = session {
+        http1.shutdown().await;
+    }
+    session.set_total_drain_timeout(Some(LINGER));
     // Whether the rest arrives is of no interest.
-    let _ = http1.drain_request_body().await;
+    let _ = session.drain_request_body().await;
 }
 
 /// Lets `router` answer the request in `head`, whose body has been read, and
