@@ -19,7 +19,7 @@ export async function start(...args) {
   mkdirSync(SHOTS, { recursive: true })
   const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium'
   // Root may not use the sandbox.
-  return chromium.launch({ executablePath, args: ['--no-sandbox', ...args] })
+  return chromium.launch({ executablePath, args: ['--no-sandbox', ...args], timeout: 120_000 })
 }
 
 /** Starts both. */

@@ -94,7 +94,7 @@ async function signInThere(page, name) {
   await page.fill('input[name=login]', name)
   await page.fill('input[name=password]', 'any')
   await page.click('button[type=submit]')
-  await page.waitForURL((url) => url.origin !== abroad || url.pathname.startsWith('/interaction'))
+  await page.waitForSelector('input[name=prompt][value=consent]', { state: 'attached' })
   await page.click('button[type=submit]')
 }
 

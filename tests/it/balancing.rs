@@ -259,7 +259,7 @@ async fn a_silent_target_fails_its_probes_by_timeout() {
 #[tokio::test]
 async fn a_breaker_opens_after_failures_and_closes_after_a_success() {
     let (server, status) = switchable().await;
-    let breaker = json!({"failures": 3, "open_seconds": 1, "half_open_requests": 1});
+    let breaker = json!({"failures": 3, "open_seconds": 5, "half_open_requests": 1});
     let door = door(
         json!({"circuit_breaker": breaker}),
         &[(server.address(), 100)],

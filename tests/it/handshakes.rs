@@ -239,7 +239,8 @@ async fn without_a_certificate_a_generated_one_is_shown_and_said_so() {
         .expect("connected");
     let answer = connection.get("a.test", "").expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(door.log_text().contains("self-signed"));
+    door.wait_log("the warning", |line| line.contains("self-signed"))
+        .await;
 }
 
 #[tokio::test]

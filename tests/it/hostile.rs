@@ -109,8 +109,9 @@ async fn http2_over_tls_without_a_request_is_cut_off() {
     assert!(silent.closes_within(DEADLINE));
     // The preface alone is no request.
     let mut idle = offer.connect(port.number(), "a.test").expect("connected");
-    idle.send(PREFACE).expect("sent");
-    idle.send(&frame(SETTINGS, 0, 0, &[])).expect("sent");
+    // It may be cut off before it has said all of that.
+    let _ = idle.send(PREFACE);
+    let _ = idle.send(&frame(SETTINGS, 0, 0, &[]));
     assert!(idle.closes_within(DEADLINE));
 }
 

@@ -419,7 +419,7 @@ async fn a_hundred_requests_at_expiry_make_one_token_call_and_none_fails() {
              session_storage: {storage}}}}}\n",
             upstream.url("")
         );
-        let short = "settings: {access_token_lifetime: 4}\n      users:";
+        let short = "settings: {access_token_lifetime: 12}\n      users:";
         let door = Setup::new()
             .identity(&CLIENTS.replace("users:", short))
             .services(&service)
@@ -432,7 +432,7 @@ async fn a_hundred_requests_at_expiry_make_one_token_call_and_none_fails() {
             .map(|((_, name), value)| format!("{name}={value}"))
             .collect();
         let mine = mine.join("; ");
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(13)).await;
         let ask = || {
             let request = client().get(door.proxy_url("/orders"));
             send(request.header("host", "api.test").header("cookie", &mine))

@@ -68,6 +68,10 @@ async fn expired_addresses_are_kept_while_no_server_answers() {
         metrics.contains("doorward_dns_stale_names 1").then_some(())
     })
     .await;
+    door.wait_log("the warning", |line| {
+        line.contains("keeping the last addresses")
+    })
+    .await;
     let log = door.log_text();
     assert_eq!(
         log.matches("keeping the last addresses").count(),
@@ -87,12 +91,13 @@ async fn expired_addresses_are_kept_while_no_server_answers() {
 async fn a_name_that_is_unknown_gives_503_and_is_not_asked_for_each_time() {
     let dns = NameServer::start().await;
     let door = door_to(&dns, "", "nowhere.test", 80, ", retries: 0").await;
-    for _ in 0..3 {
+    for _ in 0..10 {
         let answer = door.get("a.test", "/").await.expect(503);
         assert_eq!(answer.json()["message"], "name resolution failed");
     }
     // SRV, A and AAAA, perhaps again after a second.
-    assert!(dns.asked("nowhere.test") <= 6);
+    let asked = dns.asked("nowhere.test");
+    assert!(asked < 15, "{asked} questions");
 }
 
 #[tokio::test]

@@ -31,16 +31,19 @@ async fn requests_are_counted_by_service_route_and_status() {
         door.get("api.test", "/").await.expect(200);
     }
     door.get("nowhere.test", "/").await.expect(404);
-    let answer = door.admin_get("/metrics").await.expect(200);
-    assert!(answer.header("content-type").starts_with("text/plain"));
-    let text = answer.body;
     let labels = [
         "doorward_requests_total{",
         "service=\"api\"",
         "route=\"api-route\"",
         "2",
     ];
-    assert_eq!(metric(&text, &labels), Some(3.0), "{text}");
+    // They are counted when they have been answered.
+    let text = eventually("three requests counted", async || {
+        let answer = door.admin_get("/metrics").await.expect(200);
+        assert!(answer.header("content-type").starts_with("text/plain"));
+        (metric(&answer.body, &labels) == Some(3.0)).then_some(answer.body)
+    })
+    .await;
     for name in [
         "doorward_request_duration_seconds_bucket",
         "doorward_upstream_duration_seconds_bucket",
@@ -204,7 +207,10 @@ async fn the_production_file_holds_no_credentials() {
 async fn health_tells_whether_the_door_is_open() {
     let mut door = Setup::new().start().await;
     let arguments = ["health", "-c", "doorward.yaml"];
-    assert_eq!(door.run(&arguments).status.code(), Some(0));
+    eventually("the word that it is", async || {
+        (door.run(&arguments).status.code() == Some(0)).then_some(())
+    })
+    .await;
     door.kill();
     assert_eq!(door.run(&arguments).status.code(), Some(1));
 }

@@ -315,7 +315,7 @@ async fn a_broken_provider_is_a_fault_that_shows_nothing_of_its_reply() {
         }
     })
     .await;
-    let door = brokered(&upstream, &provider.url("/token"), ", timeout: 700").await;
+    let door = brokered(&upstream, &provider.url("/token"), ", timeout: 5000").await;
     for (user, status, code) in [
         ("slow", 500, "steps.servicecallout.ExecutionFailed"),
         ("gone", 500, "steps.servicecallout.ExecutionFailed"),

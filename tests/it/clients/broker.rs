@@ -13,7 +13,7 @@ async fn the_broker_bears_a_foreign_provider_whatever_it_does() {
     let provider = Port::reserve();
     let service = format!(
         "- name: weather\n  url: {}\n  routes: [{{paths: [/weather]}}]\n  plugins:\n  \
-         - name: token-broker\n    config: {{base_path: /weather, timeout: 700, \
+         - name: token-broker\n    config: {{base_path: /weather, timeout: 5000, \
          token_endpoint: 'http://{}/token'}}\n",
         upstream.url(""),
         provider.authority()

@@ -263,6 +263,10 @@ async fn writes(door: &mut Door, number: usize, end: impl FnOnce(&mut Door)) -> 
     let [a, b] = random_bytes::<2>();
     let wait = Duration::from_micros(u64::from(u16::from_be_bytes([a, b])) * 4);
     tokio::time::sleep(Duration::from_millis(20) + wait).await;
+    crate::support::eventually("the first write", async || {
+        (!round.all.lock().services.is_empty()).then_some(())
+    })
+    .await;
     end(door);
     while let Some(ended) = writers.join_next().await {
         ended.expect("a writer that is not refused");
@@ -462,7 +466,6 @@ async fn everything_acknowledged_survives_the_end_of_postgresql() {
     door.start().await;
     let since_s = now_s();
     let all = writes(&mut door, 0, |_| cluster.stop()).await;
-    assert!(!all.services.is_empty(), "nothing was written");
     cluster.go_on();
     // The process finds the server again by itself.
     crate::support::eventually("the store", || async {

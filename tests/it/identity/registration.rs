@@ -234,7 +234,8 @@ async fn unknown_members_and_those_of_operators_are_ignored() {
         assert!(record.get(name).is_none(), "{name}");
     }
     let answer = token(&door, &record).await.expect(200).json();
-    assert_eq!(answer["expires_in"], 3599);
+    let left = answer["expires_in"].as_i64();
+    assert!(matches!(left, Some(3599 | 3600)), "{left:?}");
 }
 
 #[tokio::test]

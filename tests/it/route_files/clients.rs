@@ -120,8 +120,11 @@ async fn a_router_that_is_not_there_is_refused_when_the_file_is_read() {
         assert_eq!(answer.status, 502);
     }
     get_with(&door, "/", &[("x-to", "echo")]).await.expect(200);
+    const UNUSABLE: &str = "a base URI can't be used";
+    door.wait_log("the warning", |line| line.contains(UNUSABLE))
+        .await;
     let log = door.log_text();
-    assert_eq!(log.matches("a base URI can't be used").count(), 1, "{log}");
+    assert_eq!(log.matches(UNUSABLE).count(), 1, "{log}");
 }
 
 #[tokio::test]

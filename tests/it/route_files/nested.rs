@@ -66,11 +66,8 @@ async fn a_whole_configuration_is_served_by_its_top_file() {
         "outer-inner"
     );
     get(&door, "/none").await.expect(299);
-    assert!(
-        door.log_text().contains("admin.json"),
-        "{}",
-        door.log_text()
-    );
+    door.wait_log("the file", |line| line.contains("admin.json"))
+        .await;
 
     // Changes below are noticed, one by one, and the bucket stays.
     door.write("config/routes/03.json", &answering("new", "/new", 204));

@@ -65,12 +65,14 @@ async fn a_name_is_given_once_and_the_refusal_names_the_first_file() {
     get(&door, "/a").await.expect(201);
     get(&door, "/b").await.expect(404);
     get(&door, "/c").await.expect(203);
-    let log = door.log_text();
-    let told = log
-        .lines()
-        .find(|line| line.contains("b.json:1: name: 'same'"));
-    assert!(told.is_some_and(|line| line.contains("a.json")), "{log}");
-    assert!(log.contains("'c' is the id of"), "{log}");
+    door.wait_log("the name that is taken", |line| {
+        line.contains("b.json:1: name: 'same'") && line.contains("a.json")
+    })
+    .await;
+    door.wait_log("the id that is taken", |line| {
+        line.contains("'c' is the id of")
+    })
+    .await;
     std::fs::remove_file(door.path("routes/a.json")).expect("removed");
     until(&door, "/b", 202).await;
 }

@@ -105,7 +105,7 @@ impl Connection {
             (_, true) => self.chunks().await,
             (Some(Ok(length)), _) => self.take(length).await,
             _ if matches!(response.status, 100..=199 | 204 | 304) => Vec::new(),
-            _ => self.rest().await,
+            _ => self.until_silence(DEADLINE).await,
         };
         Some(response)
     }
@@ -127,7 +127,11 @@ impl Connection {
     /// Everything until the other side closes; nothing more is expected after
     /// a silence of half a second.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
-        while let Ok(true) = timeout(Duration::from_millis(500), self.fill()).await {}
+        self.until_silence(Duration::from_millis(500)).await
+    }
+
+    async fn until_silence(&mut self, silence: Duration) -> Vec<u8> {
+        while let Ok(true) = timeout(silence, self.fill()).await {}
         std::mem::take(&mut self.pending)
     }
 

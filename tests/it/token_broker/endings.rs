@@ -84,7 +84,10 @@ async fn stealing_a_refresh_token_ends_with_its_second_use() {
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0]["details"]["cause"], "refresh_token_reuse");
     assert_eq!(ended[0]["client"], "orders");
-    assert!(door.log_text().contains("refresh token used twice"));
+    door.wait_log("the warning", |line| {
+        line.contains("refresh token used twice")
+    })
+    .await;
     // Another sign-in of the same person has nothing to do with it.
     let other = both(&ask(&door, &FORM).await.expect(200));
     refresh(&door, &other.1).await.expect(200);

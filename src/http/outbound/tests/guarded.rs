@@ -101,15 +101,16 @@ async fn redirects_of_a_strangers_address_are_not_followed() {
 #[tokio::test]
 async fn endless_and_silent_answers_are_given_up() {
     let guarded = allowing(&["127.0.0.1"]);
-    let bounds = Bounds {
-        timeout: Duration::from_millis(200),
+    let within = |timeout| Bounds {
+        timeout,
         body: 1000,
     };
+    let patient = within(Duration::from_secs(60));
     let long = vec![b' '; 1001];
     let announced = http("200 OK\r\nContent-Length: 1001", &long);
     for answer in [announced, http("200 OK", &long)] {
         let (url, _) = server(answer).await;
-        let outcome = guarded.document(&url, ChosenBy::Stranger, bounds).await;
+        let outcome = guarded.document(&url, ChosenBy::Stranger, patient).await;
         assert!(
             matches!(outcome, Err(OutboundError::TooLong)),
             "{outcome:?}"
@@ -117,7 +118,8 @@ async fn endless_and_silent_answers_are_given_up() {
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = url(&format!("http://{}/", listener.local_addr().unwrap()));
-    let outcome = guarded.document(&silent, ChosenBy::Stranger, bounds).await;
+    let hasty = within(Duration::from_millis(200));
+    let outcome = guarded.document(&silent, ChosenBy::Stranger, hasty).await;
     assert!(matches!(outcome, Err(OutboundError::Timeout(_))));
 }
 
