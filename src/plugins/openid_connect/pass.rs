@@ -76,9 +76,8 @@ impl OpenIdConnect {
         request: &RequestHeader,
     ) -> Result<Option<Arc<Consumer>>, Refusal> {
         let (settings, claims) = (self.settings(), &verified.token.claims);
-        if method != Method::Session && settings.rules.lacks_domain(claims) {
-            return Err(Refusal::WrongDomain);
-        }
+        // An ID token or userinfo may have named it after the token was judged.
+        settings.rules.require_domain(claims)?;
         if method == Method::Bearer
             && let Some((name, claim)) = &settings.session_cookie
         {

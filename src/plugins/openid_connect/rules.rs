@@ -118,16 +118,15 @@ impl Rules {
         if self.max_age.is_some() && self.login_ends(claims, now)?.is_none() {
             return Err(Refusal::LoginTooOld);
         }
-        if self.lacks_domain(claims) {
+        self.require_domain(claims)
+    }
+
+    /// Checks of which domain the user is, by all that is known of them.
+    pub(super) fn require_domain(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        if !self.domains.is_empty() && !claims.contains_key("hd") {
             return Err(Refusal::WrongDomain);
         }
         self.check_domain(claims)
-    }
-
-    /// Whether it must be told of which domain the user is, and is not: of a login
-    /// its ID token says it.
-    pub(super) fn lacks_domain(&self, claims: &Map<String, Value>) -> bool {
-        !self.domains.is_empty() && !claims.contains_key("hd")
     }
 
     /// As [`Self::check_told`], of what came beside an opaque token of which

@@ -27,14 +27,15 @@ fn downstream(outcome: &Outcome, name: &str) -> Option<String> {
 }
 
 /// Adds userinfo, introspection and a token endpoint.
-fn with_endpoints(world: &World, subject: &'static str) -> Arc<AtomicUsize> {
+pub(super) fn with_endpoints(world: &World, subject: &'static str) -> Arc<AtomicUsize> {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let key = world.key.clone();
     let user_info = move |headers: HeaderMap| {
         count.fetch_add(1, Ordering::SeqCst);
         let known = headers.contains_key("authorization");
-        async move { Json(json!({"sub": subject, "email": "a@b.c", "known": known})) }
+        let said = json!({"sub": subject, "email": "a@b.c", "hd": "b.c", "known": known});
+        async move { Json(said) }
     };
     let introspect =
         || async { Json(json!({"active": true, "sub": "anna", "iss": ISSUER, "exp": NOW + 600})) };
@@ -300,5 +301,26 @@ async fn a_leaked_id_token_beside_a_token_without_a_user_vouches_for_nobody() {
             "Authorization: Bearer {token}\r\nX-ID-Token: {id}"
         ));
         assert_eq!(world.ask(&request).await.code(), code);
+    }
+}
+
+#[tokio::test]
+async fn a_domain_that_is_told_beside_the_token_counts_like_its_own() {
+    for (allowed, code) in [("b.c", (200, "pass")), ("corp.c", (403, "wrong_domain"))] {
+        let asking = json!({"auth_methods": ["bearer"], "domains": [allowed],
+            "search_user_info": true});
+        let world = World::new(endpoints(asking));
+        with_endpoints(&world, "anna");
+        let token = world.token(json!({}));
+        assert_eq!(world.ask_bearer(&token).await.code(), code, "userinfo");
+        let shown = json!({"auth_methods": ["bearer"], "client_id": ["gateway"],
+            "domains": [allowed], "id_token_param_name": "x_id_token"});
+        let world = World::new(shown);
+        let (token, id) = (
+            world.token(json!({})),
+            world.token(json!({"aud": "gateway", "tokenName": "id_token", "hd": "b.c"})),
+        );
+        let both = format!("Authorization: Bearer {token}\r\nX-ID-Token: {id}");
+        assert_eq!(world.ask(&get_with(&both)).await.code(), code, "ID token");
     }
 }
