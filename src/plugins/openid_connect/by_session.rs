@@ -33,6 +33,7 @@ impl OpenIdConnect {
             Shown::Live(login, _) if sessions.is_elsewhere(&login, &request.headers, exchange) => {
                 Err(Refusal::SessionElsewhere)
             }
+            Shown::Live(login, _) if !self.takes(&login) => Err(Refusal::SessionUnfit),
             Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
                 Err(Refusal::SessionOver)
             }

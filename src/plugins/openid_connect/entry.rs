@@ -77,6 +77,7 @@ impl<'a> Entry<'a> {
         let client = self.client.as_ref();
         let client = client.map_or("", |client| client.id.as_str());
         LoginSession {
+            by: self.method,
             id_token: self.id_token.map(str::to_owned),
             refresh: self.refresh.map(str::to_owned),
             scope: self.scope.map(str::to_owned),
@@ -90,25 +91,36 @@ impl<'a> Entry<'a> {
 impl OpenIdConnect {
     /// The sessions that callers get who were let in by this method.
     pub(super) fn sessions_by(&self, method: Method) -> Option<&Arc<Sessions>> {
+        let sessions = self.sessions.as_ref();
+        sessions.filter(|sessions| sessions.begin_by(method) && !self.wants_more_than(method))
+    }
+
+    /// Whether a session is good here by what it was begun by, at another plugin
+    /// perhaps: it must not stand for a credential that would be refused.
+    pub(super) fn takes(&self, login: &LoginSession) -> bool {
+        let methods = self.settings().methods;
+        methods.take_sessions_of(login.by) && !self.wants_more_than(login.by)
+    }
+
+    /// Whether more is asked of who shows a token than it and the next cookie show.
+    fn wants_more_than(&self, method: Method) -> bool {
         let settings = self.settings();
-        // With a cookie alone nothing of this would be shown or asked again.
         let strict = settings.proofs.is_some()
             || settings.session_cookie.is_some()
             || self.token_exchange.is_some();
-        let sessions = self.sessions.as_ref();
-        sessions.filter(|sessions| sessions.begin_by(method) && !(strict && method.is_of_token()))
+        strict && method.is_of_token()
     }
 
     /// The session that was begun for a token before, if its caller may have it.
     pub(super) fn opening(
         &self,
         sessions: &Sessions,
-        access: &str,
+        (method, access): (Method, &str),
         request: &RequestHeader,
         exchange: &Exchange,
     ) -> Option<Arc<Opening>> {
         let now_ms = self.agent.clock.now_ms();
-        sessions.of_token(access, caller(request, exchange), now_ms)
+        sessions.of_token((method, access), caller(request, exchange), now_ms)
     }
 
     /// Has a caller who was let in keep a session.
@@ -157,9 +169,10 @@ impl OpenIdConnect {
         if !chosen {
             return;
         }
-        let known = self.opening(sessions, entry.access, request, exchange);
+        let shown = (entry.method, entry.access);
+        let known = self.opening(sessions, shown, request, exchange);
         let opening = match known {
-            Some(opening) => Ok(opening),
+            Some(opening) => Ok(Some(opening)),
             None => {
                 let now_ms = self.agent.clock.now_ms();
                 let entry = self.with_own_id_token(entry).await;
@@ -169,7 +182,8 @@ impl OpenIdConnect {
             }
         };
         match opening {
-            Ok(opening) => self.hand_over(sessions, &opening, request, exchange),
+            Ok(Some(opening)) => self.hand_over(sessions, &opening, request, exchange),
+            Ok(None) => tracing::debug!("a token has begun as many sessions as it may"),
             Err(refusal) => missing(refusal),
         }
     }

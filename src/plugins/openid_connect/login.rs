@@ -111,6 +111,7 @@ impl OpenIdConnect {
         // Whoever is in already goes on, however late or often this comes.
         if let Some(sessions) = &self.sessions
             && let Shown::Live(login, _) = sessions.find(&request.headers, now_ms).await?
+            && self.takes(&login)
             && !sessions.has_run_out(&login, now_ms)
         {
             return redirect(&begun.address());

@@ -1,11 +1,14 @@
 //! The ways in which a request can show who it comes from, in their fixed
 //! order: the first credential that is found decides, whether it holds or not.
 
+use serde::{Deserialize, Serialize};
+
 use super::fields::Fields;
 use crate::plugins::ConfigError;
 
 /// A way to authenticate, in the order in which they are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Method {
     Session,
     Bearer,
@@ -106,6 +109,17 @@ impl Methods {
 
     pub(super) fn has(self, method: Method) -> bool {
         self.0 & 1 << method as u16 != 0
+    }
+
+    /// Whether a session is good here that was begun by a method: one that an
+    /// access token has begun shows no more than that, and is taken where such
+    /// tokens are, or sessions alone.
+    pub(super) fn take_sessions_of(self, begun_by: Method) -> bool {
+        let mut of_tokens = Method::ALL
+            .into_iter()
+            .filter(|method| method.is_of_token());
+        let alone = self.0 == 1 << Method::Session as u16;
+        !begun_by.is_of_token() || alone || of_tokens.any(|method| self.has(method))
     }
 }
 

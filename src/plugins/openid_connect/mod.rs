@@ -260,10 +260,12 @@ impl OpenIdConnect {
                 let sessions = self.sessions_by(By::Bearer);
                 let entry = match sessions.filter(|_| !found.in_query) {
                     None => None,
-                    Some(sessions) => match self.opening(sessions, &token, request, exchange) {
-                        Some(opening) => Some((sessions, opening)),
-                        None => return Verdict::Wait,
-                    },
+                    Some(sessions) => {
+                        match self.opening(sessions, (By::Bearer, &token), request, exchange) {
+                            Some(opening) => Some((sessions, opening)),
+                            None => return Verdict::Wait,
+                        }
+                    }
                 };
                 let flow = self.accept_shown(&held, By::Bearer, found, None, request, exchange);
                 if let Some((sessions, opening)) = entry {
@@ -292,7 +294,8 @@ impl OpenIdConnect {
             let now_ms = self.agent.clock.now_ms();
             match sessions.shown(&request.headers, now_ms) {
                 Shown::Live(login, _)
-                    if sessions.is_elsewhere(&login, &request.headers, exchange) =>
+                    if !self.takes(&login)
+                        || sessions.is_elsewhere(&login, &request.headers, exchange) =>
                 {
                     return Verdict::Wait;
                 }

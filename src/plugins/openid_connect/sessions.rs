@@ -24,7 +24,7 @@ use super::ends::About;
 use super::fields::Fields;
 use super::flight::digest_of;
 use super::logins::token;
-use super::methods::Methods;
+use super::methods::{Method, Methods};
 use super::refusal::Refusal;
 use super::storage::{Storage, Storages};
 use crate::filter::Exchange;
@@ -59,6 +59,13 @@ pub(super) struct LoginSession {
     /// The client whose tokens these are.
     #[serde(rename = "c")]
     pub(super) client: String,
+    /// What it was begun by.
+    #[serde(
+        rename = "y",
+        skip_serializing_if = "is_of_login",
+        default = "of_login"
+    )]
+    pub(super) by: Method,
     #[serde(rename = "a")]
     pub(super) access: String,
     #[serde(rename = "i", skip_serializing_if = "Option::is_none", default)]
@@ -94,11 +101,13 @@ pub(super) struct LoginSession {
 }
 
 impl LoginSession {
-    /// One that begins now, with an access token of which nothing else is known.
+    /// One of a login that begins now, with an access token of which nothing else is
+    /// known.
     pub(super) fn begun(client: &str, access: &str, now_ms: i64) -> Self {
         Self {
             id: token::<16>(),
             client: client.to_owned(),
+            by: of_login(),
             access: access.to_owned(),
             id_token: None,
             earlier: Map::new(),
@@ -122,6 +131,14 @@ impl LoginSession {
 
 fn is_no(flag: &bool) -> bool {
     !flag
+}
+
+fn of_login() -> Method {
+    Method::AuthorizationCode
+}
+
+fn is_of_login(by: &Method) -> bool {
+    *by == of_login()
 }
 
 /// What a request shows of a session.

@@ -65,6 +65,8 @@ pub(super) struct Settings {
     /// Headers of answers that hold tokens, or tell of a session.
     pub(super) confidential: Vec<HeaderName>,
     pub(super) answers: Answers,
+    /// The methods that are on and can work.
+    pub(super) methods: Methods,
     /// Whether bearer tokens are verified here.
     pub(super) bearer: bool,
     /// Whether the provider is asked about every token.
@@ -146,6 +148,7 @@ impl Settings {
             anonymous: Anonymous::new(fields)?,
             confidential: confidential(fields, &headers)?,
             headers,
+            methods,
             bearer: methods.has(Method::Bearer),
             asks_about_all,
             search: Search::new(fields, methods)?,

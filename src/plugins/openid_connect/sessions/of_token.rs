@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{Equivalent, Weighter};
 
 use super::held::{Handle, Held};
 use super::{Browser, LoginSession, Sessions};
@@ -17,6 +17,8 @@ use crate::session::timers::Age;
 
 /// Most tokens whose sessions are known, about.
 const TOKENS: usize = 16 * 1024;
+/// Most sessions of one token, where they are bound to who shows it.
+const MOST: usize = 8;
 /// Most memory for them, in bytes, about.
 const BYTES: u64 = 32 * 1024 * 1024;
 
@@ -36,8 +38,33 @@ pub(in super::super) struct Caller<'a> {
     pub(in super::super) secure: bool,
 }
 
+/// A token, and how it came. One that was given for a credential has sessions of
+/// its own: they hold what else was given, which who shows the token alone, as
+/// upstreams may, must not get.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    by: Method,
+    access: Arc<str>,
+}
+
+/// A [`Key`] to look for.
+#[derive(Hash)]
+struct Asked<'a> {
+    by: Method,
+    access: &'a str,
+}
+
+impl Equivalent<Key> for Asked<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.by == key.by && *self.access == *key.access
+    }
+}
+
+/// The sessions of one token: one for each client that they are bound to.
+type Openings = Arc<[Arc<Opening>]>;
+
 /// The sessions of tokens, by these.
-pub(super) struct OfTokens(Cache<Arc<str>, Arc<Opening>, Weight, ahash::RandomState>);
+pub(super) struct OfTokens(Cache<Key, Openings, Weight, ahash::RandomState>);
 
 impl OfTokens {
     pub(super) fn new() -> Self {
@@ -50,9 +77,11 @@ impl OfTokens {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Arc<str>, Arc<Opening>> for Weight {
-    fn weight(&self, access: &Arc<str>, opening: &Arc<Opening>) -> u64 {
-        opening.held.weight() + (access.len() + opening.text.len()) as u64
+impl Weighter<Key, Openings> for Weight {
+    fn weight(&self, key: &Key, openings: &Openings) -> u64 {
+        let all = openings.iter();
+        let all = all.map(|opening| opening.held.weight() + opening.text.len() as u64);
+        key.access.len() as u64 + all.sum::<u64>()
     }
 }
 
@@ -66,18 +95,25 @@ impl Sessions {
     /// keep no cookies get the next one long before it is over.
     pub(in super::super) fn of_token(
         &self,
-        access: &str,
+        (by, access): (Method, &str),
         caller: Caller<'_>,
         now_ms: i64,
     ) -> Option<Arc<Opening>> {
-        let opening = self.of_tokens.0.get(access)?;
-        let held = &opening.held;
-        let young = self.timers.age(held.started, held.renewed, now_ms) == Age::Fresh;
-        let good = young && !held.is_over(&self.storages.ends) && held.bound == self.bound(caller);
-        good.then_some(opening)
+        let openings = self.of_tokens.0.get(&Asked { by, access })?;
+        let bound = self.bound(caller);
+        let mut openings = openings.iter();
+        let own = openings.find(|one| one.held.bound == bound && self.is_young(one, now_ms));
+        own.cloned()
     }
 
-    /// Begins the session of a token, which callers may show instead.
+    fn is_young(&self, opening: &Opening, now_ms: i64) -> bool {
+        let held = &opening.held;
+        let young = self.timers.age(held.started, held.renewed, now_ms) == Age::Fresh;
+        young && !held.is_over(&self.storages.ends)
+    }
+
+    /// Begins the session of a token, which callers may show instead; `None`: others
+    /// have begun as many as it may have.
     ///
     /// # Errors
     /// [`Refusal::SessionTooBig`], [`Refusal::SessionStoreUnavailable`].
@@ -86,12 +122,21 @@ impl Sessions {
         login: LoginSession,
         caller: Caller<'_>,
         now_ms: i64,
-    ) -> Result<Arc<Opening>, Refusal> {
+    ) -> Result<Option<Arc<Opening>>, Refusal> {
         let login = LoginSession {
             bound: self.bound(caller),
             ..login
         };
-        let access: Arc<str> = login.access.as_str().into();
+        let key = Key {
+            by: login.by,
+            access: login.access.as_str().into(),
+        };
+        let openings = self.of_tokens.0.get(&key).unwrap_or_default();
+        let others = openings.iter().filter(|one| self.is_young(one, now_ms));
+        let mut all: Vec<_> = others.cloned().collect();
+        if all.len() >= MOST {
+            return Ok(None);
+        }
         let opening = Arc::new(match &self.storage {
             None => Opening {
                 text: self.sealed(&login)?.1,
@@ -108,8 +153,9 @@ impl Sessions {
                 }
             }
         });
-        self.of_tokens.0.insert(access, Arc::clone(&opening));
-        Ok(opening)
+        all.push(Arc::clone(&opening));
+        self.of_tokens.0.insert(key, all.into());
+        Ok(Some(opening))
     }
 
     /// Has the caller keep a session.

@@ -1,6 +1,7 @@
 //! Sessions of callers who showed a credential of their own.
 
 use super::asked::{basic_of, world};
+use super::beside::with_endpoints;
 use super::browsing::Browser;
 use super::kept::Node;
 use super::*;
@@ -173,4 +174,89 @@ async fn who_is_refused_gets_none() {
     let (browser, outcome) = enter(&world, &authorization(&format!("Bearer {token}"))).await;
     assert_eq!(outcome.code(), (403, "no_consumer"));
     assert!(browser.0.is_empty());
+}
+
+/// Another plugin of the same node and provider.
+fn plugin(world: &World, config: Value) -> World {
+    World {
+        issuer: world.issuer.clone(),
+        key: world.key.clone(),
+        clock: world.clock.clone(),
+        filter: filter(&world.parts, config).expect("valid"),
+        parts: world.parts.clone(),
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_a_token_does_not_stand_in_where_the_token_would_not_do() {
+    let (world, _) = world(json!({"session_secret": "s"}));
+    let token = world.token(json!({"sid": "x"}));
+    let shown = authorization(&format!("Bearer {token}"));
+    for (demands, code) in [
+        (json!({}), (200, "pass")),
+        (json!({"auth_methods": ["session"]}), (200, "pass")),
+        (
+            json!({"auth_methods": ["session", "password"]}),
+            (401, "session_unfit"),
+        ),
+        (
+            json!({"proof_of_possession_dpop": "optional"}),
+            (401, "session_unfit"),
+        ),
+        (json!({"jwt_session_cookie": "sid"}), (401, "session_unfit")),
+        (
+            json!({"token_exchange": {"subject_token_issuers": [{"issuer": "https://other"}]}}),
+            (401, "session_unfit"),
+        ),
+        (json!({"domains": ["b.c"]}), (403, "wrong_domain")),
+    ] {
+        let mut config = json!({"session_secret": "s", "client_id": ["gateway"],
+            "client_secret": ["g"], "auth_methods": ["session", "bearer"]});
+        for (name, value) in demands.as_object().unwrap() {
+            config[name] = value.clone();
+        }
+        let strict = plugin(&world, config);
+        let (mut browser, _) = enter(&world, &shown).await;
+        let outcome = browser.get(&strict, "/orders").await;
+        assert_eq!(outcome.code(), code, "{demands}");
+    }
+}
+
+#[tokio::test]
+async fn who_shows_a_token_alone_gets_nothing_of_the_credential_that_it_was_given_for() {
+    let config = json!({"client_id": ["gateway"], "client_secret": ["g"],
+        "auth_methods": ["session", "bearer", "password"], "session_secret": "s",
+        "token_endpoint": "http://id.test/oauth2/token",
+        "upstream_refresh_token_header": "x-refresh"});
+    let world = World::new(config);
+    with_endpoints(&world, "anna");
+    let (mut owner, outcome) = enter(&world, &authorization("Basic YTpi")).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    let bearer = outcome.upstream("authorization").unwrap().to_owned();
+    let outcome = owner.get(&world, "/orders").await;
+    assert_eq!(outcome.upstream("x-refresh"), Some("r9"));
+    let (mut thief, outcome) = enter(&world, &authorization(&bearer)).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_ne!(thief.0["session"], owner.0["session"]);
+    let outcome = thief.get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(outcome.upstream("x-refresh"), None);
+    world.clock.advance(3_601_000);
+    let outcome = thief.get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (401, "session_over"));
+}
+
+#[tokio::test]
+async fn one_token_does_not_fill_the_storage_by_changing_who_shows_it() {
+    let node = Node::new(json!({"session_bind": ["user-agent"]})).await;
+    let token = node.world.token(json!({}));
+    for n in 0..60 {
+        let request = get_with(&format!(
+            "User-Agent: {}\r\nAuthorization: Bearer {token}",
+            n % 20
+        ));
+        let outcome = node.world.ask(&request).await;
+        assert_eq!(outcome.code(), (200, "pass"), "the token is good");
+    }
+    assert_eq!(node.rows().await.len(), 8);
 }
