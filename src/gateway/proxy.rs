@@ -14,6 +14,7 @@ use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::{ErrorSource, Result};
 
+use super::attempt::Attempts;
 use super::balance::Outcome;
 use super::context::Ctx;
 use super::decide::peer;
@@ -366,6 +367,8 @@ impl ProxyHttp for Gateway {
         greeting::head_awaited();
         observe::finished(&self.settings, session, error, ctx);
         if error.is_none() || ctx.answered {
+            // The upstream has done its part.
+            ctx.attempts = Attempts::default();
             bridge::linger(session.as_downstream_mut()).await;
         }
     }

@@ -17,6 +17,8 @@ use uuid::Uuid;
 
 /// How long the rest of a refused body is waited for.
 const LINGER: Duration = Duration::from_secs(5);
+/// How much of it is dropped, in bytes: what comes faster is no honest upload's.
+const LINGER_BYTES: usize = 64 << 20;
 
 /// Who sent a request: an extension of every request that a `Router` gets.
 #[derive(Debug, Clone, Copy)]
@@ -189,9 +191,16 @@ pub async fn linger(session: &mut ServerSession) {
     if let ServerSession::H1(http1) = session {
         http1.shutdown().await;
     }
-    session.set_total_drain_timeout(Some(LINGER));
+    let drop_rest = async {
+        let mut dropped = 0;
+        while dropped < LINGER_BYTES
+            && let Ok(Some(piece)) = session.read_request_body().await
+        {
+            dropped += piece.len();
+        }
+    };
     // Whether the rest arrives is of no interest.
-    let _ = session.drain_request_body().await;
+    let _ = tokio::time::timeout(LINGER, drop_rest).await;
 }
 
 /// Lets `router` answer the request in `head`, whose body has been read, and

@@ -434,6 +434,21 @@ async fn an_upload_that_goes_on_after_its_answer_is_not_cut_off() {
 }
 
 #[tokio::test]
+async fn a_refused_upload_without_end_is_not_read_without_end() {
+    let door = Setup::new().start().await;
+    let mut connection = Connection::open(&door.proxy()).await;
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                Content-Length: 99999999999\r\n\r\n";
+    connection.send(head.as_bytes()).await;
+    let piece = vec![b'y'; 1 << 20];
+    let mut taken = 0;
+    while taken < 256 && connection.try_send(&piece).await {
+        taken += 1;
+    }
+    assert!(taken < 256, "{taken} MiB of a refused upload were read");
+}
+
+#[tokio::test]
 async fn an_upload_of_http2_that_goes_on_after_its_answer_is_not_reset() {
     const LENGTH: usize = 4 << 20;
     let door = Setup::new().start().await;
