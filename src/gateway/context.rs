@@ -41,6 +41,8 @@ pub struct Ctx {
     pub(super) attempts: Attempts,
     pub(super) upstream_started: Option<Instant>,
     pub(super) upstream_time: Option<Duration>,
+    /// Whether the client's connection was to stay open when the request began.
+    pub(super) keep: bool,
     /// Whether the gateway gave an answer in the place of one that failed.
     pub(super) answered: bool,
     /// The client's connection; set when the request begins.
@@ -66,6 +68,7 @@ impl Ctx {
             attempts: Attempts::default(),
             upstream_started: None,
             upstream_time: None,
+            keep: false,
             answered: false,
             connection: None,
             in_flight: None,

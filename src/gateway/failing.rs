@@ -40,7 +40,9 @@ impl Gateway {
         }
         let replayable = !session.as_ref().retry_buffer_truncated();
         let unanswered = session.response_written().is_none();
-        let again = if upstreams && replayable && unanswered {
+        // One that answers has got the request, however it puts its answer.
+        let got = tries::is_answered(&error);
+        let again = if upstreams && replayable && unanswered && !got {
             let retries = ctx.service().map_or(0, |service| service.retries);
             // What was sent: a filter may have put another in place of the
             // client's.

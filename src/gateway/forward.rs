@@ -148,13 +148,16 @@ fn strip_owned(headers: &mut HeaderMap, owned: &[HeaderName]) {
         headers.remove(name);
     }
     let twin = |name: &HeaderName| name.as_str().as_bytes().contains(&b'_');
-    if !headers.keys().any(twin) {
+    if !headers.keys().any(|name| twin(name) || is_of_proxies(name)) {
         return;
     }
     let doomed: Vec<HeaderName> = headers
         .keys()
-        .filter(|name| twin(name))
+        .filter(|name| twin(name) || is_of_proxies(name))
         .filter(|name| {
+            if is_of_proxies(name) {
+                return true;
+            }
             let dashed = name.as_str().replace('_', "-");
             owned.iter().any(|own| own.as_str() == dashed) || is_gateways(&dashed)
         })
@@ -163,6 +166,13 @@ fn strip_owned(headers: &mut HeaderMap, owned: &[HeaderName]) {
     for name in doomed {
         headers.remove(&name);
     }
+}
+
+/// Headers between a client and its proxy, `Proxy` above all: programs that get
+/// headers as variables take it for the proxy that they shall use themselves.
+fn is_of_proxies(name: &HeaderName) -> bool {
+    let rest = name.as_str().strip_prefix("proxy");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
 /// Headers that the gateway itself sets on every request.

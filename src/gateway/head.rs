@@ -49,6 +49,23 @@ pub(super) fn take_response(head: &mut ResponseHeader) -> (response::Parts, Opti
     (parts, reason)
 }
 
+/// Leaves one `Content-Length` where an upstream has sent it more than once: the
+/// engine has taken it for one, and whoever comes next may not (RFC 9110 §8.6).
+pub(super) fn unify_length(headers: &mut HeaderMap) {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else {
+        return;
+    };
+    let mut items = first.as_bytes().split(|byte| *byte == b',');
+    let item = items.next().unwrap_or_default().trim_ascii();
+    if items.next().is_none() && lengths.next().is_none() {
+        return;
+    }
+    if let Ok(one) = HeaderValue::from_bytes(item) {
+        headers.insert(header::CONTENT_LENGTH, one);
+    }
+}
+
 /// Headers that concern one connection only (RFC 9110 §7.6.1).
 const HOP_BY_HOP: [header::HeaderName; 6] = [
     header::CONNECTION,

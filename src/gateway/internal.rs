@@ -10,10 +10,10 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use serde_json::{Value, json};
 
-use super::answer;
 use super::context::Ctx;
 use super::handler::unwind;
 use super::outgoing::finish_head;
+use super::{answer, passage};
 use crate::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
 use crate::http::reply::Reply;
 
@@ -44,6 +44,7 @@ pub(super) async fn respond(
     let (mut head, body) = bridge::ask(router, head, body).await?;
     let now = Instant::now();
     ctx.upstream_time = Some(now - started);
+    passage::close_if_stopping(session, now - ctx.started);
     finish_head(&mut head, ctx, now)?;
     if head.extensions.get::<SecretPath>().is_some() {
         let path = ctx.path(session.req_header());

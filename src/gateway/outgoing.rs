@@ -71,6 +71,7 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
     head::strip_nominated(headers);
+    head::unify_length(headers);
     headers.reserve(4);
     headers.append(header::VIA, HeaderValue::from_static(VIA));
     headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));

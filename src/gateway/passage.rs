@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header;
 use pingora::Result;
@@ -13,8 +14,12 @@ use super::balance::endpoint::Endpoint;
 use super::balance::{Balancer, key};
 use super::context::Ctx;
 use super::peer::{Dialer, host_of};
+use super::proxy::KEEPALIVE_SECONDS;
 use super::resolve::{ResolveError, Resolver};
 use super::{admit, observe, tries};
+
+/// What is no time to speak of.
+const SHORT: Duration = Duration::from_millis(10);
 
 /// The next target, at its address: known, or found now for the first time.
 pub(super) async fn located(
@@ -57,6 +62,31 @@ pub(super) fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> 
         .filter(|dialer| dialer.is_tls())?;
     let (host, _) = admit::authority(session.req_header())?;
     Some(host_of(host))
+}
+
+/// A client of HTTP/1.0 would take an interim response for the answer (RFC 9110
+/// §15.2), and waits for none.
+pub(super) fn spare_interim(session: &mut Session) {
+    session.as_downstream_mut().set_ignore_info_resp(true);
+    session.req_header_mut().remove_header(&header::EXPECT);
+}
+
+/// Keeps a connection that was to be kept: the engine takes an interim response for
+/// an answer that comes before the whole request.
+pub(super) fn keep_after_interim(session: &mut Session, ctx: &Ctx) {
+    let interim = |head: &ResponseHeader| head.status.is_informational();
+    if ctx.keep && session.response_written().is_some_and(interim) {
+        session.set_keepalive(Some(KEEPALIVE_SECONDS));
+    }
+}
+
+/// Promises no next request where the process has begun to stop while this one,
+/// for so long, was under way.
+pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
+    // Of short ones it was asked before.
+    if taken > SHORT && session.is_process_shutting_down() {
+        session.set_keepalive(None);
+    }
 }
 
 /// HTTP/1.0 knows no chunks: the end of the connection ends the body (RFC 9112

@@ -37,7 +37,7 @@ use crate::telemetry::upstreams::UpstreamMetrics;
 /// Most targets whose names a request waits for in vain.
 const UNRESOLVED: usize = 4;
 /// Seconds for which an idle client connection is kept.
-const KEEPALIVE_SECONDS: u64 = 75;
+pub(super) const KEEPALIVE_SECONDS: u64 = 75;
 /// Longest time for which a client may take nothing of an answer.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 /// Longest time spent on reading a body that nobody wants any more.
@@ -97,6 +97,7 @@ impl Gateway {
         ctx: &mut Ctx,
         reply: Reply,
     ) -> Result<()> {
+        passage::close_if_stopping(session, ctx.started.elapsed());
         if ctx.journey.is_some() {
             return Box::pin(unwind::reply(session, ctx, reply)).await;
         }
@@ -123,10 +124,15 @@ impl ProxyHttp for Gateway {
         // Without this, a connection waits for its next request for ever.
         let stopping = session.is_process_shutting_down();
         // HTTP/1.0 and `Connection: close` have switched it off.
-        let keep = !stopping && session.get_keepalive().is_some();
-        session.set_keepalive(keep.then_some(KEEPALIVE_SECONDS));
+        ctx.keep = !stopping && session.get_keepalive().is_some();
+        session.set_keepalive(ctx.keep.then_some(KEEPALIVE_SECONDS));
         session.set_write_timeout(Some(WRITE_STALL));
         session.set_total_drain_timeout(Some(DRAIN));
+        // What comes early waits for its turn (RFC 9112 §9.3.2).
+        session.as_downstream_mut().set_pipelining_enabled(true);
+        if session.req_header().version == Version::HTTP_10 {
+            passage::spare_interim(session);
+        }
         head::plain_request(session.req_header_mut());
         if ctx.connection.is_none() {
             let peer = peer(session);
@@ -256,6 +262,10 @@ impl ProxyHttp for Gateway {
             && let Some(address) = ctx.tries.address
         {
             peers.reachable(address);
+        }
+        if !response.status.is_informational() {
+            passage::keep_after_interim(session, ctx);
+            passage::close_if_stopping(session, now - ctx.started);
         }
         if session.req_header().version == Version::HTTP_10 {
             passage::unchunk(session, response);

@@ -190,6 +190,12 @@ pub(super) fn is_unseen(error: &Error) -> bool {
     *error.etype() == ErrorType::H2Error && matches!(error.retry, RetryType::Decided(true))
 }
 
+/// Whether there was an answer, which can't be read.
+pub(super) fn is_answered(error: &Error) -> bool {
+    use ErrorType as E;
+    matches!(error.etype(), E::InvalidHTTPHeader | E::H1Error)
+}
+
 /// Whether it was the upstream that failed.
 pub(super) fn is_upstreams(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream

@@ -130,7 +130,10 @@ pub async fn invite_body(session: &mut ServerSession) -> pingora::Result<()> {
         && (request.headers.get(header::EXPECT))
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     if waits {
+        let keepalive = session.get_keepalive();
         session.write_continue_response().await?;
+        // The engine takes it for an answer before the body has come.
+        session.set_keepalive(keepalive);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use bytes::Bytes;
-use http::{StatusCode, Version, header, request};
+use http::{HeaderMap, StatusCode, Version, header, request};
 use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
@@ -91,7 +91,7 @@ impl RouterApp {
 }
 
 /// What is ambiguous about a request head, if anything: such a request could
-/// be read differently by somebody else on its way (RFC 9112 §6.1, §3.2).
+/// be read differently by somebody else on its way (RFC 9112 §6.1, §6.3, §3.2).
 pub fn malformed(session: &ServerSession) -> Option<&'static str> {
     let request = session.req_header();
     let headers = &request.headers;
@@ -111,6 +111,9 @@ pub fn malformed(session: &ServerSession) -> Option<&'static str> {
             return Some("Unsupported Transfer-Encoding");
         }
     }
+    if !has_one_length(headers) {
+        return Some("Invalid Content-Length");
+    }
     // The parser takes a line with too many words for a target with blanks.
     if raw.as_deref().is_some_and(|raw| !has_a_target(raw)) {
         return Some("Invalid request target");
@@ -119,6 +122,18 @@ pub fn malformed(session: &ServerSession) -> Option<&'static str> {
         return Some("Missing Host header");
     }
     None
+}
+
+/// Whether there is at most one `Content-Length`, and that a number: one value for
+/// several equal ones would do as well (RFC 9110 §8.6), but nobody honest sends
+/// them.
+fn has_one_length(headers: &HeaderMap) -> bool {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(length) = lengths.next() else {
+        return true;
+    };
+    let length = length.as_bytes();
+    !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.next().is_none()
 }
 
 /// Whether one of the head's lines is a `Content-Length`.

@@ -8,6 +8,7 @@ mod balancing;
 mod cli;
 mod clients;
 mod config_api;
+mod connections;
 mod consumers;
 mod deck;
 mod durability;

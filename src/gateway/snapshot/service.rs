@@ -1,6 +1,7 @@
 //! Services as requests meet them.
 
 use std::collections::HashMap;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -190,9 +191,14 @@ fn host_header(service: &Service) -> String {
         Protocol::Https | Protocol::Grpcs => 443,
         Protocol::Http | Protocol::Grpc | Protocol::Internal => 80,
     };
+    // RFC 3986 §3.2.2.
+    let host = match service.host.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => service.host.clone(),
+    };
     if service.port == default_port {
-        service.host.clone()
+        host
     } else {
-        format!("{}:{}", service.host, service.port)
+        format!("{host}:{}", service.port)
     }
 }
