@@ -11,7 +11,9 @@ use pingora::http::RequestHeader;
 
 use super::fields::{Fields, header_name, wrong};
 use super::refusal::Refusal;
+use super::sessions::strip;
 use crate::plugins::ConfigError;
+use crate::session::cookie::{pairs, split};
 
 const ACCESS_TOKEN: HeaderName = HeaderName::from_static("access-token");
 const X_ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
@@ -138,6 +140,30 @@ impl Places {
         Ok(())
     }
 
+    /// Whether the request's head has anything else than this token in a place
+    /// that is searched.
+    pub(super) fn have_other(&self, token: &str, request: &RequestHeader) -> bool {
+        match self.find(request) {
+            Ok(Some(found)) if found.token != token => true,
+            Ok(_) => self.has_other_cookie(token, &request.headers),
+            // Which one the upstream would believe is anyone's guess.
+            Err(_) => true,
+        }
+    }
+
+    /// Whether any cookie of the name holds something else: the first alone is
+    /// searched, if there is no token elsewhere.
+    fn has_other_cookie(&self, token: &str, headers: &HeaderMap) -> bool {
+        let Some(name) = &self.cookie else {
+            return false;
+        };
+        let fields = headers.get_all(COOKIE).iter();
+        let pairs = fields.flat_map(|field| pairs(field.as_bytes()));
+        pairs.filter_map(split).any(|(key, value)| {
+            key == name.as_bytes() && !value.is_empty() && value != token.as_bytes()
+        })
+    }
+
     /// Takes the token out of what the upstream gets: out of every place that
     /// is searched, apart from the body, which is there only while it is read.
     pub(super) fn hide(&self, request: &mut RequestHeader) {
@@ -156,7 +182,7 @@ impl Places {
             hide_in_query(request);
         }
         if let Some(name) = &self.cookie {
-            hide_cookie(request, name);
+            strip(request, |other| other == name.as_bytes());
         }
     }
 }
@@ -257,21 +283,4 @@ fn hide_in_query(request: &mut RequestHeader) {
     }
     // A part of a target that was accepted is accepted.
     let _ = request.set_raw_path(&kept);
-}
-
-fn hide_cookie(request: &mut RequestHeader, name: &str) {
-    let kept: Vec<&str> = request
-        .headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|cookies| cookies.split(';'))
-        .map(str::trim)
-        .filter(|cookie| cookie.split_once('=').is_none_or(|(key, _)| key != name))
-        .collect();
-    let kept = kept.join("; ");
-    request.remove_header(&COOKIE);
-    if !kept.is_empty() {
-        let _ = request.insert_header(COOKIE, kept);
-    }
 }

@@ -23,16 +23,12 @@ impl OpenIdConnect {
         settings.headers.withhold(reads, request);
     }
 
-    /// Whether the head of a request shows another token than that which was
-    /// given for it.
-    pub(super) fn was_exchanged(&self, exchange: &Exchange, request: &RequestHeader) -> bool {
-        let (Some(_), Some(given)) = (&self.token_exchange, &exchange.token) else {
-            return false;
-        };
-        match self.settings().places.find(request) {
-            Ok(shown) => shown.is_some_and(|shown| shown.token != given.token),
-            Err(_) => true,
-        }
+    /// Whether the head of a request shows, where tokens are searched, anything but
+    /// the token that was judged, or given for it: a session decides whatever is
+    /// there, and nobody has looked at it.
+    pub(super) fn shows_another(&self, exchange: &Exchange, request: &RequestHeader) -> bool {
+        let judged = exchange.token.as_ref().filter(|_| self.takes_tokens());
+        judged.is_some_and(|judged| self.settings().places.have_other(&judged.token, request))
     }
 
     /// Takes the token that was `shown` out of the body of a request, if another

@@ -418,7 +418,7 @@ impl Filter for OpenIdConnect {
             return;
         }
         let settings = self.settings();
-        if settings.hide_credentials || self.was_exchanged(exchange, request) {
+        if settings.hide_credentials || self.shows_another(exchange, request) {
             settings.places.hide(request);
         }
         if let Some(consumer) = &exchange.consumer {

@@ -278,6 +278,91 @@ async fn a_preflight_that_passes_brings_no_forged_token() {
     }
 }
 
+/// A request with tokens in every place that nobody has looked at.
+fn forged(cookies: &str) -> String {
+    let headers = format!(
+        "Authorization: Bearer forged.by.me\r\nX-Access-Token: forged2\r\n\
+         Access-Token: forged3\r\nX-Own: forged4\r\nCookie: {cookies}tok=forged5; a=\u{e9}"
+    );
+    get_with(&headers).replace("/orders", "/orders?a=1&access_token=forged6")
+}
+
+/// What of it reaches the upstream besides.
+fn assert_nothing_is_forged(outcome: &Outcome) {
+    for name in ["authorization", "x-access-token", "access-token", "x-own"] {
+        assert_eq!(outcome.upstream(name), None, "{name}");
+    }
+    let cookies = outcome.upstream.headers["cookie"].as_bytes();
+    assert_eq!(cookies, "a=\u{e9}".as_bytes());
+    assert_eq!(outcome.upstream.raw_path(), b"/orders?a=1");
+}
+
+fn with_every_place() -> Value {
+    json!({"upstream_access_token_header": null, "run_on_preflight": false,
+        "bearer_token_param_type": ["header", "query", "body", "cookie"],
+        "bearer_token_cookie_name": "tok", "bearer_token_header_name": "X-Own"})
+}
+
+#[tokio::test]
+async fn tokens_that_nobody_looked_at_do_not_reach_the_upstream_beside_a_session() {
+    let (world, _) = super::browsing::world(with_every_place());
+    let browser = super::browsing::Browser::signed_in(&world).await;
+    let cookies = format!("session={}; ", browser.0["session"]);
+    let outcome = world.ask(&forged(&cookies)).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(outcome.upstream("x-credential-identifier"), Some("anna"));
+    assert_nothing_is_forged(&outcome);
+    // Each alone, and what only looks as if it were the session's.
+    let access = outcome.exchange.token.as_ref().unwrap().token.clone();
+    for (header, name) in [
+        ("X-Access-Token: forged".to_owned(), "x-access-token"),
+        ("Authorization: Bearer forged".to_owned(), "authorization"),
+        ("Authorization: Bearer".to_owned(), "authorization"),
+        (format!("X-Own: {access}\r\nX-Own: forged"), "x-own"),
+    ] {
+        let request = get_with(&format!("Cookie: {cookies}\r\n{header}"));
+        let outcome = world.ask(&request).await;
+        assert_eq!(outcome.code(), (200, "pass"), "{header}");
+        assert_eq!(outcome.upstream(name), None, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_nobody_looked_at_do_not_reach_the_upstream_with_a_preflight() {
+    let world = World::new(with_every_place());
+    let outcome = world.ask(&forged("").replace("GET", "OPTIONS")).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_nothing_is_forged(&outcome);
+}
+
+#[tokio::test]
+async fn a_cookie_beside_the_token_that_counts_must_hold_the_same() {
+    let world = World::new(with_every_place());
+    let token = world.token(json!({}));
+    let bearer = format!("Bearer {token}");
+    for (cookies, seen, kept) in [
+        (
+            format!("tok={token}; a=b"),
+            true,
+            format!("tok={token}; a=b"),
+        ),
+        ("tok=; a=b".to_owned(), true, "tok=; a=b".to_owned()),
+        ("tok=forged; a=b".to_owned(), false, "a=b".to_owned()),
+        (
+            format!("tok={token}; tok=forged; a=b"),
+            false,
+            "a=b".to_owned(),
+        ),
+    ] {
+        let headers = format!("Authorization: {bearer}\r\nCookie: {cookies}");
+        let outcome = world.ask(&get_with(&headers)).await;
+        assert_eq!(outcome.code(), (200, "pass"), "{cookies}");
+        let passed = outcome.upstream("authorization") == Some(&bearer);
+        assert_eq!(passed, seen, "{cookies}");
+        assert_eq!(outcome.upstream("cookie"), Some(kept.as_str()));
+    }
+}
+
 #[tokio::test]
 async fn a_bound_session_cookie_must_match_the_token() {
     let world = World::new(json!({"jwt_session_cookie": "app"}));
