@@ -23,8 +23,7 @@ use super::scripts;
 use super::sessions::Browser;
 use super::token_exchange::{Course, TokenExchange};
 use super::told::Asking;
-use super::verifier::Checked;
-use super::word::Word;
+use super::trusted::Opaque;
 use crate::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
@@ -295,7 +294,8 @@ impl OpenIdConnect {
             match self.judge_patiently(access, asking).await {
                 // Nobody can say more about it than who gave it.
                 Err(unread) if unread == Refusal::NoEndpoint || unread.is_unread() => {
-                    return Ok((self.trust(&given.tokens)?, Method::Bearer));
+                    let verified = self.trust(&given.tokens, Map::new())?;
+                    return Ok((verified, Method::Bearer));
                 }
                 // Keys may be gone since, or the token revoked.
                 Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
@@ -347,46 +347,61 @@ impl OpenIdConnect {
     }
 
     /// What is believed of a token that the token endpoint gave: what it says
-    /// itself, what the provider says of it, or what came with it.
+    /// itself, what the provider says of it, or what came with it; and what the ID
+    /// token says besides.
     async fn believe(&self, given: &Given, asking: &Asking<'_>) -> Result<Arc<Verified>, Refusal> {
+        let identity = self.identity(given, asking).await?;
+        let tokens = &given.tokens;
+        let Some(verified) = self.judge_given(given, asking).await? else {
+            return self.trust(tokens, identity.cloned().unwrap_or_default());
+        };
+        let (Some(identity), Some(id)) = (identity, &tokens.id) else {
+            return Ok(verified);
+        };
+        let merged = &tokens.identity.merged;
+        let with = merged.with(verified, || identity.clone(), id.expose().len());
+        let now = self.agent.clock.now_secs();
+        self.settings().rules.check_age(&with.token.claims, now)?;
+        Ok(with)
+    }
+
+    /// What is known of an access token that the token endpoint gave; `None`: nobody
+    /// can tell.
+    async fn judge_given(
+        &self,
+        given: &Given,
+        asking: &Asking<'_>,
+    ) -> Result<Option<Arc<Verified>>, Refusal> {
         let token = given.tokens.access.expose();
         if self.settings().exempt.has(given.method) {
             match self.judge_unsigned(token).await {
                 Err(unread) if unread.is_unread() => {}
-                outcome => return outcome,
+                outcome => return outcome.map(Some),
             }
         }
         if !self.settings().asks_about_all {
             match self.verifier.judge_patiently(token).await {
                 Err(unread) if unread.is_unread() => {}
-                outcome => return outcome,
+                outcome => return outcome.map(Some),
             }
         }
         let told = match &self.asker {
             Some(asker) => asker.ask(token, asking).await?,
             None => None,
         };
-        match told {
-            Some((verified, _)) => Ok(verified),
-            None => self.trust(&given.tokens),
-        }
+        Ok(told.map(|(verified, _)| verified))
     }
 
-    fn trust(&self, tokens: &Tokens) -> Result<Arc<Verified>, Refusal> {
-        let mut claims = Map::new();
-        if let Some(scope) = &tokens.scope {
-            claims.insert("scope".to_owned(), Value::from(scope.as_str()));
-        }
-        let rules = &self.settings().rules;
-        rules.check_untold(&claims, "", 0)?;
-        let end = tokens.ends_at;
-        let checked = Checked {
-            scopes: rules.scopes(&claims),
-            expires_at: end.map(|end| end.div_euclid(1000)),
-            ends_at: end.unwrap_or(i64::MAX),
-            ends_for_good: end.is_some(),
-            claims,
+    fn trust(
+        &self,
+        tokens: &Tokens,
+        identity: Map<String, Value>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let opaque = Opaque {
+            access: tokens.access.expose(),
+            scope: tokens.scope.as_deref(),
+            ends_at: tokens.ends_at,
         };
-        Ok(checked.verified(tokens.access.expose(), 0, 0, Word::default()))
+        opaque.trusted(identity, &self.settings().rules, self.agent.clock.now_ms())
     }
 }

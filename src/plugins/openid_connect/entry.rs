@@ -15,7 +15,6 @@ use super::refusal::Refusal;
 use super::sessions::{Browser, Caller, LoginSession, Opening, Sessions};
 use super::site::Site;
 use crate::filter::Exchange;
-use crate::model::secret::Secret;
 
 /// Where a credential was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +30,7 @@ pub(super) struct Entry<'a> {
     pub(super) place: Place,
     pub(super) client: Option<Arc<Client>>,
     pub(super) access: &'a str,
+    /// One that was verified when its caller was let in.
     pub(super) id_token: Option<&'a str>,
     pub(super) refresh: Option<&'a str>,
     pub(super) scope: Option<&'a str>,
@@ -175,7 +175,6 @@ impl OpenIdConnect {
             Some(opening) => Ok(Some(opening)),
             None => {
                 let now_ms = self.agent.clock.now_ms();
-                let entry = self.with_own_id_token(entry).await;
                 let login = entry.login(self.is_told(&entry), now_ms);
                 let caller = caller(request, exchange);
                 sessions.begin_of_token(login, caller, now_ms).await
@@ -186,21 +185,6 @@ impl OpenIdConnect {
             Ok(None) => tracing::debug!("a token has begun as many sessions as it may"),
             Err(refusal) => missing(refusal),
         }
-    }
-
-    /// Without an ID token that came with the access token and does not hold.
-    async fn with_own_id_token<'a>(&self, mut entry: Entry<'a>) -> Entry<'a> {
-        let (Some(id), false) = (entry.id_token, entry.method.is_of_token()) else {
-            return entry;
-        };
-        let (id, client) = (Secret::new(id), entry.client.as_ref());
-        let client = client.map(|client| client.id.as_str()).unwrap_or_default();
-        let by = entry.method;
-        let verified = self.verify_id_token(&id, entry.access, client, None, by);
-        if verified.await.is_err() {
-            entry.id_token = None;
-        }
-        entry
     }
 
     /// Whether only the provider tells what an access token says.

@@ -6,6 +6,7 @@
 //! question a token.
 
 mod barred;
+mod identity;
 mod question;
 mod tokens;
 

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, StatusCode};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
 use super::after::{Action, Gained};
@@ -228,7 +228,10 @@ impl OpenIdConnect {
         Ok((login, verified, tokens))
     }
 
-    /// The subject of a verified ID token.
+    /// The claims of an ID token that holds.
+    ///
+    /// # Errors
+    /// What is wrong with it, or why nobody can say.
     pub(super) async fn verify_id_token(
         &self,
         id: &Secret,
@@ -236,7 +239,7 @@ impl OpenIdConnect {
         client: &str,
         nonce: Option<&str>,
         by: Method,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Map<String, Value>, Refusal> {
         let signed = !self.settings().exempt.has(by);
         let expected = Expected {
             client,
@@ -247,8 +250,7 @@ impl OpenIdConnect {
         let id_tokens = &self.settings().id_tokens;
         let look = |known: &Known| id_tokens.verify(id.expose(), known, &expected, signed);
         let (claims, _) = self.agent.with_keys(look).await?;
-        let subject = claims.get("sub").and_then(Value::as_str);
-        Ok(subject.map(str::to_owned))
+        Ok(claims)
     }
 
     /// Gives the browser its session, and the user what was asked for.

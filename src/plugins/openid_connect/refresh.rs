@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
+use serde_json::Value;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
@@ -149,7 +150,7 @@ impl OpenIdConnect {
         let mut next = login.clone();
         if let Some(id) = &tokens.id {
             // OpenID Connect Core §12.2: of the same user.
-            let subject = self
+            let claims = self
                 .verify_id_token(
                     id,
                     tokens.access.expose(),
@@ -159,7 +160,7 @@ impl OpenIdConnect {
                 )
                 .await?;
             if let Some(before) = login.subject()
-                && subject.as_deref() != Some(&before)
+                && claims.get("sub") != Some(&Value::from(before))
             {
                 return Err(Refusal::WrongIdToken);
             }

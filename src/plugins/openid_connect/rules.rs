@@ -121,6 +121,12 @@ impl Rules {
         self.require_domain(claims)
     }
 
+    /// As [`Self::check_login`], of what was shown in place of a login: when that was
+    /// counts where it is told.
+    pub(super) fn check_age(&self, claims: &Map<String, Value>, now: i64) -> Result<(), Refusal> {
+        self.login_ends(claims, now).map(drop)
+    }
+
     /// Checks of which domain the user is, by all that is known of them.
     pub(super) fn require_domain(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
         if !self.domains.is_empty() && !claims.contains_key("hd") {

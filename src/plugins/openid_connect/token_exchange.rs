@@ -358,6 +358,8 @@ mod tests {
                 scope: None,
                 ends_at: None,
                 replayed: Vec::new(),
+                caller: None,
+                identity: Default::default(),
             };
             let answer = Held {
                 tokens: Arc::new(tokens),

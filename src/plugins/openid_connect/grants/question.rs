@@ -124,7 +124,7 @@ impl TokenDesk {
         prepared: Prepared,
     ) -> impl Future<Output = Result<Arc<Tokens>, Refusal>> + Send + use<> {
         let (grant, late_ms, password) = (wish.grant, wish.late_ms, wish.password);
-        let own_client = wish.caller.is_none();
+        let caller = wish.caller.map(|(id, _)| id.to_owned());
         let replay = self.grants.replay.clone();
         let refused_ms = self.grants.lifetimes.refused();
         let (agent, barred) = (Arc::clone(&self.agent), Arc::clone(&self.barred));
@@ -144,7 +144,8 @@ impl TokenDesk {
             if let Some(password) = &password {
                 barred.hear(&answer, password, now_ms, refused_ms);
             }
-            let mut tokens = read(&answer, own_client, now_ms)?;
+            let mut tokens = read(&answer, caller.is_none(), now_ms)?;
+            tokens.caller = caller;
             tokens.replayed = replay.of(grant.name(), &answer.headers);
             // RFC 6749 §5.1: what was asked for, if it is not named.
             tokens.scope = tokens.scope.or(prepared.granted);

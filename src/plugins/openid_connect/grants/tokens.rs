@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::Value;
 
+use super::identity::Identity;
 use crate::http::outbound::Answer;
 use crate::model::secret::Secret;
 use crate::plugins::openid_connect::agent::object;
@@ -10,7 +11,7 @@ use crate::plugins::openid_connect::beside::Beside;
 use crate::plugins::openid_connect::refusal::Refusal;
 
 /// Tokens that the provider gave.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in super::super) struct Tokens {
     pub(in super::super) access: Secret,
     pub(in super::super) id: Option<Secret>,
@@ -21,6 +22,9 @@ pub(in super::super) struct Tokens {
     pub(in super::super) ends_at: Option<i64>,
     /// Headers of the answer that are for the client.
     pub(in super::super) replayed: Vec<(HeaderName, HeaderValue)>,
+    /// The client that they are for, if that is a caller and not the gateway's.
+    pub(in super::super) caller: Option<String>,
+    pub(in super::super) identity: Identity,
 }
 
 impl Tokens {
@@ -30,8 +34,13 @@ impl Tokens {
         let tokens = others.chain([&self.access]).map(|one| one.expose().len());
         let replayed = self.replayed.iter();
         let replayed = replayed.map(|(name, value)| 64 + name.as_str().len() + value.len());
-        let scope = self.scope.as_ref().map_or(0, String::len);
-        512 + (scope + tokens.chain(replayed).sum::<usize>()) as u64
+        let texts = [&self.scope, &self.caller].into_iter().flatten();
+        let texts = texts.map(String::len);
+        // The claims of both tokens take a few times their length besides.
+        let claims = self.id.as_ref().map_or(0, |id| {
+            10 * id.expose().len() + 4 * self.access.expose().len()
+        });
+        512 + (claims + texts.chain(tokens).chain(replayed).sum::<usize>()) as u64
     }
 
     /// What came with the access token.
@@ -81,6 +90,8 @@ pub(in super::super) fn read(
         refresh: text("refresh_token").map(Secret::new),
         scope: text("scope").map(str::to_owned),
         replayed: Vec::new(),
+        caller: None,
+        identity: Identity::default(),
         ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
     })
 }

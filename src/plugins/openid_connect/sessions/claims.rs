@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::LoginSession;
-use super::held::{Held, Merged};
+use super::held::Held;
 use crate::plugins::openid_connect::cache::Verified;
+use crate::plugins::openid_connect::methods::Method;
 use crate::plugins::openid_connect::refusal::Refusal;
 use crate::plugins::openid_connect::rules::Rules;
-use crate::plugins::openid_connect::verifier::Checked;
-use crate::plugins::openid_connect::word::Word;
+use crate::plugins::openid_connect::trusted::Opaque;
 
 /// Claims that say something of an ID token, and nothing of its user.
 const OF_ID_TOKENS: &[&str] = &[
@@ -73,26 +73,10 @@ impl Held {
         if self.id_token.is_none() {
             return Ok(verified);
         }
-        let with = self.merge(verified);
-        rules.check_login(&with.token.claims, now_ms.div_euclid(1000))?;
-        Ok(with)
-    }
-
-    fn merge(&self, verified: Arc<Verified>) -> Arc<Verified> {
-        let mut merged = self.merged.lock();
-        if let Some(merged) = &*merged
-            && Arc::ptr_eq(&merged.of, &verified)
-        {
-            return Arc::clone(&merged.with);
-        }
-        let said = verified.said.clone();
         let length = self.id_token.as_ref().map_or(0, String::len);
-        let with = verified.with(self.identity(), length, said);
-        *merged = Some(Merged {
-            of: verified,
-            with: Arc::clone(&with),
-        });
-        with
+        let with = self.merged.with(verified, || self.identity(), length);
+        self.check_login(&with, rules, now_ms)?;
+        Ok(with)
     }
 
     /// What is known of the user of a session whose access token only the
@@ -105,25 +89,25 @@ impl Held {
         rules: &Rules,
         now_ms: i64,
     ) -> Result<Arc<Verified>, Refusal> {
-        let mut claims = self.identity();
-        if let Some(scope) = &self.scope {
-            claims.insert("scope".to_owned(), Value::from(scope.as_str()));
-        }
-        let issuer = claims.get("iss").and_then(Value::as_str);
-        let issuer = issuer.unwrap_or_default().to_owned();
-        let now = now_ms.div_euclid(1000);
-        rules.check_untold(&claims, &issuer, now)?;
-        if self.id_token.is_some() {
-            rules.check_login(&claims, now)?;
-        }
-        let checked = Checked {
-            scopes: rules.scopes(&claims),
-            expires_at: self.ends_at.map(|end| end.div_euclid(1000)),
-            ends_at: self.ends_at.unwrap_or(i64::MAX),
-            ends_for_good: self.ends_at.is_some(),
-            claims,
+        let opaque = Opaque {
+            access: &self.access,
+            scope: self.scope.as_deref(),
+            ends_at: self.ends_at,
         };
-        Ok(checked.verified(&self.access, 0, 0, Word::default()))
+        let verified = opaque.trusted(self.identity(), rules, now_ms)?;
+        if self.id_token.is_some() {
+            self.check_login(&verified, rules, now_ms)?;
+        }
+        Ok(verified)
+    }
+
+    /// Checks what the tokens say of the login, or of what was shown in its place.
+    fn check_login(&self, verified: &Verified, rules: &Rules, now_ms: i64) -> Result<(), Refusal> {
+        let (claims, now) = (&verified.token.claims, now_ms.div_euclid(1000));
+        match self.by {
+            Method::AuthorizationCode => rules.check_login(claims, now),
+            _ => rules.check_age(claims, now),
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::Value;
@@ -17,9 +16,9 @@ use super::claims::identity;
 use crate::clock::random_bytes;
 use crate::model::grant::TokenHash;
 use crate::model::login::{EndMark, Marked};
-use crate::plugins::openid_connect::cache::Verified;
 use crate::plugins::openid_connect::ends::{About, Ends};
 use crate::plugins::openid_connect::flight::digest_of;
+use crate::plugins::openid_connect::merged::Merged;
 
 /// Most sessions held, about.
 const SESSIONS: usize = 16 * 1024;
@@ -77,12 +76,6 @@ impl Handle {
     }
 }
 
-/// What is known of a token, and what the ID token adds.
-pub(super) struct Merged {
-    pub(super) of: Arc<Verified>,
-    pub(super) with: Arc<Verified>,
-}
-
 /// A session that was opened.
 pub(in super::super) struct Held {
     login: LoginSession,
@@ -94,7 +87,8 @@ pub(in super::super) struct Held {
     compared: AtomicU64,
     /// From when on it has to be read again, in milliseconds.
     pub(super) stale_ms: i64,
-    pub(super) merged: Mutex<Option<Merged>>,
+    /// What is known of its access token, with what its ID token says.
+    pub(super) merged: Merged,
 }
 
 impl Deref for Held {
@@ -114,7 +108,7 @@ impl Held {
             handle,
             compared: AtomicU64::new(u64::MAX),
             stale_ms,
-            merged: Mutex::default(),
+            merged: Merged::default(),
         }
     }
 

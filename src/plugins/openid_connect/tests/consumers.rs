@@ -7,9 +7,9 @@ use crate::model::consumer::Consumer;
 use crate::plugins::consumers::{By, Directory};
 
 /// A directory of some consumers: username and custom id.
-struct People(Vec<Consumer>);
+pub(super) struct People(Vec<Consumer>);
 
-fn people(names: &[(&str, &str)]) -> Box<People> {
+pub(super) fn people(names: &[(&str, &str)]) -> Box<People> {
     let consumer = |(index, (username, custom_id)): (usize, &(&str, &str))| Consumer {
         id: Uuid::from_u128(index as u128 + 1),
         username: Some((*username).to_owned()),
@@ -45,7 +45,7 @@ fn world(config: Value) -> World {
 }
 
 /// The name of the consumer that the filter found.
-fn consumer(outcome: &Outcome) -> Option<&str> {
+pub(super) fn consumer(outcome: &Outcome) -> Option<&str> {
     let consumer = outcome.exchange.consumer.as_ref()?;
     consumer.username.as_deref()
 }

@@ -18,6 +18,7 @@ mod keys;
 mod modes;
 mod proxied;
 mod recorded;
+mod redeemed;
 mod refreshed;
 mod remembered;
 mod requests;

@@ -1,0 +1,44 @@
+//! What an ID token adds to what is known of an access token, merged once for all
+//! requests that show both.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+
+use super::cache::Verified;
+
+/// What is known of an access token, and that with what its ID token says.
+#[derive(Debug, Default)]
+pub(super) struct Merged(Mutex<Option<Pair>>);
+
+#[derive(Debug)]
+struct Pair {
+    of: Arc<Verified>,
+    with: Arc<Verified>,
+}
+
+impl Merged {
+    /// What is known of a token, with what an ID token of `length` bytes says of
+    /// its user.
+    pub(super) fn with(
+        &self,
+        verified: Arc<Verified>,
+        identity: impl FnOnce() -> Map<String, Value>,
+        length: usize,
+    ) -> Arc<Verified> {
+        let mut merged = self.0.lock();
+        if let Some(merged) = &*merged
+            && Arc::ptr_eq(&merged.of, &verified)
+        {
+            return Arc::clone(&merged.with);
+        }
+        let said = verified.said.clone();
+        let with = verified.with(identity(), length, said);
+        *merged = Some(Pair {
+            of: verified,
+            with: Arc::clone(&with),
+        });
+        with
+    }
+}
