@@ -143,46 +143,53 @@ impl Rules {
         issuer: &str,
         now: i64,
     ) -> Result<Option<i64>, Refusal> {
-        self.check_said(claims, issuer, now, false)
+        let end = self.check_said(claims, issuer, now)?;
+        let too_old = self.login_ends(claims, now)?;
+        self.check_known_permissions(claims)?;
+        Ok(end.into_iter().chain(too_old).min())
     }
 
     /// As [`Self::check`], of claims that the provider itself has told: what
-    /// they leave out is not held against the token.
+    /// they leave out is not held against the token. `all`: these, and what the
+    /// token says itself where they say nothing.
     pub(super) fn check_told(
         &self,
-        claims: &Map<String, Value>,
+        told: &Map<String, Value>,
+        all: &Map<String, Value>,
         issuer: &str,
         now: i64,
     ) -> Result<Option<i64>, Refusal> {
-        self.check_said(claims, issuer, now, true)
+        let end = self.check_said(told, issuer, now)?;
+        let too_old = self.login_ends(all, now)?;
+        // Userinfo never says for whom a token is, introspection need not.
+        if find(all, &self.meant_for.claim).is_some() {
+            self.meant_for.check(all)?;
+        }
+        self.check_known_permissions(all)?;
+        Ok(end.into_iter().chain(too_old).min())
     }
 
+    /// Of which kind a token is, whose, and until when, by what is said of it.
     fn check_said(
         &self,
         claims: &Map<String, Value>,
         issuer: &str,
         now: i64,
-        of_token: bool,
     ) -> Result<Option<i64>, Refusal> {
         if !is_access_token(None, claims, self.id_tokens) || is_told_another(claims) {
             return Err(Refusal::WrongType);
         }
-        let mut end = time(claims, "exp")?.map(|end| end.saturating_add(self.leeway));
-        if self.verify_claims {
-            if claims.contains_key("iss") {
-                self.check_issuer(claims, issuer)?;
-            }
-            if end.is_some() {
-                end = Some(check_times(claims, now, self.leeway)?);
-            }
+        let end = time(claims, "exp")?.map(|end| end.saturating_add(self.leeway));
+        if !self.verify_claims {
+            return Ok(end);
         }
-        let too_old = self.login_ends(claims, now)?;
-        // Userinfo never says for whom a token is, introspection need not.
-        if of_token && find(claims, &self.meant_for.claim).is_some() {
-            self.meant_for.check(claims)?;
+        if claims.contains_key("iss") {
+            self.check_issuer(claims, issuer)?;
         }
-        self.check_known_permissions(claims)?;
-        Ok(end.into_iter().chain(too_old).min())
+        match end {
+            Some(_) => Ok(Some(check_times(claims, now, self.leeway)?)),
+            None => Ok(None),
+        }
     }
 
     /// Whether something about these claims has still to be asked for.

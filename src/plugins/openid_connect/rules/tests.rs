@@ -117,8 +117,9 @@ fn an_audience_that_the_provider_does_not_tell_is_not_held_against_a_token() {
         (json!({"sub": "a", "aud": "x"}), Err(Refusal::WrongAudience)),
         (json!({"sub": "a", "aud": []}), Err(Refusal::WrongAudience)),
     ] {
-        let told = rules.check_told(claims.as_object().expect("an object"), ISSUER, 500);
-        assert_eq!(told, outcome, "{claims}");
+        let claims = claims.as_object().expect("an object");
+        let told = rules.check_told(claims, claims, ISSUER, 500);
+        assert_eq!(told, outcome, "{claims:?}");
     }
 }
 

@@ -555,3 +555,77 @@ async fn an_access_token_in_a_form_does_not_reach_the_upstream() {
     let left = outcome.exchange.replacement.as_deref();
     assert_eq!(left, Some(&b"a=%20b&c=d"[..]));
 }
+
+/// A filter whose provider says this of every token, and the token with these claims.
+fn introspecting(config: Value, said: Value, token: Value) -> (World, String) {
+    let mut all = json!({"introspect_jwt_tokens": true,
+        "upstream_headers_claims": ["email"], "upstream_headers_names": ["X-Mail"]});
+    for (name, value) in config.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    let (world, recorder) = super::recorded::world(all);
+    recorder.answer("/introspect", said);
+    let token = world.token(token);
+    (world, token)
+}
+
+#[tokio::test]
+async fn what_an_answer_leaves_out_the_token_that_it_vouches_for_says_itself() {
+    let own = json!({"scope": "read", "email": "a@b.c", "exp": NOW - 10});
+    let rule = json!({"scopes_required": ["read"]});
+    let (world, token) = introspecting(rule.clone(), json!({"active": true}), own.clone());
+    for _ in 0..2 {
+        let outcome = world.ask_bearer(&token).await;
+        assert_eq!(
+            outcome.code(),
+            (200, "pass"),
+            "its times are the provider's"
+        );
+        assert_eq!(outcome.upstream("x-credential-identifier"), Some("anna"));
+        assert_eq!(outcome.upstream("x-mail"), Some("a@b.c"));
+        assert_eq!(outcome.exchange.token.unwrap().scopes, ["read"]);
+    }
+    // What the provider says counts first.
+    let said = json!({"active": true, "scope": "openid"});
+    let (world, token) = introspecting(rule.clone(), said, own.clone());
+    let outcome = world.ask_bearer(&token).await;
+    assert_eq!(outcome.code(), (403, "missing_scope"));
+    let said = json!({"active": true, "sub": "told"});
+    let (world, token) = introspecting(rule, said, own.clone());
+    let outcome = world.ask_bearer(&token).await;
+    assert_eq!(outcome.upstream("x-credential-identifier"), Some("told"));
+    for (rule, code) in [
+        (json!({"audience": ["api"]}), (403, "wrong_audience")),
+        (
+            json!({"claims_forbidden": ["email"]}),
+            (403, "forbidden_claim"),
+        ),
+        (json!({"roles_required": ["admin"]}), (403, "missing_role")),
+    ] {
+        let (world, token) = introspecting(rule.clone(), json!({"active": true}), own.clone());
+        assert_eq!(world.ask_bearer(&token).await.code(), code, "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_nobody_vouches_for_says_nothing_itself() {
+    let config = json!({"scopes_required": ["read"], "introspection_check_active": false});
+    let own = json!({"scope": "read"});
+    for said in [json!({"active": false}), json!({"active": true})] {
+        let (world, token) = introspecting(config.clone(), said, own.clone());
+        let outcome = world.ask_bearer(&token).await;
+        assert_eq!(outcome.code(), (403, "missing_scope"));
+    }
+}
+
+#[tokio::test]
+async fn a_bound_token_stays_bound_where_an_answer_does_not_say_so() {
+    let config = json!({"proof_of_possession_dpop": "optional",
+        "auth_methods": ["bearer", "introspection"]});
+    let bound = json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}});
+    let (world, token) = introspecting(config.clone(), json!({"active": true}), bound);
+    let outcome = world.ask_bearer(&token).await;
+    assert_eq!(outcome.code(), (401, "unproven_token"));
+    let (world, token) = introspecting(config, json!({"active": true}), json!({}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+}

@@ -73,27 +73,49 @@ impl Told {
     ) -> Result<Arc<Verified>, Refusal> {
         let now_ms = agent.clock.now_ms();
         let document = said.introspection.as_ref().or(said.user_info.as_ref());
-        let claims = document.map(|document| document.claims.clone());
-        let claims = claims.unwrap_or_default();
+        let told = document.map(|document| document.claims.clone());
+        let told = told.unwrap_or_default();
+        let claims = match self.vouches(&said) {
+            true => with_own(&told, token),
+            false => told.clone(),
+        };
         let issuer = &agent.known().await?.issuer;
         let end = self
             .rules
-            .check_told(&claims, issuer, now_ms.div_euclid(1000))?;
+            .check_told(&told, &claims, issuer, now_ms.div_euclid(1000))?;
         let end = end.map(|end| end.saturating_mul(1000));
         let ends_at = self.lifetimes.until(end, now_ms);
         let checked = Checked {
             ends_for_good: end == Some(ends_at),
             ends_at,
             scopes: self.rules.scopes(&claims),
-            expires_at: time(&claims, "exp").ok().flatten(),
+            expires_at: time(&told, "exp").ok().flatten(),
             claims,
         };
         let said = match self.keeps {
             true => said,
             false => Said::default(),
         };
-        Ok(checked.verified_with(token, length, 0, word, said))
+        Ok(checked.verified_with(token, length + token.len(), 0, word, said))
     }
+
+    /// Whether what was said holds only of a token that is good, so that what it says
+    /// itself is true as well.
+    fn vouches(&self, said: &Said) -> bool {
+        let how = self.introspection.as_ref();
+        said.introspection.is_some() && how.is_some_and(|how| how.check_active)
+    }
+}
+
+/// What was told of a token, and what it says itself besides, if it can be read.
+fn with_own(told: &Map<String, Value>, token: &str) -> Map<String, Value> {
+    let parsed = Unverified::parse(token);
+    let own = parsed.and_then(|parsed| parsed.claims_of_anyone());
+    let mut claims = told.clone();
+    for (name, value) in own.unwrap_or_default() {
+        claims.entry(name).or_insert(value);
+    }
+    claims
 }
 
 /// The claims of a good userinfo answer.
