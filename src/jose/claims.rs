@@ -72,6 +72,22 @@ pub fn find<'a>(claims: &'a Map<String, Value>, path: &[String]) -> Option<&'a V
         })
 }
 
+/// Puts a claim at `path`, unless something is there or in the way.
+pub fn place(claims: &mut Map<String, Value>, path: &[String], value: Value) {
+    let Some((last, above)) = path.split_last() else {
+        return;
+    };
+    let mut members = claims;
+    for step in above {
+        let next = members.entry(step).or_insert_with(|| Map::new().into());
+        let Value::Object(next) = next else {
+            return;
+        };
+        members = next;
+    }
+    members.entry(last).or_insert(value);
+}
+
 /// The words of a claim: of a text, what spaces separate; of an array, its
 /// items; a single scalar as itself.
 pub fn words(value: &Value) -> SmallVec<[std::borrow::Cow<'_, str>; 4]> {
@@ -151,6 +167,30 @@ mod tests {
         assert!(check_times(&huge, 100, 86_400).is_ok());
         let past = claims(json!({"exp": i64::MIN}));
         assert_eq!(check_times(&past, 100, 0), Err(TimeError::Expired));
+    }
+
+    #[test]
+    fn a_claim_is_placed_where_nothing_is() {
+        let before = json!({"a": {"b": 1}, "s": "text"});
+        for (path, after) in [
+            (vec!["c"], json!({"a": {"b": 1}, "s": "text", "c": "x"})),
+            (
+                vec!["a", "c"],
+                json!({"a": {"b": 1, "c": "x"}, "s": "text"}),
+            ),
+            (
+                vec!["c", "d"],
+                json!({"a": {"b": 1}, "s": "text", "c": {"d": "x"}}),
+            ),
+            (vec!["a", "b"], before.clone()),
+            (vec!["s", "b"], before.clone()),
+            (vec![], before.clone()),
+        ] {
+            let mut token = claims(before.clone());
+            let path: Vec<String> = path.into_iter().map(str::to_owned).collect();
+            place(&mut token, &path, json!("x"));
+            assert_eq!(Value::from(token), after, "{path:?}");
+        }
     }
 
     #[test]

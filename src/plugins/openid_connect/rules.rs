@@ -8,7 +8,7 @@ use super::distributed::are_elsewhere;
 use super::fields::Fields;
 use super::issuers::Issuers;
 use super::refusal::Refusal;
-use crate::jose::claims::{check_times, find, time, words};
+use crate::jose::claims::{check_times, find, place, time, words};
 use crate::plugins::ConfigError;
 
 /// Types that an access token may give itself in its header.
@@ -252,6 +252,13 @@ impl Rules {
             true => Err(Refusal::NoConsumer),
             false => Ok(()),
         }
+    }
+
+    /// Notes the scopes that were granted with a token that does not tell them, also
+    /// where they are looked for if nothing is there.
+    pub(super) fn grant(&self, scope: &str, claims: &mut Map<String, Value>) {
+        claims.insert("scope".to_owned(), Value::from(scope));
+        place(claims, &self.scopes.claim, Value::from(scope));
     }
 
     /// Names of the scopes that a token grants.

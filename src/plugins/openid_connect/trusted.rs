@@ -32,7 +32,7 @@ impl Opaque<'_> {
     ) -> Result<Arc<Verified>, Refusal> {
         let mut claims = identity;
         if let Some(scope) = self.scope {
-            claims.insert("scope".to_owned(), Value::from(scope));
+            rules.grant(scope, &mut claims);
         }
         let issuer = claims.get("iss").and_then(Value::as_str);
         let issuer = issuer.unwrap_or_default();

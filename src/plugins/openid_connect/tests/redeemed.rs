@@ -130,3 +130,23 @@ async fn an_id_token_that_somebody_else_signed_lets_nobody_in() {
         assert!(outcome.exchange.response_headers.is_empty());
     }
 }
+
+#[tokio::test]
+async fn granted_scopes_are_found_wherever_scopes_are_looked_for() {
+    for path in [json!(["scp"]), json!(["realm", "scopes"]), json!(["scope"])] {
+        let config = json!({"scopes": ["openid", "read"], "scopes_claim": path,
+            "scopes_required": ["read"]});
+        let (world, provider) = world("password", config.clone());
+        provider.opaque.store(true, Ordering::SeqCst);
+        for outcome in both(&world, &with_password()).await {
+            assert_eq!(outcome.code(), (200, "pass"), "{path}");
+            let token = outcome.exchange.token.as_ref().unwrap();
+            assert_eq!(token.scopes, ["openid", "read"], "{path}");
+        }
+        let (world, provider) = super::browsing::world(config);
+        provider.opaque.store(true, Ordering::SeqCst);
+        let mut browser = Browser::signed_in(&world).await;
+        let outcome = browser.get(&world, "/orders").await;
+        assert_eq!(outcome.code(), (200, "pass"), "{path}");
+    }
+}
