@@ -20,6 +20,7 @@ use super::credentials::{Credential, Pair};
 use super::extras::Extras;
 use super::fields::Fields;
 use super::flight::{Digest, Flights};
+use super::logins::Claim;
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::replay::Replay;
@@ -29,7 +30,7 @@ use crate::plugins::ConfigError;
 pub(super) use tokens::{Tokens, read};
 
 use barred::{Barred, Password};
-use question::Wish;
+use question::{Whose, Wish};
 
 /// For how long the next tokens of a session are there for requests that were
 /// under way with the last ones, in milliseconds.
@@ -98,8 +99,12 @@ pub(super) struct TokenDesk {
     held: Arc<Responses>,
     /// Questions of strangers.
     flights: Flights<Arc<Tokens>>,
-    /// Questions of users who sign in, or have: no stranger keeps them waiting.
-    of_users: Flights<Arc<Tokens>>,
+    /// Questions of users who sign in: no stranger with credentials keeps them
+    /// waiting.
+    of_logins: Flights<Arc<Tokens>>,
+    /// Questions of users who have: nobody who signs in, or says so, keeps them
+    /// waiting.
+    of_sessions: Flights<Arc<Tokens>>,
     barred: Arc<Barred>,
 }
 
@@ -135,7 +140,8 @@ impl TokenDesk {
         let flights = || Flights::new(grants.lifetimes.refused(), agent.timeout());
         Self {
             flights: flights(),
-            of_users: flights(),
+            of_logins: flights(),
+            of_sessions: flights(),
             barred: Arc::new(Barred::new()),
             grants,
             agent: Arc::clone(agent),
@@ -202,7 +208,8 @@ impl TokenDesk {
     }
 
     /// The tokens for a code, asked for once however often it comes at the
-    /// same time. `form` is what proves that it was meant for the gateway.
+    /// same time. `form` is what proves that it was meant for the gateway; `claim`
+    /// is held for as long as the question is under way.
     ///
     /// # Errors
     /// Why there are none.
@@ -210,9 +217,13 @@ impl TokenDesk {
         &self,
         form: &[(&str, &str)],
         asking: &Asking<'_>,
+        claim: Claim,
     ) -> Result<Arc<Tokens>, Refusal> {
-        let given = self.ask(Wish::new(Grant::AuthorizationCode, form), asking);
-        match given.await {
+        let wish = Wish {
+            claim: Some(claim),
+            ..Wish::new(Grant::AuthorizationCode, form)
+        };
+        match self.ask(wish, asking).await {
             Ok(given) => Ok(given.tokens),
             Err(Refusal::WrongCredentials) => Err(Refusal::CodeRefused),
             Err(refusal) => Err(refusal),
@@ -242,7 +253,7 @@ impl TokenDesk {
         self.held.remove(&given.about);
     }
 
-    async fn ask(&self, wish: Wish<'_>, asking: &Asking<'_>) -> Result<Given, Refusal> {
+    async fn ask(&self, mut wish: Wish<'_>, asking: &Asking<'_>) -> Result<Given, Refusal> {
         let prepared = self.prepare(&wish, asking).await?;
         let (about, method) = (prepared.about, wish.grant.method());
         let now_ms = self.agent.clock.now_ms();
@@ -260,15 +271,22 @@ impl TokenDesk {
         if wish.password.is_some_and(barred) {
             return Err(Refusal::ProviderRefuses);
         }
-        let flights = match wish.is_of_user() {
-            true => &self.of_users,
-            false => &self.flights,
+        let flights = match wish.whose() {
+            Whose::Login => &self.of_logins,
+            Whose::Session => &self.of_sessions,
+            Whose::Stranger => &self.flights,
         };
         if let Some(refusal) = flights.refused(&about, now_ms) {
             return Err(refusal);
         }
         let remember = self.grants.remember && wish.is_by_scope();
-        let asked = self.asked(&wish, prepared);
+        let (claim, asked) = (wish.claim.take(), self.asked(&wish, prepared));
+        let asked = async move {
+            match claim {
+                Some(claim) => claim.ask(asked).await,
+                None => asked.await,
+            }
+        };
         let clock = self.agent.clock.clone();
         let tokens = flights.ask(about, || asked, move || clock.now_ms()).await?;
         if remember {

@@ -16,7 +16,7 @@ use super::arguments::{Arguments, Where, retarget};
 use super::cache::Verified;
 use super::grants::Tokens;
 use super::id_token::Expected;
-use super::logins::{self, Begun, Logins, Sent, Wanted, origin, page};
+use super::logins::{self, Begun, Claim, Logins, Sent, Wanted, origin, page};
 use super::methods::Method;
 use super::pass::Passing;
 use super::provider::Known;
@@ -125,11 +125,9 @@ impl OpenIdConnect {
             return Err(Refusal::LoginRefused);
         }
         let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
-        let login = self
-            .redeem_code(logins, &begun, code, request, arguments)
-            .await;
-        logins.end(state);
-        let (login, verified, tokens) = login?;
+        let claim = logins.claim(state, code)?;
+        let login = self.redeem_code(logins, &begun, (code, claim), request, arguments);
+        let (login, verified, tokens) = login.await?;
         let client = self.settings().clients.named(&begun.client);
         let asking = Asking {
             client: client.map(|(client, _)| client),
@@ -177,7 +175,7 @@ impl OpenIdConnect {
         &self,
         logins: &Logins,
         begun: &Begun,
-        code: &str,
+        (code, claim): (&str, Claim),
         request: &RequestHeader,
         arguments: &Arguments,
     ) -> Result<(Held, Arc<Verified>, Arc<Tokens>), Refusal> {
@@ -195,7 +193,7 @@ impl OpenIdConnect {
             ("redirect_uri", &begun.redirect_uri),
             ("code_verifier", &begun.verifier),
         ];
-        let tokens = desk.redeem(&form, &asking).await?;
+        let tokens = desk.redeem(&form, &asking, claim).await?;
         match &tokens.id {
             Some(id) => {
                 let by = Method::AuthorizationCode;

@@ -6,18 +6,20 @@
 //! back in any order, and nothing of it is kept here.
 
 mod answer;
+mod answered;
 mod browser;
 mod forwarded;
 mod kept;
 mod mode;
 pub(super) mod page;
 
+use std::sync::Arc;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
-use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -25,7 +27,6 @@ use super::arguments::Arguments;
 use super::client::{Client, nth};
 use super::extras::Extras;
 use super::fields::{Fields, wrong};
-use super::flight::{Digest, digest_of};
 use super::refusal::Refusal;
 use super::sessions::{sealer, style};
 use crate::clock::random_bytes;
@@ -33,9 +34,11 @@ use crate::filter::Exchange;
 use crate::plugins::ConfigError;
 use crate::session::seal::Sealer;
 
+pub(super) use answered::Claim;
 pub(super) use forwarded::path;
 pub(super) use kept::Sent;
 
+use answered::Answered;
 use browser::Browsers;
 use kept::Kept;
 use mode::{Mode, Way};
@@ -45,8 +48,6 @@ const MARK: &str = "dw1.";
 /// Longest target that a login leads back to, in bytes; of a longer one its
 /// query is dropped, since the provider's address line must hold it.
 const TARGET_MAX: usize = 2048;
-/// Most logins that are remembered as over.
-const ENDED: usize = 16 * 1024;
 
 /// A login that has begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +106,7 @@ pub(super) struct Logins {
     pkce: bool,
     extras: Extras,
     redirect_uris: Vec<Url>,
-    ended: Cache<Digest, ()>,
+    answered: Arc<Answered>,
 }
 
 impl Logins {
@@ -136,7 +137,7 @@ impl Logins {
             pkce: fields.maybe_flag("require_proof_key_for_code_exchange")? != Some(false),
             extras: Extras::new(fields, "authorization_query_args", "authorization_headers")?,
             redirect_uris: fields.urls("redirect_uri")?,
-            ended: Cache::new(ENDED),
+            answered: Arc::new(Answered::new()),
         })
     }
 
@@ -346,15 +347,20 @@ impl Logins {
         if !(0..self.lifetime_ms).contains(&now_ms.saturating_sub(begun.at)) {
             return Err(Refusal::LoginExpired);
         }
-        match self.ended.get(&digest_of([state.as_bytes()])) {
-            Some(()) => Err(Refusal::LoginRepeated),
-            None => Ok(()),
-        }
+        self.answered.check(state)
+    }
+
+    /// Claims a login for the code that it is answered with.
+    ///
+    /// # Errors
+    /// [`Refusal::LoginRepeated`] if it is over, or being answered with another.
+    pub(super) fn claim(&self, state: &str, code: &str) -> Result<Claim, Refusal> {
+        self.answered.claim(state, code)
     }
 
     /// Remembers that a login is over.
     pub(super) fn end(&self, state: &str) {
-        self.ended.insert(digest_of([state.as_bytes()]), ());
+        self.answered.end(state);
     }
 
     /// Whether a cookie is one of logins.

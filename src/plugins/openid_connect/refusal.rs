@@ -165,6 +165,11 @@ impl Refusal {
         )
     }
 
+    /// Whether the provider has said nothing, which it may do the next time.
+    pub(in crate::plugins) fn is_silence(self) -> bool {
+        matches!(self, ProviderUnavailable | ProviderTimeout | ProviderError)
+    }
+
     /// Whether the token is none that can be read here: its provider may know.
     pub(in crate::plugins) fn is_unread(self) -> bool {
         matches!(self, MalformedToken | EncryptedToken)

@@ -12,11 +12,11 @@ use crate::plugins::openid_connect::agent::Question;
 use crate::plugins::openid_connect::client::{Client, basic};
 use crate::plugins::openid_connect::endpoints::Endpoint;
 use crate::plugins::openid_connect::flight::{Digest, digest_of};
+use crate::plugins::openid_connect::logins::Claim;
 use crate::plugins::openid_connect::refusal::Refusal;
 use crate::plugins::openid_connect::told::{Asking, about};
 
 /// What is asked.
-#[derive(Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub(super) grant: Grant,
     pub(super) form: &'a [(&'a str, &'a str)],
@@ -27,6 +27,19 @@ pub(super) struct Wish<'a> {
     /// For so long the answer is there, from before the question is over on:
     /// whoever comes in between must not ask again.
     pub(super) late_ms: Option<i64>,
+    /// The login that the code is of.
+    pub(super) claim: Option<Claim>,
+}
+
+/// For whom is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Whoever shows credentials.
+    Stranger,
+    /// A user who signs in.
+    Login,
+    /// A user who has.
+    Session,
 }
 
 impl<'a> Wish<'a> {
@@ -37,12 +50,16 @@ impl<'a> Wish<'a> {
             caller: None,
             password: None,
             late_ms: None,
+            claim: None,
         }
     }
 
-    /// Whether it is for a user who signs in, or has.
-    pub(super) fn is_of_user(&self) -> bool {
-        self.grant == Grant::AuthorizationCode || self.late_ms.is_some()
+    pub(super) fn whose(&self) -> Whose {
+        match self.late_ms {
+            Some(_) => Whose::Session,
+            None if self.grant == Grant::AuthorizationCode => Whose::Login,
+            None => Whose::Stranger,
+        }
     }
 
     /// Whether the configuration says for which scopes it is: a code and a
