@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::agent::{Agent, Question, object};
+use super::agent::Agent;
 use super::client::Client;
 use super::endpoints::Endpoint;
 use super::fields::Fields;
 use super::logins::{Parameters, token};
+use super::pushed::Pushes;
 use super::refusal::Refusal;
 use crate::plugins::ConfigError;
 
@@ -42,7 +42,7 @@ impl Manner {
     /// client can't sign.
     pub(super) async fn address(
         self,
-        agent: &Agent,
+        (agent, pushes): (&Arc<Agent>, &Pushes),
         client: &Arc<Client>,
         mut parameters: Parameters,
     ) -> Result<Url, Refusal> {
@@ -64,7 +64,7 @@ impl Manner {
             parameters.push(("request".to_owned(), request));
         }
         if push {
-            parameters = pushed(agent, client, parameters).await?;
+            parameters = pushes.push(agent, client, parameters).await?;
         }
         url.query_pairs_mut().extend_pairs(parameters);
         Ok(url)
@@ -98,45 +98,4 @@ fn signed(
     let signer = client.signs_requests().ok_or(Refusal::ProviderRefuses)?;
     let signed = signer.sign_as(TYPE, &claims);
     signed.map_err(|_| Refusal::ProviderRefuses)
-}
-
-/// The parameters that name a request which was pushed.
-async fn pushed(
-    agent: &Agent,
-    client: &Arc<Client>,
-    mut parameters: Parameters,
-) -> Result<Parameters, Refusal> {
-    // How the client proves itself says who it is.
-    parameters.retain(|(name, _)| name != "client_id");
-    let mut named = parameters.clone();
-    if agent
-        .names_itself_otherwise(Endpoint::PushedRequest, client)
-        .await?
-    {
-        named.push(("client_id".to_owned(), client.id.clone()));
-    }
-    let answer = agent
-        .post(Question {
-            endpoint: Endpoint::PushedRequest,
-            client: Some(client.clone()),
-            form: named,
-            headers: HeaderMap::new(),
-            from: None,
-        })
-        .await?;
-    let body = object(&answer);
-    let text = |name: &str| body.as_ref()?.get(name)?.as_str();
-    match (answer.status, text("request_uri")) {
-        (StatusCode::CREATED | StatusCode::OK, Some(uri)) if !uri.is_empty() => Ok(vec![
-            ("client_id".to_owned(), client.id.clone()),
-            ("request_uri".to_owned(), uri.to_owned()),
-        ]),
-        (status, _) if status.is_client_error() => {
-            let error = text("error").unwrap_or_default();
-            let error: String = error.chars().take(64).collect();
-            tracing::warn!(error = ?error, %status, "the provider does not take a pushed request");
-            Err(Refusal::ProviderRefuses)
-        }
-        _ => Err(Refusal::ProviderMalformed),
-    }
 }

@@ -66,7 +66,8 @@ impl OpenIdConnect {
         let mut cookies = Vec::new();
         let (begun, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
         let manner = self.settings().manner;
-        let address = manner.address(agent, client, parameters).await?;
+        let address = manner.address((agent, &self.pushes), client, parameters);
+        let address = address.await?;
         if let (Some(kept), Some(body)) = (kept, &exchange.body) {
             kept.keep(&begun.nonce, request, exchange.route, body.clone());
         }

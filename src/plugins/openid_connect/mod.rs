@@ -47,6 +47,7 @@ mod needs;
 mod pass;
 mod proofs;
 pub(super) mod provider;
+mod pushed;
 mod refresh;
 pub(super) mod refusal;
 mod replay;
@@ -101,6 +102,7 @@ use logins::Logins;
 use logout::Logout;
 use methods::Method as By;
 use provider::Known;
+use pushed::Pushes;
 use refusal::Refusal;
 use sessions::{Held, Sessions, Shown};
 use settings::{Asked, Settings};
@@ -149,6 +151,8 @@ struct OpenIdConnect {
     /// Sessions whose tokens are being refreshed.
     refreshes: Flights<Arc<Held>>,
     logins: Option<Logins>,
+    /// Requests for logins that are pushed.
+    pushes: Pushes,
     logout: Option<Logout>,
     /// Where the provider asks for logouts.
     channels: Option<Channels>,
@@ -184,6 +188,7 @@ impl OpenIdConnect {
             sessions: asked.sessions.map(Arc::new),
             refreshes: Flights::new(flight::REFUSED_MS, config.options.timeout),
             logins: asked.logins,
+            pushes: Pushes::new(config.options.timeout),
             logout: asked.logout,
             channels: asked.channels,
             metrics: Arc::clone(&parts.metrics),

@@ -78,6 +78,66 @@ async fn strangers_with_passwords_keep_nobody_from_signing_in() {
     assert!(codes.iter().all(|code| *code == 200), "{codes:?}");
 }
 
+/// A world that pushes requests to a provider of this status.
+fn pushing(status: StatusCode) -> (World, Slow) {
+    let (world, _) = browsing::world(json!({
+        "require_pushed_authorization_requests": true,
+        "pushed_authorization_request_endpoint": "http://id.test/oauth2/par",
+    }));
+    let slowly = Slow {
+        grant: "",
+        gate: Arc::new(Semaphore::new(0)),
+        waiting: Arc::default(),
+    };
+    let noted = slowly.clone();
+    let push = move || async move {
+        noted.waiting.fetch_add(1, Ordering::SeqCst);
+        drop(noted.gate.acquire().await);
+        (status, Json(json!({"request_uri": "urn:x:1"})))
+    };
+    let router = Router::new().route("/oauth2/par", axum::routing::post(push));
+    let base = Url::parse("http://id.test").unwrap();
+    let router = world.issuer.router().merge(router);
+    world.parts.outbound.register_local(&base, router);
+    (world, slowly)
+}
+
+#[tokio::test]
+async fn strangers_have_only_so_many_requests_pushed_at_once() {
+    let (world, slowly) = pushing(StatusCode::CREATED);
+    let begins = (0..300).map(|_| async {
+        let outcome = Browser::default().get(&world, "/orders").await;
+        outcome.reply.expect("an answer").status
+    });
+    let opens = async {
+        slowly.asked(256).await;
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(slowly.waiting.load(Ordering::SeqCst), 256);
+        slowly.gate.close();
+    };
+    let (statuses, ()) = tokio::join!(futures_util::future::join_all(begins), opens);
+    // Those who found no place at once have waited for one.
+    assert!(statuses.iter().all(|status| *status == 302));
+    assert_eq!(slowly.waiting.load(Ordering::SeqCst), 300);
+}
+
+#[tokio::test]
+async fn a_provider_that_takes_no_pushed_request_is_left_alone_for_a_moment() {
+    let (world, slowly) = pushing(StatusCode::SERVICE_UNAVAILABLE);
+    slowly.gate.close();
+    let begin = async || Browser::default().get(&world, "/orders").await;
+    assert_eq!(begin().await.code(), (500, "provider_error"));
+    for _ in 0..20 {
+        assert_eq!(begin().await.code(), (500, "provider_unavailable"));
+    }
+    assert_eq!(slowly.waiting.load(Ordering::SeqCst), 1);
+    world.clock.advance(1_000);
+    assert_eq!(begin().await.code(), (500, "provider_error"));
+    assert_eq!(slowly.waiting.load(Ordering::SeqCst), 2);
+}
+
 /// The provider's answer with another code.
 fn with_code(back: &str, code: &str) -> String {
     let (path, query) = back.split_once('?').unwrap();
