@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, PRAGMA};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
-use url::Url;
 use url::form_urlencoded::Serializer;
 
+use super::address::Address;
 use super::beside::Beside;
 use super::cache::Verified;
 use super::client::nth;
@@ -39,7 +39,7 @@ pub(super) struct After {
     keeps_query: bool,
     tokens: Vec<String>,
     in_query: bool,
-    addresses: Vec<Url>,
+    addresses: Vec<Address>,
 }
 
 impl After {
@@ -56,7 +56,7 @@ impl After {
                 ));
             }
         };
-        let addresses = fields.urls("login_redirect_uri")?;
+        let addresses = fields.addresses("login_redirect_uri")?;
         let on = |method: &Method| named.iter().any(|name| name == method.name());
         let code = Method::AuthorizationCode;
         let others = Method::ALL.into_iter().filter(on);
@@ -130,7 +130,7 @@ impl After {
     /// Where the browser of the client with this index is sent on to, with the
     /// tokens; `back` is where the login began.
     pub(super) fn address(&self, gained: &Gained<'_>, index: usize, back: &str) -> String {
-        let configured = nth(&self.addresses, index).map(Url::as_str);
+        let configured = nth(&self.addresses, index).map(Address::as_str);
         let mut address = configured.unwrap_or(back).to_owned();
         let query = back.split_once('?').map(|(_, query)| query);
         if let (Some(query), Some(_), true) = (query, configured, self.keeps_query) {

@@ -4,6 +4,7 @@ use http::header::{CACHE_CONTROL, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use url::Url;
 
+use super::address::Address;
 use super::client::nth;
 use super::fields::{Fields, wrong};
 use super::refusal::{Class, Refusal};
@@ -162,11 +163,11 @@ fn is_plain(text: &str) -> bool {
 }
 
 fn addresses(fields: Fields<'_>, name: &str) -> Result<Vec<HeaderValue>, ConfigError> {
-    let value = |url: &Url| {
-        HeaderValue::from_str(url.as_str())
+    let value = |address: &Address| {
+        HeaderValue::from_str(address.as_str())
             .map_err(|_| wrong(name, "can't be written into a header"))
     };
-    fields.urls(name)?.iter().map(value).collect()
+    fields.addresses(name)?.iter().map(value).collect()
 }
 
 #[cfg(test)]

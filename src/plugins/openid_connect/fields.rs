@@ -4,6 +4,7 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::address::Address;
 use super::schema::schema;
 use crate::plugins::ConfigError;
 
@@ -103,6 +104,13 @@ impl<'a> Fields<'a> {
     pub(super) fn urls(self, name: &str) -> Result<Vec<Url>, ConfigError> {
         let texts = self.texts(name)?;
         texts.iter().map(|text| url(name, text)).collect()
+    }
+
+    /// Addresses that are sent as they are written.
+    pub(super) fn addresses(self, name: &str) -> Result<Vec<Address>, ConfigError> {
+        let texts = self.texts(name)?;
+        let address = |text: &String| Ok(Address::new(text, url(name, text)?));
+        texts.iter().map(address).collect()
     }
 
     /// The pairs of two lists, item by item. A name without a value has none.

@@ -23,6 +23,7 @@ use pingora::http::RequestHeader;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::address::Address;
 use super::arguments::Arguments;
 use super::client::{Client, nth};
 use super::extras::Extras;
@@ -105,7 +106,7 @@ pub(super) struct Logins {
     max_age: Option<i64>,
     pkce: bool,
     extras: Extras,
-    redirect_uris: Vec<Url>,
+    redirect_uris: Vec<Address>,
     answered: Arc<Answered>,
 }
 
@@ -136,7 +137,7 @@ impl Logins {
             max_age: fields.integer("max_age")?,
             pkce: fields.maybe_flag("require_proof_key_for_code_exchange")? != Some(false),
             extras: Extras::new(fields, "authorization_query_args", "authorization_headers")?,
-            redirect_uris: fields.urls("redirect_uri")?,
+            redirect_uris: fields.addresses("redirect_uri")?,
             answered: Arc::new(Answered::new()),
         })
     }
@@ -184,7 +185,7 @@ impl Logins {
         kept.map_err(|_| Refusal::MalformedRequest)?;
         let (client, index) = client;
         let redirect_uri = match nth(&self.redirect_uris, index) {
-            Some(url) => url.to_string(),
+            Some(address) => address.as_str().to_owned(),
             None => format!("{origin}{path}"),
         };
         let query = request.uri.query().map(|query| format!("{path}?{query}"));
@@ -290,7 +291,9 @@ impl Logins {
     /// but the ends of logins.
     fn is_redirect_uri(&self, request: &RequestHeader) -> bool {
         let path = request.uri.path();
-        self.redirect_uris.iter().any(|url| url.path() == path)
+        self.redirect_uris
+            .iter()
+            .any(|address| address.path() == path)
     }
 
     /// The login that a `state` belongs to, of whatever browser and age.

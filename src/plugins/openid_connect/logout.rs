@@ -6,9 +6,9 @@ use std::sync::Arc;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use pingora::http::RequestHeader;
-use url::Url;
 
 use super::OpenIdConnect;
+use super::address::Address;
 use super::agent::Question;
 use super::arguments::{Arguments, Where};
 use super::client::nth;
@@ -32,7 +32,7 @@ pub(super) struct Logout {
     revokes_access: bool,
     revokes_refresh: bool,
     revocation_parameter: String,
-    addresses: Vec<Url>,
+    addresses: Vec<Address>,
 }
 
 const IN_BODY: Where = Where {
@@ -60,7 +60,7 @@ impl Logout {
             revokes_refresh: revokes && fields.flag("logout_revoke_refresh_token")?,
             revocation_parameter: text("revocation_token_param_name")?
                 .unwrap_or_else(|| "token".to_owned()),
-            addresses: fields.urls("logout_redirect_uri")?,
+            addresses: fields.addresses("logout_redirect_uri")?,
         };
         let any = logout.query.is_some() || logout.body.is_some() || logout.suffix.is_some();
         Ok(any.then_some(logout))

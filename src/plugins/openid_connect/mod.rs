@@ -7,6 +7,7 @@
 //! signature, claims and permissions were checked with this plugin's own
 //! settings and with keys that are still in force.
 
+mod address;
 mod after;
 mod agent;
 mod answers;

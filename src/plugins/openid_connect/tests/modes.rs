@@ -338,6 +338,28 @@ async fn scripts_of_origins_that_are_named_may_ask_first_and_read_answers() {
 }
 
 #[tokio::test]
+async fn the_provider_gets_addresses_as_they_were_registered_with_it() {
+    let (world, provider) = world(json!({
+        "redirect_uri": ["http://Orders.test:80"],
+        "logout_redirect_uri": ["https://app.example.com"],
+        "logout_query_arg": "bye", "logout_methods": ["GET"],
+        "end_session_endpoint": "http://id.test/oauth2/end",
+    }));
+    let mut browser = Browser::default();
+    let asked = query_of(&location(&browser.get(&world, "/orders").await));
+    assert_eq!(asked["redirect_uri"], "http://Orders.test:80");
+    let code = format!("{}.{}", asked["nonce"], asked["code_challenge"]);
+    let back = format!("/?code={code}&state={}", asked["state"]);
+    let outcome = browser.get(&world, &back).await;
+    assert_eq!(location(&outcome), "http://orders.test/orders");
+    let redeemed = provider.asked.lock().unwrap()[0].clone();
+    assert_eq!(redeemed["redirect_uri"], "http://Orders.test:80");
+    let asked = query_of(&location(&browser.get(&world, "/orders?bye").await));
+    let back = asked["post_logout_redirect_uri"].as_str();
+    assert_eq!(back, "https://app.example.com");
+}
+
+#[tokio::test]
 async fn a_trusted_proxy_says_where_the_browser_is() {
     let (world, _) = world(json!({}));
     let request = get_with("X-Forwarded-Host: shop.example\r\nX-Forwarded-Port: 8443");
