@@ -253,7 +253,7 @@ impl Client {
         form: &mut Vec<(String, String)>,
         headers: &mut HeaderMap,
     ) -> Result<(), Refusal> {
-        let mut say = |name: &str, value: &str| form.push((name.to_owned(), value.to_owned()));
+        let mut say = |name: &str, value: &str| say(form, name, value);
         match proof {
             // The certificate is shown by the connection.
             Proof::None | Proof::Tls => say("client_id", &self.id),
@@ -291,6 +291,12 @@ impl Client {
             "jti": URL_SAFE_NO_PAD.encode(random_bytes::<16>()),
         })
     }
+}
+
+/// Says something in a form that nobody else says there, whatever extras do.
+pub(super) fn say(form: &mut Vec<(String, String)>, name: &str, value: &str) {
+    form.retain(|(one, _)| one != name);
+    form.push((name.to_owned(), value.to_owned()));
 }
 
 /// `Basic` credentials, form-encoded first (RFC 6749 §2.3.1).

@@ -7,10 +7,38 @@ use super::arguments::Arguments;
 use super::fields::{Fields, header_name, wrong};
 use crate::plugins::ConfigError;
 
+/// What is said by several parameters of one name (RFC 8693 §2.1, RFC 8707 §2);
+/// anything else is there once (RFC 6749 §3.1, §3.2).
+const REPEATED: &[&str] = &["audience", "resource"];
+/// What the plugin says unless an operator has it said otherwise.
+const MAY_DIFFER: &[&str] = &["scope", "max_age", "response_mode"];
+/// What no request of a client says: who the gateway is, and which login it is
+/// about.
+const RESERVED: &[&str] = &[
+    "client_id",
+    "client_secret",
+    "client_assertion",
+    "client_assertion_type",
+    "grant_type",
+    "response_type",
+    "redirect_uri",
+    "state",
+    "nonce",
+    "code",
+    "code_challenge",
+    "code_challenge_method",
+    "code_verifier",
+    "request",
+    "request_uri",
+];
+
+/// Parameters of a request to the provider.
+pub(super) type Parameters = Vec<(String, String)>;
+
 /// Extra parameters and headers of one kind of request.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
-    parameters: Vec<(String, String)>,
+    parameters: Parameters,
     copied: Vec<String>,
     /// Headers whose values become parameters.
     copied_from_headers: Vec<(String, HeaderName)>,
@@ -66,20 +94,51 @@ impl Extras {
             && self.copied_headers.is_empty()
     }
 
+    /// The value of a parameter that is said with every request.
+    pub(super) fn fixed(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().rfind(|(one, _)| one == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// The parameters for a request to the provider.
-    pub(super) fn parameters(&self, sent: &HeaderMap, given: &Arguments) -> Vec<(String, String)> {
-        let mut parameters = self.parameters.clone();
+    pub(super) fn parameters(&self, sent: &HeaderMap, given: &Arguments) -> Parameters {
+        self.join(Parameters::new(), sent, given)
+    }
+
+    /// The same beside what the plugin says itself: in place of that where it is an
+    /// operator's to say, and never where it is not.
+    pub(super) fn join(
+        &self,
+        mut own: Parameters,
+        sent: &HeaderMap,
+        given: &Arguments,
+    ) -> Parameters {
+        let copied = self.copied(sent, given);
+        let fixed = self.parameters.iter().cloned();
+        let fixed = fixed.filter(|(name, _)| !replaces(&copied, name));
+        let mut extras: Parameters = fixed.chain(copied.iter().cloned()).collect();
+        extras.retain(|(name, _)| MAY_DIFFER.contains(&name.as_str()) || !replaces(&own, name));
+        own.retain(|(name, _)| !replaces(&extras, name));
+        own.extend(extras);
+        own
+    }
+
+    /// What a client's request says, of what it may.
+    fn copied(&self, sent: &HeaderMap, given: &Arguments) -> Parameters {
+        let mut copied = Parameters::new();
         for name in &self.copied {
             if let Some(value) = given.first(name) {
-                parameters.push((name.clone(), value.to_owned()));
+                copied.push((name.clone(), value.to_owned()));
             }
         }
         for (parameter, name) in &self.copied_from_headers {
-            if let Some(value) = sent.get(name).and_then(|value| value.to_str().ok()) {
-                parameters.push((parameter.clone(), value.to_owned()));
+            let value = sent.get(name).and_then(|value| value.to_str().ok());
+            if let Some(value) = value.filter(|_| !replaces(&copied, parameter)) {
+                copied.push((parameter.clone(), value.to_owned()));
             }
         }
-        parameters
+        copied.retain(|(name, _)| !RESERVED.contains(&name.as_str()));
+        copied
     }
 
     /// The headers for a request to the provider.
@@ -94,6 +153,11 @@ impl Extras {
     }
 }
 
+/// Whether these say a parameter that is said once.
+fn replaces(these: &Parameters, name: &str) -> bool {
+    !REPEATED.contains(&name) && these.iter().any(|(one, _)| one == name)
+}
+
 fn header_names(fields: Fields<'_>, name: &str) -> Result<Vec<HeaderName>, ConfigError> {
     let names = fields.texts(name)?;
     names.iter().map(|text| header_name(name, text)).collect()
@@ -101,9 +165,66 @@ fn header_names(fields: Fields<'_>, name: &str) -> Result<Vec<HeaderName>, Confi
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Parameters {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    /// What becomes of the plugin's own parameters with extras of `config`, for a
+    /// request of this query.
+    fn joined(own: &[(&str, &str)], config: Value, query: &str) -> Parameters {
+        let config = config.as_object().cloned().expect("an object");
+        let extras = Extras::new(Fields(&config), "token_post_args", "token_headers");
+        let given = Arguments::new(Some(query), Vec::new());
+        let extras = extras.expect("valid");
+        extras.join(pairs(own), &HeaderMap::new(), &given)
+    }
+
+    #[test]
+    fn a_parameter_is_said_once_unless_it_may_be_repeated() {
+        let own = [("scope", "openid"), ("max_age", "60"), ("audience", "a")];
+        let copies = json!({"token_post_args_client": ["scope", "tenant"],
+            "token_post_args_names": ["tenant"], "token_post_args_values": ["t1"]});
+        let wanted = pairs(&[
+            ("max_age", "60"),
+            ("audience", "a"),
+            ("scope", "s"),
+            ("tenant", "t"),
+        ]);
+        assert_eq!(joined(&own, copies.clone(), "scope=s&tenant=t"), wanted);
+        let mut unsaid = pairs(&own);
+        unsaid.extend(pairs(&[("tenant", "t1")]));
+        assert_eq!(joined(&own, copies, "scope="), unsaid);
+        let fixed = json!({"token_post_args_names": ["max_age", "audience", "resource", "resource"],
+            "token_post_args_values": ["5", "b", "x", "y"]});
+        let wanted = pairs(&[
+            ("scope", "openid"),
+            ("audience", "a"),
+            ("max_age", "5"),
+            ("audience", "b"),
+            ("resource", "x"),
+            ("resource", "y"),
+        ]);
+        assert_eq!(joined(&own, fixed, ""), wanted);
+    }
+
+    #[test]
+    fn what_is_the_plugins_own_is_said_by_nobody_else() {
+        let fixed = json!({"token_post_args_names": ["state", "client_id"],
+            "token_post_args_values": ["x", "app"]});
+        let own = [("state", "s")];
+        let wanted = pairs(&[("state", "s"), ("client_id", "app")]);
+        assert_eq!(joined(&own, fixed, ""), wanted);
+        for name in RESERVED {
+            let copies = json!({ "token_post_args_client": [name] });
+            let query = format!("{name}=x");
+            assert_eq!(joined(&own, copies, &query), pairs(&own), "{name}");
+        }
+    }
 
     #[test]
     fn fixed_and_copied_extras_are_sent() {

@@ -26,7 +26,7 @@ use url::Url;
 use super::address::Address;
 use super::arguments::Arguments;
 use super::client::{Client, nth};
-use super::extras::Extras;
+use super::extras::{Extras, Parameters};
 use super::fields::{Fields, wrong};
 use super::refusal::Refusal;
 use super::sessions::{sealer, style};
@@ -74,9 +74,6 @@ pub(super) struct Begun {
     #[serde(rename = "b")]
     browser: String,
 }
-
-/// Parameters of a request to the provider.
-pub(super) type Parameters = Vec<(String, String)>;
 
 /// The request that wants a login.
 #[derive(Clone, Copy)]
@@ -150,7 +147,8 @@ impl Logins {
 
     /// Whether ID tokens are asked for.
     pub(super) fn wants_id_token(&self) -> bool {
-        self.scope.split(' ').any(|scope| scope == "openid")
+        let scope = self.extras.fixed("scope").unwrap_or(&self.scope);
+        scope.split(' ').any(|scope| scope == "openid")
     }
 
     /// Whether answers come in signed tokens, and no others count.
@@ -200,12 +198,12 @@ impl Logins {
             browser: browser.digest,
             origin: origin.to_owned(),
         };
-        let extras = self.extras.parameters(&request.headers, arguments);
-        let parameters = self.parameters(&begun, extras)?;
+        let own = self.parameters(&begun)?;
+        let parameters = self.extras.join(own, &request.headers, arguments);
         Ok((begun, parameters))
     }
 
-    fn parameters(&self, begun: &Begun, extras: Parameters) -> Result<Parameters, Refusal> {
+    fn parameters(&self, begun: &Begun) -> Result<Parameters, Refusal> {
         let state = self.state(begun)?;
         let mut parameters = Parameters::new();
         let mut say = |name: &str, value: &str| {
@@ -233,7 +231,6 @@ impl Logins {
         if let Some(max_age) = self.max_age {
             say("max_age", &max_age.to_string());
         }
-        parameters.extend(extras);
         Ok(parameters)
     }
 

@@ -11,8 +11,8 @@ use http::{HeaderMap, StatusCode};
 use super::agent::{Agent, Question, object};
 use super::client::Client;
 use super::endpoints::Endpoint;
+use super::extras::Parameters;
 use super::flight::{Flights, REFUSED_MS, digest_of};
-use super::logins::Parameters;
 use super::refusal::Refusal;
 use crate::http::outbound::Answer;
 

@@ -278,7 +278,7 @@ impl TokenExchange {
         let scope = self.how.scope.iter();
         form.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
         let extras = &self.how.extras;
-        form.extend(extras.parameters(asking.headers, asking.arguments));
+        let form = extras.join(form, asking.headers, asking.arguments);
         (form, extras.headers(asking.headers))
     }
 

@@ -274,7 +274,7 @@ impl Asker {
     ) -> Result<Arc<Verified>, Refusal> {
         let mut form = vec![(how.parameter.clone(), token.to_owned())];
         form.extend((how.hint.iter()).map(|hint| ("token_type_hint".to_owned(), hint.clone())));
-        form.extend(how.extras.parameters(asking.headers, asking.arguments));
+        let form = how.extras.join(form, asking.headers, asking.arguments);
         let mut headers = how.extras.headers(asking.headers);
         accept(&mut headers, &how.accept);
         let (client, from) = (asking.client.cloned(), asking.from);

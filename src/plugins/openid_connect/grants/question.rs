@@ -9,7 +9,7 @@ use super::barred::Password;
 use super::{Grant, TokenDesk, Tokens, read};
 use crate::model::secret::Secret;
 use crate::plugins::openid_connect::agent::Question;
-use crate::plugins::openid_connect::client::{Client, basic};
+use crate::plugins::openid_connect::client::{Client, basic, say};
 use crate::plugins::openid_connect::endpoints::Endpoint;
 use crate::plugins::openid_connect::flight::{Digest, digest_of};
 use crate::plugins::openid_connect::logins::Claim;
@@ -91,12 +91,15 @@ impl TokenDesk {
         if wish.is_by_scope() {
             let audience = grants.audience.iter();
             sent.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
+            let scope = grants.scope.iter();
+            sent.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
         }
         // A code and a refresh token may be good once: whoever comes with one asks
         // for the same, whatever else is sent with it.
         let once = (!wish.is_by_scope()).then(|| sent.clone());
-        sent.extend(grants.extras.parameters(asking.headers, asking.arguments));
-        let mut headers = grants.extras.headers(asking.headers);
+        let extras = &grants.extras;
+        sent = extras.join(sent, asking.headers, asking.arguments);
+        let mut headers = extras.headers(asking.headers);
         let client = match wish.caller {
             None => asking.client.cloned(),
             Some(caller) => {
@@ -105,13 +108,12 @@ impl TokenDesk {
                 None
             }
         };
-        let scope = grants.scope.clone().filter(|_| wish.is_by_scope());
         let mut about = match &once {
             Some(form) => about(client.as_deref(), form, &HeaderMap::new()),
             None => about(client.as_deref(), &sent, &headers),
         };
-        let granted = scope.clone().filter(|_| !grants.extras.may_say("scope"));
-        sent.extend(scope.map(|scope| ("scope".to_owned(), scope)));
+        let granted = grants.scope.clone();
+        let granted = granted.filter(|_| wish.is_by_scope() && !extras.may_say("scope"));
         if grant == Grant::Password
             && let Some(from) = asking.from
             && self.agent.standing().await.is_some()
@@ -186,8 +188,8 @@ impl TokenDesk {
     ) -> Result<(), Refusal> {
         let own = own.map(Arc::as_ref);
         if self.agent.posts_secrets(Endpoint::Token, own).await? {
-            form.push(("client_id".to_owned(), id.to_owned()));
-            form.push(("client_secret".to_owned(), secret.expose().to_owned()));
+            say(form, "client_id", id);
+            say(form, "client_secret", secret.expose());
         } else {
             headers.insert(AUTHORIZATION, basic(id, secret.expose())?);
         }

@@ -102,6 +102,29 @@ fn a_login_says_what_it_wants_and_is_found_again() {
 }
 
 #[test]
+fn a_login_asks_for_the_scope_that_extras_give_and_for_nothing_twice() {
+    let logins = logins(json!({"max_age": 60, "response_mode": "form_post",
+        "authorization_query_args_names": ["scope", "max_age", "response_mode", "state"],
+        "authorization_query_args_values": ["email", "5", "query", "x"]}));
+    let (query, _) = begun(&logins, "/");
+    for (name, value) in [
+        ("scope", "email"),
+        ("max_age", "5"),
+        ("response_mode", "query"),
+    ] {
+        assert_eq!(member(&query, name), Some(value), "{name}");
+    }
+    let state = member(&query, "state").expect("a state");
+    assert!(logins.find(state).is_ok(), "{state}");
+    let mut names: Vec<_> = query.iter().map(|(name, _)| name).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "{query:?}");
+    assert!(!logins.wants_id_token());
+}
+
+#[test]
 fn a_state_that_was_changed_cut_or_made_elsewhere_is_forged() {
     let mine = logins(json!({}));
     let (query, _) = begun(&mine, "/");

@@ -23,6 +23,39 @@ fn request(target: &str, headers: &str) -> String {
     get_with(headers).replace("/orders", target)
 }
 
+#[tokio::test]
+async fn the_token_endpoint_is_told_nothing_twice_and_by_nobody_else_who_asks() {
+    let names = [
+        "scope",
+        "client_id",
+        "grant_type",
+        "username",
+        "client_secret",
+        "audience",
+    ];
+    let (world, recorder) = world(json!({
+        "auth_methods": ["password"], "audience": ["orders"], "client_arg": "app",
+        "token_post_args_names": ["client_id"], "token_post_args_values": ["fixed"],
+        "token_post_args_client": names, "client_auth": ["client_secret_post"],
+    }));
+    let target =
+        "/orders?scope=orders&client_id=x&grant_type=x&username=x&client_secret=x&audience=b";
+    let headers = "Authorization: Basic YW5uYTpz";
+    let outcome = world.ask(&request(target, headers)).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    let noted = recorder.at("/token").remove(0);
+    for (name, values) in names.iter().zip([
+        &["orders"][..],
+        &["gateway"],
+        &["password"],
+        &["anna"],
+        &["g-secret"],
+        &["orders", "b"],
+    ]) {
+        assert_eq!(noted.all(name), values, "{name}");
+    }
+}
+
 /// The cookies that a browser is given, by name.
 fn given(outcome: &Outcome, name: &str) -> String {
     let fields = outcome.exchange.response_headers.iter();

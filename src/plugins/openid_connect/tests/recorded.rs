@@ -18,7 +18,7 @@ pub(super) struct Noted {
     pub(super) path: String,
     pub(super) query: HashMap<String, String>,
     pub(super) headers: HeaderMap,
-    pub(super) form: HashMap<String, String>,
+    form: Vec<(String, String)>,
 }
 
 impl Noted {
@@ -27,7 +27,13 @@ impl Noted {
     }
 
     pub(super) fn form(&self, name: &str) -> Option<&str> {
-        self.form.get(name).map(String::as_str)
+        self.all(name).first().copied()
+    }
+
+    /// Every value of a parameter of the form.
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+        let all = self.form.iter().filter(|(one, _)| one == name);
+        all.map(|(_, value)| value.as_str()).collect()
     }
 }
 
