@@ -215,8 +215,10 @@ impl OpenIdConnect {
         };
         self.bound(verified, Some((sessions, login)), request, exchange);
         sessions.tell(login, self.agent.clock.now_ms(), exchange);
-        if let Flow::Respond(reply) = &flow
-            && sessions.ends_at_status(reply.status)
+        // Not by the status of the answer, which may be a redirect in its place.
+        if let Flow::Respond(_) = &flow
+            && let Some(refusal) = exchange.refusal.as_deref().and_then(Refusal::named)
+            && sessions.end_by(refusal)
         {
             self.end_here(sessions, login, request, exchange);
         }
@@ -273,7 +275,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        if sessions.ends_at_status(refusal.class().status()) {
+        if sessions.end_by(refusal) {
             self.end_here(sessions, login, request, exchange);
         }
         self.refuse(refusal, exchange)

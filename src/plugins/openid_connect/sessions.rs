@@ -348,9 +348,9 @@ impl Sessions {
         }
     }
 
-    /// Whether an answer of this status ends the session that was shown.
-    pub(super) fn ends_at_status(&self, status: StatusCode) -> bool {
-        match status {
+    /// Whether a refusal ends the session that was shown.
+    pub(super) fn end_by(&self, refusal: Refusal) -> bool {
+        match refusal.class().status() {
             StatusCode::UNAUTHORIZED => self.destroy_unauthorized,
             StatusCode::FORBIDDEN => self.destroy_forbidden,
             _ => false,

@@ -6,7 +6,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use tokio::sync::Notify;
 
-use super::browsing::Browser;
+use super::browsing::{Browser, location};
 use super::kept::{Node, is_out, logout_token, posted};
 use super::*;
 
@@ -76,6 +76,29 @@ async fn refreshed_tokens_are_kept_although_they_lack_what_a_route_requires() {
         let outcome = browser.get(&admin, "/orders").await;
         assert_eq!(outcome.code(), (403, "missing_scope"), "{storage}");
         are_kept(&node, &mut browser).await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_ends_the_session_as_well_where_a_redirect_takes_its_place() {
+    for (rule, redirect, ends) in [
+        (json!({"scopes_required": ["admin"]}), "forbidden", true),
+        (json!({"consumer_claims": [["sub"]]}), "forbidden", true),
+        (json!({"consumer_claims": [["sub"]]}), "forbidden", false),
+        (
+            json!({"consumer_claims": [["sub"]], "anonymous": "nobody"}),
+            "unauthorized",
+            true,
+        ),
+    ] {
+        let node = Node::new(json!({})).await;
+        let mut browser = Browser::signed_in(&node.world).await;
+        let mut config = with_sessions_in("store", rule.clone());
+        config[format!("{redirect}_redirect_uri")] = json!(["https://app.test/no"]);
+        config[format!("{redirect}_destroy_session")] = json!(ends);
+        let outcome = browser.get(&node.with(config), "/orders").await;
+        assert_eq!(location(&outcome), "https://app.test/no", "{rule}");
+        assert_eq!(browser.0.contains_key("session"), !ends, "{rule}");
     }
 }
 
