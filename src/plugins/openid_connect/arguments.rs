@@ -39,6 +39,11 @@ impl Arguments {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// Whether the body has a parameter called `name`, whatever it says.
+    pub(super) fn has_in_body(&self, name: &str) -> bool {
+        self.body.iter().any(|(key, _)| key == name)
+    }
+
     /// The parameter called `name` where it may be; an empty one is none.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use pingora::http::RequestHeader;
 use super::OpenIdConnect;
 use super::address::Address;
 use super::agent::Question;
-use super::arguments::{Arguments, Where};
+use super::arguments::Arguments;
 use super::client::nth;
 use super::endpoints::Endpoint;
 use super::fields::Fields;
@@ -34,12 +34,6 @@ pub(super) struct Logout {
     revocation_parameter: String,
     addresses: Vec<Address>,
 }
-
-const IN_BODY: Where = Where {
-    header: false,
-    query: false,
-    body: true,
-};
 
 impl Logout {
     /// `None`: there is no way to ask for one.
@@ -91,8 +85,8 @@ impl Logout {
 
     /// Whether a body asks for a logout.
     pub(super) fn is_asked_in_body(&self, request: &RequestHeader, given: &Arguments) -> bool {
-        let named = self.body.as_ref().map(|name| given.only(name, IN_BODY));
-        self.methods.contains(&request.method) && matches!(named, Some(Ok(Some(_)) | Err(_)))
+        let named = self.body.as_ref();
+        self.methods.contains(&request.method) && named.is_some_and(|name| given.has_in_body(name))
     }
 }
 

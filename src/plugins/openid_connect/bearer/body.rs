@@ -82,16 +82,17 @@ pub(in super::super) fn is_form(headers: &HeaderMap) -> bool {
     form(headers) == Some(Form::UrlEncoded)
 }
 
-/// The parameters in a body that has been read: of JSON the texts on top. A
-/// JSON object with a member twice has none.
+/// The parameters in a body that has been read: of JSON the members on top, of
+/// which those that are no texts say nothing. A JSON object with a member twice
+/// has none.
 pub(in super::super) fn parameters_of(headers: &HeaderMap, body: &[u8]) -> Vec<(String, String)> {
     match form(headers) {
         Some(Form::UrlEncoded) => url::form_urlencoded::parse(body).into_owned().collect(),
         Some(Form::Json) => {
             let members = json::object(body).unwrap_or_default().into_iter();
-            let texts = members.filter_map(|(name, value)| match value {
-                Value::String(text) => Some((name, text)),
-                _ => None,
+            let texts = members.map(|(name, value)| match value {
+                Value::String(text) => (name, text),
+                _ => (name, String::new()),
             });
             texts.collect()
         }

@@ -100,3 +100,32 @@ async fn a_logout_of_a_user_that_comes_again_ends_nothing_that_began_since() {
         assert!(is_out(&since, &node.world).await, "{storage}");
     }
 }
+
+#[tokio::test]
+async fn a_body_asks_for_a_logout_by_the_name_alone() {
+    let form = "application/x-www-form-urlencoded";
+    let config = json!({"logout_post_arg": "logout", "logout_methods": ["POST"]});
+    let (world, _) = super::browsing::world(config);
+    for (media_type, body, is_out) in [
+        (form, "logout=", true),
+        (form, "a=b&logout", true),
+        (form, "logout=1&logout=2", true),
+        (form, "a=logout&logouts=1", false),
+        ("application/json", r#"{"logout": true}"#, true),
+        ("application/json", r#"{"logout": null}"#, true),
+        ("application/json", r#"{"logout": {}}"#, true),
+        ("application/json", r#"{"logout": ""}"#, true),
+        ("application/json", r#"{"a": {"logout": true}}"#, false),
+        ("application/json", r#"["logout"]"#, false),
+    ] {
+        let length = body.len();
+        let more = format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}");
+        let mut browser = Browser::signed_in(&world).await;
+        let request = browser.request("/orders").replace("GET ", "POST ");
+        let request = format!("{}\r\n{more}", request.trim_end_matches("\r\n"));
+        let outcome = world.ask(&request).await;
+        browser.take(&outcome);
+        assert_eq!(outcome.reply.is_some(), is_out, "{body}");
+        assert_eq!(browser.0.contains_key("session"), !is_out, "{body}");
+    }
+}
