@@ -139,8 +139,9 @@ impl OpenIdConnect {
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         };
-        if let Err(refusal) = sessions.hand_over(opening, browser) {
-            missing(refusal);
+        match sessions.hand_over(opening, browser) {
+            Ok(()) => sessions.tell(&opening.held, self.agent.clock.now_ms(), exchange),
+            Err(refusal) => missing(refusal),
         }
     }
 

@@ -255,7 +255,7 @@ impl OpenIdConnect {
     /// Gives the browser its session, and the user what was asked for.
     async fn let_in(
         &self,
-        login: &LoginSession,
+        login: &Held,
         begun: &Begun,
         logins: &Logins,
         session: &mut Session,
@@ -269,7 +269,9 @@ impl OpenIdConnect {
                 secure: exchange.secure,
                 fields: &mut exchange.response_headers,
             };
-            sessions.begin(login, browser, from, now_ms).await?;
+            if sessions.begin(login, browser, from, now_ms).await? {
+                sessions.tell(login, now_ms, exchange);
+            }
         }
         let after = &self.settings().after;
         match after.action {

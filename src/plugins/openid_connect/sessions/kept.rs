@@ -119,8 +119,9 @@ impl Sessions {
         context
     }
 
-    /// Begins a session: the browser gets its cookie, the storage the rest. A
-    /// session that the browser shows of before ends.
+    /// Begins a session, if logins do: the browser gets its cookie, the storage the
+    /// rest. A session that the browser shows of before ends. Says whether there is
+    /// one now.
     ///
     /// # Errors
     /// [`Refusal::SessionTooBig`], [`Refusal::SessionStoreUnavailable`].
@@ -130,9 +131,9 @@ impl Sessions {
         browser: Browser<'_>,
         from: IpAddr,
         now_ms: i64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         if !self.begin_by(Method::AuthorizationCode) {
-            return Ok(());
+            return Ok(false);
         }
         let login = &LoginSession {
             bound: self.binding(browser.headers, from, browser.secure),
@@ -140,7 +141,8 @@ impl Sessions {
             ..login.clone()
         };
         let Some(storage) = &self.storage else {
-            return self.seal(login, browser, now_ms);
+            self.seal(login, browser, now_ms)?;
+            return Ok(true);
         };
         let before = self.find(browser.headers, now_ms).await?;
         let (before, _) = self.recall(before, browser.headers, now_ms).await?;
@@ -157,7 +159,8 @@ impl Sessions {
         ended?;
         inserted.map_err(unavailable)?;
         self.hold(login.clone(), &handle, storage, now_ms);
-        self.set(&handle, login, browser)
+        self.set(&handle, login, browser)?;
+        Ok(true)
     }
 
     /// Renews a session of the storage, as used at `now_ms`. One that can't be

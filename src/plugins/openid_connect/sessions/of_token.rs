@@ -24,7 +24,7 @@ const BYTES: u64 = 32 * 1024 * 1024;
 
 /// A session that was begun for a token.
 pub(in super::super) struct Opening {
-    held: Arc<Held>,
+    pub(in super::super) held: Arc<Held>,
     /// What its callers keep.
     text: String,
 }

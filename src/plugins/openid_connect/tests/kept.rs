@@ -495,6 +495,45 @@ async fn a_login_begins_no_session_where_that_is_disabled() {
 }
 
 #[tokio::test]
+async fn upstream_and_client_are_told_of_a_session_with_the_request_that_begins_it() {
+    for storage in ["cookie", "store"] {
+        let node = Node::new(json!({"session_storage": storage,
+            "session_request_headers": ["id"], "session_response_headers": ["timeout"]}));
+        let node = node.await;
+        let told = |outcome: &Outcome| {
+            let mut fields = outcome.exchange.response_headers.iter();
+            let client = fields.find(|(name, _)| name == "session-timeout");
+            let upstream = outcome.upstream("session-id").map(str::to_owned);
+            (upstream, client.map(|(_, value)| value.clone()))
+        };
+        let token = node.world.token(json!({}));
+        let mut by_login = Browser::default();
+        let back = by_login.begin(&node.world, "/orders").await;
+        let ended = by_login.get(&node.world, &back).await;
+        let shown = node.world.ask_bearer(&token).await;
+        let mut by_token = Browser::default();
+        by_token.take(&shown);
+        for (outcome, mut browser) in [(ended, by_login), (shown, by_token)] {
+            assert_eq!(outcome.code(), (200, "pass"), "{storage}");
+            let first = told(&outcome);
+            assert!(
+                first.0.is_some() && first.1.is_some(),
+                "{storage} {first:?}"
+            );
+            let next = told(&browser.get(&node.world, "/orders").await);
+            assert_eq!(next, first, "{storage}");
+        }
+    }
+    let none = json!({"disable_session": ["authorization_code"],
+        "session_request_headers": ["id"]});
+    let node = Node::new(none).await;
+    let mut browser = Browser::default();
+    let back = browser.begin(&node.world, "/orders").await;
+    let outcome = browser.get(&node.world, &back).await;
+    assert_eq!(outcome.upstream("session-id"), None);
+}
+
+#[tokio::test]
 async fn upstream_and_client_are_told_of_the_session_what_they_shall_be() {
     let told = json!({"session_idling_timeout": 100,
         "session_request_headers": ["id", "subject", "idling-timeout"],
