@@ -96,6 +96,8 @@ pub(super) struct Logins {
     browsers: Browsers,
     lifetime_ms: i64,
     mode: Mode,
+    /// Of the times of signed answers, in seconds.
+    leeway: i64,
     /// Forms of whom has to sign in first.
     pub(super) kept: Option<Kept>,
     scope: String,
@@ -128,6 +130,7 @@ impl Logins {
             browsers: Browsers::new(style(fields, "authorization")?, lifetime),
             lifetime_ms: lifetime.saturating_mul(1000),
             mode: Mode::new(fields)?,
+            leeway: fields.integer("leeway")?.unwrap_or(0),
             kept: Kept::new(fields)?,
             scope: fields.texts("scopes")?.join(" "),
             audience: fields.texts("audience")?,

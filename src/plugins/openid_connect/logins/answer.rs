@@ -42,7 +42,7 @@ impl OpenIdConnect {
             return Err(Refusal::MixedUp);
         }
         let now = self.agent.clock.now_secs();
-        check_times(&claims, now, 0).map_err(|_| Refusal::WrongAnswer)?;
+        check_times(&claims, now, logins.leeway).map_err(|_| Refusal::WrongAnswer)?;
         let state = text("state").ok_or(Refusal::MalformedCallback)?;
         let client = logins.find(state)?.client;
         let audience = claims.get("aud").map(words).unwrap_or_default();

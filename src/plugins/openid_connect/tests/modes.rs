@@ -123,6 +123,24 @@ async fn a_signed_answer_is_of_the_provider_for_this_client_at_this_time() {
     }
 }
 
+#[tokio::test]
+async fn a_signed_answer_of_a_provider_whose_clock_differs_is_good_within_the_leeway() {
+    for times in [
+        json!({"exp": NOW - 400}),
+        json!({"iat": NOW + 400, "exp": NOW + 460}),
+    ] {
+        for (leeway, code) in [(600, (200, "pass")), (0, (401, "wrong_answer"))] {
+            let (world, _) = world(json!({"response_mode": "jwt", "leeway": leeway}));
+            let mut browser = Browser::default();
+            let asked = query_of(&location(&browser.get(&world, "/orders").await));
+            let answer = signed(&world, &asked, times.clone());
+            let target = format!("/orders?response={answer}");
+            let outcome = browser.get(&world, &target).await;
+            assert_eq!(outcome.code(), code, "{times} {leeway}");
+        }
+    }
+}
+
 /// Adds an endpoint for pushed requests, which notes them.
 fn with_pushes(world: &World, more: Router) -> Arc<Mutex<Vec<HashMap<String, String>>>> {
     let pushed = Arc::new(Mutex::new(Vec::new()));
