@@ -44,6 +44,9 @@ pub(super) struct Agent {
     outbound: Arc<Outbound>,
     options: Options,
     endpoints: Endpoints,
+    /// What goes for a provider that can't be asked, where endpoints are
+    /// configured: they may be enough.
+    unheard: Option<Arc<Known>>,
     /// Whether there was no answer the last time: it is said once.
     down: AtomicBool,
     /// What the provider has to offer, until that was looked at.
@@ -66,6 +69,7 @@ impl Agent {
             provider: parts.providers.provider(config.clone(), parts),
             outbound: Arc::clone(outbound),
             options: config.options,
+            unheard: (endpoints.are_configured()).then(|| Arc::new(Known::unheard(&config.issuer))),
             endpoints,
             down: AtomicBool::new(false),
             needs: ArcSwapOption::from(needs.map(Arc::new)),
@@ -77,12 +81,19 @@ impl Agent {
     /// where it is old: whoever asks may be the only one who does.
     ///
     /// # Errors
-    /// [`Refusal::ProviderUnavailable`] when nothing is and nothing can be had.
+    /// [`Refusal::ProviderUnavailable`] when nothing is and nothing can be had,
+    /// and no endpoint is configured.
     pub(super) async fn known(&self) -> Result<Arc<Known>, Refusal> {
         self.provider.refresh_if_old(self.clock.now_ms());
-        let known = self.provider.known_at_last().await;
+        let known = match &self.unheard {
+            None => self.provider.known_at_last().await,
+            Some(unheard) => {
+                (self.provider.known_once_tried().await).or_else(|| Some(Arc::clone(unheard)))
+            }
+        };
         let known = known.ok_or(Refusal::ProviderUnavailable)?;
-        if self.needs.load().is_some()
+        if known.is_discovered()
+            && self.needs.load().is_some()
             && let Some(needs) = self.needs.swap(None)
         {
             needs.compare(&known);

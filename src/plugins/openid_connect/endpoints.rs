@@ -104,6 +104,7 @@ impl Endpoints {
     /// # Errors
     /// [`Refusal::NoEndpoint`] where there is none, and where a provider on
     /// https names one on http: credentials would go there in the clear.
+    /// [`Refusal::ProviderUnavailable`] where it can't be asked for it.
     pub(super) fn url(&self, endpoint: Endpoint, known: &Known) -> Result<Url, Refusal> {
         if let Some(url) = &self.settings[endpoint as usize].url {
             return Ok(url.clone());
@@ -116,7 +117,12 @@ impl Endpoints {
             .and_then(|url| Url::parse(url.as_str()?).ok())
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .filter(|url| !self.secure || url.scheme() == "https")
-            .ok_or(Refusal::NoEndpoint)
+            .ok_or_else(|| known.out_of_endpoints())
+    }
+
+    /// Whether any of them is configured.
+    pub(super) fn are_configured(&self) -> bool {
+        self.settings.iter().any(|setting| setting.url.is_some())
     }
 
     /// Whether the gateway may be sent to `url` by the provider.

@@ -23,6 +23,7 @@ use crate::http::outbound::{Options, Outbound, Standing};
 use crate::jose::jwks::KeySet;
 use crate::plugins::Parts;
 
+use super::refusal::Refusal;
 use health::Health;
 
 pub use health::IssuerReport;
@@ -154,9 +155,47 @@ pub(in crate::plugins) struct Known {
     discovered: Option<(Arc<Map<String, Value>>, i64)>,
     /// Where the keys came from.
     sets: Vec<(Url, KeySet)>,
+    /// Whether it should say more, and can't be asked.
+    unheard: bool,
 }
 
 impl Known {
+    /// What is known of a provider that can't be asked: what is configured.
+    pub(in crate::plugins) fn unheard(issuer: &Url) -> Self {
+        Self {
+            issuer: issuer_of(issuer),
+            keys: KeySet::default(),
+            standing: None,
+            generation: 0,
+            discovered: None,
+            sets: Vec::new(),
+            unheard: true,
+        }
+    }
+
+    /// Whether there is a discovery document.
+    pub(in crate::plugins) fn is_discovered(&self) -> bool {
+        self.discovered.is_some()
+    }
+
+    /// The refusal of what none of the keys has signed.
+    pub(in crate::plugins) fn out_of_keys(&self) -> Refusal {
+        let should_have_some = self.unheard || self.is_discovered();
+        match self.sets.is_empty() && should_have_some {
+            true => Refusal::ProviderUnavailable,
+            false => Refusal::UnknownKey,
+        }
+    }
+
+    /// The refusal of what needs an endpoint that is not known: one that can't
+    /// be asked may have it.
+    pub(in crate::plugins) fn out_of_endpoints(&self) -> Refusal {
+        match self.unheard {
+            true => Refusal::ProviderUnavailable,
+            false => Refusal::NoEndpoint,
+        }
+    }
+
     /// A member of the discovery document.
     pub(in crate::plugins) fn member(&self, name: &str) -> Option<&Value> {
         let (document, _) = self.discovered.as_ref()?;
@@ -194,6 +233,19 @@ impl Provider {
             self.wait_for_newer(self.clock.now_ms()).await;
         }
         self.known()
+    }
+
+    /// As [`Self::known_at_last`], but waits for the first fetch alone: where
+    /// that has failed, the next ones are in the background.
+    pub(in crate::plugins) async fn known_once_tried(self: &Arc<Self>) -> Option<Arc<Known>> {
+        if self.not_before.load(Ordering::Relaxed) == i64::MIN {
+            return self.known_at_last().await;
+        }
+        let known = self.known();
+        if known.is_none() {
+            self.start(Reason::First, self.clock.now_ms());
+        }
+        known
     }
 
     /// [`Known::generation`] of what is known now.
@@ -279,9 +331,9 @@ impl Provider {
         match outcome {
             Ok(fetched) => {
                 self.health.heard(now);
+                let next = now.saturating_add(self.refresh_after(&fetched));
                 self.install(fetched, previous.as_deref());
-                self.refresh_at
-                    .store(now + self.refresh_after(), Ordering::Relaxed);
+                self.refresh_at.store(next, Ordering::Relaxed);
                 if reason == Reason::UnknownKey {
                     let pause = self.pause_after_unknown();
                     self.not_before.store(now + pause, Ordering::Relaxed);
@@ -324,7 +376,10 @@ impl Provider {
         self.generation.store(generation, Ordering::Release);
     }
 
-    fn refresh_after(&self) -> i64 {
+    fn refresh_after(&self, known: &Known) -> i64 {
+        if known.unheard {
+            return PAUSE_AFTER_UNKNOWN;
+        }
         (self.config.rediscovery_lifetime.saturating_mul(1000)).max(REFRESH_MIN)
     }
 

@@ -38,21 +38,21 @@ impl Agent {
     /// not suffice (`Ok(None)`), once more with newer ones.
     ///
     /// # Errors
-    /// What `look` refuses, [`Refusal::UnknownKey`], or as [`Agent::known`].
+    /// What `look` refuses, [`Known::out_of_keys`], or as [`Agent::known`].
     pub(super) async fn with_keys<T: Send>(
         &self,
         look: impl Fn(&Known) -> Result<Option<T>, Refusal> + Send + Sync,
     ) -> Result<(T, Arc<Known>), Refusal> {
-        for last in [false, true] {
-            let known = self.known().await?;
-            if let Some(found) = look(&known)? {
-                return Ok((found, known));
-            }
-            if !last {
-                self.wait_for_newer_keys().await;
-            }
+        let known = self.known().await?;
+        if let Some(found) = look(&known)? {
+            return Ok((found, known));
         }
-        Err(Refusal::UnknownKey)
+        self.wait_for_newer_keys().await;
+        let known = self.known().await?;
+        match look(&known)? {
+            Some(found) => Ok((found, known)),
+            None => Err(known.out_of_keys()),
+        }
     }
 
     /// The claims of a token that the provider signed, and what is known of it.

@@ -21,6 +21,7 @@ use super::grants::{self, Tokens};
 use super::provider::{Known, Provider};
 use super::refusal::Refusal;
 use super::rules::is_access_token;
+use super::signed;
 use super::told::{Asking, about};
 use crate::http::outbound::Answer;
 use crate::jose::claims::{check_times, same_issuer};
@@ -228,12 +229,8 @@ impl TokenExchange {
         };
         match reason {
             _ if own && self.how.verify => {
-                if parsed.verify(&known.keys) == Err(VerifyError::UnknownKey) {
-                    self.agent.wait_for_newer_keys().await;
-                    parsed.verify(&self.agent.known().await?.keys)?;
-                } else {
-                    parsed.verify(&known.keys)?;
-                }
+                let look = |known: &Known| signed::claims(parsed, known, None);
+                self.agent.with_keys(look).await?;
             }
             Reason::Subject(_, place) => {
                 if let Some(Some(provider)) = self.keys.get(*place) {

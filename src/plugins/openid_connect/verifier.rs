@@ -218,7 +218,7 @@ impl<C: Check> Verifier<C> {
     /// The refusal of a token that the keys at hand can't verify.
     fn out_of_keys(&self) -> Refusal {
         match self.provider.known() {
-            Some(_) => Refusal::UnknownKey,
+            Some(known) => known.out_of_keys(),
             None => Refusal::ProviderUnavailable,
         }
     }

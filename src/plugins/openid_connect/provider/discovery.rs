@@ -54,10 +54,12 @@ pub(super) async fn fetch(
         true => discover(provider).await,
         false => Ok(previous.and_then(|known| known.discovered.clone())),
     };
-    // A key set of one's own makes up for a lacking discovery document.
-    let discovered = match (discovered, &provider.config.jwks_endpoint) {
-        (Err(_), Some(_)) => previous.and_then(|known| known.discovered.clone()),
-        (outcome, _) => outcome?,
+    // Key sets of one's own make up for a lacking discovery document.
+    let config = &provider.config;
+    let has_keys = config.jwks_endpoint.is_some() || !config.extra_jwks.is_empty();
+    let discovered = match discovered {
+        Err(_) if has_keys => previous.and_then(|known| known.discovered.clone()),
+        outcome => outcome?,
     };
     let document = discovered.as_ref().map(|(document, _)| document);
     let sets = key_sets(provider, document, previous).await?;
@@ -65,9 +67,10 @@ pub(super) async fn fetch(
     for (_, set) in &sets {
         keys.extend(set.clone());
     }
-    let issuer = issuer(&provider.config, document);
+    let issuer = issuer(config, document);
     let address = Url::parse(&issuer).ok();
     Ok(Known {
+        unheard: document.is_none() && !config.pseudo && config.jwks_endpoint.is_none(),
         standing: address.and_then(|address| provider.outbound.standing(&address)),
         issuer,
         keys,
@@ -192,7 +195,12 @@ async fn key_sets(
     let old = |url: &Url| previous.and_then(|known| known.set(url));
     let mut sets = Vec::new();
     let mut failure = None;
-    if let Some(url) = jwks_url(&provider.config, document)? {
+    let lost = || previous.is_some_and(|known| known.member("jwks_uri").is_some());
+    let main = jwks_url(&provider.config, document)?;
+    if main.is_none() && document.is_some() && lost() {
+        return Err(FetchError::Missing("jwks_uri"));
+    }
+    if let Some(url) = main {
         match key_set(provider, url.clone()).await {
             Ok(set) if set.is_empty() && old(&url).is_some_and(|old| !old.is_empty()) => {
                 return Err(FetchError::Missing("usable keys"));
@@ -222,12 +230,13 @@ fn jwks_url(
     if config.jwks_endpoint.is_some() {
         return Ok(config.jwks_endpoint.clone());
     }
-    let Some(document) = document else {
-        return Ok(None); // pseudo issuer: only the further sets
+    // RFC 8414 §2: it is optional. A pseudo issuer has the further sets alone.
+    let named = document.and_then(|document| document.get("jwks_uri"));
+    let Some(named) = named.filter(|named| !named.is_null()) else {
+        return Ok(None);
     };
-    let url = document
-        .get("jwks_uri")
-        .and_then(Value::as_str)
+    let url = named
+        .as_str()
         .and_then(|url| Url::parse(url).ok())
         .ok_or(FetchError::Missing("jwks_uri"))?;
     if config.issuer.scheme() == "https" && url.scheme() != "https" {

@@ -188,6 +188,92 @@ async fn a_pseudo_issuer_is_never_asked() {
 }
 
 #[tokio::test]
+async fn what_needs_no_key_works_without_a_discovery_document() {
+    let (world, endpoints) = super::asked::world(json!({}));
+    world.issuer.set_up(false);
+    let token = world.token(json!({}));
+    for n in 0..3 {
+        let opaque = format!("good-{n}");
+        assert_eq!(world.ask_bearer(&opaque).await.code(), (200, "pass"));
+        let outcome = world.ask_bearer(&token).await;
+        assert_eq!(outcome.code(), (500, "provider_unavailable"));
+    }
+    assert_eq!(endpoints.asked().len(), 3);
+    // Nobody knows where logins would be.
+    let outcome = world.ask(&get_with("X: y")).await;
+    assert_eq!(outcome.code(), (500, "provider_unavailable"));
+    world.issuer.set_up(true);
+    world.clock.advance(5_000);
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+}
+
+#[tokio::test]
+async fn a_provider_that_was_silent_is_asked_again_whatever_needs_no_key() {
+    let (world, _) = super::asked::world(json!({"auth_methods": ["introspection"]}));
+    world.issuer.set_up(false);
+    assert_eq!(world.ask_bearer("good-1").await.code(), (200, "pass"));
+    let tried = world.issuer.discoveries();
+    assert_eq!(world.ask_bearer("good-2").await.code(), (200, "pass"));
+    assert_eq!(world.issuer.discoveries(), tried);
+    world.clock.advance(5_000);
+    assert_eq!(world.ask_bearer("good-3").await.code(), (200, "pass"));
+    until(|| world.issuer.discoveries() > tried).await;
+}
+
+#[tokio::test]
+async fn metadata_need_not_name_keys() {
+    let (world, _) = super::asked::world(json!({}));
+    let document = json!({"issuer": ISSUER,
+        "introspection_endpoint": "http://id.test/oauth2/introspect"});
+    let document = move || async move { Json(document) };
+    let introspected = json!({"active": true, "sub": "anna", "iss": ISSUER});
+    let introspect = move || async move { Json(introspected) };
+    let router = Router::new()
+        .route("/oauth2/.well-known/openid-configuration", get(document))
+        .route("/oauth2/introspect", axum::routing::post(introspect));
+    let base = Url::parse("http://id.test").unwrap();
+    world.parts.outbound.register_local(&base, router);
+    let filter = filter(&world.parts, json!({"client_id": ["gateway"]})).unwrap();
+    let world = World { filter, ..world };
+    assert_eq!(world.ask_bearer("opaque").await.code(), (200, "pass"));
+    let outcome = world.ask_bearer(&world.token(json!({}))).await;
+    assert_eq!(outcome.code(), (500, "provider_unavailable"));
+}
+
+#[tokio::test]
+async fn metadata_that_name_no_keys_any_more_do_not_take_them_away() {
+    let world = World::new(json!({}));
+    let token = world.token(json!({}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    let document = || async { Json(json!({"issuer": ISSUER})) };
+    let router = Router::new().route("/oauth2/.well-known/openid-configuration", get(document));
+    let base = Url::parse("http://id.test").unwrap();
+    world.parts.outbound.register_local(&base, router);
+    world.clock.advance(400_000);
+    let stranger = TestKey::es256("key-9").token(&claims(json!({})));
+    assert_eq!(
+        world.ask_bearer(&stranger).await.code(),
+        (401, "unknown_key")
+    );
+    let token = world.token(json!({"n": 2}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+}
+
+#[tokio::test]
+async fn further_keys_make_up_for_a_lacking_discovery_document() {
+    let issuer = "http://id.test/elsewhere";
+    let keys = format!("{ISSUER}/keys");
+    let world = World::new(json!({"issuer": issuer, "extra_jwks_uris": [keys]}));
+    let token = world.token(json!({"iss": issuer}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    let stranger = TestKey::es256("key-9").token(&claims(json!({"iss": issuer})));
+    assert_eq!(
+        world.ask_bearer(&stranger).await.code(),
+        (401, "unknown_key")
+    );
+}
+
+#[tokio::test]
 async fn a_provider_over_a_real_socket() {
     let key = TestKey::rsa("rsa", false);
     let issuer = Issuer::new(&[&key]);
