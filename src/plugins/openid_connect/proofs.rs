@@ -1,18 +1,17 @@
 //! Proofs of possession: that who shows a token holds the key (RFC 9449) or the
 //! certificate (RFC 8705) that it is bound to.
 
+mod used;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
 use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::fields::{Fields, wrong};
-use super::flight::{Digest, digest_of};
 use super::logins::{origin, path};
 use super::methods::Method;
 use super::refusal::Refusal;
@@ -23,10 +22,10 @@ use crate::jose::dpop;
 use crate::plugins::ConfigError;
 use crate::session::seal::Sealer;
 
+use used::Used;
+
 pub(super) const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-/// Most proofs that are remembered as used.
-const USED: usize = 256 * 1024;
 /// Longest identifier of a proof, in bytes.
 const JTI_MAX: usize = 256;
 /// Purpose and context of sealed nonces.
@@ -53,8 +52,7 @@ pub(super) struct Proofs {
     nonces: Option<Sealer>,
     /// Whether sessions have to prove something too.
     pub(super) of_sessions: bool,
-    /// Until when a proof is remembered, in seconds.
-    used: DashMap<Digest, i64>,
+    used: Used,
 }
 
 impl std::fmt::Debug for Proofs {
@@ -93,13 +91,14 @@ impl Proofs {
         }
         check_methods(fields)?;
         let nonces = fields.flag("dpop_use_nonce")? && dpop != Wanted::Off;
+        let lifetime = fields.integer("dpop_proof_lifetime")?.unwrap_or(300).max(1);
         Ok(Some(Self {
             dpop,
             mtls,
-            lifetime: fields.integer("dpop_proof_lifetime")?.unwrap_or(300).max(1),
+            lifetime,
             nonces: nonces.then(|| sealer(fields, NONCE, secret)).transpose()?,
             of_sessions: fields.flag("proof_of_possession_auth_methods_validation")?,
-            used: DashMap::new(),
+            used: Used::new(lifetime),
         }))
     }
 
@@ -183,30 +182,7 @@ impl Proofs {
             }
         }
         let until = made.saturating_add(self.lifetime);
-        let id = digest_of([key.as_bytes(), id.as_bytes()]);
-        match self.use_up(id, until, now) {
-            true => Ok(()),
-            false => Err(Refusal::ProofRepeated),
-        }
-    }
-
-    /// Whether a proof was not used before; it is now.
-    fn use_up(&self, id: Digest, until: i64, now: i64) -> bool {
-        if self.used.len() >= USED {
-            self.used.retain(|_, until| *until > now);
-        }
-        if self.used.len() >= USED {
-            // Those that are over soonest are forgotten first.
-            let middle = now.saturating_add(self.lifetime / 2);
-            self.used.retain(|_, until| *until > middle);
-        }
-        match self.used.entry(id) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(vacant) => {
-                vacant.insert(until);
-                true
-            }
-        }
+        self.used.use_up(key, id, until, now)
     }
 
     fn is_fresh(&self, nonces: &Sealer, nonce: &str, now: i64) -> bool {

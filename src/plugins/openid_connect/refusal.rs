@@ -93,6 +93,7 @@ refusals! {
     MissingProof: BadToken, "no_proof", "the proof of possession is missing";
     WrongProof: BadToken, "wrong_proof", "the proof of possession is not valid";
     ProofRepeated: BadToken, "proof_repeated", "the proof of possession was used before";
+    TooManyProofs: BadToken, "too_many_proofs", "more proofs of possession were used than can be remembered";
     ProofNonce: BadToken, "proof_nonce_wanted", "the proof of possession lacks the nonce";
     WrongCertificate: BadToken, "wrong_certificate", "the token is bound to another certificate";
     UnsignedAnswer: BadToken, "unsigned_answer", "the answer of the provider is not signed";
@@ -142,14 +143,14 @@ impl Refusal {
     pub(in crate::plugins) fn is_of_proof(self) -> bool {
         matches!(
             self,
-            UnprovenToken | MissingProof | WrongProof | ProofRepeated | ProofNonce
+            UnprovenToken | MissingProof | WrongProof | ProofRepeated | TooManyProofs | ProofNonce
         )
     }
 
     /// The error code for challenges (RFC 6750 §3.1, RFC 9449 §7.1).
     pub(in crate::plugins) fn error(self) -> Option<&'static str> {
         match self {
-            MissingProof | WrongProof | ProofRepeated => Some("invalid_dpop_proof"),
+            MissingProof | WrongProof | ProofRepeated | TooManyProofs => Some("invalid_dpop_proof"),
             ProofNonce => Some("use_dpop_nonce"),
             other => other.class().error(),
         }

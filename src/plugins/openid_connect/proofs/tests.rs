@@ -162,16 +162,6 @@ fn a_nonce_of_the_gateway_is_demanded_and_gets_old() {
 }
 
 #[test]
-fn a_flood_of_proofs_stays_within_the_bound() {
-    let proofs = strict();
-    for n in 0..USED + 10 {
-        let id = digest_of([&n.to_be_bytes()[..]]);
-        assert!(proofs.use_up(id, NOW + 100, NOW));
-    }
-    assert!(proofs.used.len() <= USED);
-}
-
-#[test]
 fn methods_that_prove_nothing_are_refused_beside_proofs() {
     let config = json!({"proof_of_possession_dpop": "strict"});
     let config = config.as_object().cloned().expect("an object");
