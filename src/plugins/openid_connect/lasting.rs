@@ -40,6 +40,7 @@ impl Lasting for Bound {
         let token_over = now_ms >= self.token.ends_at && self.token.ends_for_good;
         match &self.session {
             Some((sessions, held)) => {
+                sessions.look_again(held, now_ms);
                 sessions.is_over(held, self.since_ms, now_ms)
                     // Another request gets the next one.
                     || (token_over && held.refresh.is_none())

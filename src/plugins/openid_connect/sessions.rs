@@ -8,6 +8,7 @@ mod kept;
 mod of_token;
 mod remembered;
 mod told;
+mod watched;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use pingora::http::RequestHeader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ends::About;
 use super::fields::Fields;
 use super::flight::digest_of;
 use super::logins::token;
@@ -28,7 +28,6 @@ use super::methods::{Method, Methods};
 use super::refusal::Refusal;
 use super::storage::{Storage, Storages};
 use crate::filter::Exchange;
-use crate::model::login::{EndMark, REMOVED_KEPT_MS};
 use crate::plugins::{ConfigError, Parts};
 use crate::session::cookie::Style;
 use crate::session::seal::Sealer;
@@ -383,11 +382,7 @@ impl Sessions {
     /// [`Refusal::SessionStoreUnavailable`] when it can't be said where it counts: it
     /// goes on, and can be ended again.
     pub(super) async fn end(&self, held: &Held, now_ms: i64) -> Result<(), Refusal> {
-        let mut mark = EndMark {
-            what: About::Session(&held.id).marked(),
-            before_ms: now_ms.max(held.since()),
-            until_ms: now_ms.saturating_add(REMOVED_KEPT_MS),
-        };
+        let mut mark = held.end_mark(now_ms);
         let unavailable = |_| Refusal::SessionStoreUnavailable;
         let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
             let until = self.copies_end(held, now_ms);

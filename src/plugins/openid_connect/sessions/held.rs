@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +15,7 @@ use super::LoginSession;
 use super::claims::identity;
 use crate::clock::random_bytes;
 use crate::model::grant::TokenHash;
-use crate::model::login::{EndMark, Marked};
+use crate::model::login::{EndMark, Marked, REMOVED_KEPT_MS};
 use crate::plugins::openid_connect::ends::{About, Ends};
 use crate::plugins::openid_connect::flight::digest_of;
 use crate::plugins::openid_connect::merged::Merged;
@@ -87,6 +87,8 @@ pub(in super::super) struct Held {
     compared: AtomicU64,
     /// From when on it has to be read again, in milliseconds.
     pub(super) stale_ms: i64,
+    /// When it is looked up again while an answer lasts, in milliseconds.
+    pub(super) look_at_ms: AtomicI64,
     /// What is known of its access token, with what its ID token says.
     pub(super) merged: Merged,
 }
@@ -108,6 +110,7 @@ impl Held {
             handle,
             compared: AtomicU64::new(u64::MAX),
             stale_ms,
+            look_at_ms: AtomicI64::new(stale_ms),
             merged: Merged::default(),
         }
     }
@@ -128,6 +131,15 @@ impl Held {
             self.compared.store(generation, Ordering::Relaxed);
         }
         over
+    }
+
+    /// The mark that ends it where it was read.
+    pub(super) fn end_mark(&self, now_ms: i64) -> EndMark {
+        EndMark {
+            what: About::Session(&self.login.id).marked(),
+            before_ms: now_ms.max(self.login.since()),
+            until_ms: now_ms.saturating_add(REMOVED_KEPT_MS),
+        }
     }
 
     /// About the memory it takes, in bytes.

@@ -90,7 +90,10 @@ impl Sessions {
         let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         let sealed = storage.load(&handle.key, now_ms).await;
         let Some(sealed) = sealed.map_err(unavailable)? else {
-            self.opened.remove(handle.text());
+            if let Some(known) = self.opened.get(handle.text()) {
+                self.note_end(&known, now_ms);
+                self.opened.remove(handle.text());
+            }
             return Ok(Err(Refusal::SessionOver));
         };
         let Some(login) = self.unseal(&handle.key, &sealed) else {
@@ -99,10 +102,11 @@ impl Sessions {
         let stale_ms = now_ms.saturating_add(storage.read_ms());
         let held = Arc::new(Held::new(login, Some(handle.clone()), stale_ms));
         let over = storage.is_over(&held.marks, held.since()).await;
-        Ok(match over.map_err(unavailable)? {
-            true => Err(Refusal::SessionOver),
-            false => Ok(held),
-        })
+        if over.map_err(unavailable)? {
+            self.note_end(&held, now_ms);
+            return Ok(Err(Refusal::SessionOver));
+        }
+        Ok(Ok(held))
     }
 
     /// What is in a session of the storage, if it is one of these.
