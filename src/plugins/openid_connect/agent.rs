@@ -14,13 +14,13 @@ use url::Url;
 
 use super::client::{Client, Proof};
 use super::endpoints::{Endpoint, Endpoints};
+use super::hmac_keys::HmacKeys;
 use super::needs::Needs;
 use super::provider::{Known, Provider, ProviderConfig};
 use super::refusal::Refusal;
 use crate::clock::Clock;
 use crate::http::outbound::{Answer, Options, Outbound, OutboundError, Standing};
 use crate::jose::json;
-use crate::model::secret::Secret;
 use crate::plugins::Parts;
 
 /// Longest answer that is believed, in bytes.
@@ -51,8 +51,7 @@ pub(super) struct Agent {
     down: AtomicBool,
     /// What the provider has to offer, until that was looked at.
     needs: ArcSwapOption<Needs>,
-    /// The key of HMAC signatures, where they are allowed.
-    pub(super) hs_secret: Option<Secret>,
+    pub(super) hmac_keys: HmacKeys,
 }
 
 impl Agent {
@@ -60,7 +59,7 @@ impl Agent {
         config: &ProviderConfig,
         endpoints: Endpoints,
         needs: Option<Needs>,
-        hs_secret: Option<Secret>,
+        hmac_keys: HmacKeys,
         parts: &Parts,
     ) -> Self {
         let outbound = &parts.outbound;
@@ -73,7 +72,7 @@ impl Agent {
             endpoints,
             down: AtomicBool::new(false),
             needs: ArcSwapOption::from(needs.map(Arc::new)),
-            hs_secret,
+            hmac_keys,
         }
     }
 

@@ -332,7 +332,10 @@ impl OpenIdConnect {
         if !matches!(typ.as_deref(), None | Some("jwt" | "logout+jwt")) {
             return Err(LogoutRefusal::WrongType);
         }
-        match self.agent.signed(&parsed).await {
+        let said = parsed.claims_of_anyone();
+        let said = said.map_err(|_| LogoutRefusal::Malformed)?;
+        let secrets = self.agent.hmac_keys.of_audience(&said);
+        match self.agent.signed(&parsed, secrets).await {
             Ok((claims, known)) => Ok((claims, known.issuer.clone())),
             Err(refusal) if refusal.class() == Class::Broken => Err(LogoutRefusal::Unavailable),
             Err(_) => Err(LogoutRefusal::BadSignature),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
+use super::hmac_keys::HmacKeys;
 use super::issuers::Issuers;
 use super::provider::Known;
 use super::refusal::Refusal;
@@ -10,7 +11,6 @@ use super::signed;
 use crate::jose::claims::{check_times, time, words};
 use crate::jose::sign::half_hash;
 use crate::jose::verify::Unverified;
-use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
 
 /// What ID tokens have to be.
@@ -21,7 +21,7 @@ pub(super) struct IdTokens {
     verify_signature: bool,
     leeway: i64,
     max_age: Option<i64>,
-    hs_secret: Option<Secret>,
+    hmac_keys: HmacKeys,
     issuers: Issuers,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct Expected<'a> {
 }
 
 impl IdTokens {
-    pub(super) fn new(fields: Fields<'_>, hs_secret: Option<&Secret>) -> Result<Self, ConfigError> {
+    pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             verify_claims: fields.flag("verify_claims")?,
             verify_nonce: fields.flag("verify_nonce")?,
             verify_signature: fields.flag("verify_signature")?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
             max_age: fields.integer("max_age")?,
-            hs_secret: hs_secret.cloned(),
+            hmac_keys: HmacKeys::new(fields)?,
             issuers: Issuers::new(fields)?,
         })
     }
@@ -62,7 +62,7 @@ impl IdTokens {
     ) -> Result<Option<Map<String, Value>>, Refusal> {
         let parsed = Unverified::parse(token)?;
         let claims = match self.verify_signature && by_key {
-            true => signed::claims(&parsed, known, self.hs_secret.as_ref())?,
+            true => signed::claims(&parsed, known, self.hmac_keys.of(expected.client))?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {
@@ -136,7 +136,7 @@ mod tests {
 
     fn check(config: Value, changes: Value) -> Result<(), Refusal> {
         let config = config.as_object().cloned().expect("an object");
-        let tokens = IdTokens::new(Fields(&config), None).expect("valid");
+        let tokens = IdTokens::new(Fields(&config)).expect("valid");
         let mut claims = json!({"iss": "https://id", "sub": "anna", "aud": "app",
             "exp": 200, "iat": 100, "nonce": "n"});
         for (name, value) in changes.as_object().expect("an object") {

@@ -32,6 +32,7 @@ pub(super) mod flight;
 mod foresee;
 mod grants;
 mod hide;
+mod hmac_keys;
 mod id_token;
 mod idle;
 mod issuers;
@@ -171,8 +172,8 @@ impl OpenIdConnect {
     fn new(me: Weak<Self>, settings: Settings, asked: Asked, parts: &Parts) -> Self {
         let config = settings.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
-        let secret = settings.hs_secret.clone();
-        let agent = Agent::new(&config, asked.endpoints, asked.needs, secret, parts);
+        let hmac_keys = settings.hmac_keys.clone();
+        let agent = Agent::new(&config, asked.endpoints, asked.needs, hmac_keys, parts);
         let agent = Arc::new(agent);
         let user_info = |how| UserInfo::new(how, &agent);
         let asker = |told| Asker::new(told, &agent, &parts.metrics);
@@ -346,14 +347,14 @@ impl Check for Settings {
         now_ms: i64,
     ) -> Result<Option<Checked>, Refusal> {
         let hmac = parsed.algorithm().is_symmetric();
-        if hmac && self.verify_signature && self.hs_secret.is_none() {
+        if hmac && self.verify_signature && self.hmac_keys.all().is_empty() {
             return Err(Refusal::UnsupportedAlg);
         }
         let Some(known) = known else {
             return Ok(None);
         };
         let claims = match self.verify_signature {
-            true => signed::claims(parsed, known, self.hs_secret.as_ref())?,
+            true => signed::claims(parsed, known, self.hmac_keys.all())?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {

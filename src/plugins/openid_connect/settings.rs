@@ -17,6 +17,7 @@ use super::distributed;
 use super::endpoints::Endpoints;
 use super::fields::{Fields, wrong};
 use super::grants::Grants;
+use super::hmac_keys::{HmacKeys, SECRET_MIN};
 use super::id_token::IdTokens;
 use super::logins::Logins;
 use super::logout::Logout;
@@ -34,7 +35,6 @@ use super::unsigned::Exempt;
 use super::upstream::Headers;
 use super::user_info;
 use crate::http::outbound::{Options, Proxies, Version};
-use crate::model::secret::Secret;
 use crate::plugins::{ConfigError, Parts};
 
 /// Settings that are taken and returned, but do nothing yet.
@@ -49,9 +49,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "session_store_metadata",
     "session_strategy",
 ];
-
-/// Shortest secret that nobody is warned of, in bytes.
-const SECRET_MIN: usize = 32;
 
 /// What the filter works with.
 #[derive(Debug)]
@@ -78,8 +75,7 @@ pub(super) struct Settings {
     /// What users get who have signed in.
     pub(super) after: After,
     pub(super) verify_signature: bool,
-    /// The key of HMAC signatures, where they are allowed.
-    pub(super) hs_secret: Option<Secret>,
+    pub(super) hmac_keys: HmacKeys,
     /// What tokens have to prove besides.
     pub(super) proofs: Option<Proofs>,
     /// Grants whose tokens need no good signature.
@@ -153,10 +149,10 @@ impl Settings {
             asks_about_all,
             search: Search::new(fields, methods)?,
             clients: Clients::new(fields)?,
-            id_tokens: IdTokens::new(fields, hs_secret(fields)?.as_ref())?,
+            id_tokens: IdTokens::new(fields)?,
             after: After::new(fields)?,
             verify_signature: fields.flag("verify_signature")?,
-            hs_secret: hs_secret(fields)?,
+            hmac_keys: HmacKeys::new(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
             proofs: Proofs::new(fields, parts.providers.secret())?,
             exempt: Exempt::new(fields)?,
@@ -282,20 +278,6 @@ fn version(fields: Fields<'_>) -> Result<Version, ConfigError> {
     }
 }
 
-fn hs_secret(fields: Fields<'_>) -> Result<Option<Secret>, ConfigError> {
-    if !fields.flag("enable_hs_signatures")? {
-        return Ok(None);
-    }
-    let secret = fields.texts("client_secret")?.into_iter().next();
-    match secret.filter(|secret| !secret.is_empty()) {
-        Some(secret) => Ok(Some(Secret::new(secret))),
-        None => Err(wrong(
-            "client_secret",
-            "required when enable_hs_signatures is true",
-        )),
-    }
-}
-
 fn confidential(fields: Fields<'_>, headers: &Headers) -> Result<Vec<HeaderName>, ConfigError> {
     let replay = Replay::new(fields)?;
     let mut names = super::sessions::answered(fields)?;
@@ -361,8 +343,7 @@ fn warnings(
     if methods.has(Method::AuthorizationCode) || methods.has(Method::Session) {
         warn_of_secret(fields, &mut warn)?;
     }
-    let secret = hs_secret(fields)?;
-    if secret.is_some_and(|secret| secret.expose().len() < SECRET_MIN) {
+    if HmacKeys::new(fields)?.are_weak() {
         warn("client_secret is shorter than 32 bytes: HS signatures can be forged".into());
     }
     let keys = ["jwks_endpoint", "extra_jwks_uris"];

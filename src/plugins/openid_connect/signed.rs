@@ -12,20 +12,24 @@ use crate::jose::verify::{Unverified, VerifyError};
 use crate::model::secret::Secret;
 
 /// The claims of a token that the provider signed, with one of its keys or with
-/// the `secret` for HMAC where that is allowed; `Ok(None)`: newer keys may tell.
+/// one of the `secrets` for HMAC, where there are some; `Ok(None)`: newer keys
+/// may tell.
 ///
 /// # Errors
 /// What is wrong with the signature.
 pub(super) fn claims(
     parsed: &Unverified<'_>,
     known: &Known,
-    secret: Option<&Secret>,
+    secrets: &[Secret],
 ) -> Result<Option<Map<String, Value>>, Refusal> {
-    let claims = match secret {
-        Some(secret) if parsed.algorithm().is_symmetric() => {
-            parsed.verify_hmac(secret.expose().as_bytes())
+    let by_secret = |secret: &Secret| parsed.verify_hmac(secret.expose().as_bytes());
+    let claims = match secrets {
+        [] => parsed.verify(&known.keys),
+        _ if !parsed.algorithm().is_symmetric() => parsed.verify(&known.keys),
+        [others @ .., last] => {
+            let mut found = others.iter().filter_map(|one| by_secret(one).ok());
+            found.next().map_or_else(|| by_secret(last), Ok)
         }
-        _ => parsed.verify(&known.keys),
     };
     match claims {
         Err(VerifyError::UnknownKey) => Ok(None),
@@ -55,15 +59,16 @@ impl Agent {
         }
     }
 
-    /// The claims of a token that the provider signed, and what is known of it.
+    /// The claims of a token that the provider signed, perhaps with one of the
+    /// `secrets`, and what is known of it.
     ///
     /// # Errors
     /// What is wrong with the signature, or as [`Agent::known`].
     pub(super) async fn signed(
         &self,
         parsed: &Unverified<'_>,
+        secrets: &[Secret],
     ) -> Result<(Map<String, Value>, Arc<Known>), Refusal> {
-        let secret = self.hs_secret.as_ref();
-        self.with_keys(|known| claims(parsed, known, secret)).await
+        self.with_keys(|known| claims(parsed, known, secrets)).await
     }
 }

@@ -229,7 +229,7 @@ impl TokenExchange {
         };
         match reason {
             _ if own && self.how.verify => {
-                let look = |known: &Known| signed::claims(parsed, known, None);
+                let look = |known: &Known| signed::claims(parsed, known, &[]);
                 self.agent.with_keys(look).await?;
             }
             Reason::Subject(_, place) => {

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{LOCATION, SET_COOKIE};
 
 use super::*;
+use crate::jose::testing::hs256;
 
 /// A provider that gives tokens for the code `NONCE.CHALLENGE`, and counts.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub(super) struct Provider {
     pub(super) refuses: Arc<AtomicUsize>,
     /// Whether access tokens say nothing.
     pub(super) opaque: Arc<AtomicBool>,
+    /// The secret that ID tokens are signed with in place of the key.
+    pub(super) secret: Arc<Mutex<Option<&'static str>>>,
 }
 
 async fn give(
@@ -70,7 +73,7 @@ async fn give(
     };
     Json(json!({
         "access_token": access, "token_type": "Bearer", "expires_in": 300,
-        "id_token": provider.key.token(&id), "refresh_token": format!("r{answers}{}", provider.padding.lock().unwrap()),
+        "id_token": provider.sign(&id), "refresh_token": format!("r{answers}{}", provider.padding.lock().unwrap()),
     }))
     .into_response()
 }
@@ -84,6 +87,13 @@ async fn take(
 }
 
 impl Provider {
+    fn sign(&self, claims: &Value) -> String {
+        match *self.secret.lock().unwrap() {
+            Some(secret) => hs256(secret.as_bytes(), r#"{"alg":"HS256"}"#, &claims.to_string()),
+            None => self.key.token(claims),
+        }
+    }
+
     pub(super) fn router(&self) -> Router {
         Router::new()
             .route("/oauth2/token", post(give))
@@ -129,6 +139,7 @@ pub(super) fn world(config: Value) -> (World, Provider) {
         padding: Arc::default(),
         refuses: Arc::default(),
         opaque: Arc::default(),
+        secret: Arc::default(),
     };
     let router = provider.router();
     let base = Url::parse("http://id.test").unwrap();

@@ -8,6 +8,7 @@ use http::header::{CONTENT_SECURITY_POLICY, LOCATION};
 
 use super::browsing::{Browser, location, world};
 use super::*;
+use crate::jose::testing::hs256;
 
 fn query_of(address: &str) -> HashMap<String, String> {
     let url = Url::parse(address).unwrap();
@@ -138,6 +139,76 @@ async fn a_signed_answer_of_a_provider_whose_clock_differs_is_good_within_the_le
             let outcome = browser.get(&world, &target).await;
             assert_eq!(outcome.code(), code, "{times} {leeway}");
         }
+    }
+}
+
+/// What two clients with secrets of their own take.
+fn two_clients(more: Value) -> Value {
+    let mut config = json!({"enable_hs_signatures": true, "client_id": ["gateway", "second"],
+        "client_secret": ["g-secret", "s-secret"]});
+    for (name, value) in more.as_object().unwrap() {
+        config[name] = value.clone();
+    }
+    config
+}
+
+const SECRETS: [(&str, &str); 2] = [("gateway", "g-secret"), ("second", "s-secret")];
+
+#[tokio::test]
+async fn the_id_token_of_each_client_is_signed_with_its_own_secret() {
+    for (client, own) in SECRETS {
+        for (_, secret) in SECRETS {
+            let (world, provider) = world(two_clients(json!({})));
+            *provider.twist.lock().unwrap() = json!({ "aud": client });
+            *provider.secret.lock().unwrap() = Some(secret);
+            let mut browser = Browser::default();
+            let target = format!("/orders?client_id={client}");
+            let back = browser.begin(&world, &target).await;
+            let outcome = browser.get(&world, &back).await;
+            match secret == own {
+                true => assert_eq!(outcome.code(), (200, "pass"), "{client}"),
+                false => assert_eq!(outcome.code(), (401, "bad_signature"), "{client}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_signed_answer_to_each_client_is_signed_with_its_own_secret() {
+    for (client, own) in SECRETS {
+        let (world, provider) = world(two_clients(json!({"response_mode": "jwt"})));
+        *provider.twist.lock().unwrap() = json!({ "aud": client });
+        *provider.secret.lock().unwrap() = Some(own);
+        let mut browser = Browser::default();
+        let target = format!("/orders?client_id={client}");
+        let asked = query_of(&location(&browser.get(&world, &target).await));
+        let mut claims = json!({"iss": ISSUER, "aud": client, "exp": NOW + 60,
+            "code": format!("{}.{}", asked["nonce"], asked["code_challenge"])});
+        claims["state"] = json!(asked["state"]);
+        let mut codes = Vec::new();
+        for (_, secret) in SECRETS {
+            let header = r#"{"alg":"HS256"}"#;
+            let answer = hs256(secret.as_bytes(), header, &claims.to_string());
+            let target = format!("/orders?response={answer}");
+            let outcome = browser.clone().get(&world, &target).await;
+            codes.push((secret == own, outcome.code().0));
+        }
+        codes.sort_unstable();
+        assert_eq!(codes, [(false, 401), (true, 200)], "{client}");
+    }
+}
+
+#[tokio::test]
+async fn a_bearer_token_may_be_signed_with_the_secret_of_any_client() {
+    let (world, _) = world(two_clients(json!({})));
+    for (secret, code) in [
+        ("g-secret", (200, "pass")),
+        ("s-secret", (200, "pass")),
+        ("x-secret", (401, "bad_signature")),
+    ] {
+        let claims = claims(json!({})).to_string();
+        let token = hs256(secret.as_bytes(), r#"{"alg":"HS256"}"#, &claims);
+        assert_eq!(world.ask_bearer(&token).await.code(), code, "{secret}");
     }
 }
 
@@ -356,28 +427,6 @@ async fn scripts_of_origins_that_are_named_may_ask_first_and_read_answers() {
 }
 
 #[tokio::test]
-async fn the_provider_gets_addresses_as_they_were_registered_with_it() {
-    let (world, provider) = world(json!({
-        "redirect_uri": ["http://Orders.test:80"],
-        "logout_redirect_uri": ["https://app.example.com"],
-        "logout_query_arg": "bye", "logout_methods": ["GET"],
-        "end_session_endpoint": "http://id.test/oauth2/end",
-    }));
-    let mut browser = Browser::default();
-    let asked = query_of(&location(&browser.get(&world, "/orders").await));
-    assert_eq!(asked["redirect_uri"], "http://Orders.test:80");
-    let code = format!("{}.{}", asked["nonce"], asked["code_challenge"]);
-    let back = format!("/?code={code}&state={}", asked["state"]);
-    let outcome = browser.get(&world, &back).await;
-    assert_eq!(location(&outcome), "http://orders.test/orders");
-    let redeemed = provider.asked.lock().unwrap()[0].clone();
-    assert_eq!(redeemed["redirect_uri"], "http://Orders.test:80");
-    let asked = query_of(&location(&browser.get(&world, "/orders?bye").await));
-    let back = asked["post_logout_redirect_uri"].as_str();
-    assert_eq!(back, "https://app.example.com");
-}
-
-#[tokio::test]
 async fn a_trusted_proxy_says_where_the_browser_is() {
     let (world, _) = world(json!({}));
     let request = get_with("X-Forwarded-Host: shop.example\r\nX-Forwarded-Port: 8443");
@@ -489,4 +538,26 @@ async fn a_kept_body_slips_past_the_filters_of_its_own_route_by_that_of_the_call
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_provider_gets_addresses_as_they_were_registered_with_it() {
+    let (world, provider) = world(json!({
+        "redirect_uri": ["http://Orders.test:80"],
+        "logout_redirect_uri": ["https://app.example.com"],
+        "logout_query_arg": "bye", "logout_methods": ["GET"],
+        "end_session_endpoint": "http://id.test/oauth2/end",
+    }));
+    let mut browser = Browser::default();
+    let asked = query_of(&location(&browser.get(&world, "/orders").await));
+    assert_eq!(asked["redirect_uri"], "http://Orders.test:80");
+    let code = format!("{}.{}", asked["nonce"], asked["code_challenge"]);
+    let back = format!("/?code={code}&state={}", asked["state"]);
+    let outcome = browser.get(&world, &back).await;
+    assert_eq!(location(&outcome), "http://orders.test/orders");
+    let redeemed = provider.asked.lock().unwrap()[0].clone();
+    assert_eq!(redeemed["redirect_uri"], "http://Orders.test:80");
+    let asked = query_of(&location(&browser.get(&world, "/orders?bye").await));
+    let back = asked["post_logout_redirect_uri"].as_str();
+    assert_eq!(back, "https://app.example.com");
 }

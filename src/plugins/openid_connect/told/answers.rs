@@ -9,6 +9,7 @@ use super::Told;
 use crate::http::outbound::Answer;
 use crate::jose::claims::time;
 use crate::jose::verify::Unverified;
+use crate::model::secret::Secret;
 use crate::plugins::openid_connect::agent::{Agent, object};
 use crate::plugins::openid_connect::cache::{Document, Said, Verified};
 use crate::plugins::openid_connect::client::Client;
@@ -37,7 +38,9 @@ impl Told {
             Some(token) => {
                 let issuers = &self.rules.issuers;
                 let typ = Some("token-introspection+jwt");
-                let mut claims = signed(agent, issuers, token, typ).await?;
+                let secrets = client.map(|me| agent.hmac_keys.of(&me.id));
+                let secrets = secrets.unwrap_or_default();
+                let mut claims = signed(agent, issuers, (token, secrets), typ).await?;
                 // RFC 9701 §5: made by the provider, for this client.
                 let audience = claims.get("aud").map(crate::jose::claims::words);
                 let mine = client.zip(audience);
@@ -134,7 +137,11 @@ pub(in super::super) async fn user_info(
     let jwt = jwt(answer);
     let claims = match &jwt {
         None => object(answer),
-        Some(token) => Some(signed(agent, issuers, token, None).await?),
+        // Signed for the client of the token, which it may not name.
+        Some(token) => {
+            let secrets = agent.hmac_keys.all();
+            Some(signed(agent, issuers, (token, secrets), None).await?)
+        }
     };
     // OpenID Connect Core §5.3.2: it always says who.
     claims
@@ -168,11 +175,11 @@ pub(in super::super) fn signed_by_known(
 }
 
 /// The claims of an answer that the provider signed, perhaps with a key that is
-/// newer than those at hand.
+/// newer than those at hand, or with one of these secrets.
 async fn signed(
     agent: &Agent,
     issuers: &Issuers,
-    token: &str,
+    (token, secrets): (&str, &[Secret]),
     typ: Option<&str>,
 ) -> Result<Map<String, Value>, Refusal> {
     let unusable = Refusal::ProviderMalformed;
@@ -180,7 +187,7 @@ async fn signed(
     if typ.is_some() && parsed.typ().as_deref() != typ {
         return Err(unusable);
     }
-    let signed = agent.signed(&parsed).await;
+    let signed = agent.signed(&parsed, secrets).await;
     let (claims, known) = signed.map_err(|refusal| match refusal.class() {
         Class::Broken => refusal,
         _ => unusable,
