@@ -50,15 +50,24 @@ impl Arguments {
     /// [`Refusal::RepeatedCredentials`] when it is there twice: which one
     /// counts is anyone's guess.
     pub(super) fn only(&self, name: &str, places: Where) -> Result<Option<&str>, Refusal> {
-        let query = self.query.iter().filter(|_| places.query);
-        let body = self.body.iter().filter(|_| places.body);
-        let mut found = query
-            .chain(body)
-            .filter(|(key, value)| key == name && !value.is_empty());
+        let mut found = self.all(name, places);
         match (found.next(), found.next()) {
             (Some(_), Some(_)) => Err(Refusal::RepeatedCredentials),
-            (one, _) => Ok(one.map(|(_, value)| value.as_str())),
+            (one, _) => Ok(one),
         }
+    }
+
+    /// Whether there is a parameter called `name` where it may be.
+    pub(super) fn has(&self, name: &str, places: Where) -> bool {
+        self.all(name, places).next().is_some()
+    }
+
+    fn all(&self, name: &str, places: Where) -> impl Iterator<Item = &str> {
+        let query = self.query.iter().filter(move |_| places.query);
+        let body = self.body.iter().filter(move |_| places.body);
+        let named = query.chain(body).filter(move |(key, _)| key == name);
+        let values = named.map(|(_, value)| value.as_str());
+        values.filter(|value| !value.is_empty())
     }
 }
 

@@ -173,7 +173,12 @@ impl Search {
             (self.password, "username", "password", true),
             (self.client, "client_id", "client_secret", false),
         ] {
-            let Some(places) = places else { continue };
+            // Without the other, either is a parameter like any.
+            let is_pair =
+                |places: &Where| arguments.has(name, *places) && arguments.has(secret, *places);
+            let Some(places) = places.filter(is_pair) else {
+                continue;
+            };
             let named = arguments.only(name, places)?;
             let (Some(named), Some(proof)) = (named, arguments.only(secret, places)?) else {
                 continue;
@@ -353,6 +358,27 @@ mod tests {
             find(json!({}), &[], "username=u&password="),
             Ok("nothing".into())
         );
+    }
+
+    #[test]
+    fn a_parameter_is_a_repeated_credential_only_beside_its_other_half() {
+        for query in [
+            "username=a&username=b",
+            "username=a&username=b&password=",
+            "client_id=a&client_id=b",
+            "client_id=a&client_id=b&password=p",
+            "password=a&password=b",
+        ] {
+            assert_eq!(find(json!({}), &[], query), Ok("nothing".into()), "{query}");
+        }
+        for query in [
+            "username=a&username=b&password=p",
+            "username=a&password=p&password=q",
+            "client_id=a&client_id=b&client_secret=s",
+        ] {
+            let found = find(json!({}), &[], query);
+            assert_eq!(found, Err(Refusal::RepeatedCredentials), "{query}");
+        }
     }
 
     #[test]
