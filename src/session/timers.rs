@@ -1,11 +1,17 @@
 //! When a login session is over.
 
+/// Parts of the bounds after which use renews a session. How long it was idle is
+/// counted from its last renewal, so that has to be close to its last use.
+const ROLLING_PART: i64 = 4;
+const IDLING_PART: i64 = 20;
+
 /// How long a session lasts, in milliseconds; `None`: no such bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     /// Since it was last renewed, which use does.
     pub rolling: Option<i64>,
-    /// Without any use.
+    /// Without any use. It ends a session at most a twentieth later, and never
+    /// earlier: only every so often is use noted.
     pub idling: Option<i64>,
     /// Since it began, whatever its use.
     pub absolute: Option<i64>,
@@ -27,8 +33,8 @@ impl Timers {
     /// renewed at `renewed_ms`. A session from the future is over: its clock
     /// can't be trusted.
     ///
-    /// A session is renewed after a quarter of its shorter bound: not with
-    /// every request, and early enough that use keeps it alive.
+    /// A session is renewed after a part of its shorter bound: not with every
+    /// request, and early enough that use keeps it alive.
     pub fn age(self, started_ms: i64, renewed_ms: i64, now_ms: i64) -> Age {
         const SKEW: i64 = 60_000;
         let since = |then: i64| now_ms.saturating_sub(then);
@@ -40,7 +46,7 @@ impl Timers {
         if over(self.absolute, started_ms) || over(span, renewed_ms) {
             return Age::Over;
         }
-        match over(span.map(|span| span / 4), renewed_ms) {
+        match over(self.step(), renewed_ms) {
             true => Age::Due,
             false => Age::Fresh,
         }
@@ -50,9 +56,20 @@ impl Timers {
 impl Timers {
     /// How long a session lasts without being renewed.
     fn span(self) -> Option<i64> {
-        match (self.rolling, self.idling) {
+        // It may have been used until just before it would have been renewed.
+        let idling = |idling: i64| idling.saturating_add(idling / IDLING_PART);
+        match (self.rolling, self.idling.map(idling)) {
             (Some(rolling), Some(idling)) => Some(rolling.min(idling)),
             (one, other) => one.or(other),
+        }
+    }
+
+    /// For how long use does not renew a session.
+    fn step(self) -> Option<i64> {
+        match (self.rolling, self.idling) {
+            (Some(rolling), Some(idling)) if rolling < idling => Some(rolling / ROLLING_PART),
+            (_, Some(idling)) => Some(idling / IDLING_PART),
+            (rolling, None) => rolling.map(|rolling| rolling / ROLLING_PART),
         }
     }
 
@@ -111,8 +128,35 @@ mod tests {
             idling: Some(1_000),
             absolute: None,
         };
+        assert_eq!(timers.age(0, 0, 1_050), Age::Over);
+        assert_eq!(timers.age(0, 0, 49), Age::Fresh);
+        assert_eq!(timers.age(0, 0, 50), Age::Due);
+        let timers = Timers {
+            rolling: Some(1_000),
+            idling: Some(9_000),
+            absolute: None,
+        };
         assert_eq!(timers.age(0, 0, 1_000), Age::Over);
+        assert_eq!(timers.age(0, 0, 249), Age::Fresh);
         assert_eq!(Timers::default().age(0, 0, i64::MAX), Age::Fresh);
+    }
+
+    #[test]
+    fn a_session_ends_never_before_its_idle_time_and_at_most_a_step_later() {
+        let timers = Timers {
+            rolling: Some(9_000),
+            idling: Some(1_000),
+            absolute: None,
+        };
+        for used in 0..500 {
+            let renewed = match timers.age(0, 0, used) {
+                Age::Due => used,
+                Age::Fresh => 0,
+                Age::Over => panic!("{used}"),
+            };
+            assert_ne!(timers.age(0, renewed, used + 999), Age::Over, "{used}");
+            assert_eq!(timers.age(0, renewed, used + 1_050), Age::Over, "{used}");
+        }
     }
 
     #[test]

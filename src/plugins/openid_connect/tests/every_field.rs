@@ -242,7 +242,7 @@ async fn the_newer_names_of_lifetimes_count() {
     for (config, seconds) in [
         (json!({"session_rolling_timeout": 100}), 100),
         (json!({"session_absolute_timeout": 100}), 100),
-        (json!({"session_cookie_idletime": 100}), 100),
+        (json!({"session_cookie_idletime": 100}), 105),
         (json!({"session_cookie_lifetime": 100}), 100),
     ] {
         let (world, _) = browsing::world(config.clone());

@@ -136,7 +136,7 @@ async fn a_kept_session_is_renewed_by_use_and_over_without() {
         assert_eq!(outcome.code(), (200, "pass"));
     }
     assert_eq!(browser.0["session"], handle);
-    node.world.clock.advance(100_000);
+    node.world.clock.advance(105_000);
     assert!(is_out(&browser, &node.world).await);
 }
 
@@ -603,8 +603,8 @@ async fn a_logout_that_could_not_be_done_is_done_when_the_provider_comes_again()
 
 #[tokio::test]
 async fn a_renewal_that_lags_behind_does_not_write_spent_tokens_over_the_next() {
-    let mut node = Node::new(json!({"session_idling_timeout": 1160})).await;
-    let first = node.with(json!({"session_idling_timeout": 1160, "leeway": 20}));
+    let mut node = Node::new(json!({"session_rolling_timeout": 1160})).await;
+    let first = node.with(json!({"session_rolling_timeout": 1160, "leeway": 20}));
     let browser = Browser::signed_in(&node.world).await;
     let request = browser.request("/orders");
     let passes = async |world: &World| {

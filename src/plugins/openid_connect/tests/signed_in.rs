@@ -102,9 +102,21 @@ async fn an_idle_session_is_over_and_a_used_one_is_renewed() {
         assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
         assert_ne!(browser.0["session"], before);
     }
-    world.clock.advance(100_000);
+    world.clock.advance(105_000);
     browser.begin(&world, "/orders").await;
     assert!(!browser.0.contains_key("session"));
+}
+
+#[tokio::test]
+async fn a_session_is_not_idle_before_its_time_however_soon_it_was_used_last() {
+    let (world, _) = world(json!({"session_idling_timeout": 100}));
+    for seconds in [1, 4, 5, 24] {
+        let mut browser = Browser::signed_in(&world).await;
+        world.clock.advance(seconds * 1000);
+        assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
+        world.clock.advance(99_000);
+        assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
+    }
 }
 
 #[tokio::test]
