@@ -57,7 +57,7 @@ function route(name, config = {}) {
     issuer,
     ...(client_secret && { client_secret: [client_secret] }),
     ...(method === 'private_key_jwt' && {
-      client_jwk: [Object.fromEntries(Object.entries(own).filter(([, value]) => typeof value === 'string'))],
+      client_jwk: [own],
     }),
     client_auth: [method],
     display_errors: true,

@@ -141,10 +141,11 @@ impl Type {
                     .collect();
                 (!wrong.is_empty()).then_some(Violation::List(wrong))
             }
-            (Type::Map(of), Value::Object(map)) => {
+            (Type::Map(_) | Type::Members(..), Value::Object(map)) => {
                 let mut wrong = Violations::default();
                 for (key, item) in map {
-                    if let Some(violation) = of.element_violation(item) {
+                    let violation = self.of_member(key).element_violation(item);
+                    if let Some(violation) = violation {
                         wrong.put(key, violation);
                     }
                 }
@@ -156,6 +157,15 @@ impl Type {
             }
             (Type::Foreign(_), Value::Object(map)) => reference_violation(map),
             (other, _) => Some(format!("expected {}", other.noun()).into()),
+        }
+    }
+
+    /// The type of a value of this map.
+    pub(super) fn of_member(&self, name: &str) -> &Type {
+        match self {
+            Type::Members(known, other) => known.field(name).map_or(other, |field| &field.kind),
+            Type::Map(of) => of,
+            other => other,
         }
     }
 
@@ -174,7 +184,7 @@ impl Type {
             Type::Boolean => "a boolean",
             Type::Array(_) => "an array",
             Type::Set(_) => "a set",
-            Type::Map(_) => "a map",
+            Type::Map(_) | Type::Members(..) => "a map",
             Type::Record(_) | Type::Foreign(_) => "a record",
             Type::Any => "a value",
         }
@@ -214,9 +224,9 @@ fn fill_inside(kind: &Type, value: &mut Value) {
                 fill_inside(of, item);
             }
         }
-        (Type::Map(of), Value::Object(map)) => {
-            for (_, item) in map.iter_mut() {
-                fill_inside(of, item);
+        (Type::Map(_) | Type::Members(..), Value::Object(map)) => {
+            for (key, item) in map.iter_mut() {
+                fill_inside(kind.of_member(key), item);
             }
         }
         _ => {}

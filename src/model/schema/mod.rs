@@ -85,6 +85,8 @@ pub enum Type {
     Set(Box<Type>),
     /// Names (any) to values.
     Map(Box<Type>),
+    /// Names (any) to values, where some names have types of their own.
+    Members(Schema, Box<Type>),
     /// Named fields.
     Record(Schema),
     /// A reference `{"id": …}` to a record of the named entity.

@@ -87,9 +87,12 @@ impl Reader {
             (Type::Array(of), value) => self.list(of, value),
             (Type::Set(of), value) => without_repetition(self.list(of, value)),
             (Type::Record(schema), Value::Object(map)) => Value::Object(self.record(schema, map)),
-            (Type::Map(of), Value::Object(map)) => map
+            (Type::Map(_) | Type::Members(..), Value::Object(map)) => map
                 .into_iter()
-                .map(|(key, value)| (key, self.value(of, value)))
+                .map(|(key, value)| {
+                    let value = self.value(kind.of_member(&key), value);
+                    (key, value)
+                })
                 .collect(),
             (Type::Foreign(_), value) => self.reference(value),
             (Type::Integer(..) | Type::Choice(_), value) => self.integer(value),
@@ -216,7 +219,7 @@ fn has_inside(schema: &Schema, name: &str) -> bool {
     schema.field_or_alias(name).is_some_and(|field| {
         matches!(
             field.kind,
-            Type::Record(_) | Type::Map(_) | Type::Foreign(_) | Type::Any
+            Type::Record(_) | Type::Map(_) | Type::Members(..) | Type::Foreign(_) | Type::Any
         )
     })
 }

@@ -66,6 +66,9 @@ impl Type {
             Type::Map(of) => {
                 json!({"type": "map", "keys": {"type": "string"}, "values": of.to_json()})
             }
+            Type::Members(..) => {
+                json!({"type": "map", "keys": {"type": "string"}, "values": {"type": "json"}})
+            }
             Type::Record(schema) => {
                 let mut map = json!({"type": "record", "fields": schema.to_json()});
                 if schema.fields.iter().any(|field| !field.aliases.is_empty()) {

@@ -16,6 +16,35 @@ fn rate() -> Schema {
     ])
 }
 
+fn key() -> Type {
+    let known = Schema::new(vec![
+        Field::new("uses", Type::array(Type::text())),
+        Field::new("open", Type::Boolean),
+    ]);
+    Type::Members(known, Box::new(Type::text()))
+}
+
+#[test]
+fn members_of_a_map_may_have_types_of_their_own() {
+    let good = map(json!({"uses": ["sign"], "open": true, "other": "text"}));
+    let schema = Schema::new(vec![Field::new("key", key())]);
+    let record = map(json!({ "key": good }));
+    assert!(schema.validate(&record).is_empty());
+    for (member, value) in [
+        ("uses", json!("x")),
+        ("open", json!("x")),
+        ("other", json!(1)),
+    ] {
+        let mut key = Map::new();
+        key.insert(member.to_owned(), value);
+        let record = map(json!({ "key": key }));
+        assert!(!schema.validate(&record).is_empty(), "{member}");
+    }
+    let form = map(json!({"key": {"open": "true", "other": "1"}}));
+    let read = schema.read(form, Source::Form).expect("read");
+    assert_eq!(read["key"], json!({"open": true, "other": "1"}));
+}
+
 fn config() -> Schema {
     Schema::new(vec![
         Field::new("scopes", Type::array(Type::text())).default(json!(["openid"])),

@@ -31,7 +31,7 @@ pub(super) fn clients() -> Vec<Field> {
         flag("using_pseudo_issuer", false),
         Field::new("client_auth", Type::array(Type::word(CLIENT_AUTH))),
         Field::new("client_alg", Type::array(Type::word(CLIENT_ALGS))),
-        Field::new("client_jwk", Type::array(Type::Map(Box::new(Type::text())))),
+        Field::new("client_jwk", Type::array(jwk())),
         urls("redirect_uri"),
         texts("audience"),
         texts("response_type").default(json!(["code"])),
@@ -47,6 +47,19 @@ pub(super) fn clients() -> Vec<Field> {
         text("introspection_token_param_name").default("token"),
         text("revocation_token_param_name").default("token"),
     ]
+}
+
+/// A key (RFC 7517 §4, RFC 7518 §6.3.2.7); `ext` is what browsers write. Most of
+/// its members are texts.
+fn jwk() -> Type {
+    let prime = Type::Map(Box::new(Type::text()));
+    let known = Schema::new(vec![
+        texts("key_ops"),
+        texts("x5c"),
+        Field::new("oth", Type::array(prime)),
+        Field::new("ext", Type::Boolean),
+    ]);
+    Type::Members(known, Box::new(Type::text()))
 }
 
 pub(super) fn endpoints() -> Vec<Field> {

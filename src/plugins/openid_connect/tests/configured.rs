@@ -14,6 +14,37 @@ fn methods_that_prove_nothing_are_taken_where_nobody_minds() {
 }
 
 #[test]
+fn the_key_of_a_client_may_have_every_member_of_keys() {
+    let parts = World::new(json!({})).parts;
+    let complete = |member: &str, value: &Value| {
+        let mut key = json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "kid": "1",
+            "key_ops": ["sign"], "ext": true, "x5c": ["AAAA"], "x5t#S256": "AAAA",
+            "d": "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A",
+            "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"});
+        key[member] = value.clone();
+        let config = json!({"issuer": ISSUER, "client_id": ["a"], "client_jwk": [key],
+            "client_auth": ["private_key_jwt"]});
+        (KIND.schema)().complete(config.as_object().unwrap().clone())
+    };
+    for (member, value) in [
+        ("oth", json!([{"r": "AA", "d": "AA", "t": "AA"}])),
+        ("note", json!("text")),
+    ] {
+        let config = complete(member, &value).unwrap();
+        assert_eq!(config["client_jwk"][0][member], value);
+        assert!((KIND.build)(&config, &parts).is_ok(), "{member}");
+    }
+    for (member, value) in [
+        ("key_ops", json!("sign")),
+        ("ext", json!("true")),
+        ("d", json!(["x"])),
+        ("note", json!(1)),
+    ] {
+        assert!(complete(member, &value).is_err(), "{member}");
+    }
+}
+
+#[test]
 fn what_has_no_effect_is_said_by_name() {
     for (name, value) in [
         ("cache_ttl_resurrect", json!(1)),
