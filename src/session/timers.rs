@@ -54,6 +54,13 @@ impl Timers {
 }
 
 impl Timers {
+    /// Whether a session that was renewed at `renewed_ms` has most of its time before
+    /// it at `now_ms`.
+    pub fn is_young(self, started_ms: i64, renewed_ms: i64, now_ms: i64) -> bool {
+        let early = |span: i64| now_ms.saturating_sub(renewed_ms) < span / 4;
+        self.age(started_ms, renewed_ms, now_ms) != Age::Over && self.span().is_none_or(early)
+    }
+
     /// How long a session lasts without being renewed.
     fn span(self) -> Option<i64> {
         // It may have been used until just before it would have been renewed.
@@ -190,5 +197,18 @@ mod tests {
     #[test]
     fn a_session_from_the_future_is_over() {
         assert_eq!(Timers::default().age(100_000, 0, 0), Age::Over);
+    }
+
+    #[test]
+    fn a_session_is_young_in_its_first_quarter_however_often_it_is_renewed() {
+        let idling = Timers {
+            rolling: None,
+            idling: Some(4_000),
+            absolute: Some(4_100),
+        };
+        assert!(idling.is_young(0, 0, 1_000));
+        assert!(!idling.is_young(0, 0, 1_050));
+        assert!(idling.is_young(0, 4_000, 4_099));
+        assert!(!idling.is_young(0, 4_000, 4_100));
     }
 }

@@ -69,7 +69,7 @@ impl Extras {
         let client = setting(headers, "client");
         let from_headers = setting(parameters, "client_headers");
         Ok(Self {
-            parameters: pairs(parameters)?,
+            parameters: said_last(pairs(parameters)?),
             copied: fields.texts(&setting(parameters, "client"))?,
             copied_from_headers: header_names(fields, &from_headers)?
                 .into_iter()
@@ -153,6 +153,18 @@ impl Extras {
     }
 }
 
+/// Fixed pairs, without those that a later one replaces.
+fn said_last(pairs: Parameters) -> Parameters {
+    let mut last = Parameters::new();
+    for (name, value) in pairs {
+        if !REPEATED.contains(&name.as_str()) {
+            last.retain(|(other, _)| *other != name);
+        }
+        last.push((name, value));
+    }
+    last
+}
+
 /// Whether these say a parameter that is said once.
 fn replaces(these: &Parameters, name: &str) -> bool {
     !REPEATED.contains(&name) && these.iter().any(|(one, _)| one == name)
@@ -199,6 +211,9 @@ mod tests {
         let mut unsaid = pairs(&own);
         unsaid.extend(pairs(&[("tenant", "t1")]));
         assert_eq!(joined(&own, copies, "scope="), unsaid);
+        let twice = json!({"token_post_args_names": ["tenant", "tenant"],
+            "token_post_args_values": ["t1", "t2"]});
+        assert_eq!(joined(&[], twice, ""), pairs(&[("tenant", "t2")]));
         let fixed = json!({"token_post_args_names": ["max_age", "audience", "resource", "resource"],
             "token_post_args_values": ["5", "b", "x", "y"]});
         let wanted = pairs(&[

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::client::nth;
 use super::fields::{Fields, wrong};
+use super::id_token::Expected;
 use crate::jose::claims::words;
 use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
@@ -59,6 +60,14 @@ impl HmacKeys {
         let mut clients = self.clients.iter();
         let found = clients.find(|(name, _)| name == client);
         found.map_or(&[], |(_, place)| &self.secrets[*place..=*place])
+    }
+
+    /// The key of an ID token.
+    pub(super) fn for_token<'a>(&'a self, expected: &Expected<'a>) -> &'a [Secret] {
+        match expected.secret {
+            Some(secret) if !self.secrets.is_empty() => std::slice::from_ref(secret),
+            _ => self.of(expected.client),
+        }
     }
 
     /// The key of the client that these claims say they are for.

@@ -11,6 +11,7 @@ use super::signed;
 use crate::jose::claims::{check_times, time, words};
 use crate::jose::sign::half_hash;
 use crate::jose::verify::Unverified;
+use crate::model::secret::Secret;
 use crate::plugins::ConfigError;
 
 /// What ID tokens have to be.
@@ -28,6 +29,8 @@ pub(super) struct IdTokens {
 /// What an ID token is checked against.
 pub(super) struct Expected<'a> {
     pub(super) client: &'a str,
+    /// The secret of that, where it is a caller and none of the gateway's.
+    pub(super) secret: Option<&'a Secret>,
     /// Of the login; a token that was refreshed has none.
     pub(super) nonce: Option<&'a str>,
     /// The access token that came with it.
@@ -62,7 +65,7 @@ impl IdTokens {
     ) -> Result<Option<Map<String, Value>>, Refusal> {
         let parsed = Unverified::parse(token)?;
         let claims = match self.verify_signature && by_key {
-            true => signed::claims(&parsed, known, self.hmac_keys.of(expected.client))?,
+            true => signed::claims(&parsed, known, self.hmac_keys.for_token(expected))?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {
@@ -71,7 +74,8 @@ impl IdTokens {
         if matches!(parsed.typ().as_deref(), Some(typ) if typ != "jwt") {
             return Err(Refusal::WrongIdToken);
         }
-        self.check(&claims, &known.issuer, expected)?;
+        let checked = self.check(&claims, &known.issuer, expected);
+        checked.map_err(|refusal| known.doubts(refusal))?;
         let hash = claims.get("at_hash");
         let good = half_hash(parsed.algorithm().as_sign_alg(), expected.access);
         match hash.is_none_or(|hash| *hash == good) {
@@ -149,6 +153,7 @@ mod tests {
         }
         let expected = Expected {
             client: "app",
+            secret: None,
             nonce: Some("n"),
             access: "",
             now: 150,

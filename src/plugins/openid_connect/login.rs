@@ -199,7 +199,7 @@ impl OpenIdConnect {
             Some(id) => {
                 let by = Method::AuthorizationCode;
                 let nonce = Some(begun.nonce.as_str());
-                self.verify_id_token(id, tokens.access.expose(), &begun.client, nonce, by)
+                self.verify_id_token(id, tokens.access.expose(), (&begun.client, None), nonce, by)
                     .await?;
             }
             None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
@@ -235,13 +235,14 @@ impl OpenIdConnect {
         &self,
         id: &Secret,
         access: &str,
-        client: &str,
+        (client, secret): (&str, Option<&Secret>),
         nonce: Option<&str>,
         by: Method,
     ) -> Result<Map<String, Value>, Refusal> {
         let signed = !self.settings().exempt.has(by);
         let expected = Expected {
             client,
+            secret,
             nonce,
             access,
             now: self.agent.clock.now_secs(),

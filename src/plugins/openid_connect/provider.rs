@@ -187,6 +187,15 @@ impl Known {
         }
     }
 
+    /// What a refusal is worth while nothing has been heard: the issuer is a guess
+    /// then, and a token of another one may be good.
+    pub(in crate::plugins) fn doubts(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::WrongIssuer if self.unheard => Refusal::ProviderUnavailable,
+            other => other,
+        }
+    }
+
     /// The refusal of what needs an endpoint that is not known: one that can't
     /// be asked may have it.
     pub(in crate::plugins) fn out_of_endpoints(&self) -> Refusal {

@@ -3,7 +3,7 @@
 //! once, and a provider that says nothing is left alone for a moment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
@@ -16,16 +16,40 @@ use super::flight::{Flights, REFUSED_MS, digest_of};
 use super::refusal::Refusal;
 use crate::http::outbound::Answer;
 
-/// For how long a provider that has said nothing is not asked, in milliseconds:
-/// short, since every login is refused meanwhile.
+/// For how long a provider that says nothing is not asked, in milliseconds: short,
+/// since every login is refused meanwhile.
 const SILENT_MS: i64 = 1_000;
+/// How often in a row it must have said nothing: now and then that happens to all.
+const SILENT_TIMES: u32 = 8;
 
 /// Pushes requests.
 pub(super) struct Pushes {
     /// No two requests are the same: of use for their bounds.
     flights: Flights<Arc<str>>,
-    /// Until when the provider is not asked.
-    silent_until: Arc<AtomicI64>,
+    silence: Arc<Silence>,
+}
+
+/// Whether the provider says nothing.
+struct Silence {
+    /// How often in a row it has said nothing.
+    times: AtomicU32,
+    /// Until when it is not asked.
+    until: AtomicI64,
+}
+
+impl Silence {
+    fn is_at(&self, now_ms: i64) -> bool {
+        now_ms < self.until.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, is_silent: bool, now_ms: i64) {
+        if !is_silent {
+            self.times.store(0, Ordering::Relaxed);
+        } else if self.times.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_TIMES {
+            let until = now_ms.saturating_add(SILENT_MS);
+            self.until.store(until, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Pushes {
@@ -33,7 +57,10 @@ impl Pushes {
     pub(super) fn new(patience: Duration) -> Self {
         Self {
             flights: Flights::new(REFUSED_MS, patience),
-            silent_until: Arc::new(AtomicI64::new(i64::MIN)),
+            silence: Arc::new(Silence {
+                times: AtomicU32::new(0),
+                until: AtomicI64::new(i64::MIN),
+            }),
         }
     }
 
@@ -51,19 +78,17 @@ impl Pushes {
         let texts = parameters.iter();
         let texts = texts.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
         let about = digest_of(texts);
-        let silent_until = Arc::clone(&self.silent_until);
+        let silence = Arc::clone(&self.silence);
         let (asked, asking) = (Arc::clone(agent), Arc::clone(client));
         let question = || async move {
             let now_ms = asked.clock.now_ms();
             // Also for those who have waited for a place.
-            if now_ms < silent_until.load(Ordering::Relaxed) {
+            if silence.is_at(now_ms) {
                 return Err(Refusal::ProviderUnavailable);
             }
             let pushed = pushed(&asked, &asking, parameters).await;
-            if pushed.as_ref().is_err_and(|refusal| refusal.is_silence()) {
-                let until = asked.clock.now_ms().saturating_add(SILENT_MS);
-                silent_until.store(until, Ordering::Relaxed);
-            }
+            let is_silent = pushed.as_ref().is_err_and(|refusal| refusal.is_silence());
+            silence.note(is_silent, asked.clock.now_ms());
             pushed
         };
         let clock = agent.clock.clone();

@@ -154,7 +154,7 @@ impl OpenIdConnect {
                 .verify_id_token(
                     id,
                     tokens.access.expose(),
-                    &login.client,
+                    (&login.client, None),
                     None,
                     Method::Session,
                 )

@@ -51,7 +51,8 @@ impl OpenIdConnect {
         let now_ms = self.agent.clock.now_ms();
         let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
         let rules = &settings.rules;
-        let end = rules.check(typ.as_deref(), &claims, &known.issuer, now)?;
+        let end = rules.check(typ.as_deref(), &claims, &known.issuer, now);
+        let end = end.map_err(|refusal| known.doubts(refusal))?;
         let checked = Checked {
             ends_at: end.map_or(i64::MAX, |end| end.saturating_mul(1000)),
             ends_for_good: end.is_some(),

@@ -41,7 +41,10 @@ impl OpenIdConnect {
             return Ok(Some(claims));
         }
         let own = asking.client.map(|client| client.id.as_str());
-        let client = tokens.caller.as_deref().or(own).unwrap_or_default();
+        let client = match &tokens.caller {
+            Some((id, secret)) => (id.as_str(), Some(secret)),
+            None => (own.unwrap_or_default(), None),
+        };
         let claims = self
             .verify_id_token(id, tokens.access.expose(), client, None, given.method)
             .await?;

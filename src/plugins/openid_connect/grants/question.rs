@@ -143,7 +143,9 @@ impl TokenDesk {
         prepared: Prepared,
     ) -> impl Future<Output = Result<Arc<Tokens>, Refusal>> + Send + use<> {
         let (grant, late_ms, password) = (wish.grant, wish.late_ms, wish.password);
-        let caller = wish.caller.map(|(id, _)| id.to_owned());
+        let caller = wish
+            .caller
+            .map(|(id, secret)| (id.to_owned(), secret.clone()));
         let replay = self.grants.replay.clone();
         let refused_ms = self.grants.lifetimes.refused();
         let (agent, barred) = (Arc::clone(&self.agent), Arc::clone(&self.barred));

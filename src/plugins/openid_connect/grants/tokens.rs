@@ -23,7 +23,7 @@ pub(in super::super) struct Tokens {
     /// Headers of the answer that are for the client.
     pub(in super::super) replayed: Vec<(HeaderName, HeaderValue)>,
     /// The client that they are for, if that is a caller and not the gateway's.
-    pub(in super::super) caller: Option<String>,
+    pub(in super::super) caller: Option<(String, Secret)>,
     pub(in super::super) identity: Identity,
 }
 
@@ -34,8 +34,10 @@ impl Tokens {
         let tokens = others.chain([&self.access]).map(|one| one.expose().len());
         let replayed = self.replayed.iter();
         let replayed = replayed.map(|(name, value)| 64 + name.as_str().len() + value.len());
-        let texts = [&self.scope, &self.caller].into_iter().flatten();
-        let texts = texts.map(String::len);
+        let caller = self.caller.as_ref();
+        let caller = caller.map(|(id, secret)| id.len() + secret.expose().len());
+        let scope = self.scope.as_ref().map(String::len);
+        let texts = scope.into_iter().chain(caller);
         // The claims of both tokens take a few times their length besides.
         let claims = self.id.as_ref().map_or(0, |id| {
             10 * id.expose().len() + 4 * self.access.expose().len()

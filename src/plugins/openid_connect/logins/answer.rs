@@ -112,6 +112,7 @@ impl OpenIdConnect {
         let client = asking.client.ok_or(Refusal::WrongIdToken)?;
         let expected = Expected {
             client: &client.id,
+            secret: None,
             nonce: None,
             access: &verified.token.token,
             now: self.agent.clock.now_secs(),

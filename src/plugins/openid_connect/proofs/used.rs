@@ -1,8 +1,8 @@
 //! Proofs that were used (RFC 9449 §11.1): none is forgotten while it would be
 //! taken again, so what there is no room for is refused.
 //!
-//! They are held by the key that made them, in two spans of time: one that
-//! passes and the next one. A span that has passed is dropped whole.
+//! They are held by the key that made them, in spans of time, a few of which a
+//! proof may live to see. A span that has passed is dropped whole.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -14,11 +14,14 @@ use crate::plugins::openid_connect::flight::digest_of;
 use crate::plugins::openid_connect::refusal::Refusal;
 
 /// Most proofs of one key that are remembered.
-const OF_A_KEY: usize = 256 * 1024;
+const OF_A_KEY: usize = 512 * 1024;
 /// Most proofs that are remembered.
-const OF_ALL: usize = 1024 * 1024;
+const OF_ALL: usize = 2 * 1024 * 1024;
 /// Keys share a lock with this part of the others.
 const SHARDS: usize = 64;
+/// Spans, by turns: the one that passes, those in which a proof may end, and one
+/// more, since none of them begins with a proof.
+const SPANS: usize = 8;
 
 /// A digest, shortened: nobody finds two texts that share one.
 type Short = [u8; 16];
@@ -26,7 +29,7 @@ type Short = [u8; 16];
 /// The proofs that were used.
 pub(super) struct Used {
     shards: Vec<Mutex<Shard>>,
-    /// Seconds that a span lasts: a proof ends in this one or the next.
+    /// Seconds that a span lasts.
     span: i64,
     of_a_key: usize,
     of_all: usize,
@@ -35,9 +38,8 @@ pub(super) struct Used {
     swept: AtomicI64,
 }
 
-/// Two spans, by turns.
 #[derive(Default)]
-struct Shard([Span; 2]);
+struct Shard([Span; SPANS]);
 
 /// Proofs that end before the same moment.
 #[derive(Default)]
@@ -59,7 +61,7 @@ impl Used {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             // One may be made a little ahead.
-            span: lifetime.saturating_add(CLOCK_SKEW + 1),
+            span: lifetime.saturating_add(CLOCK_SKEW + 1) / (SPANS as i64 - 2) + 1,
             of_a_key,
             of_all,
             held: AtomicUsize::new(0),
@@ -86,7 +88,8 @@ impl Used {
         }
         let turn = until.div_euclid(self.span);
         let end = turn.saturating_add(1).saturating_mul(self.span);
-        shard.0[usize::from(turn % 2 != 0)].insert(key, proof, end);
+        let place = turn.rem_euclid(SPANS as i64) as usize;
+        shard.0[place].insert(key, proof, end);
         self.held.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -43,6 +43,14 @@ pub(super) enum FetchError {
     Downgrade,
 }
 
+impl FetchError {
+    /// Whether the provider has said that there is no such document.
+    fn is_absence(&self) -> bool {
+        matches!(self, Self::Outbound { error: OutboundError::Status(status), .. }
+            if status.is_client_error())
+    }
+}
+
 type Document = Arc<Map<String, Value>>;
 
 /// Fetches what is due. `previous` is what is known so far.
@@ -54,11 +62,14 @@ pub(super) async fn fetch(
         true => discover(provider).await,
         false => Ok(previous.and_then(|known| known.discovered.clone())),
     };
-    // Key sets of one's own make up for a lacking discovery document.
+    // Key sets of one's own make up for a lacking discovery document; further ones
+    // only where there is none: one that can't be had now may name the keys.
     let config = &provider.config;
-    let has_keys = config.jwks_endpoint.is_some() || !config.extra_jwks.is_empty();
+    let makes_up = |error: &FetchError| {
+        config.jwks_endpoint.is_some() || !config.extra_jwks.is_empty() && error.is_absence()
+    };
     let discovered = match discovered {
-        Err(_) if has_keys => previous.and_then(|known| known.discovered.clone()),
+        Err(error) if makes_up(&error) => previous.and_then(|known| known.discovered.clone()),
         outcome => outcome?,
     };
     let document = discovered.as_ref().map(|(document, _)| document);
@@ -88,7 +99,7 @@ fn discovery_due(provider: &Provider, previous: Option<&Known>) -> bool {
 }
 
 async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchError> {
-    let mut failure = FetchError::Missing("URL");
+    let mut failure = None;
     for url in discovery_urls(&provider.config.issuer) {
         match document(provider, &url).await {
             Ok(document) => {
@@ -97,14 +108,20 @@ async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchE
             }
             Err(error) => {
                 let lost = !matches!(error, OutboundError::Status(_) | OutboundError::Json(_));
-                failure = FetchError::Outbound { url, error };
+                let error = FetchError::Outbound { url, error };
+                // It may be there, if one of the places could not be looked at.
+                failure = Some(
+                    failure
+                        .filter(|one: &FetchError| !one.is_absence())
+                        .unwrap_or(error),
+                );
                 if lost {
                     break; // the same host will not answer another path either
                 }
             }
         }
     }
-    Err(failure)
+    Err(failure.unwrap_or(FetchError::Missing("URL")))
 }
 
 async fn document(provider: &Provider, url: &Url) -> Result<Map<String, Value>, OutboundError> {

@@ -13,7 +13,6 @@ use super::held::{Handle, Held};
 use super::{Browser, LoginSession, Sessions};
 use crate::plugins::openid_connect::methods::Method;
 use crate::plugins::openid_connect::refusal::Refusal;
-use crate::session::timers::Age;
 
 /// Most tokens whose sessions are known, about.
 const TOKENS: usize = 16 * 1024;
@@ -108,7 +107,7 @@ impl Sessions {
 
     fn is_young(&self, opening: &Opening, now_ms: i64) -> bool {
         let held = &opening.held;
-        let young = self.timers.age(held.started, held.renewed, now_ms) == Age::Fresh;
+        let young = self.timers.is_young(held.started, held.renewed, now_ms);
         young && !held.is_over(&self.storages.ends)
     }
 

@@ -128,14 +128,17 @@ async fn a_provider_that_takes_no_pushed_request_is_left_alone_for_a_moment() {
     let (world, slowly) = pushing(StatusCode::SERVICE_UNAVAILABLE);
     slowly.gate.close();
     let begin = async || Browser::default().get(&world, "/orders").await;
-    assert_eq!(begin().await.code(), (500, "provider_error"));
+    // Once or twice is nothing: others may be let in between.
+    for _ in 0..8 {
+        assert_eq!(begin().await.code(), (500, "provider_error"));
+    }
     for _ in 0..20 {
         assert_eq!(begin().await.code(), (500, "provider_unavailable"));
     }
-    assert_eq!(slowly.waiting.load(Ordering::SeqCst), 1);
+    assert_eq!(slowly.waiting.load(Ordering::SeqCst), 8);
     world.clock.advance(1_000);
     assert_eq!(begin().await.code(), (500, "provider_error"));
-    assert_eq!(slowly.waiting.load(Ordering::SeqCst), 2);
+    assert_eq!(slowly.waiting.load(Ordering::SeqCst), 9);
 }
 
 /// The provider's answer with another code.

@@ -274,6 +274,47 @@ async fn further_keys_make_up_for_a_lacking_discovery_document() {
 }
 
 #[tokio::test]
+async fn further_keys_do_not_make_up_for_metadata_that_can_not_be_had_now() {
+    let further = format!("{ISSUER}/further");
+    let world = World::new(json!({"extra_jwks_uris": [further]}));
+    let set = jwks(&[&TestKey::es256("key-2")]);
+    let answer = move || async move { Json(set) };
+    let router = world.issuer.router();
+    let router = router.route("/oauth2/further", get(answer));
+    let base = Url::parse("http://id.test").unwrap();
+    world.parts.outbound.register_local(&base, router);
+    world.issuer.0.up.store(false, Ordering::SeqCst);
+    let token = world.token(json!({}));
+    let unavailable = (500, "provider_unavailable");
+    assert_eq!(world.ask_bearer(&token).await.code(), unavailable);
+    world.issuer.0.up.store(true, Ordering::SeqCst);
+    world.clock.advance(6_000);
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+}
+
+#[tokio::test]
+async fn a_guessed_issuer_refuses_no_token_while_the_metadata_are_not_there() {
+    let world = World::new(json!({"auth_methods": ["introspection"],
+        "client_id": ["gateway"], "client_secret": ["g-secret"],
+        "introspection_endpoint": "http://id.test/told"}));
+    let claims = json!({"active": true, "sub": "anna", "iss": "https://public.test",
+        "exp": NOW + 600});
+    let answer = move || async move { Json(claims) };
+    let router = world.issuer.router();
+    let router = router.route("/told", axum::routing::post(answer));
+    let base = Url::parse("http://id.test").unwrap();
+    world.parts.outbound.register_local(&base, router);
+    world.issuer.0.up.store(false, Ordering::SeqCst);
+    let unavailable = (500, "provider_unavailable");
+    assert_eq!(world.ask_bearer("opaque").await.code(), unavailable);
+    // Then it is no guess any more.
+    world.issuer.0.up.store(true, Ordering::SeqCst);
+    world.clock.advance(31_000);
+    let wrong = (401, "wrong_issuer");
+    assert_eq!(world.ask_bearer("opaque").await.code(), wrong);
+}
+
+#[tokio::test]
 async fn a_provider_over_a_real_socket() {
     let key = TestKey::rsa("rsa", false);
     let issuer = Issuer::new(&[&key]);

@@ -150,3 +150,21 @@ async fn granted_scopes_are_found_wherever_scopes_are_looked_for() {
         assert_eq!(outcome.code(), (200, "pass"), "{path}");
     }
 }
+
+#[tokio::test]
+async fn the_id_token_of_a_client_that_calls_may_be_signed_with_its_own_secret() {
+    let basic = basic_of("batch", "b-secret");
+    let shown = get_with(&format!("Authorization: {basic}"));
+    for (secret, enabled, code) in [
+        ("b-secret", true, (200, "pass")),
+        ("g-secret", true, (401, "bad_signature")),
+        ("b-secret", false, (401, "unsupported_alg")),
+    ] {
+        let config = json!({ "enable_hs_signatures": enabled });
+        let (world, provider) = world("client_credentials", config);
+        *provider.twist.lock().unwrap() = json!({"aud": "batch"});
+        *provider.secret.lock().unwrap() = Some(secret);
+        let outcome = world.ask(&shown).await;
+        assert_eq!(outcome.code(), code, "{secret} {enabled}");
+    }
+}

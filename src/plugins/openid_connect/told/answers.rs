@@ -82,10 +82,10 @@ impl Told {
             true => with_own(&told, token),
             false => told.clone(),
         };
-        let issuer = &agent.known().await?.issuer;
-        let end = self
-            .rules
-            .check_told(&told, &claims, issuer, now_ms.div_euclid(1000))?;
+        let known = agent.known().await?;
+        let now = now_ms.div_euclid(1000);
+        let end = self.rules.check_told(&told, &claims, &known.issuer, now);
+        let end = end.map_err(|refusal| known.doubts(refusal))?;
         let end = end.map(|end| end.saturating_mul(1000));
         let ends_at = self.lifetimes.until(end, now_ms);
         let checked = Checked {
