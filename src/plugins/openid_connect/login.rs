@@ -199,8 +199,14 @@ impl OpenIdConnect {
             Some(id) => {
                 let by = Method::AuthorizationCode;
                 let nonce = Some(begun.nonce.as_str());
-                self.verify_id_token(id, tokens.access.expose(), (&begun.client, None), nonce, by)
-                    .await?;
+                self.verify_id_token(
+                    id.expose(),
+                    tokens.access.expose(),
+                    (&begun.client, None),
+                    nonce,
+                    by,
+                )
+                .await?;
             }
             None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
             None => {}
@@ -233,7 +239,7 @@ impl OpenIdConnect {
     /// What is wrong with it, or why nobody can say.
     pub(super) async fn verify_id_token(
         &self,
-        id: &Secret,
+        id: &str,
         access: &str,
         (client, secret): (&str, Option<&Secret>),
         nonce: Option<&str>,
@@ -248,7 +254,7 @@ impl OpenIdConnect {
             now: self.agent.clock.now_secs(),
         };
         let id_tokens = &self.settings().id_tokens;
-        let look = |known: &Known| id_tokens.verify(id.expose(), known, &expected, signed);
+        let look = |known: &Known| id_tokens.verify(id, known, &expected, signed);
         let (claims, _) = self.agent.with_keys(look).await?;
         Ok(claims)
     }

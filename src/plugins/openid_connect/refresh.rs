@@ -152,7 +152,7 @@ impl OpenIdConnect {
             // OpenID Connect Core §12.2: of the same user.
             let claims = self
                 .verify_id_token(
-                    id,
+                    id.expose(),
                     tokens.access.expose(),
                     (&login.client, None),
                     None,

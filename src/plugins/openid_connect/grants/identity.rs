@@ -46,7 +46,13 @@ impl OpenIdConnect {
             None => (own.unwrap_or_default(), None),
         };
         let claims = self
-            .verify_id_token(id, tokens.access.expose(), client, None, given.method)
+            .verify_id_token(
+                id.expose(),
+                tokens.access.expose(),
+                client,
+                None,
+                given.method,
+            )
             .await?;
         Ok(Some(verified.get_or_init(|| of_user(claims))))
     }

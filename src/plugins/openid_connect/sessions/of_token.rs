@@ -1,6 +1,6 @@
 //! Sessions of callers who show a credential of their own with each request: one
-//! for each token, whoever shows that, so that those who keep no cookies do not
-//! fill the storage.
+//! for each token and way to come by it, whoever shows that, or a few where they are
+//! bound to who does, so that those who keep no cookies do not fill the storage.
 
 use std::net::IpAddr;
 use std::sync::Arc;

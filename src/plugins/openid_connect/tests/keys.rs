@@ -2,6 +2,17 @@
 
 use super::*;
 
+/// Tokens of the world's key are good, and a stranger's are not.
+async fn only_its_key_counts(world: &World) {
+    let stranger = TestKey::es256("key-9").token(&claims(json!({})));
+    assert_eq!(
+        world.ask_bearer(&stranger).await.code(),
+        (401, "unknown_key")
+    );
+    let token = world.token(json!({"n": 2}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+}
+
 #[tokio::test]
 async fn nothing_is_fetched_before_traffic() {
     let world = World::new(json!({}));
@@ -112,13 +123,7 @@ async fn an_empty_key_set_does_not_replace_a_good_one() {
         200
     );
     world.issuer.publish(&[]);
-    let stranger = TestKey::es256("key-9").token(&claims(json!({})));
-    assert_eq!(
-        world.ask_bearer(&stranger).await.code(),
-        (401, "unknown_key")
-    );
-    let token = world.token(json!({"n": 2}));
-    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    only_its_key_counts(&world).await;
 }
 
 #[tokio::test]
@@ -250,13 +255,7 @@ async fn metadata_that_name_no_keys_any_more_do_not_take_them_away() {
     let base = Url::parse("http://id.test").unwrap();
     world.parts.outbound.register_local(&base, router);
     world.clock.advance(400_000);
-    let stranger = TestKey::es256("key-9").token(&claims(json!({})));
-    assert_eq!(
-        world.ask_bearer(&stranger).await.code(),
-        (401, "unknown_key")
-    );
-    let token = world.token(json!({"n": 2}));
-    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    only_its_key_counts(&world).await;
 }
 
 #[tokio::test]
