@@ -31,6 +31,7 @@ const bearer = (token) => call('steady', { authorization: `Bearer ${token}` })
 /** Callers that never stop, each with one of these tokens after the other. */
 class Traffic {
   #tokens = new Map()
+  #calling = new Map()
   #passed = new Map()
   #refused = []
   #callers = Array.from({ length: CALLERS }, () => this.#run())
@@ -38,7 +39,9 @@ class Traffic {
   async #run() {
     while (!this.over) {
       for (const [key, token] of this.#tokens) {
+        this.#calling.set(key, (this.#calling.get(key) ?? 0) + 1)
         const { status, code } = await bearer(token)
+        this.#calling.set(key, this.#calling.get(key) - 1)
         if (status === 200) this.#passed.set(key, (this.#passed.get(key) ?? 0) + 1)
         else this.#refused.push([key.kid, status, code])
       }
@@ -52,9 +55,10 @@ class Traffic {
     await this.flows()
   }
 
-  /** It comes without from now on. */
-  drop(key) {
+  /** It comes without from now on, and what has come is answered. */
+  async drop(key) {
     this.#tokens.delete(key)
+    await until(() => !this.#calling.get(key))
   }
 
   /** Every token passes, again and again. */
@@ -114,7 +118,7 @@ test('tokens of a key that is withdrawn are refused as soon as the gateway knows
   const old = await token(first)
   await passed(bearer(old))
   await patience()
-  traffic.drop(first)
+  await traffic.drop(first)
   foreign.sign([third, second])
   // A token of the new key tells it, and that of the old one was remembered.
   await traffic.add(third)
@@ -126,7 +130,7 @@ test('tokens of a key that is withdrawn are refused as soon as the gateway knows
 })
 
 test('operators withdraw a key at once', async () => {
-  traffic.drop(second)
+  await traffic.drop(second)
   foreign.sign([second, third])
   const old = await token(second)
   await passed(bearer(old))

@@ -100,9 +100,9 @@ impl Agent {
         Ok(known)
     }
 
-    /// Waits for keys that are newer than those at hand, if any can be had now.
-    pub(super) async fn wait_for_newer_keys(&self) {
-        self.provider.wait_for_newer(self.clock.now_ms()).await;
+    /// As [`Provider::wait_for_newer`].
+    pub(super) async fn wait_for_newer_keys(&self) -> bool {
+        self.provider.wait_for_newer(self.clock.now_ms()).await
     }
 
     /// The address of an endpoint.

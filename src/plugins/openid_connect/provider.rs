@@ -24,6 +24,7 @@ use crate::jose::jwks::KeySet;
 use crate::plugins::Parts;
 
 use super::refusal::Refusal;
+use discovery::FetchError;
 use health::Health;
 
 pub use health::IssuerReport;
@@ -133,7 +134,7 @@ pub(in crate::plugins) struct Provider {
     known: ArcSwapOption<Known>,
     /// Of `known`, readable without touching it.
     generation: AtomicU64,
-    flight: Mutex<Option<watch::Receiver<()>>>,
+    flight: Mutex<Option<Flight>>,
     /// No request causes a fetch before this, in milliseconds.
     not_before: AtomicI64,
     /// When the next request starts a refresh, in milliseconds.
@@ -219,6 +220,13 @@ impl Known {
     }
 }
 
+/// A fetch under way.
+#[derive(Clone, Debug)]
+struct Flight {
+    reason: Reason,
+    landed: watch::Receiver<()>,
+}
+
 /// Why keys are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
@@ -265,30 +273,35 @@ impl Provider {
     /// Forgets what was fetched: the next request that needs it fetches.
     fn forget(&self) {
         use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+        let _no_fetch_lands = lock(&self.flight);
         self.known.store(None);
         self.generation.fetch_add(1, AcqRel);
         self.not_before.store(i64::MIN, Relaxed);
         self.refresh_at.store(i64::MAX, Relaxed);
     }
 
-    /// Whether a request may wait for newer keys: a fetch is under way, or one
-    /// may start.
-    pub(in crate::plugins) fn may_wait(&self, now_ms: i64) -> bool {
-        now_ms >= self.not_before.load(Ordering::Relaxed) || lock(&self.flight).is_some()
+    /// Whether no request causes a fetch now. What is known later than this was
+    /// asked is the newest there is.
+    pub(in crate::plugins) fn is_paused(&self, now_ms: i64) -> bool {
+        now_ms < self.not_before.load(Ordering::Acquire)
     }
 
     /// Waits for keys newer than the present ones: for the fetch under way,
     /// or for a new one if none started too recently. Gives up after a while.
-    pub(in crate::plugins) async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) {
+    /// Whether it is worth waiting once more: a fetch for age alone was under
+    /// way, perhaps for longer than there are tokens of the newest key.
+    pub(in crate::plugins) async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) -> bool {
         let reason = match self.known.load().is_some() {
             true => Reason::UnknownKey,
             false => Reason::First,
         };
-        if let Some(mut landed) = self.start(reason, now_ms) {
-            let patience = self.config.options.timeout.min(WAIT_MAX);
-            // Either way the caller looks at what is known then.
-            let _ = tokio::time::timeout(patience, landed.changed()).await;
-        }
+        let Some(mut flight) = self.start(reason, now_ms) else {
+            return false;
+        };
+        let patience = self.config.options.timeout.min(WAIT_MAX);
+        // Either way the caller looks at what is known then.
+        let landing = tokio::time::timeout(patience, flight.landed.changed()).await;
+        landing.is_ok() && flight.reason == Reason::Age
     }
 
     /// Starts a refresh in the background if it is time for one: one atomic
@@ -311,17 +324,17 @@ impl Provider {
     }
 
     /// Joins the fetch under way or starts one; `None`: not now.
-    fn start(self: &Arc<Self>, reason: Reason, now_ms: i64) -> Option<watch::Receiver<()>> {
+    fn start(self: &Arc<Self>, reason: Reason, now_ms: i64) -> Option<Flight> {
         let mut flight = lock(&self.flight);
         if let Some(under_way) = flight.as_ref() {
             return Some(under_way.clone());
         }
-        if now_ms < self.not_before.load(Ordering::Relaxed) {
+        if self.is_paused(now_ms) {
             return None;
         }
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (landing, landed) = watch::channel(());
-        *flight = Some(landed.clone());
+        let started = flight.insert(Flight { reason, landed }).clone();
         let guard = Landing {
             provider: Arc::clone(self),
             _landing: landing,
@@ -330,22 +343,34 @@ impl Provider {
             guard.provider.fetch(reason).await;
             drop(guard);
         });
-        Some(landed)
+        Some(started)
     }
 
     async fn fetch(&self, reason: Reason) {
-        let previous = self.known();
-        let outcome = discovery::fetch(self, previous.as_deref()).await;
+        loop {
+            let generation = self.generation();
+            let previous = self.known();
+            let outcome = discovery::fetch(self, previous.as_deref()).await;
+            let _nobody_forgets = lock(&self.flight);
+            if self.generation() == generation {
+                return self.land(reason, outcome, previous.as_deref());
+            }
+            // It was forgotten meanwhile, perhaps for what was fetched.
+        }
+    }
+
+    /// Puts in force what a fetch has come to.
+    fn land(&self, reason: Reason, outcome: Result<Known, FetchError>, previous: Option<&Known>) {
         let now = self.clock.now_ms();
         match outcome {
             Ok(fetched) => {
                 self.health.heard(now);
                 let next = now.saturating_add(self.refresh_after(&fetched));
-                self.install(fetched, previous.as_deref());
+                self.install(fetched, previous);
                 self.refresh_at.store(next, Ordering::Relaxed);
                 if reason == Reason::UnknownKey {
                     let pause = self.pause_after_unknown();
-                    self.not_before.store(now + pause, Ordering::Relaxed);
+                    self.not_before.store(now + pause, Ordering::Release);
                 }
             }
             Err(error) => {
@@ -359,7 +384,7 @@ impl Provider {
                     );
                 }
                 let next = now + PAUSE_AFTER_FAILURE;
-                self.not_before.store(next, Ordering::Relaxed);
+                self.not_before.store(next, Ordering::Release);
                 self.refresh_at.fetch_max(next, Ordering::Relaxed);
             }
         }

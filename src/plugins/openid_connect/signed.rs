@@ -47,15 +47,14 @@ impl Agent {
         &self,
         look: impl Fn(&Known) -> Result<Option<T>, Refusal> + Send + Sync,
     ) -> Result<(T, Arc<Known>), Refusal> {
-        let known = self.known().await?;
-        if let Some(found) = look(&known)? {
-            return Ok((found, known));
-        }
-        self.wait_for_newer_keys().await;
-        let known = self.known().await?;
-        match look(&known)? {
-            Some(found) => Ok((found, known)),
-            None => Err(known.out_of_keys()),
+        let mut last = false;
+        loop {
+            let known = self.known().await?;
+            match look(&known)? {
+                Some(found) => return Ok((found, known)),
+                None if last => return Err(known.out_of_keys()),
+                None => last = !self.wait_for_newer_keys().await,
+            }
         }
     }
 

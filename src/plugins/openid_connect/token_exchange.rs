@@ -247,17 +247,17 @@ impl TokenExchange {
         parsed: &Unverified<'_>,
         provider: &Arc<Provider>,
     ) -> Result<(), Refusal> {
-        let known = provider.known_at_last().await;
-        let known = known.ok_or(Refusal::ProviderUnavailable)?;
-        match parsed.verify(&known.keys) {
-            Err(VerifyError::UnknownKey) => {
-                provider.wait_for_newer(self.agent.clock.now_ms()).await;
-                let known = provider.known().ok_or(Refusal::ProviderUnavailable)?;
-                parsed.verify(&known.keys)?;
+        let mut last = false;
+        loop {
+            let known = provider.known_at_last().await;
+            let known = known.ok_or(Refusal::ProviderUnavailable)?;
+            match parsed.verify(&known.keys) {
+                Err(VerifyError::UnknownKey) if !last => {
+                    last = !provider.wait_for_newer(self.agent.clock.now_ms()).await;
+                }
+                outcome => return Ok(outcome.map(drop)?),
             }
-            outcome => drop(outcome?),
         }
-        Ok(())
     }
 
     /// What the provider is asked (RFC 8693 §2.1).

@@ -147,12 +147,15 @@ impl<C: Check> Verifier<C> {
     pub(in crate::plugins) fn judge(&self, token: &str) -> Judgement {
         let now_ms = self.clock.now_ms();
         self.provider.refresh_if_old(now_ms);
+        // Newer keys may come at any time: asked later, this would tell of others
+        // than those that were looked at.
+        let paused = self.provider.is_paused(now_ms);
         match self.look(token, now_ms) {
             Look::Pass(verified) => Judgement::Pass(verified),
             Look::Refuse(refusal) => Judgement::Refuse(refusal),
             Look::NeedsWord(_) => Judgement::Wait,
-            Look::NeedsKeys if self.provider.may_wait(now_ms) => Judgement::Wait,
-            Look::NeedsKeys => Judgement::Refuse(self.out_of_keys()),
+            Look::NeedsKeys if paused => Judgement::Refuse(self.out_of_keys()),
+            Look::NeedsKeys => Judgement::Wait,
         }
     }
 
@@ -162,7 +165,8 @@ impl<C: Check> Verifier<C> {
         token: &str,
     ) -> Result<Arc<Verified>, Refusal> {
         self.provider.refresh_if_old(self.clock.now_ms());
-        for last in [false, true] {
+        let mut last = false;
+        loop {
             let now_ms = self.clock.now_ms();
             match self.look(token, now_ms) {
                 Look::Pass(verified) => return Ok(verified),
@@ -171,11 +175,10 @@ impl<C: Check> Verifier<C> {
                     verified.word.ask(&verified.token.claims).await?;
                     return Ok(verified);
                 }
-                Look::NeedsKeys if last => break,
-                Look::NeedsKeys => self.provider.wait_for_newer(now_ms).await,
+                Look::NeedsKeys if last => return Err(self.out_of_keys()),
+                Look::NeedsKeys => last = !self.provider.wait_for_newer(now_ms).await,
             }
         }
-        Err(self.out_of_keys())
     }
 
     /// Looks a token up in the cache, or verifies it.

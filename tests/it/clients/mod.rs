@@ -14,6 +14,7 @@ mod relying;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use keys::Keys;
@@ -32,6 +33,18 @@ struct Stage {
     upstream: Port,
     /// Where the door listens besides, if it does.
     _more: Option<Port>,
+    /// What the scripts said; after the door, whose long log is printed when it
+    /// is dropped.
+    told: Told,
+}
+
+#[derive(Default)]
+struct Told(Mutex<String>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        println!("{}", self.0.get_mut().expect("not poisoned"));
+    }
 }
 
 impl Stage {
@@ -42,6 +55,7 @@ impl Stage {
             site: Port::reserve(),
             upstream: Port::reserve(),
             _more: None,
+            told: Told::default(),
             door,
         }
     }
@@ -81,6 +95,7 @@ impl Stage {
             site,
             upstream,
             _more: Some(tls),
+            told: Told::default(),
         }
     }
 
@@ -101,12 +116,10 @@ impl Stage {
             .env("NO_PROXY", "127.0.0.1");
         let ended = tokio::task::spawn_blocking(move || finish(command));
         let output = ended.await.expect("the script is waited for");
-        let told = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        println!("{told}");
+        for stream in [&output.stderr, &output.stdout] {
+            let said = String::from_utf8_lossy(stream);
+            self.told.0.lock().expect("not poisoned").push_str(&said);
+        }
         assert!(output.status.success(), "{}: see above", output.status);
     }
 }

@@ -22,6 +22,7 @@ mod redeemed;
 mod refreshed;
 mod remembered;
 mod requests;
+mod rotated;
 mod signed_in;
 mod signing_in;
 mod signing_out;
