@@ -114,7 +114,8 @@ pub(super) fn status(call: Call) -> Answer {
             },
             "database": {"reachable": call.state.store_is_reachable().await},
             "configuration": {
-                "current": telemetry.config_current.get() == 1,
+                // The files are told a moment before the whole is.
+                "current": telemetry.config_current.get() == 1 && errors.is_empty(),
                 "reloads_done": telemetry.reloads_done.get(),
                 "reloads_failed": telemetry.reloads_failed.get(),
                 "errors": errors,
