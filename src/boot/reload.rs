@@ -29,9 +29,20 @@ const QUIET: Duration = Duration::from_millis(100);
 pub struct Seen(Option<Vec<(PathBuf, [u8; 32])>>);
 
 impl Seen {
-    /// Looks at `file` and what it names.
-    pub fn now(file: &Path, config: &Config) -> Self {
-        Self(digests(file, config).ok())
+    /// Looks at `file`, which is read after that: what is edited between the
+    /// two is taken for a change, and at worst read twice.
+    pub fn before_reading(file: &Path) -> Self {
+        Self(Some(vec![digest(file.to_owned())]))
+    }
+
+    /// Looks at what `config`, which was read from the file, names.
+    #[must_use]
+    pub fn with_named(self, config: &Config) -> Self {
+        let named = named_files(config).ok().map(|named| named.map(digest));
+        Self(self.0.zip(named).map(|(mut seen, named)| {
+            seen.extend(named);
+            seen
+        }))
     }
 }
 
@@ -72,9 +83,10 @@ impl Reloader {
     /// Puts the files as they are now in force, or says why not. Files that
     /// have not changed since the last look are left alone unless `force`.
     pub async fn reload(&mut self, force: bool) {
+        let file = Seen::before_reading(&self.file);
         let loaded = Config::load(&self.file);
         let now = match &loaded {
-            Ok(config) => Seen::now(&self.file, config),
+            Ok(config) => file.with_named(config),
             Err(_) => Seen(None),
         };
         let same = now.0.is_some() && now == self.seen;
@@ -207,19 +219,19 @@ fn fixed(config: &Config) -> String {
     )
 }
 
-fn digests(file: &Path, config: &Config) -> Result<Vec<(PathBuf, [u8; 32])>, config::ConfigError> {
-    let mut files = vec![file.to_owned()];
-    files.extend(entity_files(&config.entities)?);
+fn named_files(config: &Config) -> Result<impl Iterator<Item = PathBuf>, config::ConfigError> {
+    let mut files = entity_files(&config.entities)?;
     files.extend(tls::files(config).cloned());
     files.extend(config.identity.iter().flat_map(|one| one.pages.files()));
-    let digest = |file: PathBuf| {
-        // One that can't be read is a state like others, and told elsewhere.
-        let bytes = std::fs::read(&file).unwrap_or_default();
-        let mut digest = [0; 32];
-        digest.copy_from_slice(digest::digest(&digest::SHA256, &bytes).as_ref());
-        Ok((file, digest))
-    };
-    files.into_iter().map(digest).collect()
+    Ok(files.into_iter())
+}
+
+fn digest(file: PathBuf) -> (PathBuf, [u8; 32]) {
+    // One that can't be read is a state like others, and told elsewhere.
+    let bytes = std::fs::read(&file).unwrap_or_default();
+    let mut digest = [0; 32];
+    digest.copy_from_slice(digest::digest(&digest::SHA256, &bytes).as_ref());
+    (file, digest)
 }
 
 /// Reloads when a watched file changes or a message arrives (SIGHUP), until

@@ -33,6 +33,7 @@ const ADMIN_BODY: usize = admin::MAX_CONFIG;
 
 pub(super) fn run(file: &Path) -> ExitCode {
     let began = Instant::now();
+    let seen = Seen::before_reading(file);
     let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {
@@ -55,7 +56,7 @@ pub(super) fn run(file: &Path) -> ExitCode {
         }
     };
     let clock = Clock::system();
-    let seen = Seen::now(file, &config);
+    let seen = seen.with_named(&config);
     let parts = match background.block_on(boot::open(&config, &clock)) {
         Ok(parts) => Arc::new(parts),
         Err(error) => {

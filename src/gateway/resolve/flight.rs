@@ -58,7 +58,18 @@ impl Name {
         let in_time = tokio::time::timeout(limit, landed.changed()).await.is_ok();
         match self.known() {
             Some(outcome) if in_time => outcome,
-            Some(Ok(old)) if self.keep_old(Instant::now()) => Ok(old),
+            _ => self.make_do(Instant::now()),
+        }
+    }
+
+    /// What there is, for those who can't wait for the look-up any longer.
+    fn make_do(&self, now: Instant) -> Result<Arc<[Endpoint]>, ResolveError> {
+        let _changing = self.changing.lock();
+        let known = self.state.load_full();
+        match known {
+            // It has come in the meantime, or somebody made do before.
+            Some(state) if now < state.expires => state.outcome.clone(),
+            Some(old) if self.keep_old(now) => old.outcome.clone(),
             // A failure from before, whose time was up, says nothing now.
             _ => Err(self.failed("no answer in time")),
         }
@@ -66,6 +77,7 @@ impl Name {
 
     /// Puts the result of a look-up in force.
     pub(super) fn settle(&self, resolver: &Resolver, result: Result<Found, Failure>, now: Instant) {
+        let _changing = self.changing.lock();
         let limits = &resolver.limits;
         match result {
             Ok(found) => {

@@ -106,6 +106,8 @@ struct Limits {
 pub struct Name {
     host: Box<str>,
     state: ArcSwapOption<State>,
+    /// Held by whoever goes from one state to the next.
+    changing: Mutex<()>,
     in_flight: AtomicBool,
     landed: watch::Sender<()>,
     resolver: Weak<Resolver>,
@@ -158,6 +160,7 @@ impl Resolver {
             Err(_) => Name {
                 host: host.as_str().into(),
                 state: ArcSwapOption::empty(),
+                changing: Mutex::default(),
                 in_flight: AtomicBool::new(false),
                 landed: watch::Sender::new(()),
                 resolver: Arc::downgrade(self),
@@ -185,6 +188,7 @@ impl Name {
                 expires: Instant::now(),
                 stale_since: None,
             }),
+            changing: Mutex::default(),
             in_flight: AtomicBool::new(false),
             landed: watch::Sender::new(()),
             resolver: Weak::new(),
