@@ -100,6 +100,12 @@ impl Agent {
         Ok(known)
     }
 
+    /// As [`Known::doubts_of_given`].
+    pub(super) fn doubts_of_given(&self, refusal: Refusal, token: &str) -> Refusal {
+        let known = self.provider.known();
+        known.map_or(refusal, |known| known.doubts_of_given(refusal, token))
+    }
+
     /// As [`Provider::wait_for_newer`].
     pub(super) async fn wait_for_newer_keys(&self) -> bool {
         self.provider.wait_for_newer(self.clock.now_ms()).await

@@ -119,7 +119,9 @@ impl OpenIdConnect {
         // From before the question: what ends meanwhile is asked about again.
         let version = token.word.version();
         match asker.ask(&token.token.token, &asking).await {
-            Ok(_) => token.word.note(version, true),
+            // It may have been asked before, and the answer be older.
+            Ok(Some((said, _))) => token.word.hear(&said.word),
+            Ok(None) => token.word.note(version, true),
             Err(refusal) if refusal.is_of_client() => token.word.note(version, false),
             Err(_) => {}
         }

@@ -275,6 +275,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
+        let refusal = self.agent.doubts_of_given(refusal, &login.access);
         if sessions.end_by(refusal) {
             self.end_here(sessions, login, request, exchange);
         }

@@ -194,6 +194,9 @@ impl OpenIdConnect {
             ("redirect_uri", &begun.redirect_uri),
             ("code_verifier", &begun.verifier),
         ];
+        // From before the question: a logout that comes while it is asked is of this
+        // session, too.
+        let now_ms = self.agent.clock.now_ms();
         let tokens = desk.redeem(&form, &asking, claim).await?;
         match &tokens.id {
             Some(id) => {
@@ -211,7 +214,6 @@ impl OpenIdConnect {
             None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
             None => {}
         }
-        let now_ms = self.agent.clock.now_ms();
         let login = LoginSession {
             id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
             refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
@@ -255,8 +257,10 @@ impl OpenIdConnect {
         };
         let id_tokens = &self.settings().id_tokens;
         let look = |known: &Known| id_tokens.verify(id, known, &expected, signed);
-        let (claims, _) = self.agent.with_keys(look).await?;
-        Ok(claims)
+        match self.agent.with_keys(look).await {
+            Ok((claims, _)) => Ok(claims),
+            Err(refusal) => Err(self.agent.doubts_of_given(refusal, id)),
+        }
     }
 
     /// Gives the browser its session, and the user what was asked for.

@@ -21,6 +21,7 @@ use url::Url;
 use crate::clock::Clock;
 use crate::http::outbound::{Options, Outbound, Standing};
 use crate::jose::jwks::KeySet;
+use crate::jose::verify::Unverified;
 use crate::plugins::Parts;
 
 use super::refusal::Refusal;
@@ -152,6 +153,8 @@ pub(in crate::plugins) struct Known {
     pub(in crate::plugins) standing: Option<Arc<dyn Standing>>,
     /// Higher than before when a key is gone: what it verified is void.
     pub(in crate::plugins) generation: u64,
+    /// When it was asked for the last time, in milliseconds.
+    asked_ms: i64,
     /// The discovery document and when it was fetched, in milliseconds.
     discovered: Option<(Arc<Map<String, Value>>, i64)>,
     /// Where the keys came from.
@@ -168,6 +171,7 @@ impl Known {
             keys: KeySet::default(),
             standing: None,
             generation: 0,
+            asked_ms: i64::MIN,
             discovered: None,
             sets: Vec::new(),
             unheard: true,
@@ -185,6 +189,18 @@ impl Known {
         match self.sets.is_empty() && should_have_some {
             true => Refusal::ProviderUnavailable,
             false => Refusal::UnknownKey,
+        }
+    }
+
+    /// What a refusal of a token is worth that the provider itself has given: one
+    /// that is younger than the keys may be signed with a key that came after
+    /// them, where nobody may ask for newer ones now.
+    pub(in crate::plugins) fn doubts_of_given(&self, refusal: Refusal, token: &str) -> Refusal {
+        let claims = || Unverified::parse(token).ok()?.claims_of_anyone().ok();
+        let issued = || claims()?.get("iat")?.as_i64()?.checked_mul(1000);
+        match refusal {
+            Refusal::UnknownKey if issued() > Some(self.asked_ms) => Refusal::ProviderUnavailable,
+            other => other,
         }
     }
 
@@ -246,9 +262,10 @@ impl Provider {
 
     /// What is known, fetched first if nothing is; `None`: it can't be had.
     pub(in crate::plugins) async fn known_at_last(self: &Arc<Self>) -> Option<Arc<Known>> {
-        if self.known.load().is_none() {
-            self.wait_for_newer(self.clock.now_ms()).await;
+        if let Some(known) = self.known() {
+            return Some(known);
         }
+        self.wait_for_newer(self.clock.now_ms()).await;
         self.known()
     }
 
@@ -272,12 +289,13 @@ impl Provider {
 
     /// Forgets what was fetched: the next request that needs it fetches.
     fn forget(&self) {
-        use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+        use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
         let _no_fetch_lands = lock(&self.flight);
+        // First of all: who finds nothing known may fetch.
+        self.not_before.store(i64::MIN, Release);
+        self.refresh_at.store(i64::MAX, Relaxed);
         self.known.store(None);
         self.generation.fetch_add(1, AcqRel);
-        self.not_before.store(i64::MIN, Relaxed);
-        self.refresh_at.store(i64::MAX, Relaxed);
     }
 
     /// Whether no request causes a fetch now. What is known later than this was
@@ -288,20 +306,20 @@ impl Provider {
 
     /// Waits for keys newer than the present ones: for the fetch under way,
     /// or for a new one if none started too recently. Gives up after a while.
-    /// Whether it is worth waiting once more: a fetch for age alone was under
-    /// way, perhaps for longer than there are tokens of the newest key.
+    /// Whether it is worth waiting once more: what was under way was not begun for
+    /// a key, but perhaps before there were tokens of the newest.
     pub(in crate::plugins) async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) -> bool {
         let reason = match self.known.load().is_some() {
             true => Reason::UnknownKey,
             false => Reason::First,
         };
-        let Some(mut flight) = self.start(reason, now_ms) else {
+        let Some((mut flight, joined)) = self.start(reason, now_ms) else {
             return false;
         };
         let patience = self.config.options.timeout.min(WAIT_MAX);
         // Either way the caller looks at what is known then.
         let landing = tokio::time::timeout(patience, flight.landed.changed()).await;
-        landing.is_ok() && flight.reason == Reason::Age
+        landing.is_ok() && joined && flight.reason != Reason::UnknownKey
     }
 
     /// Starts a refresh in the background if it is time for one: one atomic
@@ -323,11 +341,11 @@ impl Provider {
         }
     }
 
-    /// Joins the fetch under way or starts one; `None`: not now.
-    fn start(self: &Arc<Self>, reason: Reason, now_ms: i64) -> Option<Flight> {
+    /// Joins the fetch under way (`true`) or starts one; `None`: not now.
+    fn start(self: &Arc<Self>, reason: Reason, now_ms: i64) -> Option<(Flight, bool)> {
         let mut flight = lock(&self.flight);
         if let Some(under_way) = flight.as_ref() {
-            return Some(under_way.clone());
+            return Some((under_way.clone(), true));
         }
         if self.is_paused(now_ms) {
             return None;
@@ -343,7 +361,7 @@ impl Provider {
             guard.provider.fetch(reason).await;
             drop(guard);
         });
-        Some(started)
+        Some((started, false))
     }
 
     async fn fetch(&self, reason: Reason) {

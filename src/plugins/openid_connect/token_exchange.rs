@@ -22,7 +22,8 @@ use super::provider::{Known, Provider};
 use super::refusal::Refusal;
 use super::rules::is_access_token;
 use super::signed;
-use super::told::{Asking, about};
+use super::told::{Asking, Lifetimes, about};
+use crate::clock::Clock;
 use crate::http::outbound::Answer;
 use crate::jose::claims::{check_times, same_issuer};
 use crate::jose::verify::{TOKEN_MAX, Unverified, VerifyError};
@@ -45,8 +46,19 @@ pub(super) struct TokenExchange {
     agent: Arc<Agent>,
     /// Of [`How::subjects`] those whose tokens are verified.
     keys: Vec<Option<Arc<Provider>>>,
-    held: Answers,
+    memory: Arc<Memory>,
     flights: Flights<Arc<Tokens>>,
+}
+
+/// The answers of before.
+struct Memory {
+    held: Answers,
+    clock: Clock,
+    /// Whether there are any.
+    on: bool,
+    lifetimes: Lifetimes,
+    /// In seconds.
+    leeway: i64,
 }
 
 #[derive(Clone)]
@@ -109,9 +121,15 @@ impl TokenExchange {
         Self {
             keys: (how.subjects.iter().flatten()).map(provider).collect(),
             flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
+            memory: Arc::new(Memory {
+                held: answers(),
+                clock: agent.clock.clone(),
+                on: how.remember,
+                lifetimes: how.lifetimes,
+                leeway: how.leeway,
+            }),
             how,
             agent: Arc::clone(agent),
-            held: answers(),
         }
     }
 
@@ -126,7 +144,7 @@ impl TokenExchange {
         }
         let (form, headers) = self.words(token, asking);
         let about = about(asking.client.map(Arc::as_ref), &form, &headers);
-        self.held(about, known).map_or(Course::Ask, Course::Held)
+        self.memory.get(about, known).map_or(Course::Ask, Course::Held)
     }
 
     /// The token that is given for `token`; `None`: it counts as it is.
@@ -152,11 +170,9 @@ impl TokenExchange {
         };
         let (form, headers) = self.words(token, asking);
         let about = about(asking.client.map(Arc::as_ref), &form, &headers);
-        if let Some(given) = self.held(about, &known) {
+        if let Some(given) = self.memory.get(about, &known) {
             return Ok(Some(given));
         }
-        // From before the question: what is revoked meanwhile is asked about again.
-        let version = version(&known);
         let now_ms = self.agent.clock.now_ms();
         if let Some(refusal) = self.flights.refused(&about, now_ms) {
             return Err(refusal);
@@ -174,13 +190,22 @@ impl TokenExchange {
             headers,
         };
         let (agent, clock) = (Arc::clone(&self.agent), self.agent.clock.clone());
+        let memory = Arc::clone(&self.memory);
         let asked = move || async move {
+            // The last answer may have come between the look and the question.
+            if let Some(given) = memory.get(about, &known) {
+                return Ok(given.tokens);
+            }
+            // From before the question: what is revoked meanwhile is asked about
+            // again.
+            let version = version(&known);
             let answer = agent.post(question).await?;
-            read(&answer, agent.clock.now_ms()).map(Arc::new)
+            let tokens = read(&answer, agent.clock.now_ms()).map(Arc::new)?;
+            memory.keep(about, &tokens, ends_at, version);
+            Ok(tokens)
         };
         let tokens = self.flights.ask(about, asked, move || clock.now_ms());
         let tokens = tokens.await?;
-        self.remember(about, &tokens, ends_at, version);
         Ok(Some(Given {
             tokens,
             remembered: false,
@@ -190,7 +215,7 @@ impl TokenExchange {
 
     /// Forgets a token that is void.
     pub(super) fn forget(&self, given: &Given) {
-        self.held.remove(&given.about);
+        self.memory.held.remove(&given.about);
     }
 
     /// Why a token with these claims is exchanged, if it is. Tokens without
@@ -278,11 +303,13 @@ impl TokenExchange {
         let form = extras.join(form, asking.headers, asking.arguments);
         (form, extras.headers(asking.headers))
     }
+}
 
+impl Memory {
     /// The token shown may have been revoked, not only the one given for it.
-    fn held(&self, about: Digest, known: &Known) -> Option<Given> {
+    fn get(&self, about: Digest, known: &Known) -> Option<Given> {
         let held = self.held.get(&about)?;
-        let live = self.agent.clock.now_ms() < held.until;
+        let live = self.clock.now_ms() < held.until;
         (live && held.version == version(known)).then(|| Given {
             tokens: held.tokens,
             remembered: true,
@@ -290,20 +317,21 @@ impl TokenExchange {
         })
     }
 
-    /// No longer than either of the two tokens lives.
-    fn remember(
+    /// No longer than either of the two tokens lives. `version` is that of the
+    /// provider before it was asked.
+    fn keep(
         &self,
         about: Digest,
         tokens: &Arc<Tokens>,
         subject_ends: Option<i64>,
         version: Option<u64>,
     ) {
-        if !self.how.remember {
+        if !self.on {
             return;
         }
-        let now_ms = self.agent.clock.now_ms();
-        let until = self.how.lifetimes.until(tokens.ends_at, now_ms);
-        let until = until.saturating_sub(self.how.leeway.saturating_mul(1000));
+        let now_ms = self.clock.now_ms();
+        let until = self.lifetimes.until(tokens.ends_at, now_ms);
+        let until = until.saturating_sub(self.leeway.saturating_mul(1000));
         let until = subject_ends.map_or(until, |end| end.min(until));
         if until > now_ms {
             let tokens = Arc::clone(tokens);

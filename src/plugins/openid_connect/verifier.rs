@@ -147,15 +147,20 @@ impl<C: Check> Verifier<C> {
     pub(in crate::plugins) fn judge(&self, token: &str) -> Judgement {
         let now_ms = self.clock.now_ms();
         self.provider.refresh_if_old(now_ms);
-        // Newer keys may come at any time: asked later, this would tell of others
-        // than those that were looked at.
+        // Keys may come and go at any time: asked only once, before or after, this
+        // might tell of others than those that are looked at.
         let paused = self.provider.is_paused(now_ms);
         match self.look(token, now_ms) {
             Look::Pass(verified) => Judgement::Pass(verified),
             Look::Refuse(refusal) => Judgement::Refuse(refusal),
             Look::NeedsWord(_) => Judgement::Wait,
-            Look::NeedsKeys if paused => Judgement::Refuse(self.out_of_keys()),
-            Look::NeedsKeys => Judgement::Wait,
+            Look::NeedsKeys => {
+                let refusal = self.out_of_keys();
+                match paused && self.provider.is_paused(now_ms) {
+                    true => Judgement::Refuse(refusal),
+                    false => Judgement::Wait,
+                }
+            }
         }
     }
 

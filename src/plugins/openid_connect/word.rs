@@ -71,6 +71,12 @@ impl Word {
         self.heard.store(mark(version, !stands), Ordering::Relaxed);
     }
 
+    /// Takes over what was heard of the same token.
+    pub(in crate::plugins) fn hear(&self, other: &Self) {
+        let heard = other.heard.load(Ordering::Relaxed);
+        self.heard.store(heard, Ordering::Relaxed);
+    }
+
     /// What is known now; costs next to nothing.
     pub(in crate::plugins) fn heard(&self) -> Heard {
         let Some(provider) = &self.provider else {

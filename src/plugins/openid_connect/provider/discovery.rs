@@ -58,6 +58,7 @@ pub(super) async fn fetch(
     provider: &Provider,
     previous: Option<&Known>,
 ) -> Result<Known, FetchError> {
+    let asked_ms = provider.clock.now_ms();
     let discovered = match discovery_due(provider, previous) {
         true => discover(provider).await,
         false => Ok(previous.and_then(|known| known.discovered.clone())),
@@ -86,6 +87,7 @@ pub(super) async fn fetch(
         issuer,
         keys,
         generation: 0,
+        asked_ms,
         discovered,
         sets,
     })

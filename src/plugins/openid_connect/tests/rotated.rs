@@ -5,6 +5,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use tokio::sync::Semaphore;
 
+use super::browsing::{self, Browser};
 use super::provider::{Provider, ProviderConfig};
 use super::verifier::{Check, Checked, Judgement, Verifier};
 use super::*;
@@ -151,4 +152,28 @@ async fn nobody_is_refused_for_keys_that_have_come_meanwhile() {
     assert!(matches!(verifier.judge(&token), Judgement::Wait));
     assert!(verifier.judge_patiently(&token).await.is_ok());
     assert_eq!(world.issuer.key_fetches(), 2);
+}
+
+#[tokio::test]
+async fn a_session_outlives_a_rotation_that_strangers_hide() {
+    let (world, provider) = browsing::world(json!({}));
+    let mut browser = Browser::signed_in(&world).await;
+    world.clock.advance(300_500);
+    // For a moment, nobody may ask for newer keys.
+    let junk = TestKey::es256("junk").token(&claims(json!({})));
+    assert_eq!(world.ask_bearer(&junk).await.code(), (401, "unknown_key"));
+    let key = TestKey::es256("key-2");
+    world.issuer.publish(&[&key]);
+    let rotated = browsing::Provider { key, ..provider };
+    let router = world.issuer.router().merge(rotated.router());
+    let base = Url::parse("http://id.test").unwrap();
+    world.parts.outbound.register_local(&base, router);
+    world.clock.advance(500);
+    let outcome = browser.get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (500, "provider_unavailable"));
+    assert!(browser.0.contains_key("session"));
+    world.clock.advance(1_000);
+    assert_eq!(browser.get(&world, "/orders").await.code(), (200, "pass"));
+    // A refresh token may be good once.
+    assert_eq!(rotated.asked("refresh_token"), 1);
 }
