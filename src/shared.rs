@@ -233,26 +233,43 @@ impl Redis {
 
     /// The server's answer, which may be an error.
     async fn ask(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Unavailable> {
-        let Some(live) = self.0.live.load_full() else {
+        let used = self.0.live.load_full();
+        let Some(live) = &used else {
             return Err(Unavailable);
         };
-        let mut connection = MultiplexedConnection::clone(&live);
+        let mut connection = MultiplexedConnection::clone(live);
         let answer = connection.send_packed_command(command);
         match timeout(self.0.deadline, answer).await {
             Ok(answer) => Ok(answer.and_then(Value::extract_error)),
-            Err(_) => Err(self.gone("no answer within the deadline")),
+            Err(_) => Err(self.silent(&used)),
         }
+    }
+
+    /// Takes the connection that gave no answer out of use, unless that has been
+    /// done: the next one may be good.
+    fn silent(&self, used: &Option<Arc<MultiplexedConnection>>) -> Unavailable {
+        self.0.failures.inc();
+        let found = self.0.live.compare_and_swap(used, None);
+        let same = |one: &Arc<_>| used.as_ref().is_some_and(|used| Arc::ptr_eq(one, used));
+        if found.as_ref().is_some_and(same) {
+            self.report_down("no answer within the deadline");
+        }
+        Unavailable
     }
 
     /// Takes the connection out of use.
     fn gone(&self, why: &str) -> Unavailable {
         self.0.failures.inc();
         if self.0.live.swap(None).is_some() {
-            self.0.up.set(0);
-            tracing::debug!(why, "the shared Redis is out of use");
-            self.0.news.notify_one();
+            self.report_down(why);
         }
         Unavailable
+    }
+
+    fn report_down(&self, why: &str) {
+        self.0.up.set(0);
+        tracing::debug!(why, "the shared Redis is out of use");
+        self.0.news.notify_one();
     }
 }
 

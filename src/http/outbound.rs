@@ -36,6 +36,10 @@ pub use standing::{Standing, Untold};
 
 /// The longest answer that is read, in bytes.
 pub const BODY_MAX: usize = 1024 * 1024;
+/// For how long a connection may wait for its next request. Many servers end
+/// theirs after 5 s, and what is sent at that moment is lost: a code or a refresh
+/// token is not sent twice.
+const IDLE: Duration = Duration::from_secs(3);
 
 /// How to talk to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -343,7 +347,7 @@ impl Transport {
             .referer(false)
             .no_proxy()
             .pool_max_idle_per_host(if self.keepalive { 16 } else { 0 })
-            .pool_idle_timeout(Duration::from_secs(30));
+            .pool_idle_timeout(IDLE);
         builder = match self.security {
             Security::Plain => builder.tls_certs_only([]),
             Security::Checked => builder,

@@ -75,14 +75,18 @@ async fn run(weak: Weak<Control>) {
         if let Ok(version) = control.store.entities_version().await
             && seen != Some(version)
         {
-            match control.take_in().await {
+            let taken = control.take_in().await;
+            match &taken {
                 Ok(true) => tracing::info!("entities that another process changed are in force"),
                 Ok(false) => {}
-                Err(error) => {
+                Err(refused) => {
+                    let error = &refused.error;
                     tracing::error!(%error, "entities of the store are not in force");
                 }
             }
-            seen = Some(version);
+            // What could not be read is looked for again.
+            let unread = taken.is_err_and(|one| matches!(one.error, ChangeError::Store(_)));
+            seen = (!unread).then_some(version);
         }
         drop(control);
         tokio::select! {
