@@ -185,8 +185,9 @@ async fn a_target_keeps_its_health_over_changes_of_the_configuration() {
 #[tokio::test]
 async fn probes_find_a_sick_target_and_its_recovery() {
     let ((server, status), good) = (switchable().await, named("good").await);
+    // Whoever is slow is not sick.
     let active = json!({
-        "http_path": "/health/full", "headers": {"x-probe": ["yes"]},
+        "timeout": 30, "http_path": "/health/full", "headers": {"x-probe": ["yes"]},
         "healthy": {"interval": 0.1, "successes": 2},
         "unhealthy": {"interval": 0.1, "http_failures": 2, "tcp_failures": 2, "timeouts": 2}
     });

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::ports::Port;
 use crate::support::raw::{Connection, exchange};
-use crate::support::{Door, Reply, Setup, Upstream, http};
+use crate::support::{Door, Reply, Setup, Upstream, eventually, http};
 
 const WHILE: Duration = Duration::from_millis(300);
 
@@ -21,11 +23,10 @@ async fn door() -> (Door, Upstream) {
         }
     })
     .await;
-    (door_to(&upstream).await, upstream)
+    (door_to(&upstream.url("")).await, upstream)
 }
 
-async fn door_to(upstream: &Upstream) -> Door {
-    let url = upstream.url("");
+async fn door_to(url: &str) -> Door {
     let service = format!("- {{name: web, url: '{url}', routes: [{{paths: [/]}}]}}\n");
     Setup::new().services(&service).start().await
 }
@@ -40,7 +41,7 @@ async fn what_a_client_sends_early_waits_for_its_turn() {
     connection
         .send((post.to_owned() + &get("/b")).as_bytes())
         .await;
-    crate::support::eventually("the request", async || {
+    eventually("the request", async || {
         (!upstream.seen().is_empty()).then_some(())
     })
     .await;
@@ -108,7 +109,7 @@ async fn a_client_of_http_1_0_gets_no_interim_response() {
         Reply::Raw(format!("{interim}{answer}").into_bytes())
     })
     .await;
-    let door = door_to(&upstream).await;
+    let door = door_to(&upstream.url("")).await;
     for (version, line, first) in [
         ("1.0", "", 200),
         ("1.0", "Expect: 100-continue\r\n", 200),
@@ -129,7 +130,7 @@ async fn an_answer_that_can_not_be_read_is_not_asked_for_again() {
     ] {
         let bytes = answer.clone().into_bytes();
         let upstream = Upstream::start(move |_| Reply::Raw(bytes.clone())).await;
-        let door = door_to(&upstream).await;
+        let door = door_to(&upstream.url("")).await;
         let put = http::client().put(door.proxy_url("/")).body("once");
         http::send(put).await.expect(502);
         let seen = upstream.seen().len();
@@ -145,7 +146,7 @@ async fn a_length_that_an_upstream_repeats_is_passed_on_once() {
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\n{lengths}\r\n\r\nok");
         let upstream = Upstream::start(move |_| Reply::Raw(answer.clone().into_bytes())).await;
-        let door = door_to(&upstream).await;
+        let door = door_to(&upstream.url("")).await;
         let answer = exchange(&door.proxy(), b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
         let answer = answer.expect("an answer");
         assert_eq!(answer.text(), "ok", "{lengths}");
@@ -161,7 +162,7 @@ async fn a_length_that_an_upstream_repeats_is_passed_on_once() {
 #[tokio::test]
 async fn httpoxy_headers_of_proxies_do_not_reach_the_upstream() {
     let upstream = Upstream::echo().await;
-    let door = door_to(&upstream).await;
+    let door = door_to(&upstream.url("")).await;
     let mut request = http::client().get(door.proxy_url("/"));
     for name in ["Proxy", "Proxy-Foo", "proxy_foo", "Proxy-Authorization"] {
         request = request.header(name, "evil");
@@ -194,16 +195,31 @@ async fn the_host_of_an_ipv6_service_is_in_brackets() {
 
 #[tokio::test]
 async fn an_answer_after_the_word_to_stop_promises_no_next_request() {
-    let (mut door, upstream) = door().await;
+    let upstream = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", upstream.local_addr().expect("bound"));
+    let mut door = door_to(&url).await;
     let mut connection = Connection::open(&door.proxy()).await;
     connection
-        .send(b"GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        .send(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n")
         .await;
-    crate::support::eventually("the request", async || {
-        (!upstream.seen().is_empty()).then_some(())
+    let (mut asked, _) = upstream.accept().await.expect("the request");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(asked.read_u8().await.expect("a whole head"));
+    }
+    door.signal("TERM");
+    door.wait_log("the word to stop", |line| line.contains("stopping"))
+        .await;
+    // The listener is told what the connections are told.
+    let proxy = door.proxy();
+    eventually("the listener to close", || async {
+        TcpStream::connect(&proxy).await.is_err().then_some(())
     })
     .await;
-    door.signal("TERM");
+    // Of an exchange that was short it is not asked again whether all stops.
+    tokio::time::sleep(WHILE).await;
+    let fine = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
+    asked.write_all(fine).await.expect("sent");
     let answer = connection.response().await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("connection"), Some("close"));

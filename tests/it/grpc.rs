@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::support::ports::Port;
 use crate::support::{Door, Setup};
 
 /// A server that sends every piece back and then a status as trailers.
@@ -117,10 +118,8 @@ async fn status_of(door: &Door, path: &str) -> (String, String) {
 
 #[tokio::test]
 async fn what_the_gateway_says_to_a_grpc_client_is_a_grpc_status() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = closed.local_addr().expect("bound");
-    drop(closed);
-    let door = door_to(address).await;
+    let nobody = Port::reserve();
+    let door = door_to(nobody.authority().parse().expect("an address")).await;
     let (status, message) = status_of(&door, "/other.Service/Say").await;
     assert_eq!(status, "5");
     assert_eq!(message, "no Route matched with those values");

@@ -34,7 +34,8 @@ async fn tls_door(port: &Port, settings: &str) -> Door {
     door(&format!(", tls: {{listen: [\"{tls}\"]}}{settings}")).await
 }
 
-async fn counted(door: &Door, line: &str) {
+/// Waits for a line of the metrics: what ends a connection is counted after it.
+pub(crate) async fn counted(door: &Door, line: &str) {
     eventually(line, || async {
         let metrics = door.admin_get("/metrics").await.expect(200).body;
         metrics.contains(line).then_some(())
@@ -69,17 +70,18 @@ async fn a_silent_connection_is_closed() {
 
 #[tokio::test]
 async fn a_request_that_takes_long_is_not_taken_for_a_slow_head() {
-    let door = door(", head_seconds: 1").await;
+    let door = door(", head_seconds: 4").await;
+    let longer = Duration::from_secs(5);
     let mut slow = Connection::open(&door.proxy()).await;
-    slow.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30\r\n\r\n")
+    slow.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n")
         .await;
-    for _ in 0..30 {
-        tokio::time::sleep(Duration::from_millis(70)).await;
+    for _ in 0..50 {
+        tokio::time::sleep(longer / 50).await;
         slow.send(b"x").await;
     }
     assert_eq!(slow.response().await.status, 200);
     // Nor is a connection that idles between two requests.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(longer).await;
     slow.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(slow.response().await.status, 200);
 }

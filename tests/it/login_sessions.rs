@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
@@ -15,10 +16,12 @@ use crate::support::ports::Port;
 use crate::support::tls::Authority;
 use crate::support::{Door, Reply, Setup, Upstream, eventually};
 
+// How long a storage may take is of no interest here: one that is gone refuses.
 const PLUGIN: &str = ", client_id: gateway, client_secret: g-secret, \
     session_secret: shared, redirect_uri: ['http://api.test/callback'], \
     logout_uri_suffix: /logout, logout_methods: [GET], display_errors: true, \
-    auth_methods: [session, bearer, authorization_code]";
+    auth_methods: [session, bearer, authorization_code], \
+    session_redis_connect_timeout: 10000, session_redis_read_timeout: 10000";
 
 /// A server that keeps sessions, ended when dropped.
 pub(crate) struct Server {
@@ -27,22 +30,42 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn redis(port: Port) -> Self {
+    pub(crate) async fn redis(port: Port) -> Self {
         let number = port.number().to_string();
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
         let mut command = Command::new("redis-server");
         command.args(arguments).args(["--port", &number]);
-        Self::run(command.args(["--requirepass", "open-sesame"]), port)
+        Self::run(command.args(["--requirepass", "open-sesame"]), port).await
     }
 
-    pub(crate) fn memcached(port: Port) -> Self {
+    pub(crate) async fn memcached(port: Port) -> Self {
         let number = port.number().to_string();
         let mut command = Command::new("memcached");
         command.args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p", &number]);
-        Self::run(&mut command, port)
+        Self::run(&mut command, port).await
     }
 
-    fn run(command: &mut Command, port: Port) -> Self {
+    async fn run(command: &mut Command, port: Port) -> Self {
+        let server = Self::spawn(command, port);
+        let address = server.port.authority();
+        eventually("the server to listen", || async {
+            TcpStream::connect(&address).await.ok()
+        })
+        .await;
+        server
+    }
+
+    /// One that listens at a socket of the file system alone.
+    async fn run_at(socket: &str, command: &mut Command) -> Self {
+        let server = Self::spawn(command, Port::reserve());
+        eventually("the server to listen", || async {
+            UnixStream::connect(socket).await.ok()
+        })
+        .await;
+        server
+    }
+
+    fn spawn(command: &mut Command, port: Port) -> Self {
         let process = command
             .current_dir(std::env::temp_dir())
             .stdout(Stdio::null())
@@ -126,8 +149,8 @@ async fn is_out(browser: &mut Browser<'_>) -> bool {
 
 /// Sessions live, move between nodes, end, and survive neither the loss of their
 /// storage nor let anybody in without it.
-async fn lives_and_ends_with(storage: &str, start: fn(Port) -> Server) {
-    let (server, upstream) = (start(Port::reserve()), Upstream::echo().await);
+async fn lives_and_ends_with(storage: &str, start: impl AsyncFn(Port) -> Server) {
+    let (server, upstream) = (start(Port::reserve()).await, Upstream::echo().await);
     let more = |port: u16| {
         format!(
             ", session_storage: {storage}, session_redis_port: {port}, \
@@ -178,7 +201,7 @@ async fn lives_and_ends_with(storage: &str, start: fn(Port) -> Server) {
         "{}",
         answer.body
     );
-    let _server = start(port);
+    let _server = start(port).await;
     eventually("it to heal", || async {
         let mut browser = Browser::at(&one);
         browser.cookies.insert(key.clone(), handle.clone());
@@ -246,7 +269,7 @@ async fn sessions_live_in_a_redis_behind_a_socket_for_its_user_with_a_prefix_in_
     command.args(["--port", "0", "--save", "", "--unixsocket", socket]);
     // This user may touch nothing else.
     let user = "--user gate on >open-sesame ~mine:* +@all --user default off";
-    let _server = Server::run(command.args(user.split(' ')), Port::reserve());
+    let _server = Server::run_at(socket, command.args(user.split(' '))).await;
     let record = format!(
         ", session_storage: redis, session_remember: true, redis: {{socket: '{socket}', \
          username: gate, password: open-sesame, prefix: mine, database: 3}}"
@@ -279,7 +302,7 @@ async fn sessions_live_in_a_memcached_behind_a_socket_with_a_prefix() {
     let socket = socket.to_str().expect("UTF-8");
     let mut command = Command::new("memcached");
     command.args(["-u", "nobody", "-a", "0777", "-s", socket]);
-    let _server = Server::run(&mut command, Port::reserve());
+    let _server = Server::run_at(socket, &mut command).await;
     let newer = format!(
         ", session_storage: memcached, session_remember: true, \
          session_memcached_socket: '{socket}', session_memcached_prefix: mine"
@@ -321,7 +344,7 @@ async fn sessions_live_in_a_redis_over_tls_that_somebody_vouches_for() {
     command.args(["--port", "0", "--save", "", "--tls-port", &number]);
     command.args(["--tls-auth-clients", "no", "--tls-cert-file", &cert]);
     command.args(["--tls-key-file", &key]);
-    let _server = Server::run(&mut command, port);
+    let _server = Server::run(&mut command, port).await;
     let more = |verify: bool| {
         format!(
             ", session_storage: redis, session_redis_host: localhost, session_redis_port: {number}, \
@@ -513,7 +536,7 @@ async fn socket_ends_with_its_token(upstream: &str, authority: Option<&Authority
 
 #[tokio::test]
 async fn a_websocket_ends_with_its_session_on_another_node_and_not_with_the_redis() {
-    let server = Server::redis(Port::reserve());
+    let server = Server::redis(Port::reserve()).await;
     let upstream = Upstream::start(|seen| match seen.header("upgrade") {
         Some(_) => Reply::WebSocket,
         None => Reply::Json(200, seen.json()),

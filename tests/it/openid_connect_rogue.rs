@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::http::{client, send};
 use crate::support::issuer::forge;
-use crate::support::{Answer, Door, Issuer, Reply, Setup, Upstream};
+use crate::support::{Answer, Door, Issuer, Reply, Setup, Upstream, eventually};
 
 /// What the token endpoint answers, made of the nonce of the login.
 pub(crate) type Answering = Arc<Mutex<Box<dyn Fn(&Issuer, &str) -> Reply + Send>>>;
@@ -28,6 +28,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set(config: &str) -> Self {
+        Self::with_timeout(30_000, config).await
+    }
+
+    /// The plugin waits for the provider for so many milliseconds.
+    async fn with_timeout(timeout: u32, config: &str) -> Self {
         let issuer = Arc::new(Issuer::start().await);
         let answering: Answering = Arc::new(Mutex::new(Box::new(|_, _| Reply::Close)));
         let nonce = Arc::new(Mutex::new(String::new()));
@@ -41,7 +46,7 @@ impl Stage {
         let service = format!(
             "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
              - {{name: openid-connect, config: {{issuer: '{}', client_id: gateway, \
-             client_secret: a-secret-of-thirty-two-characters, timeout: 2000, \
+             client_secret: a-secret-of-thirty-two-characters, timeout: {timeout}, \
              session_secret: s, display_errors: true, token_endpoint: '{}'{config}}}}}\n",
             upstream.url(""),
             issuer.url(),
@@ -177,6 +182,21 @@ async fn id_tokens_that_are_not_signed_by_the_provider_are_refused_by_name() {
     );
 }
 
+type Way = Box<dyn Fn() -> Reply + Send>;
+
+/// A login fails and is counted as `code`, once.
+async fn fails_as(stage: &Stage, way: Way, code: &str) {
+    let before = refused(&stage.door, code).await;
+    stage.answer(move |_, _| way());
+    let answer = stage.login().await.expect(500);
+    assert_eq!(
+        refused(&stage.door, code).await,
+        before + 1,
+        "{code}: {}",
+        answer.body
+    );
+}
+
 #[tokio::test]
 async fn each_way_to_fail_of_a_token_endpoint_has_its_name() {
     let stage = Stage::set("").await;
@@ -192,7 +212,7 @@ async fn each_way_to_fail_of_a_token_endpoint_has_its_name() {
     );
     let away =
         raw("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
-    let ways: Vec<(Box<dyn Fn() -> Reply + Send>, &str)> = vec![
+    let ways: Vec<(Way, &str)> = vec![
         (Box::new(|| Reply::Json(500, json!({}))), "provider_error"),
         (
             Box::new(move || Reply::Raw(html.clone())),
@@ -209,7 +229,6 @@ async fn each_way_to_fail_of_a_token_endpoint_has_its_name() {
             }),
             "provider_answer_too_long",
         ),
-        (Box::new(|| Reply::Hang), "provider_timeout"),
         (Box::new(|| Reply::Close), "provider_unavailable"),
         (
             Box::new(|| Reply::Json(200, json!({}))),
@@ -225,16 +244,16 @@ async fn each_way_to_fail_of_a_token_endpoint_has_its_name() {
         ),
     ];
     for (way, code) in ways {
-        let before = refused(&stage.door, code).await;
-        stage.answer(move |_, _| way());
-        let answer = stage.login().await.expect(500);
-        assert_eq!(
-            refused(&stage.door, code).await,
-            before + 1,
-            "{code}: {}",
-            answer.body
-        );
+        fails_as(&stage, way, code).await;
     }
+    // Only for what never comes is the wait short.
+    let hasty = Stage::with_timeout(2000, "").await;
+    eventually("the provider to be found", || async {
+        let answer = hasty.door.get("api.test", "/").await;
+        (answer.status == 302).then_some(())
+    })
+    .await;
+    fails_as(&hasty, Box::new(|| Reply::Hang), "provider_timeout").await;
     stage.answer(move |_, _| Reply::Raw(broken.clone()));
     stage.login().await.expect(500);
     let late = Duration::from_millis(50);
@@ -287,7 +306,7 @@ async fn a_door_starts_without_its_provider_and_shows_how_that_is_doing() {
     assert!(metrics.contains(&gauge), "{metrics}");
     let issuer = Issuer::at(&address).await;
     let token = issuer.token();
-    crate::support::eventually("the provider to be found", || async {
+    eventually("the provider to be found", || async {
         let answer = door.get_as(&token, "api.test", "/").await;
         (answer.status == 200).then_some(())
     })

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::support::ports::Port;
 use crate::support::raw::{Connection, exchange};
-use crate::support::{Door, Reply, Setup, Upstream, http};
+use crate::support::{Door, Reply, Setup, Upstream, eventually, http};
 
 /// A door with one service `web` for every host; `fields` are further ones of
 /// its record, in YAML flow style.
@@ -303,6 +303,10 @@ async fn an_upstream_that_does_not_answer_in_time_gives_504() {
         answer.json()["message"],
         "The upstream server is timing out"
     );
+    eventually("the request", || async {
+        (!upstream.seen().is_empty()).then_some(())
+    })
+    .await;
     assert_eq!(upstream.seen().len(), 1);
 }
 
@@ -313,8 +317,9 @@ async fn an_upstream_that_does_not_read_in_time_gives_504() {
         .await
         .expect("a port");
     let url = format!("http://{}", deaf.local_addr().expect("bound"));
-    // The engine still looks for an early answer before it gives up.
-    let fields = ", write_timeout: 200, read_timeout: 1000, retries: 0";
+    // The engine still looks for an early answer before it gives up. It does so
+    // between the pieces of the request too, which a busy client sends slowly.
+    let fields = ", write_timeout: 200, read_timeout: 5000, retries: 0";
     let door = door_to(&url, fields).await;
     let mut connection = Connection::open(&door.proxy()).await;
     let head = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 99999999\r\n\r\n";

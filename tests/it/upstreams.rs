@@ -15,6 +15,15 @@ const FINE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
 /// A server that answers the first request with `bytes`, and every other
 /// with [`FINE`]; `close`: it hangs up after the first answer.
 async fn misbehaving(bytes: Vec<u8>, close: bool) -> (Door, tokio::task::JoinHandle<()>) {
+    misbehaving_within(30_000, bytes, close).await
+}
+
+/// The same behind a service that waits for so many milliseconds.
+async fn misbehaving_within(
+    wait: u32,
+    bytes: Vec<u8>,
+    close: bool,
+) -> (Door, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
     let task = tokio::spawn(async move {
@@ -24,7 +33,7 @@ async fn misbehaving(bytes: Vec<u8>, close: bool) -> (Door, tokio::task::JoinHan
             connections.spawn(serve(stream, bytes.clone(), close, first.clone()));
         }
     });
-    let fields = "retries: 0, read_timeout: 1500, connect_timeout: 1500";
+    let fields = format!("retries: 0, read_timeout: {wait}, connect_timeout: 30000");
     let service =
         format!("- {{name: web, url: 'http://{address}', {fields}, routes: [{{paths: [/]}}]}}\n");
     (Setup::new().services(&service).start().await, task)
@@ -186,12 +195,12 @@ async fn an_http10_client_gets_no_chunks() {
 
 #[tokio::test]
 async fn a_client_that_pauses_its_upload_is_waited_for() {
-    let (door, _server) = misbehaving(FINE.to_vec(), false).await;
+    let (door, _server) = misbehaving_within(4000, FINE.to_vec(), false).await;
     let mut connection = Connection::open(&door.proxy()).await;
     let head = b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nab";
     connection.send(head).await;
     // Longer than the read timeout of the service.
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     connection.send(b"cd").await;
     assert_eq!(connection.response().await.status, 200);
 }

@@ -79,8 +79,7 @@ async fn every_step_of_the_readme_works() {
     for step in steps(include_str!("../../README.md")) {
         match step {
             Step::Run { commands, reloads } => {
-                log.push_str(&door.log_text());
-                door.clear_log();
+                log.push_str(&door.take_log());
                 printed = shell.run(&ports(&door, &commands));
                 if reloads {
                     door.wait_log("the reload", |line| line.contains("reload"))

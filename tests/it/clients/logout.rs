@@ -8,8 +8,8 @@ use crate::support::ports::Port;
 #[tokio::test]
 #[ignore = "needs node and its packages, which `make test` installs"]
 async fn who_signs_out_at_a_certified_provider_is_out_in_every_storage() {
-    let redis = Server::redis(Port::reserve());
-    let memcached = Server::memcached(Port::reserve());
+    let redis = Server::redis(Port::reserve()).await;
+    let memcached = Server::memcached(Port::reserve()).await;
     let stage = Stage::plain(Setup::new().start().await);
     let mut command = node("relying-logout.mjs");
     command

@@ -215,16 +215,24 @@ async fn of_parallel_guesses_no_more_are_looked_at_than_of_serial_ones() {
             async move { sign_in(door, name, &format!("guess {n}")).await }
         };
         let answers = futures_util::future::join_all((0..200).map(guess)).await;
-        let looked_at = answers
-            .iter()
-            .filter(|answer| answer.body.contains("Authentication Failed"))
-            .count();
-        let locked = |answer: &&Answer| {
+        let failed = |answer: &Answer| answer.body.contains("Authentication Failed");
+        let locked = |answer: &Answer| {
             answer.status == 401 && answer.body.contains("Your account has been locked.")
         };
-        let shed = |answer: &&Answer| answer.status == 503 && answer.header("retry-after") == "1";
+        let shed = |answer: &Answer| answer.status == 503 && answer.header("retry-after") == "1";
+        let mut looked_at = answers.iter().filter(|one| failed(one)).count();
         let others = answers.iter().filter(|one| locked(one) || shed(one));
-        assert_eq!((looked_at, others.count()), (3, 197), "{name}");
+        assert_eq!(looked_at + others.count(), 200, "{name}");
+        // Who is too many to be looked at gets the try back, so some may be left.
+        for n in 200..204 {
+            let answer = guess(n).await;
+            if locked(&answer) {
+                break;
+            }
+            assert!(failed(&answer), "{name}: {}", answer.body);
+            looked_at += 1;
+        }
+        assert_eq!(looked_at, 3, "{name}");
         assert_eq!(counted(&door, "credentials").await, 3 * (n + 1));
         let form = [
             ("grant_type", "password"),

@@ -200,17 +200,21 @@ impl Door {
         command
     }
 
-    /// Writes a file into the door's directory.
+    /// Writes a file into the door's directory, in place: the program may see
+    /// it before it is whole.
     pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), self.fill(text)).expect("the file is written");
     }
 
-    /// Replaces a piece of a file; it must be there.
+    /// Replaces a piece of a file; it must be there. The program sees the file as
+    /// it was or as it is then, since another one is renamed to it.
     pub(crate) fn edit(&self, name: &str, from: &str, to: &str) {
         let text = std::fs::read_to_string(self.path(name)).expect("the file is there");
         let (from, to) = (self.fill(from), self.fill(to));
         assert!(text.contains(&from), "{name} does not contain {from:?}");
-        std::fs::write(self.path(name), text.replace(&from, &to)).expect("the file is written");
+        let new = self.path(&format!("{name}.new"));
+        std::fs::write(&new, text.replace(&from, &to)).expect("the file is written");
+        std::fs::rename(new, self.path(name)).expect("the file is replaced");
     }
 
     /// `text` with the door's addresses in it.
@@ -337,6 +341,11 @@ impl Door {
             async move { found }
         })
         .await
+    }
+
+    /// Everything the program has printed so far, which is forgotten.
+    pub(crate) fn take_log(&self) -> String {
+        std::mem::take(&mut *self.log.lock().expect("not poisoned")).join("\n")
     }
 
     /// Forgets what was printed until now.
