@@ -99,6 +99,10 @@ test('a sign-out tells a client by a frame and goes on', async () => {
     scope: 'openid',
     state: 's',
   })
+  // The page goes on when the frame is there: not before it is looked at.
+  let looked
+  const waits = new Promise((done) => (looked = done))
+  site.pages.set('/framed', () => waits.then(() => ''))
   await page.goto(`${issuer}/authorize?${request}`)
   await signIn(page)
   await page.waitForURL('https://app.test/cb?**')
@@ -109,6 +113,7 @@ test('a sign-out tells a client by a frame and goes on', async () => {
   assert.equal(query.get('iss'), issuer)
   assert.ok(query.get('sid'))
   await shot(page, 'signed-out-frames')
+  looked()
   await site.arrived('/bye').catch(() => page.click('a[href="https://app.test/bye"]'))
   await page.waitForURL('https://app.test/bye')
   await leave()

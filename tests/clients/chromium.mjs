@@ -67,7 +67,7 @@ export async function person(options = {}) {
   })
   context.on('weberror', (error) => seen.errors.push(String(error.error())))
   const page = await context.newPage()
-  page.setDefaultTimeout(20_000)
+  page.setDefaultTimeout(60_000)
   return {
     context,
     page,

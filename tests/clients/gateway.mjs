@@ -82,7 +82,7 @@ export async function passed(calling) {
 
 /** Waits for what comes by itself. */
 export async function until(holds) {
-  for (let waited = 0; waited < 20_000; waited += 20) {
+  for (let waited = 0; waited < 60_000; waited += 20) {
     if (await holds()) return
     await new Promise((done) => setTimeout(done, 20))
   }

@@ -20,7 +20,7 @@ async function person(options = {}) {
   const violations = []
   await watch(context, (what) => violations.push(what))
   const page = await context.newPage()
-  page.setDefaultTimeout(20_000)
+  page.setDefaultTimeout(60_000)
   return {
     context,
     page,
@@ -88,10 +88,12 @@ test('an app is enrolled without scripts, and asked for', async () => {
   // Each later than the last, and a step may end while it is on its way.
   await page.fill('#code', code(key))
   await page.click('#enrol-totp')
+  await page.waitForSelector('#recovery-codes')
   const codes = await page.locator('#recovery-codes code').allTextContents()
   assert.equal(codes.length, 10)
   await shot(page, 'recovery-codes')
   await page.click('#continue')
+  await page.waitForSelector('#add-factor')
   assert.match(await page.textContent('main'), /Authenticator app/)
   await page.context().clearCookies()
   await signIn(page, 'demo')
@@ -126,6 +128,7 @@ test('a passkey is enrolled, and then the only thing that is needed', async () =
   assert.equal(credential.isResidentCredential, true)
   await accessible(page)
   await page.click('#continue')
+  await page.waitForSelector('#add-factor')
   assert.match(await page.textContent('main'), /This machine/)
   await accessible(page)
   await shot(page, 'account')
@@ -190,6 +193,7 @@ test('in German, in the dark and on a telephone', async () => {
     viewport: { width: 360, height: 740 },
   })
   await signIn(page, 'dora')
+  await page.waitForSelector('#add-factor')
   await accessible(page)
   await shot(page, 'account-de-dark-narrow')
   await page.click('#add-factor')

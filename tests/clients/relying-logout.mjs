@@ -47,7 +47,8 @@ const config = {
   clients,
   features: { revocation: { enabled: true }, backchannelLogout: { enabled: true } },
   // What it posts, for the test to see; its own way forbids loopback addresses.
-  fetch: (url, { dispatcher, ...options }) => {
+  // It would give up after 2.5 s.
+  fetch: (url, { dispatcher, signal, ...options }) => {
     posted.push({ url: String(url), form: new URLSearchParams(String(options.body)) })
     return globalThis.fetch(url, options)
   },

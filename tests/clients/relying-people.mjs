@@ -61,7 +61,7 @@ after(async () => {
 beforeEach(async () => {
   await context?.close()
   context = await browser.newContext({ locale: 'en-GB' })
-  context.setDefaultTimeout(20_000)
+  context.setDefaultTimeout(60_000)
   page = await context.newPage()
   foreign.asked = []
 })

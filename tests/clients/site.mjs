@@ -37,7 +37,7 @@ export class Site {
 
   /** The requests to a path, once there are so many of them. */
   async arrived(path, count = 1) {
-    for (let waited = 0; waited < 20_000; waited += 20) {
+    for (let waited = 0; waited < 60_000; waited += 20) {
       const found = this.requests.filter((request) => request.path === path)
       if (found.length >= count) return found
       await new Promise((done) => setTimeout(done, 20))

@@ -65,6 +65,8 @@ async fn people_sign_in_at_a_certified_provider_in_chromium() {
 async fn people_sign_in_to_services_in_chromium() {
     let identity = "
   base_url: http://@PROXY@
+  # Eight tabs sign in at once.
+  hashing: {memory_kib: 64, passes: 1}
   realms:
     /:
       users:
