@@ -8,6 +8,7 @@
 mod barred;
 mod identity;
 mod question;
+mod refreshes;
 mod tokens;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use super::replay::Replay;
 use super::told::{Asking, Lifetimes};
 use crate::plugins::ConfigError;
 
+pub(super) use refreshes::{OfIssuers, Refreshes};
 pub(super) use tokens::{Tokens, read};
 
 use barred::{Barred, Password};
@@ -102,9 +104,8 @@ pub(super) struct TokenDesk {
     /// Questions of users who sign in: no stranger with credentials keeps them
     /// waiting.
     of_logins: Flights<Arc<Tokens>>,
-    /// Questions of users who have: nobody who signs in, or says so, keeps them
-    /// waiting.
-    of_sessions: Flights<Arc<Tokens>>,
+    /// Questions of users who have, and what became of them.
+    of_sessions: Arc<Refreshes>,
     barred: Arc<Barred>,
 }
 
@@ -136,12 +137,12 @@ pub(super) struct Given {
 }
 
 impl TokenDesk {
-    pub(super) fn new(grants: Grants, agent: &Arc<Agent>) -> Self {
+    pub(super) fn new(grants: Grants, agent: &Arc<Agent>, of_sessions: Arc<Refreshes>) -> Self {
         let flights = || Flights::new(grants.lifetimes.refused(), agent.timeout());
         Self {
             flights: flights(),
             of_logins: flights(),
-            of_sessions: flights(),
+            of_sessions,
             barred: Arc::new(Barred::new()),
             grants,
             agent: Arc::clone(agent),
@@ -248,7 +249,8 @@ impl TokenDesk {
         Ok(self.ask(wish, asking).await?.tokens)
     }
 
-    /// Forgets tokens that are void.
+    /// Forgets tokens that are void; not those of a session's refresh, which there
+    /// is no other way to.
     pub(super) fn forget(&self, given: &Given) {
         self.held.remove(&given.about);
     }
@@ -257,7 +259,7 @@ impl TokenDesk {
         let prepared = self.prepare(&wish, asking).await?;
         let (about, method) = (prepared.about, wish.grant.method());
         let now_ms = self.agent.clock.now_ms();
-        if let Some((tokens, until)) = self.held.get(&about)
+        if let Some((tokens, until)) = self.held(wish.grant).get(&about)
             && now_ms < until
         {
             return Ok(Given {
@@ -273,7 +275,7 @@ impl TokenDesk {
         }
         let flights = match wish.whose() {
             Whose::Login => &self.of_logins,
-            Whose::Session => &self.of_sessions,
+            Whose::Session => &self.of_sessions.flights,
             Whose::Stranger => &self.flights,
         };
         if let Some(refusal) = flights.refused(&about, now_ms) {
@@ -298,6 +300,15 @@ impl TokenDesk {
             about,
             remembered: false,
         })
+    }
+
+    /// Where the tokens of a grant are as long as they are remembered.
+    fn held(&self, grant: Grant) -> &Arc<Responses> {
+        match grant {
+            // Whoever shows it: it may be spent.
+            Grant::RefreshToken => &self.of_sessions.late,
+            Grant::Password | Grant::ClientCredentials | Grant::AuthorizationCode => &self.held,
+        }
     }
 
     fn remember(&self, about: Digest, tokens: &Arc<Tokens>) {

@@ -176,6 +176,10 @@ impl OpenIdConnect {
         let agent = Agent::new(&config, asked.endpoints, asked.needs, hmac_keys, parts);
         let agent = Arc::new(agent);
         let user_info = |how| UserInfo::new(how, &agent);
+        let desk = |grants| {
+            let issuer = config.issuer.as_str();
+            TokenDesk::new(grants, &agent, parts.storages.refreshes.with(issuer))
+        };
         let asker = |told| Asker::new(told, &agent, &parts.metrics);
         Self {
             asker: asked.told.map(asker),
@@ -184,7 +188,7 @@ impl OpenIdConnect {
                 .map(|how| Distributed::new(how, &settings.rules, &agent)),
             token_exchange: (asked.token_exchange)
                 .map(|how| TokenExchange::new(how, &agent, parts)),
-            desk: asked.grants.map(|grants| TokenDesk::new(grants, &agent)),
+            desk: asked.grants.map(desk),
             agent,
             me,
             sessions: asked.sessions.map(Arc::new),

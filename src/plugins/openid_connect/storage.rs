@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::ends::Ends;
 use super::fields::Fields;
+use super::grants::OfIssuers;
 use crate::clock::{Clock, random_bytes};
 use crate::model::grant::TokenHash;
 use crate::model::login::{EndMark, LoginQuery, Marked, StoredLogin};
@@ -75,6 +76,8 @@ pub struct Storages {
     /// The process's own store.
     store: OnceLock<Arc<dyn Store>>,
     pub(super) ends: Ends,
+    /// Refreshes of sessions, wherever these are kept.
+    pub(super) refreshes: OfIssuers,
     remotes: Mutex<HashMap<RemoteConfig, Weak<Remote>>>,
     /// The longest life that a session of a plugin may have, in milliseconds.
     longest_ms: std::sync::atomic::AtomicI64,

@@ -109,7 +109,13 @@ impl TokenDesk {
             }
         };
         let mut about = match &once {
-            Some(form) => about(client.as_deref(), form, &HeaderMap::new()),
+            // At whichever plugin of the issuer.
+            Some(form) => {
+                let endpoint = self.agent.url(Endpoint::Token).await.ok();
+                let endpoint = endpoint.as_ref().map_or("", url::Url::as_str);
+                let asked = about(client.as_deref(), form, &HeaderMap::new());
+                digest_of([&asked[..], endpoint.as_bytes()])
+            }
             None => about(client.as_deref(), &sent, &headers),
         };
         let granted = grants.scope.clone();
@@ -149,7 +155,7 @@ impl TokenDesk {
         let replay = self.grants.replay.clone();
         let refused_ms = self.grants.lifetimes.refused();
         let (agent, barred) = (Arc::clone(&self.agent), Arc::clone(&self.barred));
-        let held = Arc::clone(&self.held);
+        let held = Arc::clone(self.held(grant));
         async move {
             let about = prepared.about;
             // The last answer may have come between the look and the question: a

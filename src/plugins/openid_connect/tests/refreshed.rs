@@ -224,3 +224,27 @@ async fn a_refresh_that_comes_too_late_goes_on_with_what_another_node_has_got() 
     assert_eq!(outcome.code(), (200, "pass"));
     assert_eq!(node.provider.asked("refresh_token"), 1);
 }
+
+#[tokio::test]
+async fn a_page_that_calls_two_plugins_at_once_does_not_show_its_refresh_token_twice() {
+    let (node, browser) = ended("cookie", json!({})).await;
+    let second = node.with(with_sessions_in("cookie", json!({"scopes": ["openid"]})));
+    let (asked, go) = hold_back(&node, false);
+    let request = browser.request("/orders");
+    let others = async {
+        asked.notified().await;
+        let mut asks = Box::pin(second.ask(&request));
+        let while_it_takes = std::time::Duration::from_millis(400);
+        let waits = tokio::time::timeout(while_it_takes, &mut asks).await;
+        assert!(waits.is_err(), "it waits for the first one");
+        go.notify_one();
+        asks.await
+    };
+    let (outcome, others) = tokio::join!(node.world.ask(&request), others);
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(others.code(), (200, "pass"));
+    // What takes the place of a plugin knows of it, too.
+    let changed = node.with(with_sessions_in("cookie", json!({"timeout": 9_000})));
+    assert_eq!(changed.ask(&request).await.code(), (200, "pass"));
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+}
