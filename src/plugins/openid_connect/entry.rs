@@ -175,10 +175,10 @@ impl OpenIdConnect {
         let opening = match known {
             Some(opening) => Ok(Some(opening)),
             None => {
-                let now_ms = self.agent.clock.now_ms();
-                let login = entry.login(self.is_told(&entry), now_ms);
+                let clock = &self.agent.clock;
+                let login = entry.login(self.is_told(&entry), clock.now_ms());
                 let caller = caller(request, exchange);
-                sessions.begin_of_token(login, caller, now_ms).await
+                sessions.begin_of_token(login, caller, clock).await
             }
         };
         match opening {

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -11,6 +12,8 @@ use quick_cache::{Equivalent, Weighter};
 
 use super::held::{Handle, Held};
 use super::{Browser, LoginSession, Sessions};
+use crate::clock::Clock;
+use crate::plugins::openid_connect::flight::{Digest, Flights, REFUSED_MS, digest_of};
 use crate::plugins::openid_connect::methods::Method;
 use crate::plugins::openid_connect::refusal::Refusal;
 
@@ -18,6 +21,8 @@ use crate::plugins::openid_connect::refusal::Refusal;
 const TOKENS: usize = 16 * 1024;
 /// Most sessions of one token, where they are bound to who shows it.
 const MOST: usize = 8;
+/// Longest wait for a session where too many begin at once.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Most memory for them, in bytes, about.
 const BYTES: u64 = 32 * 1024 * 1024;
 
@@ -40,10 +45,16 @@ pub(in super::super) struct Caller<'a> {
 /// A token, and how it came. One that was given for a credential has sessions of
 /// its own: they hold what else was given, which who shows the token alone, as
 /// upstreams may, must not get.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     by: Method,
     access: Arc<str>,
+}
+
+impl Key {
+    fn digest(&self) -> Digest {
+        digest_of([self.by.name().as_bytes(), self.access.as_bytes()])
+    }
 }
 
 /// A [`Key`] to look for.
@@ -63,13 +74,21 @@ impl Equivalent<Key> for Asked<'_> {
 type Openings = Arc<[Arc<Opening>]>;
 
 /// The sessions of tokens, by these.
-pub(super) struct OfTokens(Cache<Key, Openings, Weight, ahash::RandomState>);
+pub(super) struct OfTokens {
+    known: Cache<Key, Openings, Weight, ahash::RandomState>,
+    /// Those that begin: one of a token at a time, or many requests that come at
+    /// once would begin more than it may have.
+    begin: Flights<()>,
+}
 
 impl OfTokens {
     pub(super) fn new() -> Self {
         let state = ahash::RandomState::new();
         let lifecycle = DefaultLifecycle::default();
-        Self(Cache::with(TOKENS, BYTES, Weight, state, lifecycle))
+        Self {
+            known: Cache::with(TOKENS, BYTES, Weight, state, lifecycle),
+            begin: Flights::new(REFUSED_MS, PATIENCE),
+        }
     }
 }
 
@@ -98,10 +117,20 @@ impl Sessions {
         caller: Caller<'_>,
         now_ms: i64,
     ) -> Option<Arc<Opening>> {
-        let openings = self.of_tokens.0.get(&Asked { by, access })?;
+        let openings = self.of_tokens.known.get(&Asked { by, access })?;
         let bound = self.bound(caller);
-        let mut openings = openings.iter();
-        let own = openings.find(|one| one.held.bound == bound && self.is_young(one, now_ms));
+        self.opening_of(&openings, bound.as_deref(), now_ms)
+    }
+
+    fn opening_of(
+        &self,
+        openings: &[Arc<Opening>],
+        bound: Option<&str>,
+        now_ms: i64,
+    ) -> Option<Arc<Opening>> {
+        let mut all = openings.iter();
+        let is_own = |one: &Opening| one.held.bound.as_deref() == bound;
+        let own = all.find(|one| is_own(one) && self.is_young(one, now_ms));
         own.cloned()
     }
 
@@ -117,10 +146,10 @@ impl Sessions {
     /// # Errors
     /// [`Refusal::SessionTooBig`], [`Refusal::SessionStoreUnavailable`].
     pub(in super::super) async fn begin_of_token(
-        &self,
+        self: &Arc<Self>,
         login: LoginSession,
         caller: Caller<'_>,
-        now_ms: i64,
+        clock: &Clock,
     ) -> Result<Option<Arc<Opening>>, Refusal> {
         let login = LoginSession {
             bound: self.bound(caller),
@@ -130,31 +159,63 @@ impl Sessions {
             by: login.by,
             access: login.access.as_str().into(),
         };
-        let openings = self.of_tokens.0.get(&key).unwrap_or_default();
-        let others = openings.iter().filter(|one| self.is_young(one, now_ms));
-        let mut all: Vec<_> = others.cloned().collect();
-        if all.len() >= MOST {
-            return Ok(None);
+        // As often as others may be first.
+        for _ in 0..=MOST {
+            let now_ms = clock.now_ms();
+            let openings = self.openings(&key, now_ms);
+            let own = self.opening_of(&openings, login.bound.as_deref(), now_ms);
+            if own.is_some() || openings.len() >= MOST {
+                return Ok(own);
+            }
+            let (sessions, key, login) = (Arc::clone(self), key.clone(), login.clone());
+            let (about, later) = (key.digest(), clock.clone());
+            let begin = move || async move { sessions.add_of_token(key, login, now_ms).await };
+            let begins = &self.of_tokens.begin;
+            begins.ask(about, begin, move || later.now_ms()).await?;
         }
-        let opening = Arc::new(match &self.storage {
-            None => Opening {
+        Ok(None)
+    }
+
+    /// The sessions of a token that are young.
+    fn openings(&self, key: &Key, now_ms: i64) -> Vec<Arc<Opening>> {
+        let all = self.of_tokens.known.get(key).unwrap_or_default();
+        let young = all.iter().filter(|one| self.is_young(one, now_ms));
+        young.cloned().collect()
+    }
+
+    /// Begins a session of a token of which no other one begins.
+    async fn add_of_token(
+        &self,
+        key: Key,
+        login: LoginSession,
+        now_ms: i64,
+    ) -> Result<(), Refusal> {
+        let mut all = self.openings(&key, now_ms);
+        // The last one may have begun between the look and the question.
+        let own = self.opening_of(&all, login.bound.as_deref(), now_ms);
+        if own.is_some() || all.len() >= MOST {
+            return Ok(());
+        }
+        all.push(Arc::new(self.begun(login, now_ms).await?));
+        self.of_tokens.known.insert(key, all.into());
+        Ok(())
+    }
+
+    async fn begun(&self, login: LoginSession, now_ms: i64) -> Result<Opening, Refusal> {
+        let Some(storage) = &self.storage else {
+            return Ok(Opening {
                 text: self.sealed(&login)?.1,
                 held: Arc::new(Held::fresh(login)),
-            },
-            Some(storage) => {
-                let handle = Handle::new(&self.context, self.sealer.id());
-                let stored = self.stored(&login, &handle, now_ms)?;
-                let inserted = storage.insert(&stored).await;
-                inserted.map_err(|_| Refusal::SessionStoreUnavailable)?;
-                Opening {
-                    held: self.hold(login, &handle, storage, now_ms),
-                    text: handle.text().to_owned(),
-                }
-            }
-        });
-        all.push(Arc::clone(&opening));
-        self.of_tokens.0.insert(key, all.into());
-        Ok(Some(opening))
+            });
+        };
+        let handle = Handle::new(&self.context, self.sealer.id());
+        let stored = self.stored(&login, &handle, now_ms)?;
+        let inserted = storage.insert(&stored).await;
+        inserted.map_err(|_| Refusal::SessionStoreUnavailable)?;
+        Ok(Opening {
+            held: self.hold(login, &handle, storage, now_ms),
+            text: handle.text().to_owned(),
+        })
     }
 
     /// Has the caller keep a session.

@@ -260,3 +260,19 @@ async fn one_token_does_not_fill_the_storage_by_changing_who_shows_it() {
     }
     assert_eq!(node.rows().await.len(), 8);
 }
+
+#[tokio::test]
+async fn one_token_does_not_fill_the_storage_by_being_shown_many_times_at_once() {
+    for (binds, most) in [(json!([]), 1), (json!(["user-agent"]), 8)] {
+        let node = Node::new(json!({"session_bind": binds})).await;
+        let token = node.world.token(json!({}));
+        let requests: Vec<_> = (0..40)
+            .map(|n| get_with(&format!("User-Agent: {n}\r\nAuthorization: Bearer {token}")))
+            .collect();
+        let asks = requests.iter().map(|request| node.world.ask(request));
+        for outcome in futures_util::future::join_all(asks).await {
+            assert_eq!(outcome.code(), (200, "pass"), "the token is good");
+        }
+        assert_eq!(node.rows().await.len(), most);
+    }
+}
