@@ -10,8 +10,10 @@ mod remote;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use super::ends::Ends;
 use super::fields::Fields;
@@ -34,6 +36,13 @@ pub(super) const READ_MS: i64 = 5_000;
 
 /// Longest wait for the process's own store, in milliseconds, about.
 const OWN_WAIT_MS: i64 = 5_000;
+
+/// How often a lock that nobody holds is tried to be taken back, and the pause
+/// before each try: a storage that failed is left alone for a moment.
+const UNLOCKS: u32 = 3;
+const UNLOCK_PAUSE: Duration = Duration::from_secs(1);
+/// Locks that are taken back at a time, at most: the others end by their time.
+static UNLOCKING: Semaphore = Semaphore::const_new(256);
 
 /// The right to ask for the next tokens of a session, and to change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,11 +193,39 @@ impl Storage {
         now_ms: i64,
     ) -> Result<Option<Lock>, StorageError> {
         let lock = Lock::new(until_ms);
-        let locked = match self {
-            Self::Own(own) => own.store()?.lock_login(*key, until_ms, now_ms).await?,
-            Self::Remote(remote) => remote.lock(key, lock).await?,
+        let locked = self.take(key, lock, now_ms).await;
+        if locked.is_err() {
+            self.unlock_soon(*key, lock);
+        }
+        Ok(locked?.then_some(lock))
+    }
+
+    async fn take(&self, key: &TokenHash, lock: Lock, now_ms: i64) -> Result<bool, StorageError> {
+        match self {
+            Self::Own(own) => {
+                let store = own.store()?;
+                Ok(store.lock_login(*key, lock.until_ms, now_ms).await?)
+            }
+            Self::Remote(remote) => remote.lock(key, lock).await,
+        }
+    }
+
+    /// Takes back what may have been locked although the answer did not come in
+    /// time: nobody would hold it, and all would wait for its end.
+    fn unlock_soon(&self, key: TokenHash, lock: Lock) {
+        let Ok(place) = UNLOCKING.try_acquire() else {
+            return;
         };
-        Ok(locked.then_some(lock))
+        let storage = self.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            for _ in 0..UNLOCKS {
+                tokio::time::sleep(UNLOCK_PAUSE).await;
+                if storage.unlock(&key, lock).await.is_ok() {
+                    return;
+                }
+            }
+        });
     }
 
     /// Unlocks a session if it is locked so.

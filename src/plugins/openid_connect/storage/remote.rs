@@ -92,14 +92,15 @@ impl Remote {
 
     pub(super) async fn lock(&self, key: &TokenHash, lock: Lock) -> Result<bool, StorageError> {
         let holder = lock.holder.to_string();
+        let (key, holder) = (self.lock_key(key), holder.as_bytes());
         // Its server measures by its own clock.
-        self.put(
-            Put::New,
-            &self.lock_key(key),
-            holder.as_bytes(),
-            lock.until_ms,
-        )
-        .await
+        let taken = self.put(Put::New, &key, holder, lock.until_ms).await?;
+        if taken || matches!(self.server, Client::Redis(_)) {
+            return Ok(taken);
+        }
+        // Where a connection was lost it is asked twice, and finds its own.
+        let found = self.get(&[key]).await?.pop().flatten();
+        Ok(found.is_some_and(|found| found == holder))
     }
 
     pub(super) async fn unlock(&self, key: &TokenHash, lock: Lock) -> Result<(), StorageError> {
@@ -305,6 +306,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
     use crate::clock::Clock;
     use crate::plugins::openid_connect::storage::Storage;
@@ -320,14 +324,30 @@ mod tests {
         }
     }
 
-    fn remote(server: Server) -> Arc<Remote> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn remote(server: Server, deadline: Duration) -> Arc<Remote> {
         let config = RemoteConfig {
             server,
             prefix: "test".to_owned(),
-            connect: Duration::from_secs(10),
-            deadline: Duration::from_secs(10),
+            connect: PATIENCE,
+            deadline,
         };
         Arc::new(Remote::open(&config, &Metrics::default()).expect("a server"))
+    }
+
+    fn redis_at(port: u16) -> Server {
+        Server::Redis {
+            address: Address::Tcp("127.0.0.1".to_owned(), port),
+            tls: false,
+            database: 0,
+            username: None,
+            password: None,
+        }
+    }
+
+    fn memcached_at(port: u16) -> Server {
+        Server::Memcached(Address::Tcp("127.0.0.1".to_owned(), port))
     }
 
     fn login(key: TokenHash, ends_ms: i64) -> StoredLogin {
@@ -389,13 +409,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn only_its_holder_unlocks_and_marks_stay_in_a_redis() {
         let server = testing::Server::start();
-        let remote = remote(Server::Redis {
-            address: Address::Tcp("127.0.0.1".to_owned(), server.port),
-            tls: false,
-            database: 0,
-            username: None,
-            password: None,
-        });
+        let remote = remote(redis_at(server.port), PATIENCE);
         only_its_holder_unlocks(Arc::clone(&remote)).await;
         no_mark_undoes_a_later_one(remote).await;
     }
@@ -410,10 +424,7 @@ mod tests {
             .stderr(Stdio::null())
             .spawn();
         let _process = Ended(process.expect("memcached is installed (make deps)"));
-        let remote = remote(Server::Memcached(Address::Tcp(
-            "127.0.0.1".to_owned(),
-            port,
-        )));
+        let remote = remote(memcached_at(port), PATIENCE);
         let answers = async {
             while remote.load(&TokenHash([1; 32])).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -423,5 +434,69 @@ mod tests {
         answers.expect("it answers");
         only_its_holder_unlocks(Arc::clone(&remote)).await;
         no_mark_undoes_a_later_one(remote).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lock_whose_answer_comes_too_late_is_nobodys() {
+        let server = testing::Server::start();
+        let remote = remote(redis_at(server.port), Duration::from_millis(500));
+        let key = TokenHash([7; 32]);
+        while remote.load(&key).await.is_err() {}
+        let storage = Storage::Remote(remote);
+        let now_ms = Clock::system().now_ms();
+        let lock = async || storage.lock(&key, now_ms + 600_000, now_ms).await;
+        server.freeze(true);
+        assert!(lock().await.is_err());
+        server.freeze(false);
+        let taken = async {
+            while !matches!(lock().await, Ok(Some(_))) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let taken = tokio::time::timeout(Duration::from_secs(60), taken).await;
+        taken.expect("it is free again");
+    }
+
+    /// A memcached that takes the first `add`, and loses the connection in place of
+    /// its answer.
+    async fn loses_an_answer(listener: TcpListener) {
+        let accept = async || {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            BufStream::new(stream)
+        };
+        let line = async |stream: &mut BufStream<TcpStream>| {
+            let mut line = String::new();
+            stream.read_line(&mut line).await.expect("a line");
+            line
+        };
+        let say = async |stream: &mut BufStream<TcpStream>, text: &str| {
+            stream.write_all(text.as_bytes()).await.expect("written");
+            stream.flush().await.expect("sent");
+        };
+        let mut first = accept().await;
+        assert!(line(&mut first).await.starts_with("get "));
+        say(&mut first, "END\r\n").await;
+        let (add, holder) = (line(&mut first).await, line(&mut first).await);
+        drop(first);
+        let mut second = accept().await;
+        assert_eq!(line(&mut second).await, add);
+        assert_eq!(line(&mut second).await, holder);
+        say(&mut second, "NOT_STORED\r\n").await;
+        let get = line(&mut second).await;
+        let (key, length) = (get["get ".len()..].trim(), holder.trim().len());
+        let value = format!("VALUE {key} 0 {length}\r\n{holder}END\r\n");
+        say(&mut second, &value).await;
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_asked_for_twice_as_a_connection_was_lost_is_ones_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let remote = remote(memcached_at(port), PATIENCE);
+        tokio::spawn(loses_an_answer(listener));
+        let key = TokenHash([7; 32]);
+        assert_eq!(remote.load(&key).await, Ok(None));
+        let taken = remote.lock(&key, Lock::new(600_000)).await;
+        assert_eq!(taken, Ok(true));
     }
 }
