@@ -102,7 +102,7 @@ impl OpenIdConnect {
     ) -> Result<Flow, Refusal> {
         // First of all: whoever has a copy is out while tokens are revoked. Where it
         // can't be said, the browser keeps its cookie, to come again with it.
-        let logins = match self.end_shown(sessions, request).await {
+        let logins = match self.end_shown(logout, sessions, request).await {
             Ok(logins) => logins,
             Err(refusal) => return Ok(self.comes_again(refusal, exchange)),
         };
@@ -149,12 +149,16 @@ impl OpenIdConnect {
     /// [`Refusal::SessionStoreUnavailable`]: they may go on.
     async fn end_shown(
         &self,
+        logout: &Logout,
         sessions: &Sessions,
         request: &RequestHeader,
     ) -> Result<Vec<Arc<Held>>, Refusal> {
         let now_ms = self.agent.clock.now_ms();
-        let logins = sessions.find_or_recall(&request.headers, now_ms).await?;
-        for login in &logins {
+        let mut logins = sessions.find_or_recall(&request.headers, now_ms).await?;
+        for login in &mut logins {
+            if logout.revokes_access || logout.revokes_refresh {
+                *login = sessions.current(login, now_ms).await?;
+            }
             sessions.end(login, now_ms).await?;
         }
         Ok(logins)
@@ -173,7 +177,7 @@ impl OpenIdConnect {
 
     /// Revokes the session's tokens, as far as the provider does; the user is
     /// out here in any case.
-    async fn revoke(&self, logout: &Logout, login: &LoginSession) {
+    pub(super) async fn revoke(&self, logout: &Logout, login: &LoginSession) {
         let refresh = login.refresh.as_deref().filter(|_| logout.revokes_refresh);
         let access = Some(login.access.as_str()).filter(|_| logout.revokes_access);
         let client = self.settings().clients.named(&login.client);

@@ -114,7 +114,15 @@ impl OpenIdConnect {
             Ok(Ok(next))
         };
         let outcome = match next.await {
-            Ok(Ok(next)) => return sessions.save(next, (handle, lock), clock.now_ms()).await,
+            Ok(Ok(next)) => {
+                let of = (handle, lock);
+                let saved = sessions.save(next.clone(), of, clock.now_ms()).await;
+                if let (Err(Refusal::SessionOver), Some(logout)) = (&saved, &self.logout) {
+                    // Who has ended it meanwhile knew the last tokens alone.
+                    self.revoke(logout, &next).await;
+                }
+                return saved;
+            }
             Ok(Err(current)) => Ok(current),
             // Somebody may have been first after all, whose lock was over.
             Err(Refusal::WrongCredentials) => {

@@ -78,6 +78,26 @@ impl Sessions {
         }
     }
 
+    /// A session with the tokens that it has now: another node may have refreshed
+    /// them since it was read.
+    ///
+    /// # Errors
+    /// As [`Sessions::find`].
+    pub(in super::super) async fn current(
+        &self,
+        held: &Arc<Held>,
+        now_ms: i64,
+    ) -> Result<Arc<Held>, Refusal> {
+        let Some(handle) = &held.handle else {
+            return Ok(Arc::clone(held));
+        };
+        Ok(match self.read(handle, now_ms).await? {
+            Shown::Live(current, _) => current,
+            // It is over, and nobody knows of others.
+            Shown::Void(_) | Shown::Nothing | Shown::Away(_) => Arc::clone(held),
+        })
+    }
+
     /// What is kept at a handle, however old, or why there is nothing.
     ///
     /// # Errors

@@ -129,3 +129,47 @@ async fn a_body_asks_for_a_logout_by_the_name_alone() {
         assert_eq!(browser.0.contains_key("session"), !is_out, "{body}");
     }
 }
+
+/// The refresh tokens that the provider was told to revoke.
+fn revoked(node: &Node) -> Vec<String> {
+    let asked = node.provider.asked.lock().unwrap();
+    let of_refresh = asked.iter().filter(|form| {
+        let hint = form.get("token_type_hint");
+        hint.is_some_and(|hint| hint == "refresh_token")
+    });
+    of_refresh.map(|form| form["token"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_logout_revokes_the_tokens_that_another_node_has_got() {
+    let config = json!({"logout_revoke": true, "logout_revoke_refresh_token": true});
+    let node = Node::new(config).await;
+    let other = node.with(json!({"leeway": 20}));
+    let mut browser = Browser::signed_in(&node.world).await;
+    node.world.clock.advance(280_000);
+    assert!(!is_out(&browser, &node.world).await);
+    node.world.clock.advance(5_000);
+    assert!(!is_out(&browser, &other).await);
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+    browser.get(&node.world, "/orders?logout=1").await;
+    assert_eq!(revoked(&node), ["r1"]);
+}
+
+#[tokio::test]
+async fn tokens_that_come_when_their_user_has_signed_out_are_revoked() {
+    let config = json!({"logout_revoke": true, "logout_revoke_refresh_token": true});
+    let node = Node::new(config).await;
+    let other = node.other();
+    let browser = Browser::signed_in(&node.world).await;
+    node.world.clock.advance(300_000);
+    let (asked, go) = hold_back(&node, false);
+    let request = browser.request("/orders");
+    let leaves = async {
+        asked.notified().await;
+        browser.clone().get(&other, "/orders?logout=1").await;
+        go.notify_one();
+    };
+    let (outcome, ()) = tokio::join!(node.world.ask(&request), leaves);
+    assert_ne!(outcome.code(), (200, "pass"));
+    assert_eq!(revoked(&node), ["r0", "r1"]);
+}
