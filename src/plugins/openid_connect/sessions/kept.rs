@@ -30,8 +30,9 @@ pub(super) fn lock_ms(timeout: i64, storage: Option<&Storage>) -> i64 {
 /// How often new tokens are tried to be saved, and the pause between tries: the
 /// old ones are spent.
 const SAVES: u32 = 4;
-/// Questions to the storage besides, at most: the session, and whether it is over.
-const READS: u32 = 2;
+/// Questions to the storage besides, at most: the session, and whether it is over,
+/// before the tokens are asked for and afterwards.
+const READS: u32 = 3;
 const SAVE_PAUSE: Duration = Duration::from_millis(250);
 /// Longest session, in bytes: what any storage holds.
 const KEPT_MAX: usize = 512 * 1024;
@@ -119,8 +120,7 @@ impl Sessions {
         let Some(login) = self.unseal(&handle.key, &sealed) else {
             return Ok(Err(Refusal::BrokenSession));
         };
-        let stale_ms = now_ms.saturating_add(storage.read_ms());
-        let held = Arc::new(Held::new(login, Some(handle.clone()), stale_ms));
+        let held = read_now(login, handle, storage, now_ms);
         let over = storage.is_over(&held.marks, held.since()).await;
         if over.map_err(unavailable)? {
             self.note_end(&held, now_ms);
@@ -226,6 +226,11 @@ impl Sessions {
         let Some(mut login) = current.filter(same) else {
             return Ok(None);
         };
+        let over = storage.is_over(&held.marks, held.since()).await;
+        if over.map_err(unavailable)? {
+            self.note_end(held, now_ms);
+            return Ok(None);
+        }
         login.renewed = now_ms.max(login.renewed);
         let stored = self.stored(&login, handle, now_ms)?;
         let there = storage.update(&stored, lock).await.map_err(unavailable)?;
@@ -247,6 +252,15 @@ impl Sessions {
         let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         login.renewed = now_ms;
         let stored = self.stored(&login, handle, now_ms)?;
+        let held = read_now(login, handle, storage, now_ms);
+        // By a mark that was left while the provider was asked. Without an answer
+        // the tokens count more: it is asked again when the session is read.
+        if let Ok(true) = storage.is_over(&held.marks, held.since()).await {
+            self.note_end(&held, now_ms);
+            self.opened.remove(handle.text());
+            self.unlock(handle, lock).await;
+            return Err(Refusal::SessionOver);
+        }
         for last in (0..SAVES).rev() {
             match storage.update(&stored, lock).await {
                 Ok(true) => break,
@@ -262,7 +276,8 @@ impl Sessions {
                 Err(StorageError) => tokio::time::sleep(SAVE_PAUSE).await,
             }
         }
-        Ok(self.hold(login, handle, storage, now_ms))
+        self.opened.insert(handle.text(), &held);
+        Ok(held)
     }
 
     pub(super) fn hold(
@@ -272,8 +287,7 @@ impl Sessions {
         storage: &Storage,
         now_ms: i64,
     ) -> Arc<Held> {
-        let stale_ms = now_ms.saturating_add(storage.read_ms());
-        let held = Arc::new(Held::new(login, Some(handle.clone()), stale_ms));
+        let held = read_now(login, handle, storage, now_ms);
         self.opened.insert(handle.text(), &held);
         held
     }
@@ -346,6 +360,12 @@ impl Sessions {
     pub(in super::super) fn lock_ms(&self) -> i64 {
         self.lock_ms
     }
+}
+
+/// A session that is known as it is kept at `now_ms`.
+fn read_now(login: LoginSession, handle: &Handle, storage: &Storage, now_ms: i64) -> Arc<Held> {
+    let stale_ms = now_ms.saturating_add(storage.read_ms());
+    Arc::new(Held::new(login, Some(handle.clone()), stale_ms))
 }
 
 /// A subject as it is stored where it shall not be read.

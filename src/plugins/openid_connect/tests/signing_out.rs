@@ -173,3 +173,62 @@ async fn tokens_that_come_when_their_user_has_signed_out_are_revoked() {
     assert_ne!(outcome.code(), (200, "pass"));
     assert_eq!(revoked(&node), ["r0", "r1"]);
 }
+
+/// A node whose sessions are in a Redis, at the time of that, and another one
+/// with a store of its own: it learns by the Redis alone what has ended.
+async fn apart(server: &Server, config: Value) -> (Node, World) {
+    let mut config = config;
+    config["session_storage"] = json!("redis");
+    config["session_redis_port"] = json!(server.port);
+    for name in ["connect", "read", "send"] {
+        config[format!("session_redis_{name}_timeout")] = json!(10_000);
+    }
+    let node = Node::new(config).await;
+    let now_ms = Clock::system().now_ms();
+    node.world.clock.advance(now_ms - NOW * 1000);
+    let mut other = node.other();
+    other.parts.storages = Arc::default();
+    other.filter = filter(&other.parts, node.config.clone()).expect("valid");
+    (node, other)
+}
+
+async fn told_by_the_provider(node: &Node) {
+    let now = node.world.clock.now_secs();
+    let of_user = json!({"sid": null, "sub": "anna", "iat": now, "exp": now + 120});
+    let request = posted(&format!("logout_token={}", logout_token(node, of_user)));
+    let outcome = node.world.ask(&request).await;
+    assert_eq!(outcome.code(), (200, "provider_logout"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_keeps_no_session_that_the_provider_has_ended_elsewhere() {
+    let server = Server::start();
+    let (node, other) = apart(&server, json!({"session_idling_timeout": 100})).await;
+    let browser = Browser::signed_in(&node.world).await;
+    node.world.clock.advance(2_000);
+    assert!(!is_out(&browser, &other).await);
+    told_by_the_provider(&node).await;
+    // It is renewed now, and was read less than five seconds ago.
+    node.world.clock.advance(4_000);
+    other.ask(&browser.request("/orders")).await;
+    node.world.clock.advance(2_000);
+    assert!(is_out(&browser, &other).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_keeps_no_session_that_the_provider_has_ended_meanwhile() {
+    let server = Server::start();
+    let (node, other) = apart(&server, json!({})).await;
+    let browser = Browser::signed_in(&node.world).await;
+    node.world.clock.advance(300_000);
+    let (asked, go) = hold_back(&node, false);
+    let request = browser.request("/orders");
+    let ends = async {
+        asked.notified().await;
+        told_by_the_provider(&node).await;
+        go.notify_one();
+    };
+    let (outcome, ()) = tokio::join!(other.ask(&request), ends);
+    assert_ne!(outcome.code(), (200, "pass"));
+    assert_eq!(node.provider.asked("refresh_token"), 1);
+}
