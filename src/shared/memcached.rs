@@ -28,6 +28,8 @@ const IDLE: usize = 16;
 /// above 1 MiB by itself.
 const LINE_MAX: u64 = 1024;
 const VALUE_MAX: usize = 1024 * 1024;
+/// How often a number is tried to be raised that others change, too.
+const TRIES: u32 = 64;
 /// For how long nobody asks after a failure, in nanoseconds.
 const PAUSE_NS: u64 = 500_000_000;
 
@@ -156,16 +158,66 @@ impl Memcached {
     /// # Errors
     /// As [`Memcached::get`].
     pub async fn remove_if(&self, key: &str, value: &[u8]) -> Result<bool, Unavailable> {
+        let found = self.changeable(key).await?;
+        let Some((_, unique)) = found.filter(|(found, _)| found == value) else {
+            return Ok(false);
+        };
+        // Put in as over, if it is still what was seen.
+        self.replace(key, b"", -1, unique).await
+    }
+
+    /// Raises the number at a key to `value`, whoever else does at this moment, and
+    /// keeps it until `until_secs` (of the epoch).
+    ///
+    /// # Errors
+    /// As [`Memcached::get`], and where others change it all the time.
+    pub async fn raise(&self, key: &str, value: i64, until_secs: i64) -> Result<(), Unavailable> {
+        for _ in 0..TRIES {
+            let raised = match self.changeable(key).await? {
+                None => {
+                    let value = value.to_string();
+                    self.put(Put::New, key, value.as_bytes(), until_secs)
+                        .await?
+                }
+                Some((known, unique)) => {
+                    let known = std::str::from_utf8(&known).ok();
+                    let known = known.and_then(|text| text.parse().ok());
+                    let most = known.map_or(value, |known: i64| known.max(value));
+                    let most = most.to_string();
+                    self.replace(key, most.as_bytes(), until_secs, unique)
+                        .await?
+                }
+            };
+            if raised {
+                return Ok(());
+            }
+        }
+        Err(Unavailable)
+    }
+
+    /// The value of a key, with what says whether it has changed since.
+    async fn changeable(&self, key: &str) -> Result<Option<(Vec<u8>, u64)>, Unavailable> {
         let command = format!("gets {key}\r\n").into_bytes();
         let Answer::Values(found) = self.ask(&command, Reading::Values).await? else {
             return Err(self.gone("another answer than values"));
         };
-        let mut found = found.iter().filter(|item| item.value == value);
-        let Some(unique) = found.find_map(|item| item.unique) else {
-            return Ok(false);
-        };
-        // Put in as over, if it is still what was seen.
-        let command = format!("cas {key} 0 -1 0 {unique}\r\n\r\n").into_bytes();
+        let found = found.into_iter().find(|item| item.key == key);
+        Ok(found.and_then(|item| Some((item.value, item.unique?))))
+    }
+
+    /// Puts a value in the place of the one that was seen; says whether that was
+    /// still there.
+    async fn replace(
+        &self,
+        key: &str,
+        value: &[u8],
+        until_secs: i64,
+        unique: u64,
+    ) -> Result<bool, Unavailable> {
+        let length = value.len();
+        let mut command = format!("cas {key} 0 {until_secs} {length} {unique}\r\n").into_bytes();
+        command.extend_from_slice(value);
+        command.extend_from_slice(b"\r\n");
         match self.line(&command).await?.as_str() {
             "STORED" => Ok(true),
             "EXISTS" | "NOT_FOUND" => Ok(false),

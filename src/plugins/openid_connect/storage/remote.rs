@@ -22,6 +22,14 @@ const STEP: usize = 500;
 const REMOVE_IF: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
      return redis.call('DEL', KEYS[1]) else return 0 end";
 
+/// Raises the number at a key, whoever else does at this moment, and keeps it until
+/// a time.
+const RAISE: &str = "local known = tonumber(redis.call('GET', KEYS[1]) or '') \
+     local value = ARGV[1] \
+     if known and known > tonumber(value) then value = redis.call('GET', KEYS[1]) end \
+     redis.call('SET', KEYS[1], value, 'PXAT', ARGV[2]) \
+     return 1";
+
 /// A server that keeps sessions.
 pub(in super::super) struct Remote {
     server: Client,
@@ -134,13 +142,23 @@ impl Remote {
 
     pub(super) async fn mark(&self, marks: &[EndMark], now_ms: i64) -> Result<(), StorageError> {
         for mark in marks.iter().filter(|mark| mark.until_ms > now_ms) {
-            let key = self.mark_key(&mark.what);
             // One from before does not undo a later one.
-            let known = self.before(std::slice::from_ref(&key)).await?;
-            let before = known.map_or(mark.before_ms, |known| known.max(mark.before_ms));
-            let before = before.to_string();
-            self.put(Put::Always, &key, before.as_bytes(), mark.until_ms)
-                .await?;
+            let key = self.mark_key(&mark.what);
+            self.raise(&key, mark.before_ms, mark.until_ms).await?;
+        }
+        Ok(())
+    }
+
+    async fn raise(&self, key: &str, value: i64, until_ms: i64) -> Result<(), StorageError> {
+        match &self.server {
+            Client::Memcached(memcached) => {
+                memcached.raise(key, value, whole_secs(until_ms)).await?;
+            }
+            Client::Redis(redis) => {
+                let mut eval = cmd("EVAL");
+                eval.arg(RAISE).arg(1).arg(key).arg(value).arg(until_ms);
+                ask::<Value>(redis, &eval).await?;
+            }
         }
         Ok(())
     }
@@ -216,9 +234,7 @@ impl Remote {
     ) -> Result<bool, StorageError> {
         match &self.server {
             Client::Memcached(memcached) => {
-                // Whole seconds, of which the last one counts as well.
-                let until = until_ms.div_euclid(1000).saturating_add(1);
-                Ok(memcached.put(put, key, value, until).await?)
+                Ok(memcached.put(put, key, value, whole_secs(until_ms)).await?)
             }
             Client::Redis(redis) => {
                 let mut set = cmd("SET");
@@ -244,6 +260,11 @@ impl Remote {
             }
         }
     }
+}
+
+/// Whole seconds, of which the last one counts as well.
+fn whole_secs(until_ms: i64) -> i64 {
+    until_ms.div_euclid(1000).saturating_add(1)
 }
 
 async fn ask<T: redis::FromRedisValue>(redis: &Redis, command: &Cmd) -> Result<T, StorageError> {
@@ -400,10 +421,21 @@ mod tests {
         };
         remote.mark(&[mark(20)], now_ms).await.expect("marked");
         remote.mark(&[mark(10)], now_ms).await.expect("marked");
-        for (started_ms, over) in [(20, true), (21, false)] {
-            let found = remote.is_over(&[[7; 16]], started_ms).await;
-            assert_eq!(found.expect("an answer"), over, "{started_ms}");
+        let ends_up_to = async |last: i64| {
+            for (started_ms, over) in [(last, true), (last + 1, false)] {
+                let found = remote.is_over(&[[7; 16]], started_ms).await;
+                assert_eq!(found.expect("an answer"), over, "{started_ms}");
+            }
+        };
+        ends_up_to(20).await;
+        // Nor one of another node at the same moment.
+        let befores = (1..=40).map(|n| 100 + (n * 7) % 41);
+        let marks: Vec<_> = befores.map(|before_ms| [mark(before_ms)]).collect();
+        let marked = marks.iter().map(|marks| remote.mark(marks, now_ms));
+        for marked in futures_util::future::join_all(marked).await {
+            marked.expect("marked");
         }
+        ends_up_to(140).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
