@@ -162,7 +162,7 @@ fn sessions(c: &mut Criterion) {
     let url = format!("sqlite:{}", directory.path().join("db").display());
     parts.storages = runtime.block_on(async {
         let store = doorward::store::open(&url).await.expect("a store");
-        Storages::on(store, Clock::system())
+        Storages::on(store, Clock::system()).await
     });
     let build = |storage: &str| {
         let config = json!({"issuer": ISSUER, "client_id": ["gateway"], "client_secret": ["s"],

@@ -139,7 +139,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     if let Some(section) = &config.redis {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
-    workshop.parts.storages = Storages::on(store.clone(), clock.clone());
+    workshop.parts.storages = Storages::on(store.clone(), clock.clone()).await;
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await

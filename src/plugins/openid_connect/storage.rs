@@ -100,12 +100,14 @@ impl std::fmt::Debug for Storages {
 
 impl Storages {
     /// With the process's own store, which tells also what other nodes have
-    /// ended; on the runtime of the caller.
-    pub fn on(store: Arc<dyn Store>, clock: Clock) -> Arc<Self> {
+    /// ended; on the runtime of the caller. What has ended before is known when it
+    /// is there, for the first request as for any, unless the store is silent.
+    pub async fn on(store: Arc<dyn Store>, clock: Clock) -> Arc<Self> {
         let storages = Arc::new(Self::default());
+        let seen = marks::catch_up(&storages, &*store, &clock).await;
         // It is new.
         let _ = storages.store.set(store);
-        marks::follow(&storages, clock);
+        marks::follow(&storages, clock, seen);
         storages
     }
 

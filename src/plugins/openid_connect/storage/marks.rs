@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{StorageError, Storages};
 use crate::clock::Clock;
 use crate::model::login::{EndMark, LoginQuery};
+use crate::store::{Store, StoreError};
 
 /// How often marks are looked for where nobody says that there are some.
 const POLL: Duration = Duration::from_secs(1);
@@ -17,14 +18,29 @@ const ROUND: u32 = 60;
 /// The longest time for which a mark is kept, in milliseconds: ten years.
 const FOR_EVER: i64 = 3_650 * 86_400_000;
 
-/// Follows the marks of the store until nobody needs them any more.
-pub(super) fn follow(storages: &Arc<Storages>, clock: Clock) {
+/// Longest wait for the marks at the start: those of a store that does not answer
+/// come later.
+const START: Duration = Duration::from_secs(10);
+
+/// Follows the marks of the store until nobody needs them any more; those that are
+/// `seen` are known.
+pub(super) fn follow(storages: &Arc<Storages>, clock: Clock, seen: i64) {
     let weak = Arc::downgrade(storages);
-    tokio::spawn(run(weak, clock));
+    tokio::spawn(run(weak, clock, seen));
 }
 
-async fn run(weak: Weak<Storages>, clock: Clock) {
-    let (mut seen, mut tick) = (0, 0_u32);
+/// Adds the marks that are in the store at the start. Names the last one.
+pub(super) async fn catch_up(storages: &Storages, store: &dyn Store, clock: &Clock) -> i64 {
+    let mut seen = 0;
+    let looked = tokio::time::timeout(START, storages.look(store, clock, &mut seen)).await;
+    if !matches!(looked, Ok(Ok(()))) {
+        tracing::warn!("which sessions have ended is not known yet: the store does not say");
+    }
+    seen
+}
+
+async fn run(weak: Weak<Storages>, clock: Clock, mut seen: i64) {
+    let mut tick = 0_u32;
     let store = weak
         .upgrade()
         .and_then(|storages| storages.store.get().cloned());
@@ -32,18 +48,7 @@ async fn run(weak: Weak<Storages>, clock: Clock) {
     let mut changes = store.changes();
     while let Some(storages) = weak.upgrade() {
         // What does not answer is said by whoever asks for a session.
-        while let Ok(marks) = store.login_marks(seen, LOOK).await {
-            let full = marks.len() >= LOOK as usize;
-            for (id, mark) in marks {
-                seen = id;
-                if mark.until_ms > clock.now_ms() {
-                    storages.ends.add(&mark);
-                }
-            }
-            if !full {
-                break;
-            }
-        }
+        let _ = storages.look(&*store, &clock, &mut seen).await;
         if tick.is_multiple_of(ROUND) {
             storages.ends.prune(clock.now_ms());
         }
@@ -57,6 +62,28 @@ async fn run(weak: Weak<Storages>, clock: Clock) {
 }
 
 impl Storages {
+    /// Adds the marks of the store from behind the one that was seen last.
+    async fn look(
+        &self,
+        store: &dyn Store,
+        clock: &Clock,
+        seen: &mut i64,
+    ) -> Result<(), StoreError> {
+        loop {
+            let marks = store.login_marks(*seen, LOOK).await?;
+            let full = marks.len() >= LOOK as usize;
+            for (id, mark) in marks {
+                *seen = id;
+                if mark.until_ms > clock.now_ms() {
+                    self.ends.add(&mark);
+                }
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+
     /// Notes how long a session of a plugin may live; `None`: for ever.
     pub(in super::super) fn lives(&self, longest_ms: Option<i64>) {
         let longest_ms = longest_ms.unwrap_or(FOR_EVER);

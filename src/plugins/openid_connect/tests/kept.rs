@@ -49,14 +49,14 @@ impl Node {
             directory: Arc::new(directory),
             config,
         };
-        node.restart();
+        node.restart().await;
         node
     }
 
     /// The same with nothing in memory.
-    pub(super) fn restart(&mut self) {
+    pub(super) async fn restart(&mut self) {
         let clock = self.world.clock.clone();
-        self.world.parts.storages = Storages::on(self.store.clone(), clock);
+        self.world.parts.storages = Storages::on(self.store.clone(), clock).await;
         self.world.filter = filter(&self.world.parts, self.config.clone()).expect("valid");
     }
 
@@ -72,9 +72,9 @@ impl Node {
     }
 
     /// Another node with the same store and provider.
-    pub(super) fn other(&self) -> World {
+    pub(super) async fn other(&self) -> World {
         let mut parts = self.world.parts.clone();
-        parts.storages = Storages::on(self.store.clone(), self.world.clock.clone());
+        parts.storages = Storages::on(self.store.clone(), self.world.clock.clone()).await;
         World {
             issuer: self.world.issuer.clone(),
             key: self.world.key.clone(),
@@ -118,7 +118,7 @@ async fn a_kept_session_is_a_handle_and_nobody_reads_its_tokens_in_the_store() {
     assert_eq!(rows[0].subject.as_deref(), Some("anna"));
     assert!(!rows[0].sealed.contains("eyJ"));
     assert!(!format!("{rows:?}").contains(&browser.0["session"][1..]));
-    node.restart();
+    node.restart().await;
     let outcome = browser.get(&node.world, "/orders").await;
     assert_eq!(outcome.code(), (200, "pass"), "it is read again");
     assert_eq!(outcome.upstream("cookie"), None);
@@ -151,7 +151,7 @@ async fn a_copied_cookie_is_of_no_use_after_logout_wherever_sessions_are() {
         assert!(!browser.0.contains_key("session"));
         assert!(is_out(&copy, &node.world).await, "{storage}");
         assert!(node.rows().await.is_empty());
-        node.restart();
+        node.restart().await;
         let learns = async {
             while !is_out(&copy, &node.world).await {
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -221,7 +221,7 @@ async fn who_writes_to_the_store_can_give_nobody_the_session_of_another() {
         let done = crate::store::Store::update_login(&*node.store, &swapped, 0).await;
         assert!(done.expect("an answer"));
     }
-    node.restart();
+    node.restart().await;
     assert!(is_out(&anna, &node.world).await);
     assert!(is_out(&mallory, &node.world).await);
 }
@@ -248,7 +248,7 @@ async fn a_store_that_is_down_refuses_and_never_lets_in_or_loops() {
 #[tokio::test]
 async fn a_hundred_requests_on_two_nodes_refresh_a_kept_session_once() {
     let node = Node::new(json!({})).await;
-    let other = node.other();
+    let other = node.other().await;
     let browser = Browser::signed_in(&node.world).await;
     node.world.clock.advance(300_000);
     let request = browser.request("/orders");
@@ -620,7 +620,7 @@ async fn a_renewal_that_lags_behind_does_not_write_spent_tokens_over_the_next() 
     node.world.clock.advance(7_000);
     passes(&node.world).await;
     node.world.clock.advance(20_000);
-    node.restart();
+    node.restart().await;
     passes(&node.world).await;
     assert_eq!(node.provider.asked("refresh_token"), 1, "nothing is lost");
 }
@@ -672,4 +672,16 @@ async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
     let keeper = node.world.filter.session_keeper().expect("it keeps");
     assert!(keeper.end(&all, now_ms).await.is_err());
     assert!(node.rows().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_has_just_started_lets_nobody_in_who_has_signed_out() {
+    let mut node = Node::new(json!({"session_storage": "cookie"})).await;
+    let mut browser = Browser::signed_in(&node.world).await;
+    let copy = browser.clone();
+    browser.get(&node.world, "/orders?logout=1").await;
+    node.restart().await;
+    let known = node.world.parts.storages.ends.generation();
+    assert_ne!(known, 0, "before there is a request");
+    assert!(is_out(&copy, &node.world).await);
 }

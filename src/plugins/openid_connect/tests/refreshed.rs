@@ -187,7 +187,7 @@ pub(super) fn hold_back(node: &Node, refuses: bool) -> (Arc<Notify>, Arc<Notify>
 #[tokio::test]
 async fn a_refresh_that_takes_its_time_is_not_made_by_another_node_as_well() {
     let (node, browser) = ended("store", json!({"timeout": 10_000})).await;
-    let other = node.other();
+    let other = node.other().await;
     let (asked, go) = hold_back(&node, false);
     let request = browser.request("/orders");
     let others = async {
@@ -210,7 +210,7 @@ async fn a_refresh_that_takes_its_time_is_not_made_by_another_node_as_well() {
 #[tokio::test]
 async fn a_refresh_that_comes_too_late_goes_on_with_what_another_node_has_got() {
     let (node, browser) = ended("store", json!({})).await;
-    let other = node.other();
+    let other = node.other().await;
     let (asked, go) = hold_back(&node, true);
     let request = browser.request("/orders");
     let others = async {

@@ -277,7 +277,7 @@ async fn a_session_that_was_ended_is_not_begun_anew() {
 #[tokio::test]
 async fn fifty_requests_on_two_nodes_begin_one_session_anew() {
     let node = node("store", json!({})).await;
-    let other = node.other();
+    let other = node.other().await;
     let browser = Browser::signed_in(&node.world).await;
     node.world.clock.advance(2 * 3_600_000);
     let request = closed(&browser).request("/orders");

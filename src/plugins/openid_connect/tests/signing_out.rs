@@ -71,7 +71,7 @@ async fn a_logout_while_a_redis_hangs_is_done_when_it_is_asked_for_again() {
     server.freeze(false);
     let outcome = browser.get(&node.world, "/orders?logout=1").await;
     assert_eq!(outcome.reply.as_ref().expect("an answer").status, 200);
-    let other = node.other();
+    let other = node.other().await;
     assert!(is_out(&copy, &other).await, "nowhere is it left");
 }
 
@@ -159,7 +159,7 @@ async fn a_logout_revokes_the_tokens_that_another_node_has_got() {
 async fn tokens_that_come_when_their_user_has_signed_out_are_revoked() {
     let config = json!({"logout_revoke": true, "logout_revoke_refresh_token": true});
     let node = Node::new(config).await;
-    let other = node.other();
+    let other = node.other().await;
     let browser = Browser::signed_in(&node.world).await;
     node.world.clock.advance(300_000);
     let (asked, go) = hold_back(&node, false);
@@ -186,7 +186,7 @@ async fn apart(server: &Server, config: Value) -> (Node, World) {
     let node = Node::new(config).await;
     let now_ms = Clock::system().now_ms();
     node.world.clock.advance(now_ms - NOW * 1000);
-    let mut other = node.other();
+    let mut other = node.other().await;
     other.parts.storages = Arc::default();
     other.filter = filter(&other.parts, node.config.clone()).expect("valid");
     (node, other)
