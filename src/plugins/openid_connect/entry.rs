@@ -99,7 +99,9 @@ impl OpenIdConnect {
     /// perhaps: it must not stand for a credential that would be refused.
     pub(super) fn takes(&self, login: &LoginSession) -> bool {
         let methods = self.settings().methods;
-        methods.take_sessions_of(login.by) && !self.wants_more_than(login.by)
+        // Of a token that only the provider knows, nothing is known here.
+        let untold = login.told && login.by.is_of_token() && self.asker.is_none();
+        methods.take_sessions_of(login.by) && !self.wants_more_than(login.by) && !untold
     }
 
     /// Whether more is asked of who shows a token than it and the next cookie show.

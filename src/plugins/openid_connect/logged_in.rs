@@ -129,13 +129,18 @@ impl OpenIdConnect {
         login.with_id_token(verified, rules, now_ms)
     }
 
-    /// What the provider says of the token of a session that began so, or what
-    /// came with it.
+    /// What the provider says of the token of a session that began so; where it is
+    /// not asked, what the token says itself, or else what came with it.
     async fn ask_about(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
         let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
-        match self.told_of(login, true).await? {
-            Some(told) => login.with_id_token(told, rules, now_ms),
-            None => login.trusted(rules, now_ms),
+        if let Some(told) = self.told_of(login, true).await? {
+            return login.with_id_token(told, rules, now_ms);
+        }
+        match self.verifier.judge_patiently(&login.access).await {
+            // Its caller may have made it up.
+            Err(unread) if unread.is_unread() && login.by.is_of_token() => Err(Refusal::NoEndpoint),
+            Err(unread) if unread.is_unread() => login.trusted(rules, now_ms),
+            judged => login.with_id_token(judged?, rules, now_ms),
         }
     }
 

@@ -7,11 +7,11 @@ use super::kept::Node;
 use super::*;
 
 /// What a caller shows in its first request.
-fn authorization(value: &str) -> String {
+pub(super) fn authorization(value: &str) -> String {
     get_with(&format!("Authorization: {value}"))
 }
 
-async fn enter(world: &World, request: &str) -> (Browser, Outcome) {
+pub(super) async fn enter(world: &World, request: &str) -> (Browser, Outcome) {
     let mut browser = Browser::default();
     let outcome = world.ask(request).await;
     browser.take(&outcome);
@@ -177,7 +177,7 @@ async fn who_is_refused_gets_none() {
 }
 
 /// Another plugin of the same node and provider.
-fn plugin(world: &World, config: Value) -> World {
+pub(super) fn plugin(world: &World, config: Value) -> World {
     World {
         issuer: world.issuer.clone(),
         key: world.key.clone(),

@@ -26,6 +26,7 @@ mod rotated;
 mod signed_in;
 mod signing_in;
 mod signing_out;
+mod taken;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
