@@ -111,15 +111,18 @@ impl Methods {
         self.0 & 1 << method as u16 != 0
     }
 
-    /// Whether a session is good here that was begun by a method: one that an
-    /// access token has begun shows no more than that, and is taken where such
-    /// tokens are, or sessions alone.
+    /// Whether a session is good here that was begun by a method: that of a login
+    /// is, any other shows no more than what began it, and is taken where that is,
+    /// or sessions alone. Access tokens are of one kind, whoever reads them.
     pub(super) fn take_sessions_of(self, begun_by: Method) -> bool {
         let mut of_tokens = Method::ALL
             .into_iter()
             .filter(|method| method.is_of_token());
         let alone = self.0 == 1 << Method::Session as u16;
-        !begun_by.is_of_token() || alone || of_tokens.any(|method| self.has(method))
+        begun_by == Method::AuthorizationCode
+            || alone
+            || self.has(begun_by)
+            || (begun_by.is_of_token() && of_tokens.any(|method| self.has(method)))
     }
 }
 

@@ -53,3 +53,26 @@ async fn a_session_that_another_plugin_asked_about_is_judged_by_its_token_where_
         assert_eq!(outcome.code(), code, "{audience}");
     }
 }
+
+#[tokio::test]
+async fn a_session_of_a_credential_is_taken_only_where_the_credential_is() {
+    let (world, _) = world(json!({"session_secret": "s"}));
+    for (shown, method) in [
+        (basic_of("anna", "secret"), "password"),
+        (basic_of("batch", "b-secret"), "client_credentials"),
+    ] {
+        for (methods, code) in [
+            (json!(["session", method]), (200, "pass")),
+            (json!(["session"]), (200, "pass")),
+            (json!(["session", "bearer"]), (401, "session_unfit")),
+            (json!(["session", "authorization_code"]), (302, "login")),
+        ] {
+            let (mut browser, _) = enter(&world, &authorization(&shown)).await;
+            let config = json!({"session_secret": "s", "client_id": ["gateway"],
+                "client_secret": ["g"], "auth_methods": methods,
+                "authorization_endpoint": "http://id.test/oauth2/authorize"});
+            let outcome = browser.get(&plugin(&world, config), "/orders").await;
+            assert_eq!(outcome.code(), code, "{methods} {method}");
+        }
+    }
+}
