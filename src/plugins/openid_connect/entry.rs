@@ -36,6 +36,8 @@ pub(super) struct Entry<'a> {
     pub(super) scope: Option<&'a str>,
     /// When the access token ends, in milliseconds, where that is known.
     pub(super) ends_at: Option<i64>,
+    /// Whether no signature vouches for the ID token.
+    unverified: bool,
 }
 
 impl<'a> Entry<'a> {
@@ -55,6 +57,7 @@ impl<'a> Entry<'a> {
             refresh: None,
             scope: None,
             ends_at: verified.ends_for_good.then_some(verified.ends_at),
+            unverified: false,
         }
     }
 
@@ -70,6 +73,7 @@ impl<'a> Entry<'a> {
             refresh: beside.refresh_token,
             scope: beside.scope,
             ends_at: given.tokens.ends_at,
+            unverified: false,
         }
     }
 
@@ -83,6 +87,7 @@ impl<'a> Entry<'a> {
             scope: self.scope.map(str::to_owned),
             ends_at: self.ends_at,
             told,
+            unverified: self.unverified,
             ..LoginSession::begun(client, self.access, now_ms)
         }
     }
@@ -101,7 +106,17 @@ impl OpenIdConnect {
         let methods = self.settings().methods;
         // Of a token that only the provider knows, nothing is known here.
         let untold = login.told && login.by.is_of_token() && self.asker.is_none();
-        methods.take_sessions_of(login.by) && !self.wants_more_than(login.by) && !untold
+        methods.take_sessions_of(login.by)
+            && !self.wants_more_than(login.by)
+            && !untold
+            && !self.misses_signature(login)
+    }
+
+    /// Whether another plugin has taken an ID token as it came that would have been
+    /// verified here.
+    fn misses_signature(&self, login: &LoginSession) -> bool {
+        let exempt = self.settings().exempt.has(Method::Session);
+        login.unverified && !exempt && self.verifies_id_tokens(login.by)
     }
 
     /// Whether more is asked of who shows a token than it and the next cookie show.
@@ -160,6 +175,11 @@ impl OpenIdConnect {
         }
         let Some(sessions) = self.sessions_by(entry.method) else {
             return;
+        };
+        let verifies = self.verifies_id_tokens(entry.method);
+        let entry = Entry {
+            unverified: entry.id_token.is_some() && !verifies,
+            ..entry
         };
         // Other sites can make browsers show credentials of others by links and
         // forms: their users would act for somebody else without notice.

@@ -173,6 +173,7 @@ impl OpenIdConnect {
                 return Err(Refusal::WrongIdToken);
             }
             next.take_id_token(id.expose());
+            next.unverified |= !self.verifies_id_tokens(Method::Session);
         }
         tokens.access.expose().clone_into(&mut next.access);
         if let Some(refresh) = &tokens.refresh {

@@ -86,6 +86,9 @@ pub(super) struct LoginSession {
     /// Whether the provider is asked what the access token says.
     #[serde(rename = "w", skip_serializing_if = "is_no", default)]
     pub(super) told: bool,
+    /// Whether no signature vouches for an ID token of it.
+    #[serde(rename = "u", skip_serializing_if = "is_no", default)]
+    pub(super) unverified: bool,
     #[serde(rename = "b")]
     pub(super) started: i64,
     #[serde(rename = "n")]
@@ -115,6 +118,7 @@ impl LoginSession {
             ends_at: None,
             bound: None,
             told: false,
+            unverified: false,
             started: now_ms,
             renewed: now_ms,
             signed_in: None,

@@ -39,6 +39,14 @@ impl Exempt {
 }
 
 impl OpenIdConnect {
+    /// Whether the signatures of ID tokens that come by a method are verified.
+    pub(super) fn verifies_id_tokens(&self, by: Method) -> bool {
+        let settings = self.settings();
+        // Anybody could write one that is shown beside a token.
+        let exempt = !by.is_of_token() && settings.exempt.has(by);
+        settings.verify_signature && !exempt
+    }
+
     /// What a token says, whoever signed it; its claims are checked as ever.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod signed_in;
 mod signing_in;
 mod signing_out;
 mod taken;
+mod unsigned;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
