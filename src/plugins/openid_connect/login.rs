@@ -220,6 +220,7 @@ impl OpenIdConnect {
             // RFC 6749 §5.1: what was asked for, if it is not named.
             scope: tokens.scope.clone().or_else(|| logins.scope()),
             ends_at: tokens.ends_at,
+            unverified: tokens.id.is_some() && !self.verifies_id_tokens(Method::AuthorizationCode),
             ..LoginSession::begun(&begun.client, tokens.access.expose(), now_ms)
         };
         let login = Held::fresh(login);

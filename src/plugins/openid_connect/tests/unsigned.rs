@@ -30,7 +30,10 @@ async fn let_in(world: &World, method: &str) -> Browser {
 
 #[tokio::test]
 async fn a_session_whose_id_token_nobody_verified_is_not_taken_where_it_would_have_been() {
-    for (method, code) in [("password", (401, "session_unfit"))] {
+    for (method, code) in [
+        ("password", (401, "session_unfit")),
+        ("authorization_code", (302, "login")),
+    ] {
         for lax in [
             json!({"verify_signature": false}),
             json!({"ignore_signature": [method]}),
