@@ -115,8 +115,7 @@ impl OpenIdConnect {
     /// Whether another plugin has taken an ID token as it came that would have been
     /// verified here.
     fn misses_signature(&self, login: &LoginSession) -> bool {
-        let exempt = self.settings().exempt.has(Method::Session);
-        login.unverified && !exempt && self.verifies_id_tokens(login.by)
+        login.unverified && self.verifies_id_tokens(self.vouched_by(login))
     }
 
     /// Whether more is asked of who shows a token than it and the next cookie show.

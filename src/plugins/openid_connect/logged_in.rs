@@ -13,7 +13,7 @@ use super::cache::Verified;
 use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::{Class, Refusal};
-use super::sessions::{Browser, Held, Sessions};
+use super::sessions::{Browser, Held, LoginSession, Sessions};
 use super::told::{Asker, Asking};
 use super::verifier::Judgement;
 use crate::filter::{Exchange, Flow, Verdict};
@@ -99,7 +99,7 @@ impl OpenIdConnect {
 
     /// What is known of a session's user.
     pub(super) async fn judge_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
-        if self.settings().exempt.has(Method::Session) {
+        if self.settings().exempt.has(self.vouched_by(login)) {
             return self.judge_exempt(login).await;
         }
         if login.told {
@@ -107,6 +107,15 @@ impl OpenIdConnect {
         }
         let judged = self.verifier.judge_patiently(&login.access).await;
         self.judged_login(login, judged).await
+    }
+
+    /// The method by whose exemption, if it has one, the tokens of a session count:
+    /// that of all sessions, or else its own.
+    pub(super) fn vouched_by(&self, login: &LoginSession) -> Method {
+        match login.by.is_of_token() || self.settings().exempt.has(Method::Session) {
+            true => Method::Session,
+            false => login.by,
+        }
     }
 
     /// What is known of a session's user, whose token was judged so.

@@ -11,7 +11,6 @@ use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::client::Client;
 use super::flight::digest_of;
-use super::methods::Method;
 use super::refusal::Refusal;
 use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
 use super::storage::Lock;
@@ -157,6 +156,7 @@ impl OpenIdConnect {
         let tokens = desk.refresh(token, &asking).await?;
         let mut next = login.clone();
         if let Some(id) = &tokens.id {
+            let by = self.vouched_by(login);
             // OpenID Connect Core §12.2: of the same user.
             let claims = self
                 .verify_id_token(
@@ -164,7 +164,7 @@ impl OpenIdConnect {
                     tokens.access.expose(),
                     (&login.client, None),
                     None,
-                    Method::Session,
+                    by,
                 )
                 .await?;
             if let Some(before) = login.subject()
@@ -173,7 +173,7 @@ impl OpenIdConnect {
                 return Err(Refusal::WrongIdToken);
             }
             next.take_id_token(id.expose());
-            next.unverified |= !self.verifies_id_tokens(Method::Session);
+            next.unverified |= !self.verifies_id_tokens(by);
         }
         tokens.access.expose().clone_into(&mut next.access);
         if let Some(refresh) = &tokens.refresh {

@@ -57,3 +57,30 @@ async fn a_session_whose_id_token_nobody_verified_is_not_taken_where_it_would_ha
         }
     }
 }
+
+#[tokio::test]
+async fn what_a_method_is_exempt_from_its_sessions_are() {
+    for method in ["password", "authorization_code"] {
+        for opaque in [false, true] {
+            let config = json!({"ignore_signature": [method]});
+            let (world, provider) = world(method, config, opaque);
+            let mut browser = let_in(&world, method).await;
+            for refreshes in 0..2 {
+                let outcome = browser.get(&world, "/orders").await;
+                assert_eq!(outcome.code(), (200, "pass"), "{method} {opaque}");
+                assert_eq!(provider.asked("refresh_token"), refreshes);
+                world.clock.advance(300_000);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_method_is_exempt_from_no_other_session_is() {
+    let config = json!({"ignore_signature": ["password", "introspection"]});
+    let (world, _) = world("authorization_code", config, false);
+    let mut browser = Browser::default();
+    let back = browser.begin(&world, "/orders").await;
+    let outcome = browser.get(&world, &back).await;
+    assert_eq!(outcome.code(), (401, "bad_signature"));
+}
