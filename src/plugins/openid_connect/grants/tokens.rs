@@ -63,24 +63,15 @@ pub(in super::super) fn read(
     own_client: bool,
     now_ms: i64,
 ) -> Result<Tokens, Refusal> {
-    let body = object(answer).ok_or(Refusal::ProviderMalformed)?;
-    let text = |name: &str| body.get(name).and_then(Value::as_str);
-    if answer.status != StatusCode::OK {
-        return Err(match text("error") {
-            Some("invalid_grant") => Refusal::WrongCredentials,
-            Some("invalid_client" | "unauthorized_client") if !own_client => {
-                Refusal::WrongCredentials
-            }
-            Some(error) => {
-                let error: String = error.chars().take(64).collect();
-                tracing::warn!(error = ?error, "the token endpoint refuses the gateway");
-                Refusal::ProviderRefuses
-            }
-            None => Refusal::ProviderMalformed,
-        });
+    let body = object(answer);
+    let text = |name: &str| body.as_ref()?.get(name)?.as_str();
+    let access = text("access_token").filter(|token| !token.is_empty());
+    if answer.status != StatusCode::OK || (access.is_none() && text("error").is_some()) {
+        return Err(refused(answer.status, text("error"), own_client));
     }
+    let body = body.as_ref().ok_or(Refusal::ProviderMalformed)?;
     let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-    let access = text("access_token").filter(|token| !token.is_empty() && bearer);
+    let access = access.filter(|_| bearer);
     let life = body.get("expires_in").and_then(|life| match life {
         // Some providers write it as a text.
         Value::String(text) => text.parse().ok(),
@@ -96,4 +87,21 @@ pub(in super::super) fn read(
         identity: Identity::default(),
         ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
     })
+}
+
+/// What a refusal of the token endpoint means: one of what was shown, unless it is
+/// of the gateway itself. Some providers refuse with 200, or without a word.
+fn refused(status: StatusCode, error: Option<&str>, own_client: bool) -> Refusal {
+    let refusal = match error {
+        _ if status == StatusCode::TOO_MANY_REQUESTS => Refusal::ProviderError,
+        Some("invalid_client" | "unauthorized_client") if own_client => Refusal::ProviderRefuses,
+        Some("unsupported_grant_type") => Refusal::ProviderRefuses,
+        None if !status.is_client_error() => Refusal::ProviderMalformed,
+        _ => Refusal::WrongCredentials,
+    };
+    if own_client && error != Some("invalid_grant") {
+        let error: String = error.unwrap_or_default().chars().take(64).collect();
+        tracing::warn!(%status, error = ?error, "the token endpoint gives no tokens");
+    }
+    refusal
 }

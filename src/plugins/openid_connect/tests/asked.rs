@@ -629,3 +629,30 @@ async fn a_bound_token_stays_bound_where_an_answer_does_not_say_so() {
     let (world, token) = introspecting(config, json!({"active": true}), json!({}));
     assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
 }
+
+#[tokio::test]
+async fn whatever_is_said_against_a_password_is_its_callers_fault() {
+    let alone = json!({"auth_methods": ["password"]});
+    for error in [
+        "invalid_request",
+        "interaction_required",
+        "access_denied",
+        "invalid_scope",
+    ] {
+        let (both, endpoints) = world(json!({}));
+        *endpoints.no_password.lock().unwrap() = error;
+        let client = both.ask(&with_basic("batch", "b-secret")).await;
+        assert_eq!(client.code(), (200, "pass"), "{error}");
+        let (alone, endpoints) = world(alone.clone());
+        *endpoints.no_password.lock().unwrap() = error;
+        for _ in 0..2 {
+            let outcome = alone.ask(&with_basic("anna", "guess")).await;
+            assert_eq!(outcome.code(), (401, "wrong_credentials"), "{error}");
+            assert_eq!(endpoints.asked().len(), 1, "{error}");
+        }
+    }
+    let (alone, endpoints) = world(alone);
+    *endpoints.no_password.lock().unwrap() = "invalid_client";
+    let outcome = alone.ask(&with_basic("anna", "secret!")).await;
+    assert_eq!(outcome.code(), (500, "provider_refuses"));
+}
