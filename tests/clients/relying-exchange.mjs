@@ -221,7 +221,7 @@ test('each no of the provider has its name, and is remembered', async () => {
     assert.equal(questions().length, 1)
   }
   // That says nothing about the token.
-  assert.equal(await refused(bearer('wrong', wide), 500), 'provider_refuses')
+  assert.equal(await refused(bearer('wrong', wide), 500), 'client_refused')
 })
 
 test('what is given is remembered until it ends, or not at all', async () => {

@@ -240,7 +240,7 @@ async fn each_way_to_fail_of_a_token_endpoint_has_its_name() {
         ),
         (
             Box::new(|| Reply::Json(400, json!({"error": "invalid_client"}))),
-            "provider_refuses",
+            "client_refused",
         ),
     ];
     for (way, code) in ways {

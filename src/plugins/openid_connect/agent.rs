@@ -191,7 +191,7 @@ impl Agent {
         };
         let options = Options {
             on_behalf_of: question.from,
-            ..options.ok_or(Refusal::ProviderRefuses)?
+            ..options.ok_or(Refusal::ClientRefused)?
         };
         let answer = self.outbound.post_form(&url, &form, headers, options);
         self.heard(&url, answer.await)

@@ -243,7 +243,7 @@ impl Client {
     /// Adds the proof to a request for `audience` at `now` (seconds).
     ///
     /// # Errors
-    /// [`Refusal::ProviderRefuses`] where the client has not got what the
+    /// [`Refusal::ClientRefused`] where the client has not got what the
     /// method takes.
     pub(super) fn prove(
         &self,
@@ -258,12 +258,12 @@ impl Client {
             // The certificate is shown by the connection.
             Proof::None | Proof::Tls => say("client_id", &self.id),
             Proof::Post => {
-                let secret = self.secret.as_ref().ok_or(Refusal::ProviderRefuses)?;
+                let secret = self.secret.as_ref().ok_or(Refusal::ClientRefused)?;
                 say("client_id", &self.id);
                 say("client_secret", secret.expose());
             }
             Proof::Basic => {
-                let secret = self.secret.as_ref().ok_or(Refusal::ProviderRefuses)?;
+                let secret = self.secret.as_ref().ok_or(Refusal::ClientRefused)?;
                 headers.insert(AUTHORIZATION, basic(&self.id, secret.expose())?);
             }
             Proof::SecretJwt | Proof::PrivateKeyJwt => {
@@ -271,13 +271,13 @@ impl Client {
                     Proof::SecretJwt => self.hmac.as_ref(),
                     _ => self.signer.as_ref(),
                 };
-                let signer = signer.ok_or(Refusal::ProviderRefuses)?;
+                let signer = signer.ok_or(Refusal::ClientRefused)?;
                 let assertion = signer.sign(&self.assertion(audience, now));
                 say("client_id", &self.id);
                 say("client_assertion_type", ASSERTION_TYPE);
                 say(
                     "client_assertion",
-                    &assertion.map_err(|_| Refusal::ProviderRefuses)?,
+                    &assertion.map_err(|_| Refusal::ClientRefused)?,
                 );
             }
         }

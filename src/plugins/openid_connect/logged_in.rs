@@ -194,7 +194,7 @@ impl OpenIdConnect {
             return Ok(None);
         }
         match self.told_of(login, false).await {
-            Err(Refusal::ProviderRefuses) => Ok(None),
+            Err(Refusal::ProviderRefuses | Refusal::ClientRefused) => Ok(None),
             outcome => outcome,
         }
     }

@@ -153,7 +153,7 @@ impl OpenIdConnect {
             client: Some(client),
             ..*asking
         };
-        let tokens = desk.refresh(token, &asking).await?;
+        let tokens = desk.refresh(token, &asking).await.map_err(refused)?;
         let mut next = login.clone();
         if let Some(id) = &tokens.id {
             let by = self.vouched_by(login);
@@ -191,5 +191,14 @@ fn live(shown: Shown) -> Result<Arc<Held>, Refusal> {
     match shown {
         Shown::Live(current, _) => Ok(current),
         Shown::Void(_) | Shown::Nothing | Shown::Away(_) => Err(Refusal::SessionOver),
+    }
+}
+
+/// What an answer without tokens means to a session: a no, whatever it says, unless
+/// it is about the client that asks.
+fn refused(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::ProviderRefuses | Refusal::ProviderMalformed => Refusal::WrongCredentials,
+        other => other,
     }
 }

@@ -108,6 +108,7 @@ refusals! {
     ExchangeBeyond: Forbidden, "exchange_beyond", "the provider gives no token for this audience or scope";
     ClaimsElsewhere: Broken, "claims_elsewhere", "claims that are told elsewhere can not be had";
     SessionElsewhere: BadToken, "session_elsewhere", "the session is bound to another client";
+    ClientRefused: Broken, "client_refused", "the provider refuses the gateway as its client";
     SessionUnfit: BadToken, "session_unfit", "the session was begun in a way that is not taken here";
 }
 

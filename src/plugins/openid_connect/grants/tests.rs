@@ -32,7 +32,7 @@ fn an_answer_that_is_no_token_response_gives_none() {
             401,
             json!({"error": "invalid_client"}),
             true,
-            Refusal::ProviderRefuses,
+            Refusal::ClientRefused,
         ),
         (
             401,

@@ -94,7 +94,8 @@ pub(in super::super) fn read(
 fn refused(status: StatusCode, error: Option<&str>, own_client: bool) -> Refusal {
     let refusal = match error {
         _ if status == StatusCode::TOO_MANY_REQUESTS => Refusal::ProviderError,
-        Some("invalid_client" | "unauthorized_client") if own_client => Refusal::ProviderRefuses,
+        Some("invalid_client") if own_client => Refusal::ClientRefused,
+        Some("unauthorized_client") if own_client => Refusal::ProviderRefuses,
         Some("unsupported_grant_type") => Refusal::ProviderRefuses,
         None if !status.is_client_error() => Refusal::ProviderMalformed,
         _ => Refusal::WrongCredentials,

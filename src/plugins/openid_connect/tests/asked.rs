@@ -654,5 +654,5 @@ async fn whatever_is_said_against_a_password_is_its_callers_fault() {
     let (alone, endpoints) = world(alone);
     *endpoints.no_password.lock().unwrap() = "invalid_client";
     let outcome = alone.ask(&with_basic("anna", "secret!")).await;
-    assert_eq!(outcome.code(), (500, "provider_refuses"));
+    assert_eq!(outcome.code(), (500, "client_refused"));
 }

@@ -26,6 +26,8 @@ pub(super) struct Provider {
     pub(super) padding: Arc<Mutex<String>>,
     /// The status of refused refreshes; 0: none are.
     pub(super) refuses: Arc<AtomicUsize>,
+    /// What is said to them.
+    pub(super) refusal: Arc<Mutex<Value>>,
     /// Whether access tokens say nothing.
     pub(super) opaque: Arc<AtomicBool>,
     /// The secret that ID tokens are signed with in place of the key.
@@ -54,7 +56,8 @@ async fn give(
     } else if provider.refuses.load(Ordering::SeqCst) > 0 {
         let status = provider.refuses.load(Ordering::SeqCst) as u16;
         let status = StatusCode::from_u16(status).unwrap();
-        return (status, Json(json!({"error": "invalid_grant"}))).into_response();
+        let refusal = provider.refusal.lock().unwrap().clone();
+        return (status, Json(refusal)).into_response();
     }
     for (name, value) in provider.twist.lock().unwrap().as_object().unwrap() {
         match value {
@@ -138,6 +141,7 @@ pub(super) fn world(config: Value) -> (World, Provider) {
         answers: Arc::default(),
         padding: Arc::default(),
         refuses: Arc::default(),
+        refusal: Arc::new(Mutex::new(json!({"error": "invalid_grant"}))),
         opaque: Arc::default(),
         secret: Arc::default(),
     };

@@ -236,7 +236,7 @@ async fn each_no_of_the_provider_has_its_name() {
         ("invalid_target", (403, "exchange_beyond")),
         ("invalid_scope", (403, "exchange_beyond")),
         ("unauthorized_client", (500, "provider_refuses")),
-        ("invalid_client", (500, "provider_refuses")),
+        ("invalid_client", (500, "client_refused")),
     ] {
         let (world, desk) = world(of_others());
         *desk.error.lock().unwrap() = Some(error);

@@ -20,6 +20,7 @@ mod proxied;
 mod recorded;
 mod redeemed;
 mod refreshed;
+mod refused;
 mod remembered;
 mod requests;
 mod rotated;
