@@ -80,6 +80,7 @@ impl OpenIdConnect {
             may_refresh = false;
             match self.refresh(sessions, login, asking).await {
                 Ok(next) => *login = next,
+                Err(Refusal::SessionOver) => return Err(Refusal::SessionOver),
                 // What it has is still good for a moment.
                 Err(_) if login.ends_at.is_none_or(|end| now_ms < end) => {}
                 Err(refusal) => return Err(over(refusal)),

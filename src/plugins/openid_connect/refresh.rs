@@ -30,6 +30,10 @@ struct Owned {
 impl OpenIdConnect {
     /// The session with its next tokens; one call for all requests that come
     /// with the same session at the same time.
+    ///
+    /// # Errors
+    /// [`Refusal::SessionOver`] where it is no longer kept, and why else there are
+    /// no next tokens.
     pub(super) async fn refresh(
         &self,
         sessions: &Arc<Sessions>,
@@ -41,7 +45,7 @@ impl OpenIdConnect {
             return Ok(Arc::new(Held::fresh(next)));
         };
         if login.refresh.is_none() || !sessions.refreshes {
-            return Err(Refusal::SessionOver);
+            return Err(Refusal::WrongCredentials);
         }
         let this = self.me.upgrade().ok_or(Refusal::ProviderUnavailable)?;
         let owned = Owned {
@@ -127,7 +131,7 @@ impl OpenIdConnect {
             Err(Refusal::WrongCredentials) => {
                 let read = sessions.read(handle, clock.now_ms()).await;
                 match read.and_then(live) {
-                    Ok(current) if current.access == login.access => Err(Refusal::SessionOver),
+                    Ok(current) if current.access == login.access => Err(Refusal::WrongCredentials),
                     read => read,
                 }
             }
@@ -144,11 +148,11 @@ impl OpenIdConnect {
         login: &LoginSession,
         asking: &Asking<'_>,
     ) -> Result<LoginSession, Refusal> {
-        let over = Refusal::SessionOver;
-        let desk = self.desk.as_ref().ok_or(over)?;
+        let none = Refusal::WrongCredentials;
+        let desk = self.desk.as_ref().ok_or(none)?;
         let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
-        let token = token.ok_or(over)?;
-        let (client, _) = self.settings().clients.named(&login.client).ok_or(over)?;
+        let token = token.ok_or(none)?;
+        let (client, _) = self.settings().clients.named(&login.client).ok_or(none)?;
         let asking = Asking {
             client: Some(client),
             ..*asking

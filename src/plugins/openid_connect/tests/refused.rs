@@ -3,6 +3,7 @@
 use super::browsing::Browser;
 use super::kept::{Node, is_out};
 use super::*;
+use crate::model::login::LoginQuery;
 
 /// Signs in, and lets the access token end.
 async fn ended(storage: &str) -> (Node, Browser) {
@@ -53,5 +54,23 @@ async fn a_refresh_that_is_refused_for_the_gateways_sake_or_put_off_ends_no_sess
             let outcome = browser.get(&node.world, "/orders").await;
             assert_eq!(outcome.code(), (200, "pass"), "{code} {storage}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_ended_elsewhere_does_not_last_until_its_token_ends() {
+    for (refreshes, code) in [(true, (401, "session_over")), (false, (200, "pass"))] {
+        let node = Node::new(json!({"leeway": 60, "refresh_tokens": refreshes})).await;
+        let mut browser = Browser::signed_in(&node.world).await;
+        let other = node.other().await;
+        node.world.clock.advance(239_000);
+        let outcome = browser.get(&other, "/orders").await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        if refreshes {
+            assert_eq!(node.ended_by(LoginQuery::default()).await, 1);
+        }
+        node.world.clock.advance(2_000);
+        let outcome = browser.get(&other, "/orders").await;
+        assert_eq!(outcome.code(), code, "the token is good");
     }
 }
