@@ -26,6 +26,11 @@ impl Address {
         &self.text
     }
 
+    /// Its host.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.url.host_str()
+    }
+
     /// Its path, as requests come to it.
     pub(super) fn path(&self) -> &str {
         self.url.path()

@@ -160,10 +160,12 @@ impl OpenIdConnect {
         }
         match &self.logins {
             // Of a browser that is in already, the page is of no use.
-            Some(logins) if logins.is_landing(request) && !logins.is_answer(request, given) => {
+            Some(logins)
+                if logins.is_landing(request) && !logins.is_answer(request, given, exchange) =>
+            {
                 Ok(Some(Flow::Respond(page::fragment())))
             }
-            Some(logins) if logins.is_answer(request, given) => {
+            Some(logins) if logins.is_answer(request, given, exchange) => {
                 // The query has the code: not for the log.
                 exchange.token_in_query = true;
                 let flow = self.end_login(logins, session, given, exchange).await?;

@@ -129,7 +129,7 @@ impl OpenIdConnect {
             }
         }
         let logins = self.logins.as_ref()?;
-        if logins.is_answer(request, given) || logins.may_be_posted(request) {
+        if logins.is_answer(request, given, exchange) || logins.may_be_posted(request) {
             let reason = "the provider's answer to a login, which can be used only once";
             return Some(Outlook::depends(reason));
         }

@@ -263,8 +263,14 @@ impl Logins {
             && self.is_redirect_uri(request)
     }
 
-    /// Whether a request whose parameters are known is the provider's answer.
-    pub(super) fn is_answer(&self, request: &RequestHeader, given: &Arguments) -> bool {
+    /// Whether a request whose parameters are known is the provider's answer: it
+    /// tells a login of the gateway, or what only answers have where they come.
+    pub(super) fn is_answer(
+        &self,
+        request: &RequestHeader,
+        given: &Arguments,
+        exchange: &Exchange,
+    ) -> bool {
         let state = given.first("state");
         let marked = state.is_some_and(|state| state.starts_with(MARK));
         let place = request
@@ -272,10 +278,20 @@ impl Logins {
             .query()
             .is_some_and(|query| query.contains("state=") || query.contains("response="))
             || self.may_be_posted(request);
-        let here = self.is_redirect_uri(request);
+        let here = || self.is_at_redirect_uri(request, exchange);
         let signed = self.mode.signed.then(|| given.first("response")).flatten();
-        let signed = signed.is_some_and(|signed| here || tells_our_state(signed));
-        place && (marked || signed || (state.is_some() && here))
+        let signed = signed.is_some_and(|signed| tells_our_state(signed) || here());
+        let told = ["code", "error", "response"];
+        let told = || told.iter().any(|name| given.first(name).is_some());
+        place && (marked || signed || (state.is_some() && told() && here()))
+    }
+
+    /// Whether the request goes to such an address, and to its host.
+    fn is_at_redirect_uri(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
+        let own = origin(request, exchange).and_then(|origin| Url::parse(&origin).ok());
+        let (host, path) = (own.as_ref().and_then(Url::host_str), request.uri.path());
+        let mut addresses = self.redirect_uris.iter();
+        host.is_some() && addresses.any(|one| one.path() == path && one.host() == host)
     }
 
     /// Whether a form may be the provider's answer.

@@ -232,6 +232,30 @@ async fn a_path_that_looks_like_a_host_leads_nowhere_else() {
 }
 
 #[tokio::test]
+async fn a_state_of_an_application_is_no_answer_to_a_login() {
+    let (world, _) = world(json!({"redirect_uri": ["https://orders.test/callback"],
+        "auth_methods": ["session", "bearer", "authorization_code"]}));
+    let token = world.token(json!({}));
+    let shown = get_with(&format!("Authorization: Bearer {token}"));
+    let elsewhere = shown.replace("Host: orders", "Host: other");
+    for (request, target, code) in [
+        (&shown, "/callback?state=open", (200, "pass")),
+        (&elsewhere, "/callback?state=x&code=x", (200, "pass")),
+        (&shown, "/callback?state=x&code=x", (401, "forged_state")),
+        (&shown, "/callback?state=x&error=x", (401, "forged_state")),
+        (&elsewhere, "/callback?state=dw1.x", (401, "forged_state")),
+    ] {
+        let outcome = world.ask(&request.replace("/orders", target)).await;
+        assert_eq!(outcome.code(), code, "{target}");
+    }
+    let mut browser = Browser::default();
+    let back = browser.begin(&world, "/orders").await;
+    location(&browser.get(&world, &back).await);
+    let outcome = browser.get(&world, "/callback?state=open").await;
+    assert_eq!(outcome.code(), (200, "pass"), "by the session");
+}
+
+#[tokio::test]
 async fn an_answer_may_come_as_a_form() {
     let (world, _) = world(json!({"response_mode": "form_post"}));
     let mut browser = Browser::default();
