@@ -13,7 +13,7 @@ use super::fields::{Fields, header_name, wrong};
 use super::refusal::Refusal;
 use super::sessions::strip;
 use crate::plugins::ConfigError;
-use crate::session::cookie::{pairs, split};
+use crate::session::cookie::{self, pairs, split};
 
 const ACCESS_TOKEN: HeaderName = HeaderName::from_static("access-token");
 const X_ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
@@ -98,7 +98,7 @@ impl Places {
             }
         }
         if let (Some(name), None) = (&self.cookie, &found)
-            && let Some(token) = cookie(&request.headers, name)
+            && let Some(token) = cookie::value(&request.headers, name)
         {
             put(&mut found, Cow::Borrowed(token), false)?;
         }
@@ -250,18 +250,6 @@ fn parameters(form: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     url::form_urlencoded::parse(form)
         .filter(|(name, _)| name == PARAMETER)
         .map(|(_, token)| token)
-}
-
-/// The value of the first cookie called `name`.
-pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|cookies| cookies.split(';'))
-        .filter_map(|cookie| cookie.trim().split_once('='))
-        .find(|(key, _)| *key == name)
-        .map(|(_, value)| value)
 }
 
 fn hide_in_query(request: &mut RequestHeader) {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::OpenIdConnect;
 use super::after::{Action, Gained};
 use super::arguments::Arguments;
-use super::bearer::{self, Found};
+use super::bearer::Found;
 use super::beside::Beside;
 use super::cache::Verified;
 use super::login::redirect;
@@ -22,6 +22,7 @@ use super::told::Asking;
 use crate::filter::{Exchange, Flow};
 use crate::model::consumer::Consumer;
 use crate::plugins::consumers::Directory;
+use crate::session::cookie;
 
 /// A token that is good, and how it came.
 #[derive(Clone, Copy)]
@@ -82,7 +83,7 @@ impl OpenIdConnect {
             && let Some((name, claim)) = &settings.session_cookie
         {
             let session = claims.get(claim).and_then(Value::as_str);
-            if session.is_none() || session != bearer::cookie(&request.headers, name) {
+            if session.is_none() || session != cookie::value(&request.headers, name) {
                 return Err(Refusal::WrongSession);
             }
         }

@@ -500,3 +500,13 @@ async fn a_token_that_tells_no_domain_is_refused_where_one_is_wanted() {
         assert_eq!(outcome.code(), code, "{more}");
     }
 }
+
+#[tokio::test]
+async fn a_cookie_that_is_not_ascii_hides_no_other() {
+    let config = json!({"bearer_token_param_type": ["cookie"], "bearer_token_cookie_name": "tok",
+        "jwt_session_cookie": "app"});
+    let world = World::new(config);
+    let token = world.token(json!({"sid": "s-1"}));
+    let request = get_with(&format!("Cookie: name=Zoë; app=s-1; tok={token}"));
+    assert_eq!(world.ask(&request).await.code(), (200, "pass"));
+}
