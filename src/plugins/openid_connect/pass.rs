@@ -20,6 +20,7 @@ use super::refusal::Refusal;
 use super::scripts;
 use super::told::Asking;
 use crate::filter::{Exchange, Flow};
+use crate::jose::verify::Unverified;
 use crate::model::consumer::Consumer;
 use crate::plugins::consumers::Directory;
 use crate::session::cookie;
@@ -79,8 +80,10 @@ impl OpenIdConnect {
         let (settings, claims) = (self.settings(), &verified.token.claims);
         // An ID token or userinfo may have named it after the token was judged.
         settings.rules.require_domain(claims)?;
-        if method == Method::Bearer
-            && let Some((name, claim)) = &settings.session_cookie
+        // A bearer's token is signed; others may be, too.
+        let signed = || Unverified::parse(&verified.token.token).is_ok();
+        if let Some((name, claim)) = &settings.session_cookie
+            && (method == Method::Bearer || (method.is_of_token() && signed()))
         {
             let session = claims.get(claim).and_then(Value::as_str);
             if session.is_none() || session != cookie::value(&request.headers, name) {

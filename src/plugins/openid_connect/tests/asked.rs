@@ -656,3 +656,23 @@ async fn whatever_is_said_against_a_password_is_its_callers_fault() {
     let outcome = alone.ask(&with_basic("anna", "secret!")).await;
     assert_eq!(outcome.code(), (500, "client_refused"));
 }
+
+#[tokio::test]
+async fn a_signed_token_that_is_introspected_needs_the_cookie_of_its_session_too() {
+    for config in [
+        json!({"introspect_jwt_tokens": true, "jwt_session_cookie": "app"}),
+        json!({"auth_methods": ["introspection"], "jwt_session_cookie": "app"}),
+    ] {
+        let (world, _) = world(config);
+        let token = world.token(json!({"sid": "s-1"}));
+        for (cookie, code) in [
+            ("app=s-1", (200, "pass")),
+            ("app=s-2", (401, "wrong_session")),
+            ("other=s-1", (401, "wrong_session")),
+        ] {
+            let shown = format!("Cookie: {cookie}\r\nAuthorization: Bearer {token}");
+            assert_eq!(world.ask(&get_with(&shown)).await.code(), code, "{cookie}");
+        }
+        assert_eq!(world.ask_bearer("good").await.code(), (200, "pass"));
+    }
+}
