@@ -203,10 +203,13 @@ impl UserInfo {
 /// What the token says, and what userinfo says besides of the same user.
 fn merged(verified: &Verified, document: &Arc<Document>) -> Result<Arc<Verified>, Refusal> {
     let (token, said) = (&verified.token, &document.claims);
-    if let (Some(one), Some(other)) = (token.claims.get("sub"), said.get("sub"))
-        && one != other
-    {
-        return Err(Refusal::WrongUserInfo);
+    if let Some(user) = token.claims.get("sub").filter(|user| !user.is_null()) {
+        if !answers::names_its_user(document) {
+            return Err(Refusal::ProviderMalformed);
+        }
+        if said.get("sub") != Some(user) {
+            return Err(Refusal::WrongUserInfo);
+        }
     }
     let more = said
         .iter()

@@ -324,3 +324,31 @@ async fn a_domain_that_is_told_beside_the_token_counts_like_its_own() {
         assert_eq!(world.ask(&get_with(&both)).await.code(), code, "ID token");
     }
 }
+
+#[tokio::test]
+async fn userinfo_may_leave_out_who_only_where_no_token_says() {
+    for (method, more, code) in [
+        ("bearer", json!({"sub": null}), (200, "pass")),
+        ("bearer", json!({}), (500, "provider_malformed")),
+        ("userinfo", json!({}), (500, "provider_malformed")),
+        (
+            "userinfo",
+            json!({"sub": null}),
+            (500, "provider_malformed"),
+        ),
+    ] {
+        let config = json!({"auth_methods": [method], "search_user_info": method == "bearer",
+            "upstream_headers_claims": ["login"], "upstream_headers_names": ["x-login"]});
+        let world = World::new(endpoints(config));
+        let user_info = || async { Json(json!({"login": "anna"})) };
+        let router = world.issuer.router();
+        let router = router.route("/oauth2/userinfo", get(user_info));
+        let base = Url::parse("http://id.test").unwrap();
+        world.parts.outbound.register_local(&base, router);
+        let outcome = world.ask_bearer(&world.token(more.clone())).await;
+        assert_eq!(outcome.code(), code, "{method} {more}");
+        if code.0 == 200 {
+            assert_eq!(outcome.upstream("x-login"), Some("anna"));
+        }
+    }
+}

@@ -74,6 +74,12 @@ impl Told {
         length: usize,
         word: Word,
     ) -> Result<Arc<Verified>, Refusal> {
+        // With nothing else to go by, any word at all would let everybody in.
+        if let Some(user_info) = &said.user_info
+            && !names_its_user(user_info)
+        {
+            return Err(Refusal::ProviderMalformed);
+        }
         let now_ms = agent.clock.now_ms();
         let document = said.introspection.as_ref().or(said.user_info.as_ref());
         let told = document.map(|document| document.claims.clone());
@@ -143,15 +149,19 @@ pub(in super::super) async fn user_info(
             Some(signed(agent, issuers, (token, secrets), None).await?)
         }
     };
-    // OpenID Connect Core §5.3.2: it always says who.
     claims
-        .filter(|claims| claims.get("sub").is_some_and(Value::is_string))
         .map(|claims| Document {
             claims,
             jwt,
             length: answer.body.len(),
         })
         .ok_or(Refusal::ProviderMalformed)
+}
+
+/// Whether userinfo says whom it speaks of, as it always should (OpenID Connect Core
+/// §5.3.2).
+pub(in super::super) fn names_its_user(user_info: &Document) -> bool {
+    user_info.claims.get("sub").is_some_and(Value::is_string)
 }
 
 /// The token that an answer is, if its type says so.
