@@ -131,9 +131,10 @@ impl Clients {
 
     /// The place of the client that a request chooses.
     pub(super) fn chosen_index(&self, headers: &HeaderMap, arguments: &Arguments) -> usize {
+        // Several may have the same identifier.
+        let place = |chosen: &Arc<Client>| self.all.iter().position(|one| Arc::ptr_eq(one, chosen));
         let chosen = self.chosen(headers, arguments);
-        let found = chosen.and_then(|chosen| self.named(&chosen.id));
-        found.map_or(0, |(_, index)| index)
+        chosen.and_then(place).unwrap_or(0)
     }
 
     /// Whether all of them can sign.
@@ -372,6 +373,16 @@ mod tests {
                 wanted,
                 "{query} {header:?}"
             );
+        }
+    }
+
+    #[test]
+    fn clients_of_one_identifier_have_places_of_their_own() {
+        let clients = clients(json!({"client_id": ["a", "a"]})).expect("valid");
+        for (query, place) in [("client_id=2", 1), ("client_id=a", 0), ("", 0)] {
+            let arguments = Arguments::new(Some(query), Vec::new());
+            let index = clients.chosen_index(&HeaderMap::new(), &arguments);
+            assert_eq!(index, place, "{query}");
         }
     }
 
