@@ -198,11 +198,11 @@ fn live(shown: Shown) -> Result<Arc<Held>, Refusal> {
     }
 }
 
-/// What an answer without tokens means to a session: a no, whatever it says, unless
-/// it is about the client that asks.
+/// What a refusal means to a session: a no, whatever it says, unless it is about the
+/// client that asks.
 fn refused(refusal: Refusal) -> Refusal {
     match refusal {
-        Refusal::ProviderRefuses | Refusal::ProviderMalformed => Refusal::WrongCredentials,
+        Refusal::ProviderRefuses => Refusal::WrongCredentials,
         other => other,
     }
 }

@@ -144,7 +144,9 @@ impl TokenExchange {
         }
         let (form, headers) = self.words(token, asking);
         let about = about(asking.client.map(Arc::as_ref), &form, &headers);
-        self.memory.get(about, known).map_or(Course::Ask, Course::Held)
+        self.memory
+            .get(about, known)
+            .map_or(Course::Ask, Course::Held)
     }
 
     /// The token that is given for `token`; `None`: it counts as it is.

@@ -66,6 +66,7 @@ fn an_answer_that_is_no_token_response_gives_none() {
             Refusal::ProviderError,
         ),
         (204, json!({}), true, Refusal::ProviderMalformed),
+        (404, json!("<html>"), true, Refusal::ProviderMalformed),
         (
             200,
             json!({"error": "bad_refresh_token"}),

@@ -90,14 +90,15 @@ pub(in super::super) fn read(
 }
 
 /// What a refusal of the token endpoint means: one of what was shown, unless it is
-/// of the gateway itself. Some providers refuse with 200, or without a word.
+/// of the gateway itself. Some providers refuse with 200, or without a word; other
+/// statuses without one are of whatever stands before them.
 fn refused(status: StatusCode, error: Option<&str>, own_client: bool) -> Refusal {
     let refusal = match error {
         _ if status == StatusCode::TOO_MANY_REQUESTS => Refusal::ProviderError,
         Some("invalid_client") if own_client => Refusal::ClientRefused,
         Some("unauthorized_client") if own_client => Refusal::ProviderRefuses,
         Some("unsupported_grant_type") => Refusal::ProviderRefuses,
-        None if !status.is_client_error() => Refusal::ProviderMalformed,
+        None if !matches!(status.as_u16(), 400 | 401 | 403) => Refusal::ProviderMalformed,
         _ => Refusal::WrongCredentials,
     };
     if own_client && error != Some("invalid_grant") {

@@ -26,7 +26,6 @@ async fn a_refresh_that_is_refused_ends_the_session_whatever_the_words() {
         (401, json!({"error": "access_denied"})),
         (403, json!("<html>")),
         (200, json!({"error": "bad_refresh_token"})),
-        (200, json!({"token_type": "Bearer"})),
     ] {
         for storage in ["cookie", "store"] {
             let (node, mut browser) = ended(storage).await;
@@ -44,6 +43,9 @@ async fn a_refresh_that_is_refused_for_the_gateways_sake_or_put_off_ends_no_sess
         (401, json!({"error": "invalid_client"}), "client_refused"),
         (429, json!({"error": "slow_down"}), "provider_error"),
         (503, json!({}), "provider_error"),
+        // What stands before a provider that is changed over may say so.
+        (404, json!("<html>"), "provider_malformed"),
+        (200, json!("<html>"), "provider_malformed"),
     ] {
         for storage in ["cookie", "store"] {
             let (node, mut browser) = ended(storage).await;
