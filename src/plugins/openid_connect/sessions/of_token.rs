@@ -167,6 +167,12 @@ impl Sessions {
             if own.is_some() || openings.len() >= MOST {
                 return Ok(own);
             }
+            if self.storage.is_none() {
+                // Nothing is waited for, and nothing kept elsewhere.
+                self.add_of_token(key.clone(), login.clone(), now_ms)
+                    .await?;
+                continue;
+            }
             let (sessions, key, login) = (Arc::clone(self), key.clone(), login.clone());
             let (about, later) = (key.digest(), clock.clone());
             let begin = move || async move { sessions.add_of_token(key, login, now_ms).await };
