@@ -125,6 +125,21 @@ pub(in crate::plugins) struct ProviderConfig {
     pub(in crate::plugins) rediscovery_lifetime: i64,
 }
 
+impl ProviderConfig {
+    /// A provider whose discovery document says everything.
+    pub(in crate::plugins) fn discovered(issuer: Url, options: Options) -> Self {
+        Self {
+            issuer,
+            pseudo: false,
+            jwks_endpoint: None,
+            extra_jwks: Vec::new(),
+            discovery_headers: Vec::new(),
+            options,
+            rediscovery_lifetime: 300,
+        }
+    }
+}
+
 /// A provider.
 #[derive(Debug)]
 pub(in crate::plugins) struct Provider {

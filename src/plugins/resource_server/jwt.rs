@@ -164,13 +164,6 @@ fn by_discovery(settings: &Settings<'_>, issuer: &str) -> Result<ProviderConfig,
     let url = Url::parse(issuer).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
     let message = "must be an http or https URL where no secretsProvider says where the keys are";
-    Ok(ProviderConfig {
-        issuer: url.ok_or_else(|| settings.wrong("issuer", message))?,
-        pseudo: false,
-        jwks_endpoint: None,
-        extra_jwks: Vec::new(),
-        discovery_headers: Vec::new(),
-        options: client::options(),
-        rediscovery_lifetime: 300,
-    })
+    let issuer = url.ok_or_else(|| settings.wrong("issuer", message))?;
+    Ok(ProviderConfig::discovered(issuer, client::options()))
 }

@@ -313,14 +313,9 @@ mod tests {
 
     #[test]
     fn an_https_provider_cannot_be_downgraded_to_http_keys() {
-        let config = |issuer: &str| ProviderConfig {
-            issuer: Url::parse(issuer).expect("a URL"),
-            pseudo: false,
-            jwks_endpoint: None,
-            extra_jwks: Vec::new(),
-            discovery_headers: Vec::new(),
-            options: crate::http::outbound::Options::default(),
-            rediscovery_lifetime: 300,
+        let config = |issuer: &str| {
+            let issuer = Url::parse(issuer).expect("a URL");
+            ProviderConfig::discovered(issuer, crate::http::outbound::Options::default())
         };
         let document: Map<String, Value> =
             serde_json::from_str(r#"{"jwks_uri":"http://h/keys"}"#).expect("JSON");

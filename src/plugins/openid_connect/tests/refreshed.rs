@@ -184,26 +184,31 @@ pub(super) fn hold_back(node: &Node, refuses: bool) -> (Arc<Notify>, Arc<Notify>
     (asked, go)
 }
 
-#[tokio::test]
-async fn a_refresh_that_takes_its_time_is_not_made_by_another_node_as_well() {
-    let (node, browser) = ended("store", json!({"timeout": 10_000})).await;
-    let other = node.other().await;
-    let (asked, go) = hold_back(&node, false);
-    let request = browser.request("/orders");
+/// Shows one session to a node, and to another world while its refresh takes so
+/// many milliseconds: that waits, and both pass.
+async fn one_waits_for_the_other(node: &Node, other: &World, request: &str, takes: i64) {
+    let (asked, go) = hold_back(node, false);
     let others = async {
         asked.notified().await;
-        // The token call and the keys may take as long as that.
-        node.world.clock.advance(19_000);
-        let mut asks = Box::pin(other.ask(&request));
+        node.world.clock.advance(takes);
+        let mut asks = Box::pin(other.ask(request));
         let while_it_takes = std::time::Duration::from_millis(400);
         let waits = tokio::time::timeout(while_it_takes, &mut asks).await;
         assert!(waits.is_err(), "it waits for the first one");
         go.notify_one();
         asks.await
     };
-    let (outcome, others) = tokio::join!(node.world.ask(&request), others);
+    let (outcome, others) = tokio::join!(node.world.ask(request), others);
     assert_eq!(outcome.code(), (200, "pass"));
     assert_eq!(others.code(), (200, "pass"));
+}
+
+#[tokio::test]
+async fn a_refresh_that_takes_its_time_is_not_made_by_another_node_as_well() {
+    let (node, browser) = ended("store", json!({"timeout": 10_000})).await;
+    let other = node.other().await;
+    // The token call and the keys may take as long as that.
+    one_waits_for_the_other(&node, &other, &browser.request("/orders"), 19_000).await;
     assert_eq!(node.provider.asked("refresh_token"), 1);
 }
 
@@ -229,20 +234,8 @@ async fn a_refresh_that_comes_too_late_goes_on_with_what_another_node_has_got() 
 async fn a_page_that_calls_two_plugins_at_once_does_not_show_its_refresh_token_twice() {
     let (node, browser) = ended("cookie", json!({})).await;
     let second = node.with(with_sessions_in("cookie", json!({"scopes": ["openid"]})));
-    let (asked, go) = hold_back(&node, false);
     let request = browser.request("/orders");
-    let others = async {
-        asked.notified().await;
-        let mut asks = Box::pin(second.ask(&request));
-        let while_it_takes = std::time::Duration::from_millis(400);
-        let waits = tokio::time::timeout(while_it_takes, &mut asks).await;
-        assert!(waits.is_err(), "it waits for the first one");
-        go.notify_one();
-        asks.await
-    };
-    let (outcome, others) = tokio::join!(node.world.ask(&request), others);
-    assert_eq!(outcome.code(), (200, "pass"));
-    assert_eq!(others.code(), (200, "pass"));
+    one_waits_for_the_other(&node, &second, &request, 0).await;
     // What takes the place of a plugin knows of it, too.
     let changed = node.with(with_sessions_in("cookie", json!({"timeout": 9_000})));
     assert_eq!(changed.ask(&request).await.code(), (200, "pass"));

@@ -31,6 +31,30 @@ impl Way {
         way
     }
 
+    /// The way on which the keys as they are come by a refresh for their age, and a
+    /// token that is good by them.
+    async fn of_a_refresh(world: &World) -> (Self, String) {
+        let token = world.token(json!({}));
+        assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+        let way = Self::blocked(world);
+        world.clock.advance(300_000);
+        assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+        way.given(1).await;
+        // That was the metadata.
+        way.open.add_permits(1);
+        way.given(2).await;
+        (way, token)
+    }
+
+    /// What becomes of a token that is shown before the way is open.
+    async fn ask(self, world: &World, token: &str) -> Outcome {
+        let (outcome, ()) = tokio::join!(world.ask_bearer(token), async {
+            tokio::task::yield_now().await;
+            self.open.close();
+        });
+        outcome
+    }
+
     /// Waits until so many answers have been given in all.
     async fn given(&self, count: usize) {
         while self.under_way.load(Ordering::SeqCst) < count {
@@ -51,45 +75,22 @@ async fn travel(State(way): State<Way>, request: Request, next: Next) -> Respons
 #[tokio::test]
 async fn a_key_that_came_after_the_answer_to_a_refresh_is_asked_for_again() {
     let world = World::new(json!({"rediscovery_lifetime": 300}));
-    let old = world.token(json!({}));
-    assert_eq!(world.ask_bearer(&old).await.code(), (200, "pass"));
-    let way = Way::blocked(&world);
-    world.clock.advance(300_000);
-    assert_eq!(world.ask_bearer(&old).await.code(), (200, "pass"));
-    way.given(1).await;
-    // The metadata; then the keys as they were.
-    way.open.add_permits(1);
-    way.given(2).await;
+    let (way, _) = Way::of_a_refresh(&world).await;
     let next = TestKey::es256("key-2");
     world.issuer.publish(&[&world.key, &next]);
     let new = next.token(&claims(json!({})));
-    let (outcome, ()) = tokio::join!(world.ask_bearer(&new), async {
-        tokio::task::yield_now().await;
-        way.open.close();
-    });
-    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(way.ask(&world, &new).await.code(), (200, "pass"));
     assert_eq!(world.issuer.key_fetches(), 3);
 }
 
 #[tokio::test]
 async fn keys_that_are_forgotten_while_they_are_fetched_do_not_come_into_force() {
     let world = World::new(json!({"rediscovery_lifetime": 300}));
-    let old = world.token(json!({}));
-    assert_eq!(world.ask_bearer(&old).await.code(), (200, "pass"));
-    let way = Way::blocked(&world);
-    world.clock.advance(300_000);
-    assert_eq!(world.ask_bearer(&old).await.code(), (200, "pass"));
-    way.given(1).await;
-    way.open.add_permits(1);
-    way.given(2).await;
+    let (way, old) = Way::of_a_refresh(&world).await;
     // The answer on its way has the key that is withdrawn.
     world.issuer.publish(&[&TestKey::es256("key-2")]);
     assert!(world.parts.providers.forget(None));
-    let (outcome, ()) = tokio::join!(world.ask_bearer(&old), async {
-        tokio::task::yield_now().await;
-        way.open.close();
-    });
-    assert_eq!(outcome.code(), (401, "unknown_key"));
+    assert_eq!(way.ask(&world, &old).await.code(), (401, "unknown_key"));
 }
 
 /// Has newer keys come at the moment at which it looks at the older ones.
@@ -130,15 +131,8 @@ impl Check for Overtaken {
 #[tokio::test]
 async fn nobody_is_refused_for_keys_that_have_come_meanwhile() {
     let world = World::new(json!({}));
-    let config = ProviderConfig {
-        issuer: Url::parse(ISSUER).unwrap(),
-        pseudo: false,
-        jwks_endpoint: None,
-        extra_jwks: Vec::new(),
-        discovery_headers: Vec::new(),
-        options: crate::http::outbound::Options::default(),
-        rediscovery_lifetime: 300,
-    };
+    let options = crate::http::outbound::Options::default();
+    let config = ProviderConfig::discovered(Url::parse(ISSUER).unwrap(), options);
     let provider = world.parts.providers.provider(config.clone(), &world.parts);
     assert!(provider.known_at_last().await.is_some());
     let next = TestKey::es256("key-2");
