@@ -25,7 +25,12 @@ pub(super) fn arguments(
         return Err(ApiError::ContentTypes);
     }
     if body.is_empty() {
-        return Ok((Map::new(), Source::Json));
+        // An empty text is no JSON; without a type there is just no body.
+        let json = first.and_then(|value| value.to_str().ok());
+        return match json.is_some_and(|value| essence(value) == "application/json") {
+            true => Err(ApiError::Json),
+            false => Ok((Map::new(), Source::Json)),
+        };
     }
     let content_type = first
         .ok_or(ApiError::MediaType)?

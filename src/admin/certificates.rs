@@ -14,7 +14,7 @@ use crate::model::schema::{Source, Violation, Violations};
 use crate::model::sni::Sni;
 
 /// The server names that are to be a certificate's; all others that it has go.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ServerNames(Vec<String>);
 
 impl ServerNames {
@@ -28,7 +28,9 @@ impl ServerNames {
             return Ok(None);
         }
         let names = match (draft.input.remove("snis"), draft.source) {
-            (None | Some(Value::Null), _) => return Ok(None),
+            (None, _) => return Ok(None),
+            (Some(Value::Null), _) => Vec::new(),
+            (Some(Value::Object(names)), _) if names.is_empty() => Vec::new(),
             (Some(Value::Array(names)), _) => names,
             // The older dialect: one text, with commas.
             (Some(Value::String(names)), Source::Form) => names
@@ -67,20 +69,20 @@ impl ServerNames {
         Err(violations.into())
     }
 
-    /// The names of a new certificate, made by a PUT under a server name.
+    /// The names of a certificate that a PUT under a server name makes or
+    /// replaces: that name is one of them.
     ///
     /// # Errors
-    /// If that is none.
-    pub(super) fn with_key(names: Option<Self>, key: &Key) -> Result<Option<Self>, ApiError> {
+    /// If the key is no server name.
+    pub(super) fn with_key(mut self, key: &Key) -> Result<Self, ApiError> {
         let Key::Name(name) = key else {
-            return Ok(names);
+            return Ok(self);
         };
         checks::sni(name).map_err(|message| Violations::of("snis", message))?;
-        let mut names = names.unwrap_or(Self(Vec::new()));
-        if !names.0.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-            names.0.push(name.clone());
+        if !self.0.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            self.0.push(name.clone());
         }
-        Ok(Some(names))
+        Ok(self)
     }
 
     /// The changes that give the names to a certificate, and take others from

@@ -178,7 +178,11 @@ pub(super) fn update<T: Resource>(
         }
     }
     let now_ms = new.now_ms;
-    let mut patch = new.read::<T>(owner)?;
+    let mut patch = new.read::<T>(None)?;
+    // A PATCH below the owner may also part the record from it.
+    if let Some((field, id)) = owner.filter(|(field, _)| !patch.contains_key(*field)) {
+        refer(&mut patch, field, id);
+    }
     immutable(&patch, &record, "id")?;
     for field in ["id", "updated_at"] {
         patch.remove(field);

@@ -177,6 +177,8 @@ pub(super) async fn item_of<T: Resource>(
                         })),
                         Origin::Store => Ok((vec![Change::delete::<T>(record.value.id())], ())),
                     },
+                    // A plugin is looked for below its parent, and not found.
+                    None if owner.is_some() && T::KIND == Kind::Plugin => Err(ApiError::NotFound),
                     None => Ok((Vec::new(), ())),
                 }
             };
@@ -194,8 +196,11 @@ pub(super) async fn item_of<T: Resource>(
                 if old.is_some_and(|old| !belongs(old, owner)) {
                     return Err(ApiError::NotFound);
                 }
-                let names = match old {
-                    None if T::KIND == Kind::Certificate => ServerNames::with_key(names, &key)?,
+                // A PUT replaces the names of a certificate, too.
+                let names = match T::KIND {
+                    Kind::Certificate if !patch => {
+                        ServerNames::with_key(names.unwrap_or_default(), &key).map(Some)?
+                    }
                     _ => names,
                 };
                 let record = match old {

@@ -19,6 +19,7 @@ use crate::clock;
 use crate::gateway::balance::Balancer;
 use crate::gateway::entities::{Entities, Record};
 use crate::gateway::records::Resource as _;
+use crate::gateway::schemas;
 use crate::model::target::Target;
 use crate::model::upstream::Upstream;
 
@@ -41,7 +42,7 @@ pub(super) fn upstream(call: Call) -> Answer {
         }
         let size = argument("size").map(list::size).transpose()?;
         let after = argument("offset").map(list::offset).transpose()?;
-        let mut targets = entities.targets.referring("upstream", id, after);
+        let mut targets = newest_first(&entities, id, after);
         let mut last = None;
         let data: Vec<Value> = targets
             .by_ref()
@@ -60,6 +61,25 @@ pub(super) fn upstream(call: Call) -> Answer {
         }
         Ok(reply::json(StatusCode::OK, &body))
     })
+}
+
+/// The targets of an upstream, the newest first; with `after`, those that
+/// follow this one.
+fn newest_first(
+    entities: &Entities,
+    upstream: Uuid,
+    after: Option<Uuid>,
+) -> impl Iterator<Item = &Arc<Record<Target>>> {
+    let mut all: Vec<_> = entities
+        .targets
+        .referring("upstream", upstream, None)
+        .collect();
+    all.sort_by(|a, b| b.value.created_at.total_cmp(&a.value.created_at));
+    let start = after.map_or(0, |after| {
+        let place = all.iter().position(|record| record.value.id == after);
+        place.map_or(all.len(), |place| place + 1)
+    });
+    all.into_iter().skip(start)
 }
 
 fn shown(record: &Record<Target>, entities: &Entities, balancer: &Balancer) -> Value {
@@ -108,17 +128,17 @@ fn balancer(call: &Call, upstream: Uuid) -> Result<Arc<Balancer>, ApiError> {
 }
 
 /// A target of the upstream, by id or by `host:port`.
-fn target<'a>(
+pub(super) fn target<'a>(
     entities: &'a Entities,
     upstream: Uuid,
     key: &Key,
 ) -> Option<&'a Arc<Record<Target>>> {
-    let mut own = entities.targets.referring("upstream", upstream, None);
-    own.find(|record| match key {
-        Key::Id(id) => record.value.id == *id,
+    let found = match key {
+        Key::Id(id) => entities.targets.get(*id),
         Key::Name(name) => {
-            let target = &record.value.target;
-            target == name || target.strip_suffix(":8000") == Some(name)
+            let full = schemas::full_target(name).ok()?;
+            entities.targets.find(&Target::place(&full, upstream))
         }
-    })
+    };
+    found.filter(|record| record.value.upstream.id == upstream)
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::error::ApiError;
 use super::reply;
-use crate::gateway::entities::{Entities, Record};
+use crate::gateway::entities::{Entities, Kind, Record};
 use crate::gateway::records::Resource;
 
 pub(super) const DEFAULT_SIZE: usize = 100;
@@ -64,7 +64,9 @@ impl Page {
         let fields = self.field_filters::<T>();
         let admitted = |record: &&Arc<Record<T>>| {
             let tags = record.value.tags();
-            self.tags.as_ref().is_none_or(|wanted| wanted.admit(tags))
+            // As in the imitated gateway, tags choose among all records only.
+            let chosen = |wanted: &Tags| owner.is_some() || wanted.admit(tags);
+            self.tags.as_ref().is_none_or(chosen)
                 && (fields.is_empty() || {
                     let shown = T::show(record, entities);
                     let fits = |(key, wanted): &(&str, &str)| shown_as(&shown, key, wanted);
@@ -94,7 +96,9 @@ impl Page {
             body["next"] = self.next(path, &offset, owner.is_some()).into();
             body["offset"] = offset.into();
         }
-        if T::LEGACY_LIST {
+        // An empty list of upstreams or targets has none in either dialect.
+        let silent = matches!(T::KIND, Kind::Upstream | Kind::Target);
+        if T::LEGACY_LIST && !(silent && last.is_none()) {
             body["total"] = all(None).filter(admitted).count().into();
         }
         reply::json(StatusCode::OK, &body)

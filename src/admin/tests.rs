@@ -5,6 +5,7 @@ mod entities;
 mod inputs;
 mod kinds;
 mod lists;
+mod migration;
 mod throttling;
 mod transport;
 

@@ -12,15 +12,16 @@ use std::time::Duration;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
+use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{RootCertStore, sign::CertifiedKey};
 
 use super::entities::{Entities, Record};
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
 use crate::model::service::{Protocol, Service};
 use crate::model::upstream::Upstream;
+use crate::x509;
 
 /// Upstream connections are closed after this much idleness: below what
 /// common servers allow, so that we are the side that closes.
@@ -270,8 +271,7 @@ fn client_certificate(certificate: &Certificate) -> Result<(Vec<Vec<u8>>, Vec<u8
     let chain = pem_certificates(&certificate.cert)?;
     let key = PrivateKeyDer::from_pem_slice(certificate.key.expose().as_bytes())
         .map_err(|error| format!("invalid key: {error}"))?;
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider)
+    x509::certified(chain.clone(), key.clone_key())
         .map_err(|error| format!("certificate and key can't be used: {error}"))?;
     let chain: Vec<Vec<u8>> = chain.iter().map(|der| der.to_vec()).collect();
     chain.iter().try_for_each(|der| readable(der))?;

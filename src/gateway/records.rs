@@ -218,7 +218,7 @@ pub fn load(kind: Kind, doc: Map<String, Value>) -> Result<Arc<dyn Item>, serde_
         Kind::Sni => Arc::new(stored::<Sni>(doc)?),
         Kind::Consumer => Arc::new(stored::<Consumer>(doc)?),
         Kind::Upstream => Arc::new(stored::<Upstream>(doc)?),
-        Kind::Target => Arc::new(stored::<Target>(doc)?),
+        Kind::Target => Arc::new(stored::<Target>(schemas::in_full(doc))?),
         Kind::Service => Arc::new(stored::<Service>(doc)?),
         Kind::Route => Arc::new(stored::<Route>(doc)?),
         Kind::Plugin => Arc::new(stored::<Plugin>(doc)?),

@@ -1,6 +1,6 @@
 //! Numbers as clients of the Admin API write and read them.
 
-use serde::Serializer;
+use serde::{Deserialize as _, Deserializer, Serializer};
 
 /// The largest magnitude below which every whole number is exact.
 const EXACT: f64 = 9.0e15;
@@ -14,4 +14,9 @@ pub(super) fn plain<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok,
         return serializer.serialize_i64(*number as i64);
     }
     serializer.serialize_f64(*number)
+}
+
+/// A whole number; null is 0.
+pub(super) fn zero_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

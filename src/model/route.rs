@@ -31,7 +31,7 @@ pub struct Route {
     #[serde(default)]
     pub snis: Option<Vec<String>>,
     /// Order among regular-expression paths: higher first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::number::zero_if_null")]
     pub regex_priority: i64,
     /// Whether the matched prefix is removed before forwarding.
     pub strip_path: bool,

@@ -218,8 +218,8 @@ async fn tags_reach_over_all_kinds() {
             "upstreams"
         ]
     );
-    for (query, count) in [("t", 1), ("t,y", 1), ("t,x", 0), ("x/y", 1)] {
-        let path = format!("/upstreams/u/targets?tags={query}");
+    for (query, count) in [("t", 1), ("t,x", 1), ("t,y", 0), ("x/y", 1)] {
+        let path = format!("/services?tags={query}");
         let list = api.get(&path).await.expect(200).json();
         assert_eq!(
             list["data"].as_array().map(Vec::len),

@@ -98,17 +98,19 @@ impl Member {
     /// The member that `target` is; `previous` is the same target before.
     pub(super) fn new(target: &Target, previous: Option<&Member>) -> Self {
         let (host, port) = split(&target.target);
+        let address = host.parse::<IpAddr>().ok();
         let answer = match previous.filter(|previous| *previous.text == *target.target) {
             Some(previous) => previous.answer.clone(),
-            None => Arc::new(ArcSwap::from_pointee(match host.parse::<IpAddr>() {
-                Ok(ip) => Answer::Fixed(SocketAddr::new(ip, port)),
-                Err(_) => Answer::Waiting,
+            None => Arc::new(ArcSwap::from_pointee(match address {
+                Some(ip) => Answer::Fixed(SocketAddr::new(ip, port)),
+                None => Answer::Waiting,
             })),
         };
         Self {
             id: target.id,
             text: target.target.as_str().into(),
-            host: host.into(),
+            // Host headers have addresses in their shortest form (RFC 5952).
+            host: address.map_or_else(|| host.into(), |ip| ip.to_string().into()),
             port,
             weight: target.weight,
             answer,

@@ -73,42 +73,42 @@ impl Balancer {
         Some((health, self.about_member(member, &own)))
     }
 
-    /// The health of the whole upstream, with the weights that it follows from
-    /// unless health checks are off.
+    /// The health of the whole upstream, which is off without health checks;
+    /// that of its balancer, and the weights that it follows from.
     pub fn status(&self) -> Value {
         let lineup = self.lineup();
         let [total, healthy] = shares(lineup.endpoints().iter().map(|e| &**e));
         let enough =
             healthy > 0.0 && healthy * 100.0 >= self.upstream.healthchecks.threshold * total;
-        let (health, details) = if self.group.checked {
-            let hosts: Vec<Value> = self
-                .members
-                .iter()
-                .map(|member| {
-                    let endpoints = lineup.endpoints().iter().map(|e| &**e);
-                    let own: Vec<_> = endpoints.filter(|e| *e.target == *member.text).collect();
-                    self.about_member(member, &own)
-                })
-                .collect();
-            let details = json!({
+        let hosts: Vec<Value> = self
+            .members
+            .iter()
+            .map(|member| {
+                let endpoints = lineup.endpoints().iter().map(|e| &**e);
+                let own: Vec<_> = endpoints.filter(|e| *e.target == *member.text).collect();
+                self.about_member(member, &own)
+            })
+            .collect();
+        let balancer = if enough {
+            Health::Healthy
+        } else {
+            Health::Unhealthy
+        };
+        let health = if self.group.checked {
+            balancer
+        } else {
+            Health::Off
+        };
+        json!({
+            "id": self.upstream.id,
+            "health": health.as_str(),
+            "balancer_health": balancer.as_str(),
+            "details": {
                 "healthy": enough,
                 "weight": weights(total, healthy),
                 "hosts": hosts,
-            });
-            let health = if enough {
-                Health::Healthy
-            } else {
-                Health::Unhealthy
-            };
-            (health, details)
-        } else {
-            (Health::Off, Value::Null)
-        };
-        let mut status = json!({"id": self.upstream.id, "health": health.as_str()});
-        if !details.is_null() {
-            status["details"] = details;
-        }
-        status
+            },
+        })
     }
 
     /// What metrics tell of every endpoint, and of targets without address.

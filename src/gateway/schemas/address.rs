@@ -37,8 +37,8 @@ pub(super) fn parse(text: &str) -> Option<(Host<'_>, Option<u16>)> {
     }
 }
 
-/// A target as `host:port`: IPv6 addresses in brackets and in their shortest
-/// form (RFC 5952), the default port where none is given.
+/// A target as `host:port`: IPv6 addresses in brackets and in full, as tools
+/// compare them, the default port where none is given.
 ///
 /// # Errors
 /// The message to show.
@@ -48,9 +48,14 @@ pub fn target(text: &str) -> Result<String, String> {
     let port = port.unwrap_or(TARGET_PORT);
     Ok(match host {
         Host::Ip(IpAddr::V4(ip)) => format!("{ip}:{port}"),
-        Host::Ip(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+        Host::Ip(IpAddr::V6(ip)) => format!("[{}]:{port}", expanded(ip)),
         Host::Name(name) => format!("{name}:{port}"),
     })
+}
+
+/// All eight groups of an IPv6 address, each of four digits.
+fn expanded(ip: Ipv6Addr) -> String {
+    ip.segments().map(|group| format!("{group:04x}")).join(":")
 }
 
 /// `host:port` apart; the colons of a bare IPv6 address are no port.
@@ -70,12 +75,12 @@ pub(super) fn is_ip(text: &str) -> bool {
     }
 }
 
-/// Letters, digits, `-` and `_` in labels of at most 63, 253 in all.
+/// Letters, digits, `-` and `_` in labels, 253 in all. The imitated gateway
+/// has no bound on a single label.
 pub(super) fn is_hostname(text: &str) -> bool {
     let text = text.strip_suffix('.').unwrap_or(text);
     let label = |label: &str| {
         !label.is_empty()
-            && label.len() <= 63
             && !label.starts_with('-')
             && !label.ends_with('-')
             && label
@@ -100,9 +105,15 @@ mod tests {
             ("Example.COM:80", "Example.COM:80"),
             ("10.0.0.1", "10.0.0.1:8000"),
             ("10.0.0.1:1234", "10.0.0.1:1234"),
-            ("::1", "[::1]:8000"),
-            ("[0:0:0:0:0:0:0:1]", "[::1]:8000"),
-            ("[fe80::A]:81", "[fe80::a]:81"),
+            ("::1", "[0000:0000:0000:0000:0000:0000:0000:0001]:8000"),
+            (
+                "[0:0:0:0:0:0:0:1]",
+                "[0000:0000:0000:0000:0000:0000:0000:0001]:8000",
+            ),
+            (
+                "[fe80::A]:81",
+                "[fe80:0000:0000:0000:0000:0000:0000:000a]:81",
+            ),
             ("_http._tcp.svc", "_http._tcp.svc:8000"),
         ] {
             assert_eq!(target(given).as_deref(), Ok(stored), "{given}");

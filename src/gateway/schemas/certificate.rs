@@ -1,7 +1,7 @@
 //! The schemas of certificates, CA certificates and SNIs.
 
 use std::fmt::Write as _;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::pki_types::pem::PemObject;
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{checks, common, der};
 use crate::model::schema::{Field, Schema, Type, Violations};
+use crate::x509;
 
 /// The fields of a certificate.
 pub fn certificate() -> &'static Schema {
@@ -69,11 +70,9 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
 }
 
 fn chain(pem: &str) -> Result<(), String> {
-    for certificate in certificates(pem)? {
-        rustls::server::ParsedCertificate::try_from(&certificate)
-            .map_err(|error| format!("invalid certificate: {error}"))?;
-    }
-    Ok(())
+    x509::chain(pem.as_bytes())
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 fn key(pem: &str) -> Result<PrivateKeyDer<'static>, String> {
@@ -166,10 +165,8 @@ fn keys_match(record: &Map<String, Value>, violations: &mut Violations) {
     }
 }
 
-fn certified(cert: &str, pem: &str) -> Result<CertifiedKey, String> {
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    CertifiedKey::from_der(certificates(cert)?, key(pem)?, &provider)
-        .map_err(|error| error.to_string())
+fn certified(cert: &str, pem: &str) -> Result<Arc<CertifiedKey>, String> {
+    x509::certified(certificates(cert)?, key(pem)?).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

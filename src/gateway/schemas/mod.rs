@@ -21,7 +21,7 @@ pub use consumer::consumer;
 pub use plugin::{plugin, plugin_of};
 pub use route::route;
 pub use service::service;
-pub use upstream::{target, upstream};
+pub use upstream::{in_full, target, upstream};
 
 use crate::model::schema::{Field, Type};
 

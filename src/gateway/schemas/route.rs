@@ -22,9 +22,7 @@ pub fn route() -> &'static Schema {
             )
             .default(426)
             .required(),
-            Field::new("regex_priority", Type::Integer(i64::MIN, i64::MAX))
-                .default(0)
-                .required(),
+            Field::new("regex_priority", Type::Integer(i64::MIN, i64::MAX)).default(0),
             flag("strip_path", true),
             flag("preserve_host", false),
             flag("request_buffering", true),
@@ -35,6 +33,7 @@ pub fn route() -> &'static Schema {
             Field::new("service", Type::Foreign("services")),
         ]);
         Schema::new(fields)
+            .prefill(grpc_keeps_paths)
             .check(one_family_of_protocols)
             .check(something_is_matched)
             .check(grpc_is_not_rewritten)
@@ -123,6 +122,13 @@ fn something_is_matched(route: &Map<String, Value>, violations: &mut Violations)
         "must set one of {} when 'protocols' is '{protocol}'",
         quoted.join(", "),
     ));
+}
+
+/// The default of `strip_path` is false for gRPC: the path names the method.
+fn grpc_keeps_paths(route: &mut Map<String, Value>) {
+    if !route.contains_key("strip_path") && speaks(route, &["grpc", "grpcs"]) {
+        route.insert("strip_path".to_owned(), false.into());
+    }
 }
 
 /// The path of a call is its method's name, its method always POST.

@@ -357,11 +357,6 @@ fn fields_of_a_route_are_checked() {
             "protocols.1: expected one of: http, https, grpc, grpcs",
         ),
         (
-            "regex_priority",
-            json!(null),
-            "regex_priority: required field missing",
-        ),
-        (
             "path_handling",
             json!("v2"),
             "path_handling: expected one of: v0, v1",

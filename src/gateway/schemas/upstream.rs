@@ -76,6 +76,12 @@ pub fn target() -> &'static Schema {
     &SCHEMA
 }
 
+/// A stored target whose address may have been written in another form.
+pub fn in_full(mut target: Map<String, Value>) -> Map<String, Value> {
+    write_in_full(&mut target, &mut Violations::default());
+    target
+}
+
 /// `host` becomes `host:port`.
 fn write_in_full(input: &mut Map<String, Value>, _: &mut Violations) {
     if let Some(Value::String(target)) = input.get_mut("target")

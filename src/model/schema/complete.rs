@@ -28,6 +28,9 @@ impl Schema {
 
     /// Fills absent fields with their defaults, in nested records too.
     pub fn fill(&self, record: &mut Map<String, Value>) {
+        if let Some(prefill) = self.prefill {
+            prefill(record);
+        }
         for field in &self.fields {
             if !record.contains_key(field.name) {
                 record.insert(field.name.to_owned(), field.initial());

@@ -31,6 +31,9 @@ pub type Check = fn(&Map<String, Value>, &mut Violations);
 /// Rewrites shorthands of an input into the fields that they stand for.
 pub type Shorthand = fn(&mut Map<String, Value>, &mut Violations);
 
+/// Fills fields whose defaults depend on other fields.
+pub type Prefill = fn(&mut Map<String, Value>);
+
 /// The fields of a record, in the order in which they are shown.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
@@ -41,6 +44,8 @@ pub struct Schema {
     pub checks: Vec<Check>,
     /// Runs on an input before its values are typed.
     pub shorthand: Option<Shorthand>,
+    /// Fills defaults that depend on other fields, before all others.
+    pub prefill: Option<Prefill>,
 }
 
 /// One field of a record.
@@ -125,6 +130,13 @@ impl Schema {
     #[must_use]
     pub fn shorthand(mut self, shorthand: Shorthand) -> Self {
         self.shorthand = Some(shorthand);
+        self
+    }
+
+    /// Sets the defaults that depend on other fields.
+    #[must_use]
+    pub fn prefill(mut self, prefill: Prefill) -> Self {
+        self.prefill = Some(prefill);
         self
     }
 

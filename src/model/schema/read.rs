@@ -117,6 +117,8 @@ impl Reader {
                 .map(|part| self.value(of, Value::String(part)))
                 .collect(),
             Value::Null => Value::Null,
+            // Encoders that know one kind of table write an empty list as `{}`.
+            Value::Object(map) if map.is_empty() => Value::Array(Vec::new()),
             value if self.source == Source::Form => vec![self.value(of, value)].into(),
             value => value,
         }
@@ -134,9 +136,8 @@ impl Reader {
                 }
                 if let Some(Value::String(id)) = map.get_mut("id") {
                     id.make_ascii_lowercase();
-                    // Who knows the id needs no name.
-                    map.remove("name");
-                    map.remove("username");
+                    // Clients send a whole record as a reference; its id names it.
+                    map.retain(|key, _| key == "id");
                 }
                 Value::Object(map)
             }
