@@ -118,6 +118,7 @@ fn listeners(config: &Config) -> Listeners {
         port: port(&config.proxy.listen),
         tls_port: config.proxy.tls.as_ref().map_or(0, |tls| port(&tls.listen)),
         trusted: config.proxy.trusted_ips.clone().into(),
+        real_ip_header: config.proxy.real_ip_header.clone(),
     }
 }
 

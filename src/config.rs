@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use http::HeaderName;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 
@@ -54,6 +55,10 @@ pub struct ProxyConfig {
     /// Proxies in front whose `X-Forwarded-*` are believed.
     #[serde(deserialize_with = "networks")]
     pub trusted_ips: Vec<IpNet>,
+    /// The header in which they name the client. Absent: `X-Forwarded-For`, or
+    /// `X-Real-IP` where that is missing.
+    #[serde(deserialize_with = "header_name")]
+    pub real_ip_header: Option<HeaderName>,
     /// Worker threads; 0: one for each core.
     pub workers: usize,
     /// Whether `X-Kong-Request-Id` is made for every request.
@@ -79,6 +84,7 @@ impl Default for ProxyConfig {
             listen: vec!["0.0.0.0:8000".to_owned()],
             tls: None,
             trusted_ips: Vec::new(),
+            real_ip_header: None,
             workers: 0,
             request_ids: true,
             drain_seconds: 30,
@@ -412,6 +418,15 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D:
         .collect()
 }
 
+fn header_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HeaderName>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| {
+        text.parse()
+            .map_err(|_| serde::de::Error::custom(format!("'{text}' is not the name of a header")))
+    })
+    .transpose()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,6 +453,11 @@ mod tests {
             refused("proxy:\n  lisen: []\n").starts_with("d.yaml:2: proxy.lisen: unknown field")
         );
         assert!(refused("proxy:\n  trusted_ips: [x]\n").contains("'x' is not an address"));
+        let header = refused("proxy:\n  real_ip_header: a b\n");
+        assert!(
+            header.contains("'a b' is not the name of a header"),
+            "{header}"
+        );
     }
 
     #[test]

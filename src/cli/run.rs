@@ -286,6 +286,7 @@ fn settings(
         port: plain,
         tls_port: tls,
         trusted,
+        real_ip_header,
     } = listeners(config);
     let asked = config
         .proxy
@@ -297,6 +298,7 @@ fn settings(
         client_certificates: asked.is_some_and(|asked| asked.mode != CertificateMode::Off),
         forward_certificates: asked.is_some_and(|asked| asked.forward),
         trusted,
+        real_ip_header,
         port: plain,
         tls_port: tls,
         port_texts: [plain, tls].map(HeaderValue::from),

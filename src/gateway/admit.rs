@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use http::{StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
@@ -89,16 +89,43 @@ fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
     (good && host.len() <= 255).then_some((host, port))
 }
 
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
 /// The client: `peer`, or who a trusted peer says it speaks for.
 ///
-/// `X-Forwarded-For` is read from the right, past trusted addresses: what is
-/// left of the first stranger may be made up.
-pub(super) fn client(request: &RequestHeader, peer: SocketAddr, trusted: &[IpNet]) -> SocketAddr {
+/// `real_ip_header` names the header that says so. Without one it is
+/// `X-Forwarded-For` where there is one, and else `X-Real-IP`: proxies that
+/// keep a chain may pass on an `X-Real-IP` that a client made up.
+pub(super) fn client(
+    request: &RequestHeader,
+    peer: SocketAddr,
+    trusted: &[IpNet],
+    real_ip_header: Option<&HeaderName>,
+) -> SocketAddr {
     if !is_trusted(peer.ip(), trusted) {
         return peer;
     }
+    let chained = request.headers.contains_key(X_FORWARDED_FOR);
+    let default = if chained { X_FORWARDED_FOR } else { X_REAL_IP };
+    let header = real_ip_header.unwrap_or(&default);
+    if *header == X_FORWARDED_FOR {
+        return end_of_chain(request, peer, trusted);
+    }
+    // Of several values none is the one that the proxy has set.
+    let mut values = request.headers.get_all(header).iter();
+    let value = values.next();
+    let alone = value.filter(|_| values.next().is_none());
+    let ip = alone.and_then(|value| hop_address(value.to_str().ok()?));
+    ip.map_or(peer, |ip| SocketAddr::new(ip, 0))
+}
+
+/// The last address that no trusted proxy speaks for. The chain is read from
+/// the right, past trusted addresses: what is left of the first stranger may
+/// be made up.
+fn end_of_chain(request: &RequestHeader, peer: SocketAddr, trusted: &[IpNet]) -> SocketAddr {
     let mut client = peer;
-    let values: Vec<_> = request.headers.get_all("x-forwarded-for").iter().collect();
+    let values: Vec<_> = request.headers.get_all(X_FORWARDED_FOR).iter().collect();
     let hops = values.iter().rev().map(|value| value.as_bytes());
     // Split as bytes: one that is no text must not take the others with it.
     for hop in hops.flat_map(|value| value.rsplit(|byte| *byte == b',')) {
@@ -173,7 +200,7 @@ mod tests {
         }
         let trusted = ["127.0.0.0/8".parse().expect("a network")];
         let peer = SocketAddr::from(([127, 0, 0, 1], 5));
-        client(&request, peer, &trusted).ip().to_string()
+        client(&request, peer, &trusted, None).ip().to_string()
     }
 
     #[test]

@@ -12,8 +12,20 @@ use crate::http::reply::{Reply, ReplyBody};
 
 /// Product token in `Server` and `Via`.
 pub(super) const SERVER: &str = concat!("doorward/", env!("CARGO_PKG_VERSION"));
-/// `Via` of a proxied message (RFC 9110 §7.6.3).
-pub(super) const VIA: &str = concat!("1.1 doorward/", env!("CARGO_PKG_VERSION"));
+/// `Via` of a proxied message that came in HTTP/2, or else in HTTP/1.1
+/// (RFC 9110 §7.6.3).
+pub(super) fn via(http2: bool) -> HeaderValue {
+    HeaderValue::from_static(match http2 {
+        true => concat!("2 doorward/", env!("CARGO_PKG_VERSION")),
+        false => concat!("1.1 doorward/", env!("CARGO_PKG_VERSION")),
+    })
+}
+
+/// How long the upstream had a request, in milliseconds.
+pub(super) const X_KONG_UPSTREAM_LATENCY: HeaderName =
+    HeaderName::from_static("x-kong-upstream-latency");
+/// How long the gateway had a request, in milliseconds.
+pub(super) const X_KONG_PROXY_LATENCY: HeaderName = HeaderName::from_static("x-kong-proxy-latency");
 
 /// What the gateway adds to an answer of its own.
 pub(super) struct Additions<'a> {
@@ -23,6 +35,8 @@ pub(super) struct Additions<'a> {
     pub(super) request_id: Option<&'a HeaderValue>,
     /// Time spent so far, in milliseconds.
     pub(super) latency_ms: u64,
+    /// The part of it that went by at upstreams, where one was tried.
+    pub(super) upstream_ms: Option<u64>,
 }
 
 /// Head and body of `reply` to `request`.
@@ -102,6 +116,11 @@ fn add(head: &mut ResponseHeader, additions: &Additions<'_>) -> pingora::Result<
     }
     let latency = HeaderValue::from(additions.latency_ms);
     head.insert_header("X-Kong-Response-Latency", latency)?;
+    if let Some(upstream_ms) = additions.upstream_ms {
+        let own = additions.latency_ms.saturating_sub(upstream_ms);
+        head.insert_header(X_KONG_UPSTREAM_LATENCY, HeaderValue::from(upstream_ms))?;
+        head.insert_header(X_KONG_PROXY_LATENCY, HeaderValue::from(own))?;
+    }
     if let Some(id) = additions.request_id {
         head.insert_header("X-Kong-Request-Id", id.clone())?;
     }

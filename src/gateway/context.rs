@@ -43,12 +43,18 @@ pub struct Ctx {
     pub(super) upstream_time: Option<Duration>,
     /// Whether the client's connection was to stay open when the request began.
     pub(super) keep: bool,
+    /// Whether the client speaks HTTP/2.
+    pub(super) http2: bool,
     /// Whether the gateway gave an answer in the place of one that failed.
     pub(super) answered: bool,
     /// The client's connection; set when the request begins.
     pub(super) connection: Option<Arc<Connection>>,
     /// Counts this request until it is dropped.
     pub(super) in_flight: Option<Tallied>,
+}
+
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Ctx {
@@ -69,6 +75,7 @@ impl Ctx {
             upstream_started: None,
             upstream_time: None,
             keep: false,
+            http2: false,
             answered: false,
             connection: None,
             in_flight: None,
@@ -85,15 +92,15 @@ impl Ctx {
         }
     }
 
-    /// The normalised path of the client's request, where a filter may have put
-    /// another one in its place.
+    /// The path of the client's request as it was sent, where a filter may have
+    /// put another one in its place.
     fn client_path(&self) -> Option<&str> {
         let original = self.exchange.original.as_ref()?;
-        Some(self.path.as_deref().unwrap_or(original.uri.path()))
+        Some(original.uri.path())
     }
 
     pub(super) fn elapsed_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        whole_millis(self.started.elapsed())
     }
 
     /// Tells filters and expressions where the request came in, and what it
@@ -123,6 +130,7 @@ impl Ctx {
             headers: &self.exchange.response_headers,
             request_id: self.request_id.as_ref(),
             latency_ms: self.elapsed_ms(),
+            upstream_ms: self.upstream_started.map(|s| whole_millis(s.elapsed())),
         }
     }
 
@@ -145,6 +153,7 @@ impl Ctx {
             client: client.ip(),
             trusted: admit::is_trusted(peer.ip(), &settings.trusted),
             secure,
+            http2: self.http2,
             port: if secure { tls } else { plain },
             request_id: self.request_id.as_ref(),
             asked: self

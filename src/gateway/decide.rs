@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use pingora::Result;
 use pingora::proxy::Session;
 
@@ -95,12 +95,20 @@ impl Gateway {
             .connection
             .as_ref()
             .map_or_else(|| peer(session), |c| c.peer);
-        ctx.exchange.client = admit::client(request, peer, &settings.trusted);
+        ctx.exchange.client = {
+            let header = settings.real_ip_header.as_ref();
+            admit::client(request, peer, &settings.trusted, header)
+        };
         ctx.exchange.secure =
             choose::is_secure(tls.is_some(), request, peer.ip(), &settings.trusted);
         ctx.exchange.trusted = admit::is_trusted(peer.ip(), &settings.trusted);
         if let Some(reason) = malformed(session.as_downstream()) {
             return Err(Reply::message(StatusCode::BAD_REQUEST, reason));
+        }
+        // An echo of the request would show what proxies on the way have added.
+        if request.method == Method::TRACE {
+            let message = "Method not allowed";
+            return Err(Reply::message(StatusCode::METHOD_NOT_ALLOWED, message));
         }
         let handshake = tls.and_then(|tls| Handshake::of(tls));
         if let Some(handshake) = handshake {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request};
 use pingora::http::RequestHeader;
 use pingora::prelude::{ErrorType, OrErr};
 
-use super::answer::VIA;
+use super::answer::via;
 use super::head;
 use super::router::path::upstream_path;
 use super::snapshot::{LiveRoute, LiveService};
@@ -63,8 +63,8 @@ impl<'a> Manner<'a> {
 pub(super) struct Origin<'a> {
     /// The normalised path.
     pub(super) path: &'a str,
-    /// That of the client's request, where a filter has put another one in its
-    /// place.
+    /// That of the client's request as it was sent, where a filter has put
+    /// another one in its place.
     pub(super) client_path: Option<&'a str>,
     /// Length of the matched prefix.
     pub(super) matched: usize,
@@ -78,6 +78,8 @@ pub(super) struct Origin<'a> {
     pub(super) trusted: bool,
     /// Whether the client used TLS.
     pub(super) secure: bool,
+    /// Whether the client speaks HTTP/2.
+    pub(super) http2: bool,
     /// Port of the listener, as text.
     pub(super) port: &'a HeaderValue,
     /// Identifier of the request, if it is to be shown.
@@ -103,7 +105,9 @@ pub(super) fn prepare(
     let mut parts = head::take_request(request);
     strip_owned(&mut parts.headers, manner.owned_headers);
     let host = origin.asked.cloned().or_else(|| client_host(&parts));
-    forwarded(&mut parts.headers, manner, origin, host.as_ref());
+    let path = origin.client_path.unwrap_or(parts.uri.path());
+    let path = HeaderValue::from_str(path).ok();
+    forwarded(&mut parts.headers, manner, origin, host.as_ref(), path);
     set_path(&mut parts, manner, origin)?;
     join_cookies(&mut parts.headers);
     let kept = host.filter(|_| manner.preserve_host);
@@ -177,6 +181,7 @@ fn forwarded(
     manner: &Manner<'_>,
     origin: &Origin<'_>,
     host: Option<&HeaderValue>,
+    path: Option<HeaderValue>,
 ) {
     // One growth of the map in place of several.
     headers.reserve(12);
@@ -204,19 +209,33 @@ fn forwarded(
         };
     };
     say(X_FORWARDED_PROTO, Some(HeaderValue::from_static(proto)));
-    say(X_FORWARDED_HOST, host.cloned());
+    say(X_FORWARDED_HOST, host.map(bare_host));
     say(X_FORWARDED_PORT, Some(origin.port.clone()));
-    let path = origin.client_path.unwrap_or(origin.path);
-    say(X_FORWARDED_PATH, HeaderValue::from_str(path).ok());
+    say(X_FORWARDED_PATH, path);
     say(
         X_FORWARDED_PREFIX,
         prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok()),
     );
-    headers.append(header::VIA, HeaderValue::from_static(VIA));
+    headers.append(header::VIA, via(origin.http2));
     match origin.request_id {
         Some(id) => headers.insert(X_KONG_REQUEST_ID, id.clone()),
         None => headers.remove(X_KONG_REQUEST_ID),
     };
+}
+
+/// The host of a Host header in lower case, without its port.
+fn bare_host(host: &HeaderValue) -> HeaderValue {
+    let Ok(text) = host.to_str() else {
+        return host.clone();
+    };
+    let bare = match text.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => text,
+    };
+    if bare.len() == text.len() && !bare.bytes().any(|b| b.is_ascii_uppercase()) {
+        return host.clone();
+    }
+    HeaderValue::from_str(&bare.to_ascii_lowercase()).unwrap_or_else(|_| host.clone())
 }
 
 /// An address as a header's value.

@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
-use http::{HeaderName, HeaderValue, Version, header};
+use http::{HeaderName, Version, header};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
-use super::answer::VIA;
+use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_UPSTREAM_LATENCY, via};
 use super::context::Ctx;
 use super::forward::Manner;
 use super::proxy::Gateway;
@@ -57,8 +57,6 @@ fn announce(request: &mut RequestHeader, length: usize) -> Result<()> {
     request.insert_header(header::CONTENT_LENGTH, length)
 }
 
-const X_KONG_UPSTREAM_LATENCY: HeaderName = HeaderName::from_static("x-kong-upstream-latency");
-const X_KONG_PROXY_LATENCY: HeaderName = HeaderName::from_static("x-kong-proxy-latency");
 const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
 
 /// Adds the gateway's and the filters' headers to a response.
@@ -67,13 +65,14 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     let upstream = ctx.upstream_time.unwrap_or_default();
     let own = total.saturating_sub(upstream);
     let (mut parts, reason) = head::take_response(response);
+    let via = via(parts.version == Version::HTTP_2);
     // The gateway's version, whatever the upstream speaks (RFC 9112 §2.3).
     parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
     head::strip_nominated(headers);
     head::unify_length(headers);
     headers.reserve(4);
-    headers.append(header::VIA, HeaderValue::from_static(VIA));
+    headers.append(header::VIA, via);
     headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));
     headers.insert(X_KONG_PROXY_LATENCY, observe::millis(own));
     if let Some(id) = &ctx.request_id {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use ipnet::IpNet;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::prelude::{Error, ErrorType, HttpPeer};
@@ -61,6 +61,8 @@ pub struct Settings {
     pub clock: Clock,
     /// Proxies whose `X-Forwarded-*` are believed.
     pub trusted: Box<[IpNet]>,
+    /// The header in which they name the client, if the file says which.
+    pub real_ip_header: Option<HeaderName>,
     /// Port of the plain listener.
     pub port: u16,
     /// Port of the TLS listener.
@@ -124,6 +126,7 @@ impl ProxyHttp for Gateway {
         // Without this, a connection waits for its next request for ever.
         let stopping = session.is_process_shutting_down();
         // HTTP/1.0 and `Connection: close` have switched it off.
+        ctx.http2 = session.is_http2();
         ctx.keep = !stopping && session.get_keepalive().is_some();
         session.set_keepalive(ctx.keep.then_some(KEEPALIVE_SECONDS));
         session.set_write_timeout(Some(WRITE_STALL));

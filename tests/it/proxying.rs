@@ -96,6 +96,75 @@ async fn a_trusted_proxy_is_believed() {
 }
 
 #[tokio::test]
+async fn a_trusted_proxy_may_name_the_client_in_x_real_ip() {
+    let upstream = Upstream::echo().await;
+    let service = format!(
+        "- {{name: web, url: '{}', routes: [{{paths: [/]}}]}}\n",
+        upstream.url("")
+    );
+    let proxy = |more: &str| format!("{{listen: [\"@PROXY@\"], trusted_ips: [127.0.0.0/8]{more}}}");
+    let seen = async |more: &str, headers: &[(&str, &str)]| {
+        let door = Setup::new().proxy(&proxy(more)).services(&service);
+        let door = door.start().await;
+        let mut request = http::client().get(door.proxy_url("/"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        http::send(request).await.expect(200);
+        upstream.last().header("x-real-ip").map(str::to_owned)
+    };
+    let real = ("x-real-ip", "203.0.113.7");
+    let chain = ("x-forwarded-for", "203.0.113.8");
+    let is = |address: &str| Some(address.to_owned());
+    assert_eq!(seen("", &[real]).await, is("203.0.113.7"));
+    // A chain says more than a header that the client may have made up.
+    assert_eq!(seen("", &[real, chain]).await, is("203.0.113.8"));
+    assert_eq!(seen("", &[real, real]).await, is("127.0.0.1"));
+    let named = ", real_ip_header: X-Real-IP";
+    assert_eq!(seen(named, &[real, chain]).await, is("203.0.113.7"));
+    assert_eq!(seen(named, &[chain]).await, is("127.0.0.1"));
+}
+
+#[tokio::test]
+async fn upstreams_learn_the_path_as_sent_and_the_bare_host() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let answer = exchange(
+        &door.proxy(),
+        b"GET /a/./b%41?q HTTP/1.1\r\nHost: Shop.Test:8000\r\nConnection: close\r\n\r\n",
+    )
+    .await;
+    assert_eq!(answer.map(|answer| answer.status), Some(200));
+    let seen = upstream.last();
+    assert_eq!(seen.header("x-forwarded-path"), Some("/a/./b%41"));
+    assert_eq!(seen.header("x-forwarded-host"), Some("shop.test"));
+    assert_eq!(
+        seen.header("via")
+            .map(|via| via.starts_with("1.1 doorward/")),
+        Some(true)
+    );
+}
+
+#[tokio::test]
+async fn trace_is_not_proxied() {
+    let upstream = Upstream::echo().await;
+    let door = door_to(&upstream.url(""), "").await;
+    let request = http::client().request(reqwest::Method::TRACE, door.proxy_url("/"));
+    http::send(request).await.expect(405);
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_for_a_dead_upstream_says_how_long_it_took() {
+    let port = Port::reserve();
+    let door = door_to(&format!("http://{}", port.authority()), "").await;
+    let answer = door.get("a.test", "/").await.expect(502);
+    for name in ["x-kong-upstream-latency", "x-kong-proxy-latency"] {
+        assert!(answer.header(name).parse::<u64>().is_ok(), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn hop_by_hop_headers_stay_on_their_hop() {
     let upstream = Upstream::echo().await;
     let door = door_to(&upstream.url(""), "").await;

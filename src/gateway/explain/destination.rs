@@ -67,6 +67,7 @@ impl Witness<'_> {
             client: way.client,
             trusted: crate::gateway::admit::is_trusted(way.peer, &self.listeners.trusted),
             secure: way.secure,
+            http2: false,
             port: &port,
             request_id: None,
             asked: None,

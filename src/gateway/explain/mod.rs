@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use http::HeaderName;
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 use serde_json::Value;
@@ -56,6 +57,8 @@ pub struct Listeners {
     pub tls_port: u16,
     /// Proxies whose `X-Forwarded-*` are believed.
     pub trusted: Box<[IpNet]>,
+    /// The header in which they name the client, if the file says which.
+    pub real_ip_header: Option<HeaderName>,
 }
 
 /// What a question is answered from.
@@ -84,7 +87,11 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
         },
     };
     let peer = question.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let client = admit::client(&request, SocketAddr::new(peer, 0), &listeners.trusted).ip();
+    let client = {
+        let peer = SocketAddr::new(peer, 0);
+        let header = listeners.real_ip_header.as_ref();
+        admit::client(&request, peer, &listeners.trusted, header).ip()
+    };
     let secure = choose::is_secure(tls, &request, peer, &listeners.trusted);
     let scheme = if secure { "https" } else { "http" };
     let (host, port) = admit::authority(&request).unwrap_or_default();
