@@ -191,6 +191,23 @@ enum Endpoint {
     ServiceProvider,
 }
 
+impl Endpoint {
+    /// Whether GET does more here than show something: it may sign in or out,
+    /// make a code or lead to another provider. HEAD asks for nothing of that.
+    fn acts_on_get(self) -> bool {
+        matches!(
+            self,
+            Self::Authorize
+                | Self::SignIn
+                | Self::Account
+                | Self::SignOut
+                | Self::DeviceUser
+                | Self::Federation
+                | Self::FederationAnswer
+        )
+    }
+}
+
 const GET: &[Method] = &[Method::GET];
 const POST: &[Method] = &[Method::POST];
 const LIST: &[Method] = &[Method::GET, Method::POST];

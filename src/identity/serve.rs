@@ -241,7 +241,7 @@ async fn call(
     let (realm_part, methods, endpoint) = endpoint(surface, rest).ok_or(Lost::Path)?;
     let realm = resolve(live, surface, realm_part, &request)?;
     let method = match request.method() {
-        &Method::HEAD => &Method::GET,
+        &Method::HEAD if !endpoint.acts_on_get() => &Method::GET,
         method => method,
     };
     if !methods.contains(method) {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{find, token_of_caller};
 use crate::identity::api_version::{Version, version};
 use crate::identity::error::JsonError;
+use crate::identity::login::is_admin;
 use crate::identity::{Call, cookies, respond, rest};
 
 const VERSIONS: &[Version] = &[version(1, 1)];
@@ -27,7 +28,10 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         "version" => {
             // Strangers need not know which holes to try.
             let own = token_of_caller(call).ok_or_else(rest::denied)?;
-            find(call, &own).await?.ok_or_else(rest::denied)?;
+            let (_, user) = find(call, &own).await?.ok_or_else(rest::denied)?;
+            if !is_admin(&user) {
+                return Err(rest::forbidden());
+            }
             json!({
                 "_id": "version",
                 "version": env!("CARGO_PKG_VERSION"),

@@ -106,6 +106,36 @@ async fn the_key_set_has_the_keys_of_both_tokens() {
 }
 
 #[tokio::test]
+async fn head_makes_no_code_and_signs_nobody_in_or_out() {
+    let provider = Provider::new().await;
+    for path in [
+        "/oauth2/authorize?client_id=app&response_type=code",
+        "/oauth2/realms/root/realms/alpha/authorize",
+        "/oauth2/authorize/login",
+        "/oauth2/account",
+        "/oauth2/connect/endSession",
+        "/oauth2/device/user",
+        "/oauth2/federation/corp",
+        "/oauth2/federation/corp/callback?code=a&state=b",
+    ] {
+        for accept in ["*/*", "text/html"] {
+            let head = request("HEAD", path, &[("accept", accept)], "");
+            let head = provider.send(head).await;
+            assert_eq!(
+                (head.status.as_u16(), head.text.as_str()),
+                (405, ""),
+                "{path}"
+            );
+            let allow = head.header("allow");
+            assert!(
+                allow.contains("GET") && !allow.contains("HEAD"),
+                "{path}: {allow}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn head_is_get_without_a_body() {
     let provider = Provider::new().await;
     let path = "/oauth2/.well-known/openid-configuration";

@@ -154,9 +154,21 @@ async fn strangers_are_not_told_the_version() {
         refused.json(),
         json!({"code": 401, "reason": "Unauthorized", "message": "Access Denied"})
     );
-    let token = session(&provider, "demo").await;
-    let headers = [("iplanetdirectorypro", token.as_str())];
-    let told = provider.send(request("GET", path, &headers, "")).await;
+    let ask = async |provider: &Provider, name: &str| {
+        let token = session(provider, name).await;
+        let headers = [("iplanetdirectorypro", token.as_str())];
+        provider.send(request("GET", path, &headers, "")).await
+    };
+    let refused = ask(&provider, "demo").await;
+    assert_eq!(
+        refused.json(),
+        json!({"code": 403, "reason": "Forbidden", "message": "Forbidden"}),
+        "only the administrator is told"
+    );
+    let mut config = crate::identity::testing::config();
+    config["realms"]["/"]["users"][1]["userName"] = json!("amAdmin");
+    let provider = Provider::with(config).await;
+    let told = ask(&provider, "amadmin").await;
     assert_eq!(told.json()["version"], env!("CARGO_PKG_VERSION"));
 }
 
