@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::{Engine, alphabet};
 use http::HeaderValue;
 
 use super::form;
@@ -42,9 +43,76 @@ pub fn parse(header: &HeaderValue) -> Result<(String, String), BrokenBasic> {
     Ok((half(&decoded[..colon])?, half(&decoded[colon + 1..])?))
 }
 
+/// Some clients leave the padding out.
+const UNPADDED: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The credentials of a value of `Authorization`, still encoded; `None`: it is of
+/// another scheme.
+pub fn credentials(value: &HeaderValue) -> Option<&[u8]> {
+    let value = value.as_bytes().trim_ascii_start();
+    let (scheme, rest) = value.split_at_checked("basic ".len())?;
+    scheme
+        .eq_ignore_ascii_case(b"basic ")
+        .then(|| rest.trim_ascii())
+}
+
+/// Name and secret as programs of people send them: in Base64 or, as old ones do,
+/// as they are. `None`: they can't be read.
+pub fn pair(credentials: &[u8]) -> Option<(String, String)> {
+    let text = UNPADDED.decode(credentials).ok();
+    let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.filter(|text| text.contains(':'));
+    let text = text.or_else(|| String::from_utf8(credentials.to_vec()).ok())?;
+    let (name, secret) = text.split_once(':')?;
+    Some((name.to_owned(), secret.to_owned()))
+}
+
+/// Every name that a reader could take a value of `Authorization` to say.
+pub fn names(value: &HeaderValue) -> Vec<String> {
+    let Some(credentials) = credentials(value) else {
+        return Vec::new();
+    };
+    let Some((name, _)) = pair(credentials).or_else(|| latin_1(credentials)) else {
+        return Vec::new();
+    };
+    let decoded = form::decode(name.as_bytes()).map(Cow::into_owned);
+    let decoded = decoded.filter(|decoded| *decoded != name);
+    [name].into_iter().chain(decoded).collect()
+}
+
+/// The pair as a reader of Latin-1 has it.
+fn latin_1(credentials: &[u8]) -> Option<(String, String)> {
+    let bytes = UNPADDED.decode(credentials).ok();
+    let bytes = bytes.filter(|bytes| bytes.contains(&b':'));
+    let bytes = bytes.as_deref().unwrap_or(credentials);
+    let text: String = bytes.iter().copied().map(char::from).collect();
+    let (name, secret) = text.split_once(':')?;
+    Some((name.to_owned(), secret.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_reading_of_a_name_is_told() {
+        let names = |value: &[u8]| names(&HeaderValue::from_bytes(value).expect("a header"));
+        for value in [
+            "Basic YW1hZG1pbjpzZWNyZXQ=",
+            "basic   YW1hZG1pbjpzZWNyZXQ",
+            "BASIC amadmin:secret",
+        ] {
+            assert_eq!(names(value.as_bytes()), ["amadmin"], "{value}");
+        }
+        let escaped = format!("Basic {}", STANDARD.encode("am%61dmin:secret"));
+        assert_eq!(names(escaped.as_bytes()), ["am%61dmin", "amadmin"]);
+        let latin = format!("Basic {}", STANDARD.encode(b"\xaamadmin:secret"));
+        assert_eq!(names(latin.as_bytes()), ["\u{aa}madmin"]);
+        assert_eq!(names(b"Bearer YW1hZG1pbjpzZWNyZXQ="), [""; 0]);
+    }
 
     fn header(credentials: &str) -> HeaderValue {
         let value = format!("bAsIc {}", STANDARD.encode(credentials));

@@ -21,17 +21,18 @@ use super::sign_in::{self, Proof};
 use super::{Call, cookies, respond, rest};
 use crate::http::encoded_word;
 use crate::http::reply::FORBIDDEN_PAGE;
+use crate::model::user::name_place::NamePlace;
 use crate::model::user::{User, name as user_name};
 use asked::Asked;
-use callback::{Credentials, Second};
+use callback::{Begun, Credentials, Second};
 
 /// Versions of the endpoint. 1.x differs in the shape of errors.
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1)];
 
 /// Header names of the credentials: the neutral ones, then the imitated ones.
-const PAIRS: [(&str, &str); 2] = [
-    ("x-service-username", "x-service-password"),
-    ("x-openam-username", "x-openam-password"),
+const PAIRS: [(NamePlace, &str); 2] = [
+    (NamePlace::ServiceHeader, "x-service-password"),
+    (NamePlace::OpenAmHeader, "x-openam-password"),
 ];
 
 /// The response to right credentials (interface 2.4).
@@ -84,6 +85,9 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
     if given.names().any(|name| is_confined(call, name)) {
         return Ok(forbidden_page());
     }
+    if let Some(begun) = &given.begun {
+        begun.check(call).await?;
+    }
     if given.is_empty()
         && !asked.force
         && let Some(response) = signed_in(call, &asked).await?
@@ -95,29 +99,27 @@ async fn answer(call: &Call) -> Result<Response, JsonError> {
         other = given
             .name
             .as_ref()
-            .is_some_and(|name| user_name::key(name) != user_name::key(user));
+            .is_some_and(|name| user_name::key(name.as_str()) != user_name::key(user.as_str()));
         given.name.get_or_insert_with(|| user.clone());
-        if is_confined(call, user) {
+        if is_confined(call, user.as_str()) {
             return Ok(forbidden_page());
         }
     }
     if let Some(second) = &given.second {
-        let outcome = by_code(call, second, &asked).await;
+        let outcome = by_code(call, second, (&asked, given.begun.as_ref())).await;
         return outcome.map_err(|error| with_way_out(call, &asked, error));
     }
     let (Some(name), Some(password)) = (&given.name, &given.password) else {
         return callback::ask(call, &given, &asked).await;
     };
-    let outcome = match other {
-        true => Err(refused(LoginError::Failed)),
-        false => {
-            let user = login(call, name, password).await;
-            user.map_err(refused)
-        }
+    let user = match other {
+        true => Err(LoginError::Failed),
+        false => login(call, name, password).await,
     };
-    let outcome = match outcome {
-        Ok(user) => by_password(call, &user, &asked).await,
-        Err(error) => Err(error),
+    let outcome = match user {
+        Ok(user) => by_password(call, &user, (&asked, given.begun.as_ref())).await,
+        Err(LoginError::Confined) => return Ok(forbidden_page()),
+        Err(error) => Err(refused(error)),
     };
     outcome.map_err(|error| with_way_out(call, &asked, error))
 }
@@ -135,7 +137,12 @@ fn with_way_out(call: &Call, asked: &Asked, error: JsonError) -> JsonError {
 
 /// What follows for a user who has shown the password: a session, or the
 /// question for a second factor, where that is a code.
-async fn by_password(call: &Call, user: &User, asked: &Asked) -> Result<Response, JsonError> {
+async fn by_password(
+    call: &Call,
+    user: &User,
+    (asked, begun): (&Asked, Option<&Begun>),
+) -> Result<Response, JsonError> {
+    Begun::spend(call, begun).await?;
     let methods = Methods::password();
     if !sign_in::policy(call, user, &methods).await? {
         return begin_session(call, user, methods, asked).await;
@@ -148,7 +155,11 @@ async fn by_password(call: &Call, user: &User, asked: &Asked) -> Result<Response
 }
 
 /// What follows on the code of the second factor.
-async fn by_code(call: &Call, second: &Second, asked: &Asked) -> Result<Response, JsonError> {
+async fn by_code(
+    call: &Call,
+    second: &Second,
+    (asked, begun): (&Asked, Option<&Begun>),
+) -> Result<Response, JsonError> {
     let failed = || refused(LoginError::Failed);
     let (store, realm) = (&call.state.store, &call.realm);
     let found = store.user(&realm.path, second.user_id).await;
@@ -163,6 +174,7 @@ async fn by_code(call: &Call, second: &Second, asked: &Asked) -> Result<Response
         Checked::Wrong => Err(failed()),
         Checked::Locked => Err(refused(LoginError::Locked)),
         Checked::Right(shown) => {
+            Begun::spend(call, begun).await?;
             let mut methods = Methods::password();
             methods.add(shown.words.into_iter().chain([SEVERAL]));
             begin_session(call, &user, methods, asked).await
@@ -175,6 +187,7 @@ fn refused(error: LoginError) -> JsonError {
         LoginError::Failed => "Authentication Failed",
         LoginError::Locked => "Your account has been locked.",
         LoginError::Deactivated => "User not Active",
+        LoginError::Confined => return rest::forbidden(),
         LoginError::Fault(fault) => return fault.into(),
     };
     JsonError::new(StatusCode::UNAUTHORIZED, message)
@@ -184,7 +197,7 @@ fn refused(error: LoginError) -> JsonError {
 async fn signed_in(call: &Call, asked: &Asked) -> Result<Option<Response>, Fault> {
     let wanted = |user: &User| {
         let named = asked.user.as_ref();
-        named.is_none_or(|name| user_name::key(name) == user_name::key(&user.user_name))
+        named.is_none_or(|name| user_name::key(name.as_str()) == user_name::key(&user.user_name))
     };
     let found = sessions::of_caller(call, asked.upgrade.as_deref()).await?;
     let Some((token, _)) = found.filter(|(_, user)| wanted(user)) else {
@@ -211,7 +224,8 @@ fn success(call: &Call, asked: &Asked, token: Option<&str>) -> Response {
 /// rule for the administrator looks at each.
 fn from_headers(call: &Call) -> Result<Credentials, JsonError> {
     let mut given = Credentials::default();
-    for (name_header, password_header) in PAIRS {
+    for (place, password_header) in PAIRS {
+        let name_header = place.name();
         let read = |header: &str| {
             let values = call.headers().get_all(header).iter();
             values
@@ -228,6 +242,7 @@ fn from_headers(call: &Call) -> Result<Credentials, JsonError> {
             return Err(JsonError::new(StatusCode::BAD_REQUEST, text));
         }
         let name = names.into_iter().next().filter(|name| !name.is_empty());
+        let name = name.map(|name| place.says(name));
         if given.name.is_none() {
             given.name = name;
             given.password = passwords.into_iter().next();

@@ -10,6 +10,7 @@ use super::password_policy::{Violation, own_texts};
 use super::{Call, audit, ldap};
 use crate::model::audit::{Actor, Kind};
 use crate::model::secret::Secret;
+use crate::model::user::name_place::SignInName;
 use crate::model::user::{Owner, User};
 use crate::store::StoreError;
 
@@ -50,10 +51,13 @@ pub(super) async fn change(
     current: &str,
     new: &str,
 ) -> Result<User, ChangeError> {
-    let name = &user.user_name;
-    let known = login(call, name, current).await;
+    let name = SignInName::signed(&user.user_name);
+    let known = login(call, &name, current).await;
     let known = known.map_err(|error| match error {
-        LoginError::Failed | LoginError::Locked | LoginError::Deactivated => ChangeError::Wrong,
+        LoginError::Failed
+        | LoginError::Locked
+        | LoginError::Confined
+        | LoginError::Deactivated => ChangeError::Wrong,
         LoginError::Fault(fault) => ChangeError::Fault(fault),
     })?;
     if known.id != user.id {
@@ -126,7 +130,8 @@ mod tests {
     async fn a_thiefs_change_does_not_undo_the_reset_that_came_between() {
         let provider = provider(8).await;
         let call = call(&provider);
-        let known = login(&call, "carol", "correct horse").await;
+        let name = SignInName::signed("carol");
+        let known = login(&call, &name, "correct horse").await;
         let known = known.expect("the right password");
         let reset = hash("battery staple", 8);
         let store = &provider.store;

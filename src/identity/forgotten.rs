@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::config::LockoutConfig;
 use super::error::{Fault, OAuthError};
 use super::form::{self, Form};
+use super::login::is_confined;
 use super::mail::{self, Letter};
 use super::network::network;
 use super::pages::{self, LetterTexts, ResetFailed};
@@ -32,6 +33,7 @@ use crate::model::lockout::LockKind;
 use crate::model::query::UserQuery;
 use crate::model::reset::{RESET_LIFE_MS, StoredReset};
 use crate::model::secret::Secret;
+use crate::model::user::name_place::NamePlace;
 use crate::model::user::{Owner, User, fold, name as user_name};
 
 /// How often a link is sent to one user.
@@ -74,7 +76,11 @@ pub(super) async fn forgot(call: &Call) -> Response {
         return pages::forgot(&frame, false);
     }
     let typed = match from_here(call).and_then(|()| form::posted(call)) {
-        Ok(form) => form.get("username").unwrap_or_default().trim().to_owned(),
+        Ok(form) => form
+            .get(NamePlace::Username.name())
+            .unwrap_or_default()
+            .trim()
+            .to_owned(),
         Err(error) => return pages::error(&frame, error.status, error.error, &error.description),
     };
     if !typed.is_empty() && typed.len() <= TYPED_MAX && may_ask(call).await {
@@ -289,6 +295,8 @@ async fn good(call: &Call, token: &str) -> Result<Option<User>, Fault> {
     let Some(reset) = reset else { return Ok(None) };
     let user = store.user(&reset.realm, reset.user_id).await?;
     let bound = |user: &User| StoredReset::bound_to(user.password_hash.as_ref()) == reset.bound;
+    // A new password for the administrator is chosen where they may sign in.
+    let user = user.filter(|user| !is_confined(call, &user.user_name));
     match user.filter(bound) {
         Some(user) if may_reset(&call.state, &call.realm, &user).await? => Ok(Some(user)),
         _ => Ok(None),

@@ -12,6 +12,7 @@ use crate::model::audit::Kind;
 use crate::model::secret::Secret;
 use crate::model::user::User;
 use crate::model::user::name as user_name;
+use crate::model::user::name_place::SignInName;
 
 /// The user whom an address rule may confine (interface 5.5).
 const ADMIN: &str = "amadmin";
@@ -51,6 +52,8 @@ pub(super) enum LoginError {
     Failed,
     /// Too many wrong passwords; said of unknown names alike.
     Locked,
+    /// The administrator may not sign in from this address.
+    Confined,
     /// The password is right and the user deactivated.
     Deactivated,
     /// It could not be checked.
@@ -63,6 +66,7 @@ impl LoginError {
         match self {
             Self::Failed => "credentials",
             Self::Locked => "locked",
+            Self::Confined => "address",
             Self::Deactivated => "deactivated",
             Self::Fault(Fault::Busy(_)) => "busy",
             Self::Fault(Fault::Directory) => "directory",
@@ -80,9 +84,22 @@ impl<F: Into<Fault>> From<F> for LoginError {
 /// The user with this name and password.
 ///
 /// Unknown names cost as much as known ones, and count towards their lock.
-pub(super) async fn login(call: &Call, name: &str, password: &str) -> Result<User, LoginError> {
+/// The administrator is refused from other addresses before the password is
+/// looked at, and also where a directory knows them by another name.
+pub(super) async fn login(
+    call: &Call,
+    name: &SignInName,
+    password: &str,
+) -> Result<User, LoginError> {
     let state = &call.state;
-    let done = check(call, name, password).await;
+    let done = match is_confined(call, name.as_str()) {
+        true => Err(LoginError::Confined),
+        false => check(call, name.as_str(), password).await,
+    };
+    let done = match done {
+        Ok(user) if is_confined(call, &user.user_name) => Err(LoginError::Confined),
+        done => done,
+    };
     if let Some(metrics) = state.metrics.get() {
         let outcome = done.as_ref().map_or_else(LoginError::reason, |_| "success");
         metrics.sign_ins(outcome).inc();

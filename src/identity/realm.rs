@@ -354,6 +354,14 @@ impl Realm {
         self.in_force.admin_networks.as_deref()
     }
 
+    /// Whether users of the realm can sign in by the way of this name.
+    pub(super) fn has_login_service(&self, name: &str) -> bool {
+        self.settings
+            .login_services
+            .iter()
+            .any(|known| known == name)
+    }
+
     /// The declared password of a user, by folded name.
     pub(super) fn password(&self, key: &str) -> Option<&Arc<DeclaredPassword>> {
         self.passwords.get(key)

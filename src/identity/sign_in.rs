@@ -7,11 +7,12 @@ mod trusted;
 
 use super::context::Methods;
 use super::error::Fault;
-use super::login::{LoginError, is_confined, login};
+use super::login::{LoginError, login};
 use super::pages::Failed;
 use super::{Call, sessions};
 use crate::model::grant::StoredSession;
 use crate::model::user::User;
+use crate::model::user::name_place::SignInName;
 pub(super) use entrance::{ARRIVED, CODE, Entrance, Fields, PASSKEY, STEP, carried, enrol_passkey};
 pub(super) use steps::{Lacking, Next, complete, lacking, policy};
 pub(super) use trusted::COOKIE as TRUSTED_COOKIE;
@@ -59,14 +60,12 @@ pub(super) enum SignIn {
 /// Signs in with the name and password of a form that this browser was shown.
 async fn by_password(
     call: &Call,
-    (name, password): (&str, &str),
+    (name, password): (&SignInName, &str),
     shown_ms: Option<i64>,
 ) -> Result<SignIn, Fault> {
-    if is_confined(call, name) {
-        return Ok(SignIn::Forbidden);
-    }
     match login(call, name, password).await {
         Ok(user) => complete(call, &user, Methods::password(), shown_ms).await,
+        Err(LoginError::Confined) => Ok(SignIn::Forbidden),
         // One answer for all of them: nobody learns who exists.
         Err(LoginError::Failed | LoginError::Locked | LoginError::Deactivated) => {
             Ok(SignIn::Again(Failed::Credentials))

@@ -234,7 +234,7 @@ impl Metrics {
     }
 
     /// Passwords that were checked, by `outcome`: `success`, `credentials`,
-    /// `locked`, `deactivated`, `busy` or `server_error`
+    /// `locked`, `address`, `deactivated`, `busy` or `server_error`
     /// (`doorward_identity_sign_ins_total`).
     pub fn sign_ins(&self, outcome: &'static str) -> Counter {
         self.sign_ins.entry(outcome).or_default().clone()

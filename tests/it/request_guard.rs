@@ -1,9 +1,15 @@
 //! The administrator rule (interface 5.5 and 7): who may sign in as `amadmin`,
 //! and the ways around it that are closed.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use doorward::model::user::name;
+use doorward::model::user::name_place::NamePlace;
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
+use url::form_urlencoded;
 
-use crate::support::{Answer, Door, Setup, Upstream, http, raw};
+use crate::support::{Answer, Door, Issuer, Setup, Upstream, http, raw};
 
 /// A provider with an administrator, confined to `allow`.
 fn guarded(allow: &str) -> Setup {
@@ -13,20 +19,30 @@ fn guarded(allow: &str) -> Setup {
          parameter_names: [username, value]\n      \
          values: [amadmin]\n      allow: [{allow}]\n"
     );
-    let identity = "
+    guarded_by(&guard, "")
+}
+
+/// The same with this guard, and these settings of the realm.
+fn guarded_by(guard: &str, settings: &str) -> Setup {
+    let identity = format!(
+        "
   base_url: http://@PROXY@
   realms:
     /:
-      users:
-        - {userName: amAdmin, password: Ch4ng31t}
-        - {userName: demo, password: Ch4ng31t}
+{settings}      users:
+        - {{userName: amAdmin, password: Ch4ng31t}}
+        - {{userName: demo, password: Ch4ng31t}}
       clients:
-        - {client_id: app, client_secret: app-secret, grant_types: [password], scope: openid}
+        - client_id: app
+          client_secret: app-secret
+          grant_types: [password, \"urn:ietf:params:oauth:grant-type:jwt-bearer\"]
+          scope: openid
     /staff:
-      users: [{userName: amadmin, password: Ch4ng31t}]
-";
+      users: [{{userName: amadmin, password: Ch4ng31t}}]
+"
+    );
     // The guard belongs to the service that the setup declares first.
-    Setup::new().identity(identity).services(&guard)
+    Setup::new().identity(&identity).services(guard)
 }
 
 const ELSEWHERE: &str = "192.0.2.1";
@@ -269,4 +285,170 @@ async fn a_body_that_was_looked_at_reaches_the_upstream_whole() {
         .get(door.proxy_url("/?user=ROOT"))
         .header("host", "api.test");
     assert_forbidden_page(&http::send(nobody_is_allowed).await);
+}
+
+/// Everything that sign-in takes for `amadmin` with one letter written otherwise.
+fn spellings() -> Vec<String> {
+    let letters = ('\0'..=char::MAX).filter_map(|letter| {
+        let folded = name::key(letter.encode_utf8(&mut [0; 4]));
+        let fits = !folded.is_empty() && "amadmin".contains(&folded);
+        fits.then(|| "amadmin".replacen(&folded, &letter.to_string(), 1))
+    });
+    letters.collect()
+}
+
+/// A request that names `user` in `place`, with the right password.
+fn naming(door: &Door, place: NamePlace, user: &str) -> RequestBuilder {
+    let post = |path: &str| http::client().post(door.proxy_url(path));
+    let password = "Ch4ng31t";
+    match place {
+        NamePlace::Username => post("/oauth2/access_token").form(&[
+            ("grant_type", "password"),
+            ("client_id", "app"),
+            ("client_secret", "app-secret"),
+            ("username", user),
+            ("password", password),
+            ("scope", "openid"),
+        ]),
+        NamePlace::CallbackValue => post(PATH).json(&json!({"authId": "x", "callbacks": [
+            {"type": "NameCallback", "input": [{"name": "IDToken1", "value": user}]},
+            {"type": "PasswordCallback", "input": [{"name": "IDToken2", "value": password}]},
+        ]})),
+        NamePlace::IndexValue => {
+            let user: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
+            let path = format!("{PATH}?authIndexType=user&authIndexValue={user}");
+            post(&path).header("x-service-password", password)
+        }
+        NamePlace::ServiceHeader | NamePlace::OpenAmHeader => post(PATH)
+            .header(place.name(), user.as_bytes())
+            .header(place.name().replace("username", "password"), password),
+        NamePlace::Basic => http::client()
+            .get(door.proxy_url("/plain/x"))
+            .basic_auth(user, Some(password)),
+    }
+}
+
+/// A service whose plugin takes passwords.
+fn plain(more: &str) -> String {
+    format!(
+        "- name: plain\n  protocol: internal\n  host: echo\n  routes: [{{paths: [/plain]}}]\n  \
+         plugins:\n  - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
+         client_id: [app], client_secret: [app-secret], auth_methods: [password]}}}}\n{more}"
+    )
+}
+
+#[tokio::test]
+async fn no_letter_that_sign_in_takes_for_another_is_a_way_around_in_any_place() {
+    let guard = "  - {name: request-guard, config: {header_names: [X-Service-Username, \
+                 X-OpenAM-Username], values: [amadmin], allow: [192.0.2.1]}}\n";
+    let door = guarded_without_list().services(&plain(guard)).start().await;
+    let spellings = spellings();
+    assert!(spellings.len() > 100, "{}", spellings.len());
+    for place in NamePlace::ALL {
+        for user in &spellings {
+            let answer = http::send(naming(&door, *place, user)).await;
+            assert_eq!(answer.status, 403, "{place:?} {user}: {}", answer.body);
+        }
+        let other = http::send(naming(&door, *place, "demo")).await;
+        assert_ne!(other.status, 403, "{place:?}: {}", other.body);
+    }
+    // As an RFC 2047 word, and on the page for people.
+    for user in &spellings {
+        let word = format!("=?utf-8?b?{}?=", STANDARD.encode(user));
+        assert_forbidden_page(&sign_in(&door, PATH, &[("x-service-username", &word)]).await);
+        let page = http::client().post(door.proxy_url("/oauth2/authorize/login"));
+        let form = [("username", user.as_str()), ("password", "Ch4ng31t")];
+        assert_forbidden_page(&http::send(page.form(&form)).await);
+    }
+}
+
+/// As [`guarded`], with the list of parameters that the plugin has by itself.
+fn guarded_without_list() -> Setup {
+    guarded_by(
+        "  plugins:\n  - name: request-guard\n    config:\n      \
+         header_names: [X-Service-Username, X-OpenAM-Username]\n      \
+         values: [amadmin]\n      allow: [192.0.2.1]\n",
+        "",
+    )
+}
+
+#[tokio::test]
+async fn an_administrator_who_is_confined_by_the_realm_gets_in_by_no_place() {
+    let settings = "      settings: {admin_addresses: [192.0.2.1]}\n";
+    let door = guarded_by("", settings).services(&plain("")).start().await;
+    for place in NamePlace::ALL {
+        for user in ["amadmin", "AMADMIN", "\u{ff41}madmin", "\u{430}madmin"] {
+            let answer = http::send(naming(&door, *place, user)).await;
+            assert!(answer.status >= 400, "{place:?} {user}: {}", answer.body);
+            assert!(!answer.body.contains("token\""), "{place:?} {user}");
+        }
+    }
+    // By callbacks that are right in all else, too.
+    let mut form = callbacks(&door).await;
+    form["callbacks"][0]["input"][0]["value"] = json!("amadmin");
+    form["callbacks"][1]["input"][0]["value"] = json!("Ch4ng31t");
+    let submitted = http::client().post(door.proxy_url(PATH)).json(&form);
+    assert_forbidden_page(&http::send(submitted).await);
+    for place in [
+        NamePlace::Username,
+        NamePlace::ServiceHeader,
+        NamePlace::Basic,
+    ] {
+        http::send(naming(&door, place, "demo")).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn an_assertion_about_the_administrator_obeys_the_addresses() {
+    let issuer = Issuer::start().await;
+    for (allowed, status) in [("192.0.2.1", 400), ("127.0.0.1", 200)] {
+        let settings = format!(
+            "      settings:\n        admin_addresses: [{allowed}]\n        trusted_issuers: \
+             [{{issuer: 'https://trusted.example', jwks_uri: '{}/keys'}}]\n",
+            issuer.url()
+        );
+        let door = guarded_by("", &settings).start().await;
+        let ask = async |user: &str| {
+            let claims = issuer.claims_with(json!({
+                "iss": "https://trusted.example", "sub": user, "jti": format!("{user}-{allowed}"),
+                "aud": door.proxy_url("/oauth2"), "nbf": null,
+            }));
+            door.token_request(&[
+                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+                ("client_id", "app"),
+                ("client_secret", "app-secret"),
+                ("assertion", &issuer.sign(&claims)),
+                ("scope", "openid"),
+            ])
+            .await
+        };
+        ask("demo").await.expect(200);
+        ask("amadmin").await.expect(status);
+    }
+}
+
+#[tokio::test]
+async fn every_configuration_that_is_shipped_confines_the_administrator() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut seen = 0;
+    for entry in std::fs::read_dir(root.join("conf")).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let provider = text.lines().any(|line| line == "identity:");
+        let served = text.contains("host: identity");
+        if provider {
+            let set = text.lines().map(str::trim);
+            let mut set = set.filter(|line| line.starts_with("admin_addresses: ["));
+            assert!(set.next().is_some(), "{}", path.display());
+        }
+        if served {
+            assert!(text.contains("name: request-guard"), "{}", path.display());
+            assert!(!text.contains("parameter_names"), "{}", path.display());
+        }
+        seen += usize::from(provider) + usize::from(served);
+    }
+    assert_eq!(seen, 4);
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::error::JsonError;
 use super::super::{Call, goto, rest};
+use crate::model::user::name_place::{NamePlace, SignInName};
 
 /// The parameters of the address. The first request of a sign-in by callbacks
 /// says them for those that follow.
@@ -21,7 +22,7 @@ pub(super) struct Asked {
     /// (`sessionUpgradeSSOTokenId`).
     pub(super) upgrade: Option<String>,
     /// The user who is to sign in, and nobody else (`authIndexType=user`).
-    pub(super) user: Option<String>,
+    pub(super) user: Option<SignInName>,
 }
 
 impl Asked {
@@ -29,10 +30,10 @@ impl Asked {
         let query = rest::query(call)?;
         let text = |name: &str| query.get(name).map(str::to_owned);
         let is = |name: &str| query.get(name) == Some("true");
-        let value = query.get("authIndexValue");
+        let value = query.get(NamePlace::IndexValue.name());
         check_index(call, query.get("authIndexType"), value)?;
         let user = (query.get("authIndexType") == Some("user"))
-            .then(|| value.map(str::to_owned))
+            .then(|| value.map(|name| NamePlace::IndexValue.says(name)))
             .flatten();
         Ok(Self {
             no_session: is("noSession"),
@@ -92,10 +93,9 @@ impl Asked {
 fn check_index(call: &Call, kind: Option<&str>, value: Option<&str>) -> Result<(), JsonError> {
     let fail = |status, text: &str| Err(JsonError::new(status, text));
     let value = value.unwrap_or_default();
-    let services = &call.realm.settings.login_services;
     let known = match kind {
         None => true,
-        Some("service") => services.iter().any(|name| name == value),
+        Some("service") => call.realm.has_login_service(value),
         Some("user") => !value.is_empty(),
         // Every session has level 0.
         Some("level") => value.parse::<i64>().is_ok_and(|level| level <= 0),

@@ -1,8 +1,9 @@
 //! Sign-in by callbacks: the client is asked for name and password, and posts
 //! the answers back with the `authId` it was given.
 //!
-//! The `authId` is signed and short-lived, and nothing is kept for it: a guess
-//! costs a stranger the same with it as without.
+//! The `authId` is signed and short-lived. Nothing is kept for it until it is
+//! answered rightly: a guess costs a stranger the same with it as without. With
+//! a right answer it is spent, on every node.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -15,20 +16,73 @@ use super::Asked;
 use crate::clock::random_uuid;
 use crate::jose::verify::Unverified;
 use crate::model::client::SignAlg;
+use crate::model::grant::TokenHash;
 use crate::model::user::User;
+use crate::model::user::name_place::{NamePlace, SignInName};
 
 /// Seconds to answer in.
 const LIFE: i64 = 300;
 
+/// How far apart the clocks of nodes may be, in seconds.
+const SKEW: i64 = 60;
+
 /// What a request says about who signs in.
 #[derive(Default)]
 pub(super) struct Credentials {
-    pub(super) name: Option<String>,
+    pub(super) name: Option<SignInName>,
     pub(super) password: Option<String>,
     /// A second user name, which does not count.
-    pub(super) other_name: Option<String>,
+    pub(super) other_name: Option<SignInName>,
     /// The code that was asked for after the password.
     pub(super) second: Option<Second>,
+    /// The `authId` that these answer.
+    pub(super) begun: Option<Begun>,
+}
+
+/// A sign-in that an `authId` has begun: it ends once.
+pub(super) struct Begun {
+    id: TokenHash,
+    until_ms: i64,
+}
+
+impl Begun {
+    fn of(call: &Call, claims: &Map<String, Value>) -> Option<Self> {
+        let id = claims.get("jti")?.as_str()?;
+        let exp = claims.get("exp")?.as_i64()?;
+        Some(Self {
+            id: TokenHash::of(&format!("authId\n{}\n{id}", call.realm.issuer)),
+            until_ms: exp.saturating_add(SKEW).saturating_mul(1000),
+        })
+    }
+
+    /// Refuses a sign-in that has ended, before anything else is looked at.
+    pub(super) async fn check(&self, call: &Call) -> Result<(), JsonError> {
+        let seen = call.state.store.has_seen(self.id, call.now_ms).await;
+        match seen.map_err(Fault::from)? {
+            true => Err(timed_out()),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the sign-in, if there is one that was begun before.
+    ///
+    /// # Errors
+    /// It has ended already: as if its time were over.
+    pub(super) async fn spend(call: &Call, begun: Option<&Self>) -> Result<(), JsonError> {
+        let Some(Self { id, until_ms }) = begun else {
+            return Ok(());
+        };
+        let store = &call.state.store;
+        let first = store.remember(*id, *until_ms, call.now_ms).await;
+        match first.map_err(Fault::from)? {
+            true => Ok(()),
+            false => Err(timed_out()),
+        }
+    }
+}
+
+fn timed_out() -> JsonError {
+    JsonError::new(StatusCode::REQUEST_TIMEOUT, "Session has timed out")
 }
 
 /// The answer to the question for a second factor.
@@ -51,7 +105,7 @@ impl Credentials {
         [&self.name, &self.other_name]
             .into_iter()
             .flatten()
-            .map(String::as_str)
+            .map(SignInName::as_str)
     }
 }
 
@@ -67,7 +121,7 @@ pub(super) async fn ask(
         "jti": random_uuid(),
         "iss": call.realm.issuer,
         "realm": call.realm.path,
-        "name": given.name,
+        "name": given.name.as_ref().map(SignInName::as_str),
         "iat": now,
         "exp": now + LIFE,
     });
@@ -154,37 +208,39 @@ pub(super) fn submitted(
             .ok()
     });
     let refused = |status, text: &str| JsonError::new(status, text);
+    let not_valid = || {
+        let text = "The authId is missing or not valid";
+        refused(StatusCode::BAD_REQUEST, text)
+    };
     let is = |claims: &Map<String, Value>, name: &str, value: &str| {
         claims.get(name).and_then(Value::as_str) == Some(value)
     };
     let claims = claims
         .filter(|claims| is(claims, "tokenName", "authId") || is(claims, "tokenName", SECOND))
         .filter(|claims| is(claims, "iss", &call.realm.issuer))
-        .ok_or_else(|| {
-            refused(
-                StatusCode::BAD_REQUEST,
-                "The authId is missing or not valid",
-            )
-        })?;
+        .ok_or_else(not_valid)?;
     let exp = claims
         .get("exp")
         .and_then(Value::as_i64)
         .unwrap_or_default();
     if call.now_ms.div_euclid(1000) >= exp {
-        return Err(refused(
-            StatusCode::REQUEST_TIMEOUT,
-            "Session has timed out",
-        ));
+        return Err(timed_out());
     }
     asked.recall(&claims);
-    let known = claims
-        .get("name")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
+    let begun = Some(Begun::of(call, &claims).ok_or_else(not_valid)?);
+    let known = claims.get("name").and_then(Value::as_str);
+    let known = known.map(SignInName::signed);
     if is(&claims, "tokenName", SECOND) {
-        return second(&claims, known, body);
+        let second = second(&claims, body)?;
+        return Ok(Credentials {
+            name: known,
+            second: Some(second),
+            begun,
+            ..Credentials::default()
+        });
     }
     let name = answer(body, "NameCallback");
+    let name = name.map(|name| NamePlace::CallbackValue.says(name));
     let password = answer(body, "PasswordCallback");
     if password.is_none() || (name.is_none() && known.is_none()) {
         return Err(refused(
@@ -195,17 +251,13 @@ pub(super) fn submitted(
     Ok(Credentials {
         name: known.or(name),
         password,
-        other_name: None,
-        second: None,
+        begun,
+        ..Credentials::default()
     })
 }
 
 /// The code in a posted callback object: clients know it by either callback.
-fn second(
-    claims: &Map<String, Value>,
-    name: Option<String>,
-    body: &Map<String, Value>,
-) -> Result<Credentials, JsonError> {
+fn second(claims: &Map<String, Value>, body: &Map<String, Value>) -> Result<Second, JsonError> {
     let code = answer(body, "PasswordCallback").or_else(|| answer(body, "NameCallback"));
     let user_id = claims.get("user").and_then(Value::as_str);
     let user_id = user_id.and_then(|id| Uuid::parse_str(id).ok());
@@ -214,19 +266,16 @@ fn second(
         let text = "The callbacks are not those that were sent";
         return Err(JsonError::new(StatusCode::BAD_REQUEST, text));
     };
-    Ok(Credentials {
-        name,
-        second: Some(Second {
-            user_id,
-            version,
-            code,
-        }),
-        ..Credentials::default()
+    Ok(Second {
+        user_id,
+        version,
+        code,
     })
 }
 
 fn answer(body: &Map<String, Value>, kind: &str) -> Option<String> {
     let callbacks = body.get("callbacks")?.as_array()?;
     let callback = callbacks.iter().find(|callback| callback["type"] == kind)?;
-    callback["input"][0]["value"].as_str().map(str::to_owned)
+    let typed = &callback["input"][0][NamePlace::CallbackValue.name()];
+    typed.as_str().map(str::to_owned)
 }

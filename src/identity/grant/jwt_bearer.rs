@@ -13,6 +13,7 @@ use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::identity::login::is_confined;
 use crate::identity::resource;
 use crate::identity::token::{client_for, granted, required};
 use crate::jose::claims::{CLOCK_SKEW, check_times};
@@ -98,6 +99,8 @@ async fn subject(call: &Call, client: &LiveClient, text: &str) -> Result<Option<
         false => {
             let user = call.state.store.user_by_name(&call.realm.path, subject);
             let user = user.await?.filter(|user| user.active);
+            // Whoever speaks for the administrator speaks from their addresses.
+            let user = user.filter(|user| !is_confined(call, &user.user_name));
             Some(user.ok_or_else(not_valid)?)
         }
     };

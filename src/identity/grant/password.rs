@@ -9,12 +9,13 @@ use crate::identity::error::OAuthError;
 use crate::identity::factors::{self, Checked};
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
-use crate::identity::login::{LoginError, is_confined, login, still_stands};
+use crate::identity::login::{LoginError, login, still_stands};
 use crate::identity::token::{client_for, granted, required};
 use crate::identity::{resource, sign_in};
 use crate::model::audit::Kind;
 use crate::model::grant::Grant;
 use crate::model::user::User;
+use crate::model::user::name_place::{NamePlace, SignInName};
 
 const GRANT: &str = "password";
 
@@ -23,11 +24,13 @@ pub(in crate::identity) async fn issue(
     form: &Form<'_>,
 ) -> Result<TokenResponse, OAuthError> {
     let client = client_for(call, form, GRANT).await?;
-    let name = required(form, "username")?;
+    check_chain(call, form)?;
+    let name = required(form, NamePlace::Username.name())?;
+    let name = NamePlace::Username.says(name);
     let password = required(form, "password")?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let audience = resource::asked(form, &client)?;
-    let user = sign_in(call, name, password).await?;
+    let user = sign_in(call, &name, password).await?;
     let methods = second_factor(call, form, &client, &user).await?;
     // Guesses of passwords leave no proofs to remember.
     let bound_to = dpop::binding(call, &client)?;
@@ -88,6 +91,21 @@ pub(in crate::identity) async fn issue(
     Ok(response)
 }
 
+/// Refuses a way to sign in (`auth_chain`) that the realm does not have, also
+/// one that the address names: what asks for a stronger one must not get less.
+fn check_chain(call: &Call, form: &Form<'_>) -> Result<(), OAuthError> {
+    let query = call.parts.uri.query().unwrap_or_default();
+    let query = Form::parse(query.as_bytes());
+    let query = query.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
+    let mut asked = [form, &query]
+        .into_iter()
+        .filter_map(|one| one.get("auth_chain"));
+    match asked.all(|name| call.realm.has_login_service(name)) {
+        true => Ok(()),
+        false => Err(OAuthError::bad("invalid_request", "Unknown auth_chain")),
+    }
+}
+
 /// The methods of the sign-in: the password and, of users who need a second
 /// factor, the code in the field `otp`. Without it they are refused like those
 /// with a wrong password.
@@ -116,15 +134,13 @@ async fn second_factor(
 
 /// The user of this name and password: one answer to all who are none, so that
 /// nobody learns who exists.
-async fn sign_in(call: &Call, name: &str, password: &str) -> Result<User, OAuthError> {
-    if is_confined(call, name) {
-        return Err(OAuthError::invalid_grant());
-    }
+async fn sign_in(call: &Call, name: &SignInName, password: &str) -> Result<User, OAuthError> {
     let user = login(call, name, password);
     user.await.map_err(|error| match error {
-        LoginError::Failed | LoginError::Locked | LoginError::Deactivated => {
-            OAuthError::invalid_grant()
-        }
+        LoginError::Failed
+        | LoginError::Locked
+        | LoginError::Confined
+        | LoginError::Deactivated => OAuthError::invalid_grant(),
         LoginError::Fault(fault) => fault.into(),
     })
 }

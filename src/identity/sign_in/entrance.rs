@@ -19,6 +19,7 @@ use crate::identity::pages::{self, Applicant, Ceremony, Failed, FormParts, Frame
 use crate::identity::{Call, forgotten, sessions};
 use crate::model::factor::Kind;
 use crate::model::user::User;
+use crate::model::user::name_place::NamePlace;
 
 /// The fields of the forms.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ impl<'f> Fields<'f> {
     /// What the forms of sign-in hold. None of it is a parameter of a client's.
     pub(in crate::identity) const NAMES: [&'static str; 8] = [
         "csrf",
-        "username",
+        NamePlace::Username.name(),
         "password",
         STEP,
         CODE,
@@ -159,7 +160,7 @@ impl Entrance<'_> {
         &self,
         fields: &Fields<'_>,
     ) -> Result<Response, Fault> {
-        let name = fields.text("username");
+        let name = fields.text(NamePlace::Username.name());
         let csrf = fields.get("csrf");
         if !self.browser.sent(self.call, &self.purpose, csrf) {
             return Ok(self.show(name, Some(Failed::Stale)));
@@ -169,7 +170,8 @@ impl Entrance<'_> {
         if let Some(step) = step {
             return self.step(step, fields).await;
         }
-        let shown = (name, fields.text("password"));
+        let typed = NamePlace::Username.says(name);
+        let shown = (&typed, fields.text("password"));
         let came = by_password(self.call, shown, self.shown_ms).await?;
         Ok(self.lead(name, came))
     }

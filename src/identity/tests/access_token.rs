@@ -608,3 +608,29 @@ async fn a_declared_name_that_exists_otherwise_is_refused_by_name() {
             .starts_with("late is declared, but exists in the store")
     );
 }
+
+#[tokio::test]
+async fn a_wrong_auth_chain_gives_no_token() {
+    let provider = Provider::new().await;
+    let right = format!("{PASSWORD_GRANT}&scope=openid&auth_chain=ldapService");
+    assert_eq!(provider.token(&right).await.status, 200);
+    let none = format!("{PASSWORD_GRANT}&scope=openid&auth_chain=");
+    assert_eq!(provider.token(&none).await.status, 200);
+    let unknown = (
+        400,
+        "invalid_request".to_owned(),
+        "Unknown auth_chain".to_owned(),
+    );
+    for chain in ["twoFactors", "LDAPSERVICE", "ldapService%20"] {
+        let wrong = format!("{PASSWORD_GRANT}&scope=openid&auth_chain={chain}");
+        assert_eq!(
+            provider.token(&wrong).await.oauth_error(),
+            unknown,
+            "{chain}"
+        );
+        let path = format!("/oauth2/access_token?auth_chain={chain}");
+        let body = format!("{PASSWORD_GRANT}&scope=openid");
+        let answer = provider.form(&path, &body).await;
+        assert_eq!(answer.oauth_error(), unknown, "{chain} in the address");
+    }
+}

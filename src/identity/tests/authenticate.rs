@@ -320,6 +320,43 @@ async fn callbacks_lead_to_the_same_session() {
 }
 
 #[tokio::test]
+async fn an_auth_id_is_good_once_on_all_nodes_and_after_a_restart() {
+    let provider = Provider::new().await;
+    let asked = provider.send(request("POST", PATH, &[VERSION], "")).await;
+    let mut form = asked.json();
+    form["callbacks"][0]["input"][0]["value"] = json!("demo");
+    form["callbacks"][1]["input"][0]["value"] = json!("correct horse");
+    let send = async |provider: &Provider, form: &Value| {
+        let headers = [VERSION, JSON];
+        let request = request("POST", PATH, &headers, &form.to_string());
+        provider.send(request).await
+    };
+    // Of many at once, one signs in.
+    let all = (0..8).map(|_| send(&provider, &form));
+    let all = futures_util::future::join_all(all).await;
+    let good = all.iter().filter(|answer| answer.status == 200);
+    assert_eq!(good.count(), 1, "{all:?}");
+    let ended = (408, "Session has timed out".to_owned());
+    assert_eq!(message(&send(&provider, &form).await), ended);
+    let provider = provider.restarted(config()).await;
+    assert_eq!(message(&send(&provider, &form).await), ended);
+}
+
+#[tokio::test]
+async fn a_passed_on_auth_id_is_good_once_also_where_no_session_is_made() {
+    let provider = Provider::new().await;
+    let path = format!("{PATH}?noSession=true");
+    let asked = provider.send(request("POST", &path, &[VERSION], "")).await;
+    let mut form = asked.json();
+    form["callbacks"][0]["input"][0]["value"] = json!("demo");
+    form["callbacks"][1]["input"][0]["value"] = json!("correct horse");
+    for status in [200, 408] {
+        let request = request("POST", PATH, &[VERSION, JSON], &form.to_string());
+        assert_eq!(provider.send(request).await.status, status);
+    }
+}
+
+#[tokio::test]
 async fn the_administrator_signs_in_from_allowed_addresses_only() {
     let mut config = config();
     config["realms"]["/"]["users"][1] = json!({"userName": "amAdmin", "password": "correct horse"});

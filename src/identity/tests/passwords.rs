@@ -10,6 +10,7 @@ use crate::identity::sign_in::Proof;
 use crate::identity::testing::{Answer, PASSWORD_GRANT, Provider, call, config, request};
 use crate::model::secret::Secret;
 use crate::model::session::SessionQuery;
+use crate::model::user::name_place::SignInName;
 
 async fn sign_in(provider: &Provider, name: &str, password: &str) -> Answer {
     let headers = [
@@ -252,7 +253,7 @@ async fn a_sign_in_that_races_with_another_password_leaves_nothing_behind() {
     for how in ["password", "deactivated"] {
         let provider = Provider::new().await;
         let call = call(&provider);
-        let checked = login(&call, "demo", "correct horse").await;
+        let checked = login(&call, &SignInName::signed("demo"), "correct horse").await;
         let mut demo = checked.expect("the right password");
         match how {
             "password" => {

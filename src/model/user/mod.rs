@@ -3,6 +3,7 @@
 pub mod attributes;
 pub mod import;
 pub mod name;
+pub mod name_place;
 pub mod schema;
 
 use serde_json::{Map, Value};

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 use super::watched::spelt;
 use crate::model::schema::{Field, Schema, Type};
+use crate::model::user::name;
+use crate::model::user::name_place::NamePlace;
 use crate::plugins::ConfigError;
 
 /// The fields of `config`.
@@ -20,6 +22,7 @@ pub(super) fn schema() -> &'static Schema {
             Field::new("header_names", names()).required().len_min(1),
             Field::new("values", texts()).required().len_min(1),
             Field::new("parameter_names", texts()),
+            Field::new("basic_auth", Type::Boolean).default(true),
             Field::new("allow", Type::array(Type::checked(check_network))),
         ])
     });
@@ -33,7 +36,12 @@ pub(super) struct Config {
     pub(super) headers: Box<[Box<str>]>,
     /// As [`spelt`].
     pub(super) values: Box<[String]>,
+    /// Those of the configuration, or else of all that the provider reads.
     pub(super) parameters: Box<[Box<str>]>,
+    /// Whether the user of `Authorization: Basic` is looked at.
+    pub(super) basic: bool,
+    /// Longest text that can be one of `values`, in bytes.
+    pub(super) longest: usize,
     pub(super) allow: Box<[IpNet]>,
 }
 
@@ -53,14 +61,29 @@ impl Config {
                 return Err(error(field, "required field missing"));
             }
         }
+        let parameters = match config.get("parameter_names") {
+            None | Some(Value::Null) => NamePlace::parameters().map(Into::into).collect(),
+            Some(_) => each(config, "parameter_names", |name| Ok(name.into()))?,
+        };
+        let basic = match config.get("basic_auth") {
+            None | Some(Value::Null) => true,
+            Some(Value::Bool(basic)) => *basic,
+            Some(_) => return Err(error("basic_auth", "expected a boolean")),
+        };
+        let longest = values.iter().map(String::len).max().unwrap_or_default();
         Ok(Self {
             headers,
+            longest: longest.saturating_mul(WIDEST).max(name::MAX),
             values,
-            parameters: each(config, "parameter_names", |name| Ok(name.into()))?,
+            parameters,
+            basic,
             allow: each(config, "allow", network)?,
         })
     }
 }
+
+/// Bytes that a letter, its quotes and blanks may take to be written.
+const WIDEST: usize = 8;
 
 fn error(field: &str, message: impl Into<String>) -> ConfigError {
     ConfigError {

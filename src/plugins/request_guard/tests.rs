@@ -1,11 +1,15 @@
 //! What counts as saying a confined value.
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 
 use super::config::Config;
 use super::watched::{BodyKind, Unreadable};
+use crate::model::user::name;
+use crate::model::user::name_place::NamePlace;
 
 fn config() -> Config {
     let config = json!({
@@ -162,4 +166,75 @@ fn a_body_is_what_its_type_says_if_it_says_one_thing() {
     );
     assert_eq!(kind(&["text/plain"], Some("gzip")), None);
     assert_eq!(kind(&[], None), None);
+}
+
+#[test]
+fn every_letter_that_sign_in_takes_for_one_of_the_name_is_refused() {
+    let mut tried = 0;
+    for letter in '\0'..=char::MAX {
+        let folded = name::key(letter.encode_utf8(&mut [0; 4]));
+        if folded.is_empty() || !"amadmin".contains(&folded) {
+            continue;
+        }
+        let written = "amadmin".replacen(&folded, &letter.to_string(), 1);
+        assert_eq!(name::key(&written), "amadmin", "{written}");
+        assert!(
+            in_header("x-service-username", written.as_bytes()),
+            "{written}"
+        );
+        let word = format!("=?utf-8?b?{}?=", STANDARD.encode(&written));
+        assert!(in_header("x-service-username", word.as_bytes()), "{word}");
+        let form: String = url::form_urlencoded::byte_serialize(written.as_bytes()).collect();
+        assert!(
+            config().in_form(format!("username={form}").as_bytes()),
+            "{written}"
+        );
+        let json = json!({"callbacks": [{"input": [{"value": written}]}]}).to_string();
+        assert_eq!(config().in_json(json.as_bytes()), Ok(true), "{written}");
+        let basic = format!("Basic {}", STANDARD.encode(format!("{written}:secret")));
+        assert!(in_header("authorization", basic.as_bytes()), "{written}");
+        tried += 1;
+    }
+    assert!(tried > 100, "{tried}");
+    for quoted in [
+        "\u{ff02}\u{430}madmin\u{ff02}",
+        "\u{3000}\u{ff41}madmin\u{2003}",
+    ] {
+        assert!(
+            in_header("x-service-username", quoted.as_bytes()),
+            "{quoted}"
+        );
+    }
+    let latin_1 = b"\xaamadmin";
+    assert!(in_header("x-service-username", latin_1));
+}
+
+#[test]
+fn a_text_that_is_too_long_for_a_name_is_not_folded() {
+    let long = "\u{fdfa}".repeat(20_000);
+    assert!(!config().may_fold(&long));
+    assert!(!in_header("x-service-username", long.as_bytes()));
+}
+
+#[test]
+fn without_a_list_every_parameter_that_names_a_user_is_watched() {
+    let read = |config: serde_json::Value| {
+        Config::read(config.as_object().expect("an object")).expect("it is valid")
+    };
+    let usual = read(json!({"header_names": ["x"], "values": ["amadmin"]}));
+    for name in NamePlace::parameters() {
+        assert!(
+            usual.in_form(format!("{name}=amadmin").as_bytes()),
+            "{name}"
+        );
+        let json = json!({ name: "amadmin" }).to_string();
+        assert_eq!(usual.in_json(json.as_bytes()), Ok(true), "{name}");
+    }
+    let none = read(json!({"header_names": ["x"], "values": ["amadmin"],
+        "parameter_names": [], "basic_auth": false}));
+    assert!(!none.in_form(b"username=amadmin"));
+    let mut headers = HeaderMap::new();
+    headers.append(AUTHORIZATION, HeaderValue::from_static("Basic amadmin:x"));
+    assert!(!none.in_headers(&headers));
+    assert!(usual.in_headers(&headers));
 }

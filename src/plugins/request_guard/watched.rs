@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
 use super::config::Config;
-use crate::http::encoded_word;
-use crate::model::user::fold;
+use crate::http::{basic, encoded_word};
+use crate::model::user::name;
 
 /// A body in which parameters can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,11 @@ impl BodyKind {
     }
 }
 
-/// `text` with all differences removed that do not count: case, blanks and
-/// quotes around it.
+/// `text` with all differences removed that do not count: blanks and quotes around
+/// it, and what makes no difference to those who look up users ([`name::key`]).
 pub(super) fn spelt(text: &str) -> String {
-    fold(bare(text))
+    // Folded, it may turn out to have other quotes and blanks around it.
+    name::key(bare(&name::key(bare(text))))
 }
 
 fn bare(text: &str) -> &str {
@@ -75,9 +76,16 @@ impl Config {
     /// are compared without case and with `_` for `-`, since some upstreams
     /// read both as one.
     pub(super) fn in_headers(&self, headers: &HeaderMap) -> bool {
-        headers
+        let watched = headers
             .iter()
-            .any(|(name, value)| self.watches(name.as_str()) && self.is_value(value.as_bytes()))
+            .any(|(name, value)| self.watches(name.as_str()) && self.is_value(value.as_bytes()));
+        watched || (self.basic && self.in_basic(headers))
+    }
+
+    /// Whether a password comes with a confined name.
+    fn in_basic(&self, headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        values.any(|value| basic::names(value).iter().any(|name| self.says(name)))
     }
 
     fn watches(&self, name: &str) -> bool {
@@ -97,7 +105,13 @@ impl Config {
     fn says(&self, text: &str) -> bool {
         let text = bare(text);
         let said = |value: &String| text.eq_ignore_ascii_case(value);
-        self.values.iter().any(said) || (!text.is_ascii() && self.values.contains(&fold(text)))
+        self.values.iter().any(said) || (self.may_fold(text) && self.values.contains(&spelt(text)))
+    }
+
+    /// Whether `text` could be a value in other letters. One that is too long for
+    /// that is not folded: a stranger must not make that dear.
+    pub(super) fn may_fold(&self, text: &str) -> bool {
+        !text.is_ascii() && text.len() <= self.longest
     }
 
     fn is_parameter(&self, name: &str) -> bool {

@@ -51,9 +51,13 @@ async fn callbacks_go_on_to_the_code() {
     let right = authenticate(&provider, &filled(&question, &code)).await;
     assert!(right.json()["tokenId"].is_string(), "{}", right.text);
     let again = authenticate(&provider, &filled(&question, &code)).await;
-    assert_eq!(again.status, 401, "a replay");
+    assert_eq!(again.status, 408, "a replay");
+    let question = authenticate(&provider, "").await.json();
+    let again = authenticate(&provider, &filled(&question, &code)).await;
+    assert_eq!(again.status, 401, "a replay of the code alone");
     let recovered = authenticate(&provider, &filled(&question, &codes[0])).await;
     assert!(recovered.json()["tokenId"].is_string());
+    let question = authenticate(&provider, "").await.json();
     provider.clock.advance(300_000);
     let late = authenticate(&provider, &filled(&question, &codes[1])).await;
     assert_eq!(late.status, 408);

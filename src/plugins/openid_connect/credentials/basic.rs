@@ -1,58 +1,38 @@
 //! `Authorization: Basic` (RFC 7617).
 
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use base64::{Engine, alphabet};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use url::form_urlencoded;
 
+use crate::http::basic;
 use crate::model::secret::Secret;
 use crate::plugins::openid_connect::refusal::Refusal;
-
-/// Some clients leave the padding out.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// The pair of an `Authorization: Basic` header, in Base64 or, as old clients
 /// send it, as it is.
 pub(super) fn shown(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Refusal> {
     let mut found = None;
     for value in headers.get_all(AUTHORIZATION) {
-        let Some(pair) = of_value(value) else {
+        let Some(credentials) = basic::credentials(value) else {
             continue;
         };
         if found.is_some() {
             return Err(Refusal::RepeatedCredentials);
         }
-        let text = BASE64.decode(pair).ok();
-        let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.filter(|text| text.contains(':'));
-        let text = text.or_else(|| String::from_utf8(pair.to_vec()).ok());
-        let text = text.ok_or(Refusal::MalformedCredentials)?;
-        let (name, secret) = text.split_once(':').ok_or(Refusal::MalformedCredentials)?;
+        let pair = basic::pair(credentials).ok_or(Refusal::MalformedCredentials)?;
+        let (name, secret) = (pair.0, Secret::new(pair.1));
         let plain = |text: &str| !text.chars().any(char::is_control);
-        if name.is_empty() || !plain(name) || !plain(secret) {
+        if name.is_empty() || !plain(&name) || !plain(secret.expose()) {
             return Err(Refusal::MalformedCredentials);
         }
-        found = Some((name.to_owned(), Secret::new(secret)));
+        found = Some((name, secret));
     }
     Ok(found)
 }
 
 /// Whether a value of `Authorization` is of this scheme.
 pub(super) fn is_basic(value: &HeaderValue) -> bool {
-    of_value(value).is_some()
-}
-
-fn of_value(value: &HeaderValue) -> Option<&[u8]> {
-    let value = value.as_bytes().trim_ascii_start();
-    let (scheme, rest) = value.split_at_checked("basic ".len())?;
-    scheme
-        .eq_ignore_ascii_case(b"basic ")
-        .then(|| rest.trim_ascii())
+    basic::credentials(value).is_some()
 }
 
 /// A client's name and secret, where these are encoded as RFC 6749 §2.3.1 has
