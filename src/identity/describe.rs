@@ -59,6 +59,12 @@ pub(super) fn describe(live: &Live, realm: &Realm) -> Value {
     };
     hide(&mut set, &effective);
     record["settings"] = set;
+    let shadowed = live.stored.iter().find(|stored| stored.path == realm.path);
+    if let Some(shadowed) = shadowed.filter(|stored| live.is_shadowed(stored)) {
+        let mut shadowed = Value::Object(shadowed.settings.clone());
+        hide(&mut shadowed, &effective);
+        record["settings_not_in_force"] = shadowed;
+    }
     record["effective_settings"] = effective;
     record
 }

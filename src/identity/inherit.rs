@@ -53,6 +53,11 @@ pub(super) struct InForce {
 }
 
 impl InForce {
+    /// Whether the same settings are in force.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.written, &other.written) || self.written == other.written
+    }
+
     /// What is in force below these settings in a realm with its `own`.
     pub(super) fn below(&self, own: &OwnSettings) -> Result<Self, RecordError> {
         if own.0.is_empty() {

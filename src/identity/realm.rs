@@ -106,24 +106,31 @@ impl Live {
         Ok((live, declared))
     }
 
-    /// Adds realms that only the store knows, with what they set and the
-    /// settings of those above them, and takes over the hashes of declared
-    /// passwords that did not change.
+    /// Adds what the store knows: realms that the file does not declare, their
+    /// settings, and what follows from those for the realms below them. Takes over
+    /// the hashes of declared passwords that did not change.
     pub(super) fn complete(&mut self, mut stored: Vec<StoredRealm>, previous: Option<&Self>) {
         stored.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        for realm in &stored {
-            if !self.realms.contains_key(&realm.path) && check_path(&realm.path).is_ok() {
-                let above = self.above(&realm.path);
-                let own = above.below(&OwnSettings::from(realm.settings.clone()));
-                let in_force = own.unwrap_or_else(|error| {
-                    tracing::error!(realm = realm.path, %error, "settings of a realm are not used");
-                    above
-                });
-                let compiled = Realm::new(&self.base_url, &realm.path, in_force);
-                self.realms.insert(realm.path.clone(), Arc::new(compiled));
-            }
-        }
         self.stored = stored;
+        for (path, in_force) in self.composed(&self.stored) {
+            let in_force = in_force.unwrap_or_else(|(above, error)| {
+                tracing::error!(realm = path, %error, "settings of a realm are not used");
+                above
+            });
+            let realm = match self.realms.remove(&path) {
+                Some(declared) => declared.with(in_force),
+                None => Realm::new(&self.base_url, &path, in_force),
+            };
+            self.realms.insert(path, Arc::new(realm));
+        }
+        for realm in self.stored.iter().filter(|realm| self.is_shadowed(realm)) {
+            let settings: Vec<_> = realm.settings.keys().collect();
+            tracing::warn!(
+                realm = realm.path,
+                ?settings,
+                "settings in the store are not in force: the file declares the realm"
+            );
+        }
         for (path, realm) in &self.realms {
             let old = previous.and_then(|previous| previous.realms.get(path));
             for (name, password) in &realm.passwords {
@@ -140,14 +147,71 @@ impl Live {
         }
     }
 
-    /// What would be in force in a realm at `path` that sets `own`.
+    /// What is in force in every realm of the file and of `stored`, those above
+    /// before those below. Where settings can't be: what is in force above, and
+    /// what is wrong.
+    fn composed(&self, stored: &[StoredRealm]) -> BTreeMap<String, Composed> {
+        let mut own: BTreeMap<&str, OwnSettings> = BTreeMap::new();
+        for realm in stored {
+            if check_path(&realm.path).is_ok() {
+                own.insert(&realm.path, realm.settings.clone().into());
+            }
+        }
+        // What the file declares is the file's.
+        for (path, realm) in &self.config.realms {
+            own.insert(path, realm.settings.clone());
+        }
+        own.entry("/").or_default();
+        let mut composed: BTreeMap<String, Composed> = BTreeMap::new();
+        for (path, own) in own {
+            let above = parents(path).find_map(|parent| composed.get(parent));
+            let above = match above {
+                Some(Ok(above) | Err((above, _))) => above.clone(),
+                None => InForce::default(),
+            };
+            let known = self.realms.get(path);
+            let known = known.filter(|_| self.config.realms.contains_key(path));
+            let in_force = match known {
+                // Lists and keys of the file are not read again for nothing.
+                Some(known) if self.above(path).is_same(&above) => Ok(known.in_force.clone()),
+                _ => above.below(&own).map_err(|error| (above, error)),
+            };
+            composed.insert(path.to_owned(), in_force);
+        }
+        composed
+    }
+
+    /// Checks that a realm at `path` may set `own`, for itself and for the realms
+    /// below it.
     ///
     /// # Errors
     /// There can't be a realm at `path`, or a setting can't be.
     pub(super) fn would_be(&self, path: &str, own: Map<String, Value>) -> Result<(), RecordError> {
         check_path(path).map_err(|_| RecordError::new("path", PATH_RULE))?;
-        let in_force = self.above(path).below(&OwnSettings::from(own));
-        in_force.map(drop).map_err(|error| error.below("settings"))
+        let mut stored = self.stored.clone();
+        stored.retain(|realm| realm.path != path);
+        stored.push(StoredRealm {
+            path: path.to_owned(),
+            declared: false,
+            settings: own,
+        });
+        let before = self.composed(&self.stored);
+        for (realm, in_force) in self.composed(&stored) {
+            let Err((_, error)) = in_force else { continue };
+            if realm == path {
+                return Err(error.below("settings"));
+            }
+            if before.get(&realm).is_some_and(Result::is_ok) {
+                let text = format!("does not go with what the realm {realm} sets: {error}");
+                return Err(RecordError::new("settings", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the store has settings of a realm that the file declares.
+    pub(super) fn is_shadowed(&self, realm: &StoredRealm) -> bool {
+        !realm.settings.is_empty() && self.config.realms.contains_key(&realm.path)
     }
 
     /// The rules for new passwords of the realm at `path`, as this file and the
@@ -167,15 +231,8 @@ impl Live {
 
     /// What is in force in the nearest realm above `path`.
     fn above(&self, path: &str) -> InForce {
-        let mut at = path;
-        while let Some((parent, _)) = at.rsplit_once('/') {
-            at = parent;
-            let parent = if parent.is_empty() { "/" } else { parent };
-            if let Some(realm) = self.realms.get(parent).filter(|_| path != "/") {
-                return realm.in_force.clone();
-            }
-        }
-        InForce::default()
+        let realm = parents(path).find_map(|parent| self.realms.get(parent));
+        realm.map_or_else(InForce::default, |realm| realm.in_force.clone())
     }
 
     /// The realm of this path.
@@ -186,6 +243,22 @@ impl Live {
     /// All realms.
     pub(super) fn realms(&self) -> impl Iterator<Item = &Arc<Realm>> {
         self.realms.values()
+    }
+}
+
+/// What is in force in a realm; or what is above it, and why its own is not.
+type Composed = Result<InForce, (InForce, RecordError)>;
+
+/// The paths above `path`, the nearest first.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(parent(path), |path| parent(path))
+}
+
+fn parent(path: &str) -> Option<&str> {
+    match path.rsplit_once('/')? {
+        ("", "") => None,
+        ("", _) => Some("/"),
+        (parent, _) => Some(parent),
     }
 }
 
@@ -278,6 +351,18 @@ impl Realm {
             in_force,
             passwords: HashMap::new(),
             secrets: HashMap::new(),
+        }
+    }
+
+    /// The same realm with these settings.
+    fn with(&self, in_force: InForce) -> Self {
+        Self {
+            path: self.path.clone(),
+            issuer: self.issuer.clone(),
+            settings: Arc::clone(&in_force.settings),
+            in_force,
+            passwords: self.passwords.clone(),
+            secrets: self.secrets.clone(),
         }
     }
 
@@ -406,6 +491,69 @@ pub(super) fn realm_of_path(part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_realm_above_comes_first() {
+        assert_eq!(parents("/a/b/c").collect::<Vec<_>>(), ["/a/b", "/a", "/"]);
+        assert_eq!(parents("/a").collect::<Vec<_>>(), ["/"]);
+        assert_eq!(parents("/").count(), 0);
+    }
+
+    fn live(config: Value, stored: &[(&str, Value)]) -> Live {
+        let config = serde_json::from_value(config).expect("a configuration");
+        let (mut live, _) = Live::compile(config).expect("it compiles");
+        let realm = |(path, settings): &(&str, Value)| StoredRealm {
+            path: (*path).to_owned(),
+            declared: false,
+            settings: settings.as_object().cloned().expect("an object"),
+        };
+        live.complete(stored.iter().map(realm).collect(), None);
+        live
+    }
+
+    fn lifetime(live: &Live, path: &str) -> u32 {
+        let realm = live.realm(path).expect("a realm");
+        realm.settings.access_token_lifetime
+    }
+
+    #[test]
+    fn settings_in_the_store_are_in_force_below_them_also_in_declared_realms() {
+        let stored = [
+            ("/", serde_json::json!({"access_token_lifetime": 60})),
+            ("/a", serde_json::json!({"code_lifetime": 30})),
+        ];
+        let declared = serde_json::json!({"realms": {
+            "/a/b": {"users": [{"userName": "ann"}]},
+            "/c": {"settings": {"access_token_lifetime": 90}},
+        }});
+        let live = live(declared, &stored);
+        for (path, seconds) in [("/", 60), ("/a", 60), ("/a/b", 60), ("/c", 90)] {
+            assert_eq!(lifetime(&live, path), seconds, "{path}");
+        }
+        let inner = live.realm("/a/b").expect("a realm");
+        assert_eq!(inner.settings.code_lifetime, 30);
+        assert!(inner.password("ann").is_some(), "its users are still there");
+    }
+
+    #[test]
+    fn what_the_file_declares_is_not_replaced_by_what_the_store_has() {
+        let stored = [("/", serde_json::json!({"access_token_lifetime": 60}))];
+        let live = live(serde_json::json!({"realms": {"/": {}}}), &stored);
+        assert_eq!(lifetime(&live, "/"), 3600);
+        assert!(live.is_shadowed(&live.stored[0]));
+    }
+
+    #[test]
+    fn a_setting_that_a_realm_below_can_not_live_with_is_refused() {
+        let declared = serde_json::json!({"realms": {
+            "/a": {"settings": {"second_factor": "required"}},
+        }});
+        let live = live(declared, &[("/", serde_json::json!({}))]);
+        let own = serde_json::json!({"factors": {"kinds": []}});
+        let own = own.as_object().cloned().expect("an object");
+        let error = live.would_be("/", own).expect_err("refused");
+        assert!(error.message.contains("realm /a"), "{}", error.message);
+    }
 
     #[test]
     fn every_path_form_names_its_realm() {

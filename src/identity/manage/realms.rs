@@ -166,7 +166,7 @@ fn settings(members: Map<String, Value>) -> Result<Option<Map<String, Value>>, M
         match (name.as_str(), value) {
             ("settings", Value::Object(members)) => settings = Some(members),
             ("settings", _) => return Err(RecordError::new(name, "expected an object").into()),
-            ("path" | "issuer" | "owner" | "effective_settings", _) => {}
+            ("path" | "issuer" | "owner" | "effective_settings" | "settings_not_in_force", _) => {}
             _ => return Err(RecordError::new(name, "unknown field").into()),
         }
     }

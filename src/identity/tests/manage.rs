@@ -88,3 +88,74 @@ async fn keys_are_published_while_the_store_is_ill() {
     assert_ne!(answer.json()["keys"], json!([]));
     assert!(answer.header("cache-control").contains("no-store"));
 }
+
+#[tokio::test]
+async fn settings_of_the_top_realm_are_in_force_without_a_declaration() {
+    let bare =
+        json!({"base_url": "http://localhost:8000", "hashing": {"memory_kib": 8, "passes": 1}});
+    let provider = Provider::with(bare.clone()).await;
+    let set = json!({"settings": {
+        "access_token_lifetime": 60, "users_scope": "scim:read", "admin_addresses": ["10.0.0.0/8"],
+    }});
+    let answer = provider.manage("PATCH", "/realms/root", &set).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let in_force = |provider: &Provider| {
+        let live = provider.identity.state.live();
+        let realm = live.realm("/").expect("the top realm");
+        let settings = &realm.settings;
+        let networks = realm.admin_networks().map(<[_]>::len);
+        (
+            settings.access_token_lifetime,
+            settings.users_scope.clone(),
+            networks,
+        )
+    };
+    let wanted = (60, Some("scim:read".to_owned()), Some(1));
+    assert_eq!(in_force(&provider), wanted);
+    // Another node reads them; so does this one after a restart or a reload.
+    provider.reload(bare.clone()).await;
+    assert_eq!(in_force(&provider), wanted, "after a reload");
+    let provider = provider.restarted(bare.clone()).await;
+    assert_eq!(in_force(&provider), wanted, "after a restart");
+    let made = provider
+        .manage("POST", "/realms", &json!({"path": "/a"}))
+        .await;
+    assert_eq!(
+        made.json()["effective_settings"]["access_token_lifetime"],
+        60
+    );
+}
+
+#[tokio::test]
+async fn stored_settings_of_a_realm_that_the_file_declares_are_shown_as_not_in_force() {
+    let bare =
+        json!({"base_url": "http://localhost:8000", "hashing": {"memory_kib": 8, "passes": 1}});
+    let provider = Provider::with(bare.clone()).await;
+    for path in ["/realms/root", "/realms/a"] {
+        let set = json!({"settings": {"access_token_lifetime": 60}});
+        let answer = provider.manage("PUT", path, &set).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+    }
+    let mut declared = bare.clone();
+    declared["realms"] = json!({"/": {}, "/a": {"settings": {"code_lifetime": 30}}});
+    let provider = provider.restarted(declared).await;
+    for path in ["/realms/root", "/realms/a"] {
+        let shown = provider.manage("GET", path, &Value::Null).await.json();
+        assert_eq!(shown["effective_settings"]["access_token_lifetime"], 3600);
+        assert_eq!(
+            shown["settings_not_in_force"],
+            json!({"access_token_lifetime": 60})
+        );
+        assert!(shown["settings"].get("access_token_lifetime").is_none());
+        let set = json!({"settings": {"access_token_lifetime": 70}});
+        let refused = provider.manage("PATCH", path, &set).await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+    }
+    let provider = provider.restarted(bare).await;
+    let shown = provider
+        .manage("GET", "/realms/root", &Value::Null)
+        .await
+        .json();
+    assert_eq!(shown["effective_settings"]["access_token_lifetime"], 60);
+    assert!(shown.get("settings_not_in_force").is_none());
+}

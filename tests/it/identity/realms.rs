@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::http::{client, send};
 use crate::support::issuer::claims_of;
-use crate::support::{Door, Setup};
+use crate::support::{Door, Setup, eventually};
 
 const FAMILY: &str = "
   base_url: http://@PROXY@
@@ -158,4 +158,75 @@ async fn a_thousand_realms_are_served() {
         door.kill();
         door.start().await;
     }
+}
+
+#[tokio::test]
+async fn settings_of_the_top_realm_by_rest_and_command_line_are_in_force() {
+    let mut door = Setup::new()
+        .identity("{base_url: \"http://@PROXY@\"}")
+        .start()
+        .await;
+    let add = [
+        "clients",
+        "add",
+        "app",
+        "--grant",
+        "client_credentials",
+        "--scope",
+        "a",
+        "--json",
+    ];
+    let run = |door: &Door, arguments: &[&str]| {
+        let output = door.run(&[arguments, &["-c", "doorward.yaml"]].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{error}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let client = run(&door, &add);
+    let secret = client["client_secret"]
+        .as_str()
+        .expect("a secret")
+        .to_owned();
+    let life = async |door: &Door| {
+        let answer = send(client_of(door, &secret)).await.expect(200).json();
+        answer["expires_in"].as_u64().expect("a time")
+    };
+    assert!(life(&door).await > 3000);
+    let path = "/identity/realms/root";
+    let set = serde_json::json!({"settings": {"access_token_lifetime": 60}});
+    let patched = door.admin_json(reqwest::Method::PATCH, path, &set).await;
+    let patched = patched.expect(200).json();
+    assert_eq!(patched["effective_settings"]["access_token_lifetime"], 60);
+    assert!(life(&door).await <= 60);
+    door.kill();
+    door.start().await;
+    assert!(life(&door).await <= 60, "after a restart");
+    // What another process writes is in force here soon.
+    let update = [
+        "realms",
+        "update",
+        "/",
+        "--set",
+        "access_token_lifetime=30",
+        "--json",
+    ];
+    let shown = run(&door, &update);
+    assert_eq!(shown["effective_settings"]["access_token_lifetime"], 30);
+    let (life, door) = (&life, &door);
+    eventually("the other setting", || async move {
+        (life(door).await <= 30).then_some(())
+    })
+    .await;
+}
+
+fn client_of(door: &Door, secret: &str) -> reqwest::RequestBuilder {
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "app"),
+        ("client_secret", secret),
+        ("scope", "a"),
+    ];
+    client()
+        .post(door.proxy_url("/oauth2/access_token"))
+        .form(&form)
 }
