@@ -25,6 +25,7 @@ use serde_json::Value;
 
 pub use crate::model::key_path::PathSegment;
 use crate::model::key_path::render;
+use crate::model::secret;
 use parse::Syntax;
 pub use sources::Sources;
 use tokens::Tokens;
@@ -64,8 +65,8 @@ impl Document {
     /// empty document is an empty mapping.
     ///
     /// # Errors
-    /// The first thing that is wrong with the text, or the first token that
-    /// can't be resolved.
+    /// The first thing that is wrong with the text, the first secret that is a
+    /// template of another program, or the first token that can't be resolved.
     pub fn parse(text: &str, file: &Path) -> Result<Self, DocumentError> {
         Self::parse_with(text, file, &|name| std::env::var(name).ok())
     }
@@ -80,6 +81,7 @@ impl Document {
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, DocumentError> {
         let mut document = Self::parse_unresolved(text, file)?;
+        document.refuse_templates()?;
         document.resolve(&Tokens {
             properties: None,
             environment: Some(environment),
@@ -200,6 +202,16 @@ impl Document {
         })
     }
 
+    /// Refuses secrets that are written as variables of another program: what
+    /// stands in the file would be the secret. What tokens stand for is not
+    /// looked at.
+    fn refuse_templates(&self) -> Result<(), DocumentError> {
+        match template(&self.value, false, &mut Vec::new()) {
+            None => Ok(()),
+            Some(path) => Err(self.error(&path, secret::TEMPLATE)),
+        }
+    }
+
     fn resolve(&mut self, tokens: &Tokens<'_>) -> Result<(), DocumentError> {
         let mut value = std::mem::take(&mut self.value);
         let mut errors = Vec::new();
@@ -241,6 +253,29 @@ impl fmt::Display for DocumentError {
             write!(f, " {}:", render(&self.path))?;
         }
         write!(f, " {}", self.message)
+    }
+}
+
+/// The path of the first secret in `value` that is a template; `secret`: whether
+/// `value` is one.
+fn template(value: &Value, secret: bool, path: &mut Vec<PathSegment>) -> Option<Vec<PathSegment>> {
+    match value {
+        Value::String(text) if secret && secret::is_template(text) => Some(path.clone()),
+        Value::Array(list) => list.iter().enumerate().find_map(|(index, item)| {
+            path.push(index.into());
+            let found = template(item, secret, path);
+            path.pop();
+            found
+        }),
+        Value::Object(map) => map.iter().find_map(|(key, item)| {
+            path.push(key.as_str().into());
+            // Of addresses, those with a user may have a password.
+            let address = key == "url" && item.as_str().is_some_and(|text| text.contains('@'));
+            let found = template(item, address || secret::names_secret(key), path);
+            path.pop();
+            found
+        }),
+        _ => None,
     }
 }
 

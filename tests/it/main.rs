@@ -11,6 +11,8 @@ mod config_api;
 mod connections;
 mod consumers;
 mod deck;
+mod declared_secrets;
+mod documentation;
 mod durability;
 mod explain;
 mod grpc;

@@ -162,7 +162,7 @@ fn steps(readme: &str) -> Vec<Step> {
 }
 
 /// Whether `printed` is `wanted`, in which `…` stands for anything.
-fn matches(printed: &str, wanted: &str) -> bool {
+pub(crate) fn matches(printed: &str, wanted: &str) -> bool {
     let mut rest = printed.trim_end();
     let mut pieces = wanted.trim_end().split('…');
     let Some(after) = pieces.next().and_then(|first| rest.strip_prefix(first)) else {
