@@ -40,6 +40,9 @@ const WINDOW: i64 = 2 * (PAST + AHEAD);
 /// proofs are refused, as nobody could tell any more whether they are new.
 const REMEMBERED: usize = 500_000;
 
+/// The refusal of an algorithm that the profile of the client excludes.
+const WEAK: &str = "The DPoP proof is signed with a weak algorithm";
+
 /// The proofs of the current window and of the one before it.
 #[derive(Default)]
 struct Seen {
@@ -158,18 +161,24 @@ pub(super) fn proven(call: &Call, client: &LiveClient) -> Result<Option<String>,
     })?;
     match proven {
         Some((_, alg)) if !client.may_sign_by(alg) => {
-            let text = "The DPoP proof is signed with a weak algorithm";
-            Err(OAuthError::bad("invalid_dpop_proof", text))
+            Err(OAuthError::bad("invalid_dpop_proof", WEAK))
         }
         proven => Ok(proven.map(|(key, _)| key)),
     }
 }
 
-/// Whether the request proves possession of the key that `token` is bound to.
+/// Whether the request proves possession of the key that `token` of `client` is
+/// bound to.
 ///
 /// # Errors
 /// The responses of RFC 9449 §7.1 and §9.
-pub(super) fn check(call: &Call, token: &str, bound_to: Option<&str>) -> Result<(), OAuthError> {
+pub(super) fn check(
+    call: &Call,
+    client: &LiveClient,
+    token: &str,
+    bound_to: Option<&str>,
+) -> Result<(), OAuthError> {
+    let challenge = |error: &'static str, text: &str| challenge(client, error, text);
     let proven = prove(call, Some(token)).map_err(|refusal| match refusal {
         Refusal::Invalid(text) => challenge("invalid_dpop_proof", text),
         Refusal::Nonce => {
@@ -182,18 +191,26 @@ pub(super) fn check(call: &Call, token: &str, bound_to: Option<&str>) -> Result<
     })?;
     match (proven, bound_to) {
         (None, _) => Err(challenge("invalid_dpop_proof", "A DPoP proof is required")),
+        (Some((_, alg)), _) if !client.may_sign_by(alg) => {
+            Err(challenge("invalid_dpop_proof", WEAK))
+        }
         (Some((proven, _)), Some(bound_to)) if proven == bound_to => Ok(()),
-        _ => Err(not_bound()),
+        _ => Err(not_bound(client)),
     }
 }
 
-/// The token is bound, and was not shown with a proof of its key.
-pub(super) fn not_bound() -> OAuthError {
-    challenge("invalid_token", "The access token is bound to another key")
+/// The token of `client` is bound, and was not shown with a proof of its key.
+pub(super) fn not_bound(client: &LiveClient) -> OAuthError {
+    let text = "The access token is bound to another key";
+    challenge(client, "invalid_token", text)
 }
 
-fn challenge(error: &'static str, text: &str) -> OAuthError {
-    let algs: Vec<_> = SignAlg::OWN.into_iter().map(SignAlg::as_str).collect();
+/// The challenge names the algorithms of proofs that count for the client.
+fn challenge(client: &LiveClient, error: &'static str, text: &str) -> OAuthError {
+    let algs = SignAlg::OWN
+        .into_iter()
+        .filter(|alg| client.may_sign_by(*alg));
+    let algs: Vec<_> = algs.map(SignAlg::as_str).collect();
     let value = format!("DPoP error=\"{error}\", algs=\"{}\"", algs.join(" "));
     let value = HeaderValue::from_str(&value).ok();
     OAuthError {

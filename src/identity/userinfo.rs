@@ -52,11 +52,15 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     let good = bearer::check(&call.state, &token, call.now_ms).await?;
     let good = good.filter(|good| is_for_us(call, good));
     let good = good.ok_or_else(OAuthError::invalid_token)?;
+    let client_id = good.issued.client_id();
+    let state = &call.state;
+    let client = state.clients.find(&*state.store, &good.realm, client_id);
+    let client = client.await?.ok_or_else(OAuthError::invalid_token)?;
     let with_proof = bearer::with_proof(call.headers()).is_some();
     match good.issued.bound_to() {
-        Some(_) if !with_proof => return Err(dpop::not_bound()),
+        Some(_) if !with_proof => return Err(dpop::not_bound(&client)),
         None if !with_proof => {}
-        bound_to => dpop::check(call, &token, bound_to)?,
+        bound_to => dpop::check(call, &client, &token, bound_to)?,
     }
     if !good.issued.scopes().any(|scope| scope == "openid") {
         return Err(OAuthError::insufficient_scope("openid"));
@@ -66,10 +70,6 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     if let Some(groups) = membership::told(&call.state, user, good.issued.scopes()).await? {
         claims.insert(membership::GROUPS.to_owned(), json!(groups));
     }
-    let client_id = good.issued.client_id();
-    let state = &call.state;
-    let client = state.clients.find(&*state.store, &good.realm, client_id);
-    let client = client.await?.ok_or_else(OAuthError::invalid_token)?;
     let mut response = match client.client.metadata.userinfo_signed_response_alg {
         None => respond::json(StatusCode::OK, &claims),
         Some(alg) => {

@@ -56,6 +56,12 @@ pub fn read(text: &str) -> Result<Proof, NoProof> {
     let canonical = Value::Object(members.clone()).to_string();
     let digest = digest::digest(&digest::SHA256, canonical.as_bytes());
     let mut key = members;
+    // What the key says of its use binds its owner, too (RFC 7517 §4.2 to §4.4).
+    for name in ["use", "key_ops", "alg"] {
+        if let Some(value) = jwk.get(name) {
+            key.insert(name.to_owned(), value.clone());
+        }
+    }
     if let Some(kid) = token.kid() {
         key.insert("kid".to_owned(), json!(kid));
     }
@@ -109,6 +115,36 @@ mod tests {
             let named = proof(&key, json!({"kid": "other"}));
             let named = super::read(&named).expect("a proof");
             assert_eq!(named.thumbprint, read.thumbprint);
+        }
+    }
+
+    #[test]
+    fn a_proof_is_signed_as_the_key_in_it_says() {
+        let key = TestKey::rsa("k", false);
+        let with = |name: &str, value: Value, alg: &str| {
+            let mut jwk = key.jwk();
+            jwk[name] = value;
+            read(&proof(&key, json!({"alg": alg, "jwk": jwk})))
+        };
+        for (name, value, alg) in [
+            ("alg", json!("PS256"), "RS256"),
+            ("alg", json!("RS256"), "PS256"),
+            ("alg", json!("RSA-OAEP"), "RS256"),
+            ("alg", json!(["RS256"]), "RS256"),
+            ("use", json!("enc"), "RS256"),
+            ("key_ops", json!(["encrypt"]), "RS256"),
+            ("key_ops", json!("verify"), "RS256"),
+        ] {
+            assert!(with(name, value.clone(), alg).is_err(), "{name} {value}");
+        }
+        for (name, value, alg) in [
+            ("alg", json!("PS256"), "PS256"),
+            ("alg", json!("RS256"), "RS256"),
+            ("use", json!("sig"), "PS256"),
+            ("key_ops", json!(["verify"]), "PS256"),
+            ("ext", json!(true), "RS256"),
+        ] {
+            assert!(with(name, value.clone(), alg).is_ok(), "{name} {value}");
         }
     }
 

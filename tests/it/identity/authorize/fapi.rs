@@ -1,5 +1,14 @@
 //! A client of the profile `fapi2` (FAPI 2.0 Security Profile).
 
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    KeyPair as _, RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use doorward::clock::Clock;
 use serde_json::{Value, json};
 
 use super::browser::Browser;
@@ -53,6 +62,17 @@ async fn post(
     (assertion, proof): (&str, Option<&Key>),
     form: &[(&str, &str)],
 ) -> Answer {
+    let url = door.proxy_url(path);
+    let proof = proof.map(|key| key.proof("POST", &url, json!({})));
+    post_with(door, path, (assertion, proof), form).await
+}
+
+async fn post_with(
+    door: &Door,
+    path: &str,
+    (assertion, proof): (&str, Option<String>),
+    form: &[(&str, &str)],
+) -> Answer {
     let proven = [
         (
             "client_assertion_type",
@@ -62,8 +82,8 @@ async fn post(
     ];
     let url = door.proxy_url(path);
     let mut request = client().post(&url).form(&[&proven[..], form].concat());
-    if let Some(key) = proof {
-        request = request.header("dpop", key.proof("POST", &url, json!({})));
+    if let Some(proof) = proof {
+        request = request.header("dpop", proof);
     }
     send(request).await
 }
@@ -125,6 +145,103 @@ async fn a_client_of_the_profile_is_served_from_push_to_refresh() {
     }
     let answer = post(&door, TOKEN, (&by(), None), &form).await;
     assert_error(answer, 400, "invalid_dpop_proof", "");
+}
+
+/// An RSA key, which is good for PS256 and RS256.
+struct RsaKey(RsaKeyPair);
+
+impl RsaKey {
+    /// A proof by `alg` with a key that says `jwk_alg` of itself.
+    fn proof(&self, (alg, jwk_alg): (&str, Option<&str>), claims: &Value) -> String {
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let public = self.0.public_key();
+        let n = public.modulus().big_endian_without_leading_zero();
+        let e = public.exponent().big_endian_without_leading_zero();
+        let mut jwk = json!({"kty": "RSA", "n": encode(n), "e": encode(e)});
+        if let Some(jwk_alg) = jwk_alg {
+            jwk["alg"] = json!(jwk_alg);
+        }
+        let header = json!({"typ": "dpop+jwt", "alg": alg, "jwk": jwk});
+        let mut all = json!({"jti": format!("{:?}", std::time::Instant::now()),
+            "iat": Clock::system().now_secs()});
+        for (name, value) in claims.as_object().expect("an object") {
+            all[name] = value.clone();
+        }
+        let (header, all) = (header.to_string(), all.to_string());
+        let text = format!("{}.{}", encode(header.as_bytes()), encode(all.as_bytes()));
+        let encoding: &'static dyn RsaEncoding = match alg {
+            "PS256" => &RSA_PSS_SHA256,
+            _ => &RSA_PKCS1_SHA256,
+        };
+        let mut signature = vec![0; self.0.public_modulus_len()];
+        let random = SystemRandom::new();
+        let signed = self
+            .0
+            .sign(encoding, &random, text.as_bytes(), &mut signature);
+        signed.expect("signed");
+        format!("{text}.{}", encode(&signature))
+    }
+}
+
+#[tokio::test]
+async fn a_proof_by_a_weak_algorithm_is_refused_at_resources_as_at_endpoints() {
+    let keys = Issuer::start().await;
+    let door = door(&keys).await;
+    let key = RsaKey(RsaKeyPair::generate(KeySize::Rsa2048).expect("a key pair"));
+    let by = || assertion(&keys, &door, json!({}));
+    let of = |path: &str, how: (&str, Option<&str>)| {
+        key.proof(how, &json!({"htm": "POST", "htu": door.proxy_url(path)}))
+    };
+    // By another algorithm than the profile allows, or than the key itself.
+    for how in [
+        ("RS256", None),
+        ("PS256", Some("RS256")),
+        ("RS256", Some("PS256")),
+    ] {
+        let proof = Some(of("/oauth2/par", how));
+        let answer = post_with(&door, "/oauth2/par", (&by(), proof), &REQUEST).await;
+        assert_error(answer, 400, "invalid_dpop_proof", "");
+    }
+    let proof = Some(of("/oauth2/par", ("PS256", Some("PS256"))));
+    let answer = post_with(&door, "/oauth2/par", (&by(), proof), &REQUEST).await;
+    let uri = answer.expect(201).json()["request_uri"].clone();
+    let uri = uri.as_str().expect("a text").as_bytes();
+    let uri: String = url::form_urlencoded::byte_serialize(uri).collect();
+    let browser = Browser::new(&door);
+    let page = format!("/oauth2/authorize?client_id=bank&request_uri={uri}");
+    let page = browser.get(&page).await.expect(200);
+    let answer = browser.sign_in(&page, "demo").await.expect(302);
+    let answer = told(&answer, CALLBACK);
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("code", &answer["code"]),
+        ("redirect_uri", CALLBACK),
+        ("code_verifier", VERIFIER),
+    ];
+    let proof = Some(of(TOKEN, ("PS256", None)));
+    let answer = post_with(&door, TOKEN, (&by(), proof), &form).await;
+    let token = answer.expect(200).json()["access_token"].clone();
+    let token = token.as_str().expect("a token");
+    let hash = digest::digest(&digest::SHA256, token.as_bytes());
+    let userinfo = door.proxy_url("/oauth2/userinfo");
+    let claims = json!({"htm": "GET", "htu": userinfo, "ath": URL_SAFE_NO_PAD.encode(hash)});
+    for (how, status) in [
+        (("RS256", None), 401),
+        (("RS256", Some("PS256")), 401),
+        (("PS256", Some("RS256")), 401),
+        (("PS256", None), 200),
+        (("PS256", Some("PS256")), 200),
+    ] {
+        let request = client().get(&userinfo);
+        let request = request.header("authorization", format!("DPoP {token}"));
+        let answer = send(request.header("dpop", key.proof(how, &claims))).await;
+        let answer = answer.expect(status);
+        if status == 401 {
+            let challenge = answer.header("www-authenticate");
+            let wanted = "DPoP error=\"invalid_dpop_proof\", algs=\"PS256 ES256 EdDSA\"";
+            assert_eq!(challenge, wanted, "{how:?}");
+        }
+    }
 }
 
 #[tokio::test]
