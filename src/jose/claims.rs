@@ -60,6 +60,22 @@ pub fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<i64>, Time
     }
 }
 
+/// How long a token lives, in seconds, by the `expires_in` of a token response (RFC
+/// 6749 §5.1); some providers write it as a text. `None` if it is absent or null.
+///
+/// # Errors
+/// [`TimeError::Malformed`] when it is no number.
+pub fn lifetime(response: &Map<String, Value>) -> Result<Option<i64>, TimeError> {
+    match response.get("expires_in") {
+        Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => {
+            let seconds = text.parse().map_err(|_| TimeError::Malformed)?;
+            Ok(Some(seconds))
+        }
+        _ => time(response, "expires_in"),
+    }
+}
+
 /// The claim at `path`: each item goes one level down, by member name or by
 /// the 1-based index of an array.
 pub fn find<'a>(claims: &'a Map<String, Value>, path: &[String]) -> Option<&'a Value> {
@@ -156,6 +172,25 @@ mod tests {
             json!({"exp": 1000, "iat": {}}),
         ] {
             assert_eq!(check_times(&claims(bad), 1, 0), Err(TimeError::Malformed));
+        }
+    }
+
+    #[test]
+    fn a_lifetime_is_a_number_or_the_text_of_one() {
+        let read = |value: Value| lifetime(&claims(json!({ "expires_in": value })));
+        assert_eq!(lifetime(&Map::new()), Ok(None));
+        assert_eq!(read(Value::Null), Ok(None));
+        for good in [json!(60), json!("60"), json!(60.9)] {
+            assert_eq!(read(good.clone()), Ok(Some(60)), "{good}");
+        }
+        for bad in [
+            json!("soon"),
+            json!(""),
+            json!([60]),
+            json!({}),
+            json!(true),
+        ] {
+            assert_eq!(read(bad.clone()), Err(TimeError::Malformed), "{bad}");
         }
     }
 

@@ -249,10 +249,13 @@ impl Source {
             Some(token) => answers::signed_by_known(&*agent.known().await?, &token)?,
         };
         for name in &self.names {
-            if let Some(value) = claims.get(name) {
-                found.length += name.len() + value.to_string().len();
-                found.claims.insert(name.clone(), value.clone());
-            }
+            // Of a claim that is not told nobody knows what it would have forbidden.
+            let Some(value) = claims.get(name) else {
+                agent.complain(&self.endpoint, &format!("no claim {name:?}"));
+                return Err(Refusal::ClaimsElsewhere);
+            };
+            found.length += name.len() + value.to_string().len();
+            found.claims.insert(name.clone(), value.clone());
         }
         Ok(())
     }

@@ -347,6 +347,13 @@ pub(in crate::plugins) fn is_of_login(typ: Option<&str>, claims: &Map<String, Va
     is("token_use", "id") || (claims.contains_key("nonce") && !names_itself && !grants)
 }
 
+/// Whether a provider that answers with 200 says all the same that a token is not
+/// good: by an `error`, or by an `active` other than true.
+pub(in crate::plugins) fn denies(claims: &Map<String, Value>) -> bool {
+    let active = claims.get("active");
+    claims.contains_key("error") || active.is_some_and(|active| active != &Value::Bool(true))
+}
+
 /// Whether the provider, which may know tokens of every kind, says that this is
 /// one of another kind.
 fn is_told_another(claims: &Map<String, Value>) -> bool {

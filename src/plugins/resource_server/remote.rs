@@ -149,12 +149,21 @@ impl Remote {
                 self.is_up();
                 Err(refusal)
             }
+            Ok(Said::Incomplete(member)) => {
+                self.complain(&format!("answered without a usable `{member}`"));
+                Err(Refusal::InactiveToken)
+            }
             Err(reason) => {
-                if !self.down.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(endpoint = %self.url, reason, "can't ask about tokens");
-                }
+                self.complain(&reason);
                 Err(Refusal::ProviderUnavailable)
             }
+        }
+    }
+
+    /// Says that the endpoint is of no use, once until it is again.
+    fn complain(&self, reason: &str) {
+        if !self.down.swap(true, Ordering::Relaxed) {
+            tracing::warn!(endpoint = %self.url, reason, "can't ask about tokens");
         }
     }
 

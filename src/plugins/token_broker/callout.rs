@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::fault::Fault;
 use super::variable::{EXTERNAL_ACCESS_TOKEN, EXTERNAL_REFRESH_TOKEN, EXTERNAL_STATUS, Set};
 use crate::http::outbound::{Answer, Options, Outbound, OutboundError};
+use crate::jose::claims::lifetime;
 use crate::jose::json;
 
 /// Longest answer that is read, in bytes.
@@ -150,11 +151,7 @@ fn granted(members: &Map<String, Value>) -> Result<Granted, Fault> {
     if let Some(refresh) = token("refresh_token") {
         set.insert(EXTERNAL_REFRESH_TOKEN.to_owned(), refresh);
     }
-    let life = match members.get("expires_in") {
-        Some(Value::Number(seconds)) => seconds.as_i64(),
-        Some(Value::String(seconds)) => seconds.parse().ok(),
-        _ => None,
-    };
+    let life = lifetime(members).map_err(|_| Fault::extraction())?;
     // One that is over is good for nothing.
     if life.is_some_and(|seconds| seconds <= 0) {
         return Err(Fault::extraction());
@@ -167,6 +164,9 @@ fn granted(members: &Map<String, Value>) -> Result<Granted, Fault> {
 }
 
 #[cfg(test)]
+    if members.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(Fault::extraction());
+    }
 mod tests {
     use super::*;
 
@@ -229,6 +229,13 @@ mod tests {
             Fault::not_authorized(true)
         );
         assert_eq!(refused(401, "s3cret"), Fault::not_authorized(true));
+            r#"{"access_token":"a","expires_in":"soon"}"#,
+            r#"{"access_token":"a","expires_in":[60]}"#,
+            r#"{"access_token":"a","error":"invalid_grant"}"#,
+            r#"{"error":"invalid_grant"}"#,
+            "{}",
+            "null",
+            "[]",
         assert_eq!(
             refused(401, r#"{"error":"invalid_client"}"#),
             Fault::unknown_client(true)

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::{door, get, get_with, put, upstream};
-use crate::support::{Door, Issuer, Setup, Upstream, http, raw};
+use crate::support::{Door, Issuer, Reply, Setup, Upstream, http, raw};
 
 /// A route to `upstream` through `filters`.
 fn through(upstream: &Upstream, filters: &serde_json::Value) -> String {
@@ -146,6 +146,50 @@ async fn status_of(door: &Door, token: &str) -> u16 {
     get_with(door, "/a", &[("authorization", &bearer), ("x-sub", "eve")])
         .await
         .status
+}
+
+#[tokio::test]
+async fn an_invented_token_opens_no_door_whatever_the_endpoint_answers() {
+    let upstream = upstream().await;
+    let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\n\
+                 <p>hi</p>";
+    let endpoint = Upstream::start(|seen| {
+        let query = seen.target.split_once("access_token=");
+        let good = json!({"access_token": "t", "scope": ["read"], "expires_in": 60, "sub": "ada"});
+        match query.map(|(_, token)| token).unwrap_or_default() {
+            "empty" => Reply::Json(200, json!({})),
+            "error" => Reply::Json(200, json!({"error": "invalid_token"})),
+            "hello" => Reply::Json(200, json!({"message": "hello"})),
+            "list" => Reply::Json(200, json!([good])),
+            "page" => Reply::Raw(page.to_vec()),
+            "inactive" => {
+                let mut said = good;
+                said["active"] = json!(false);
+                Reply::Json(200, said)
+            }
+            "endless" => Reply::Json(200, json!({"access_token": "t", "scope": ["read"]})),
+            _ => Reply::Json(200, good),
+        }
+    })
+    .await;
+    let filter = json!([{"type": "OAuth2ResourceServerFilter", "config": {
+        "requireHttps": false, "scopes": [], "tokenInfoEndpoint": endpoint.url("/tokeninfo")}}]);
+    let door = filtered(&upstream, filter).await;
+    for token in ["empty", "error", "hello", "inactive", "endless"] {
+        let bearer = format!("Bearer {token}");
+        let answer = get_with(&door, "/a", &[("authorization", &bearer)]).await;
+        assert_eq!(answer.status, 401, "{token}");
+        let challenge = answer.header("www-authenticate");
+        assert_eq!(
+            challenge,
+            "Bearer realm=\"OpenIG\", error=\"invalid_token\""
+        );
+    }
+    for token in ["list", "page"] {
+        assert_eq!(status_of(&door, token).await, 503, "{token}");
+    }
+    assert!(upstream.seen().is_empty());
+    assert_eq!(status_of(&door, "good").await, 200);
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! Tokens that the provider gave, and the answers in which they come.
 
 use http::{HeaderName, HeaderValue, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::identity::Identity;
 use crate::http::outbound::Answer;
+use crate::jose::claims::lifetime;
 use crate::model::secret::Secret;
 use crate::plugins::openid_connect::agent::object;
 use crate::plugins::openid_connect::beside::Beside;
@@ -65,28 +66,46 @@ pub(in super::super) fn read(
 ) -> Result<Tokens, Refusal> {
     let body = object(answer);
     let text = |name: &str| body.as_ref()?.get(name)?.as_str();
-    let access = text("access_token").filter(|token| !token.is_empty());
-    if answer.status != StatusCode::OK || (access.is_none() && text("error").is_some()) {
+    if answer.status != StatusCode::OK || text("error").is_some() {
         return Err(refused(answer.status, text("error"), own_client));
     }
     let body = body.as_ref().ok_or(Refusal::ProviderMalformed)?;
-    let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    let text = |name| optional_text(body, name);
+    let access = text("access_token")?.filter(|token| !token.is_empty());
+    let bearer = text("token_type")?.is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
     let access = access.filter(|_| bearer);
-    let life = body.get("expires_in").and_then(|life| match life {
-        // Some providers write it as a text.
-        Value::String(text) => text.parse().ok(),
-        other => other.as_i64(),
-    });
+    let life = lifetime(body).map_err(|_| Refusal::ProviderMalformed)?;
     Ok(Tokens {
         access: Secret::new(access.ok_or(Refusal::ProviderMalformed)?),
-        id: text("id_token").map(Secret::new),
-        refresh: text("refresh_token").map(Secret::new),
-        scope: text("scope").map(str::to_owned),
+        id: text("id_token")?.map(Secret::new),
+        refresh: text("refresh_token")?.map(Secret::new),
+        scope: scope(body)?,
         replayed: Vec::new(),
         caller: None,
         identity: Identity::default(),
         ends_at: life.map(|life: i64| now_ms.saturating_add(life.saturating_mul(1000))),
     })
+}
+
+/// A member that is a text if it is there.
+fn optional_text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>, Refusal> {
+    match body.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Refusal::ProviderMalformed),
+    }
+}
+
+/// The scopes that were granted, if the answer names them; some providers write a
+/// list.
+fn scope(body: &Map<String, Value>) -> Result<Option<String>, Refusal> {
+    let Some(Value::Array(scopes)) = body.get("scope") else {
+        return Ok(optional_text(body, "scope")?.map(str::to_owned));
+    };
+    let scopes = scopes.iter().map(Value::as_str);
+    let scopes: Option<Vec<_>> = scopes.collect();
+    let scopes = scopes.ok_or(Refusal::ProviderMalformed)?;
+    Ok(Some(scopes.join(" ")))
 }
 
 /// What a refusal of the token endpoint means: one of what was shown, unless it is

@@ -16,6 +16,7 @@ mod further_fields;
 mod kept;
 mod keys;
 mod modes;
+mod malformed_answers;
 mod proxied;
 mod recorded;
 mod redeemed;

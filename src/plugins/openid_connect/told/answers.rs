@@ -16,8 +16,13 @@ use crate::plugins::openid_connect::client::Client;
 use crate::plugins::openid_connect::issuers::Issuers;
 use crate::plugins::openid_connect::provider::Known;
 use crate::plugins::openid_connect::refusal::{Class, Refusal};
+use crate::plugins::openid_connect::rules::denies;
 use crate::plugins::openid_connect::verifier::Checked;
 use crate::plugins::openid_connect::word::Word;
+
+/// Members of which an introspection answer has at least one, where it may leave out
+/// `active` (RFC 7662 §2.2).
+const OF_TOKENS: [&str; 5] = ["sub", "username", "client_id", "scope", "exp"];
 
 impl Told {
     /// The claims of a good introspection answer.
@@ -51,17 +56,27 @@ impl Told {
                 }
             }
         };
-        let check = self
-            .introspection
-            .as_ref()
-            .is_none_or(|how| how.check_active);
-        match check && claims.get("active") != Some(&Value::Bool(true)) {
-            true => Err(Refusal::InactiveToken),
-            false => Ok(Document {
-                claims,
-                jwt,
-                length: answer.body.len(),
-            }),
+        self.check_active(&claims)?;
+        Ok(Document {
+            claims,
+            jwt,
+            length: answer.body.len(),
+        })
+    }
+
+    /// Whether an introspection answer says that the token is active; where that is
+    /// not asked, whether it is one at all.
+    fn check_active(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+        let how = self.introspection.as_ref();
+        let strict = how.is_none_or(|how| how.check_active);
+        let active = claims.get("active");
+        match (strict, active) {
+            (true, Some(Value::Bool(true))) => Ok(()),
+            (true, _) => Err(Refusal::InactiveToken),
+            (false, _) if claims.contains_key("error") => Err(Refusal::InactiveToken),
+            (false, Some(Value::Bool(_))) => Ok(()),
+            (false, None) if OF_TOKENS.iter().any(|name| claims.contains_key(*name)) => Ok(()),
+            (false, _) => Err(Refusal::ProviderMalformed),
         }
     }
 
@@ -149,19 +164,22 @@ pub(in super::super) async fn user_info(
             Some(signed(agent, issuers, (token, secrets), None).await?)
         }
     };
-    claims
-        .map(|claims| Document {
-            claims,
-            jwt,
-            length: answer.body.len(),
-        })
-        .ok_or(Refusal::ProviderMalformed)
+    let claims = claims.ok_or(Refusal::ProviderMalformed)?;
+    if denies(&claims) {
+        return Err(Refusal::InactiveToken);
+    }
+    Ok(Document {
+        claims,
+        jwt,
+        length: answer.body.len(),
+    })
 }
 
 /// Whether userinfo says whom it speaks of, as it always should (OpenID Connect Core
 /// §5.3.2).
 pub(in super::super) fn names_its_user(user_info: &Document) -> bool {
-    user_info.claims.get("sub").is_some_and(Value::is_string)
+    let user = user_info.claims.get("sub").and_then(Value::as_str);
+    user.is_some_and(|user| !user.is_empty())
 }
 
 /// The token that an answer is, if its type says so.

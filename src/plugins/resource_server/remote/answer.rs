@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 use super::{Protocol, refuses};
 use crate::http::outbound::Answer;
 use crate::jose::claims::{CLOCK_SKEW, time, words};
+use crate::jose::json;
 use crate::plugins::openid_connect::refusal::Refusal;
-use crate::plugins::openid_connect::rules::is_access_token;
+use crate::plugins::openid_connect::rules::{denies, is_access_token};
 use crate::plugins::openid_connect::verifier::Checked;
 
 /// Longest answer that is believed, in bytes.
@@ -16,6 +17,8 @@ const ANSWER_MAX: usize = 64 * 1024;
 pub(super) enum Said {
     Good(Box<Checked>),
     Bad(Refusal),
+    /// It lacks this member, without which it says nothing of any token.
+    Incomplete(&'static str),
 }
 
 /// Reads an answer that came at `now_ms`.
@@ -28,7 +31,7 @@ pub(super) fn read(protocol: Protocol, answer: &Answer, now_ms: i64) -> Result<S
     if answer.body.len() > ANSWER_MAX {
         return Err(format!("answered with more than {ANSWER_MAX} bytes"));
     }
-    let body: Option<Map<String, Value>> = serde_json::from_slice(&answer.body).ok();
+    let body = json::object(&answer.body).ok();
     let claims = match (protocol, status, body) {
         (_, 200, Some(claims)) => claims,
         // What it says of the gateway's own credentials comes with the same
@@ -41,13 +44,59 @@ pub(super) fn read(protocol: Protocol, answer: &Answer, now_ms: i64) -> Result<S
         (_, 200, None) => return Err("answered with something else than a JSON object".into()),
         _ => return Err(format!("answered with status {status}")),
     };
-    if protocol == Protocol::Introspection && claims.get("active") != Some(&Value::Bool(true)) {
-        return Ok(Said::Bad(Refusal::InactiveToken));
+    match protocol {
+        Protocol::Introspection if claims.get("active") != Some(&Value::Bool(true)) => {
+            return Ok(Said::Bad(Refusal::InactiveToken));
+        }
+        Protocol::TokenInfo if denies(&without_scopes(&claims)) => {
+            return Ok(Said::Bad(Refusal::InactiveToken));
+        }
+        Protocol::TokenInfo => {
+            if let Some(member) = lacking(&claims) {
+                return Ok(Said::Incomplete(member));
+            }
+        }
+        Protocol::Introspection => {}
     }
     Ok(match check(protocol, claims, now_ms) {
         Ok(checked) => Said::Good(Box::new(checked)),
         Err(refusal) => Said::Bad(refusal),
     })
+}
+
+/// The members that may say that the token is none: `/tokeninfo` also has each
+/// scope as a member, which is an empty text.
+fn without_scopes(claims: &Map<String, Value>) -> Map<String, Value> {
+    let scopes = claims.get("scope").and_then(Value::as_array);
+    let is_scope = |name: &str| scopes.is_some_and(|all| all.iter().any(|scope| scope == name));
+    let mut others = Map::new();
+    for name in ["error", "active"] {
+        if let Some(value) = claims.get(name)
+            && !(value == "" && is_scope(name))
+        {
+            others.insert(name.to_owned(), value.clone());
+        }
+    }
+    others
+}
+
+/// The member that an answer of `/tokeninfo` about a good token would have.
+fn lacking(claims: &Map<String, Value>) -> Option<&'static str> {
+    let token = claims.get("access_token").and_then(Value::as_str);
+    let scopes = claims.get("scope").and_then(Value::as_array);
+    let is_text = |scope: &Value| scope.is_string();
+    let tells_end = ["expires_in", "exp"]
+        .iter()
+        .any(|name| claims.contains_key(*name));
+    if token.is_none_or(str::is_empty) {
+        Some("access_token")
+    } else if !scopes.is_some_and(|scopes| scopes.iter().all(is_text)) {
+        Some("scope")
+    } else if !tells_end {
+        Some("expires_in")
+    } else {
+        None
+    }
 }
 
 fn check(protocol: Protocol, claims: Map<String, Value>, now_ms: i64) -> Result<Checked, Refusal> {

@@ -54,6 +54,88 @@ async fn what_is_not_an_active_access_token_is_invalid() {
 }
 
 #[tokio::test]
+async fn an_answer_of_token_info_that_says_nothing_of_a_token_is_no_good_token() {
+    let good = json!({"access_token": "t", "scope": ["read"], "expires_in": 60});
+    let without = |name: &str| {
+        let mut answer = good.clone();
+        answer.as_object_mut().unwrap().remove(name);
+        answer
+    };
+    let invalid = vec![
+        json!({}),
+        json!({"error": "invalid_token"}),
+        json!({"message": "hello"}),
+        json!({"active": true}),
+        without("access_token"),
+        without("scope"),
+        without("expires_in"),
+        with(good.clone(), json!({"access_token": ""})),
+        with(good.clone(), json!({"access_token": 5})),
+        with(good.clone(), json!({"scope": "read"})),
+        with(good.clone(), json!({"scope": [["read"]]})),
+        with(good.clone(), json!({"scope": null})),
+        with(good.clone(), json!({"expires_in": "60"})),
+        with(good.clone(), json!({"expires_in": null})),
+        with(good.clone(), json!({"expires_in": 0})),
+        with(good.clone(), json!({"exp": "soon"})),
+        with(good.clone(), json!({"active": false})),
+        with(good.clone(), json!({"active": "true"})),
+        with(good.clone(), json!({"active": 1})),
+        with(good.clone(), json!({"active": null})),
+        with(good.clone(), json!({"active": ""})),
+        with(good.clone(), json!({"error": "invalid_token"})),
+        with(good.clone(), json!({"error": ""})),
+    ];
+    let broken = vec![
+        json!([]),
+        json!([good]),
+        json!(null),
+        json!("<html>"),
+        json!(true),
+    ];
+    let endpoint = format!("{ISSUER}/tokeninfo");
+    for scopes in [json!([]), json!(["read"])] {
+        let resolver = json!({"type": "OpenAmAccessTokenResolver", "config": {
+            "endpoint": endpoint, "providerHandler": "ForgeRockClientHandler"}});
+        for config in [
+            json!({"scopes": scopes, "tokenInfoEndpoint": endpoint}),
+            json!({"scopes": scopes, "accessTokenResolver": resolver}),
+        ] {
+            for (said, code) in (invalid.iter().map(|said| (said, 401)))
+                .chain(broken.iter().map(|said| (said, 503)))
+            {
+                let world = World::new(config.clone());
+                world.provider.says(200, said.clone());
+                let outcome = world.ask_bearer("invented").await;
+                assert_eq!(outcome.code().0, code, "{config} {said}");
+                let challenge = r#"Bearer realm="OpenIG", error="invalid_token""#;
+                let challenge = (code == 401).then_some(challenge);
+                assert_eq!(outcome.challenge(), challenge, "{said}");
+            }
+            let world = World::new(config.clone());
+            let end = without("expires_in");
+            for said in [
+                good.clone(),
+                with(good.clone(), json!({"active": true})),
+                with(end, json!({"exp": NOW + 60})),
+                // Each scope is a member, too, whatever it is called.
+                with(
+                    good.clone(),
+                    json!({"scope": ["read", "error", "active"],
+                    "read": "", "error": "", "active": ""}),
+                ),
+            ] {
+                world.provider.says(200, said.clone());
+                let outcome = world
+                    .ask_bearer(&format!("t{}", world.provider.asked()))
+                    .await;
+                assert_eq!(outcome.code(), (200, "pass"), "{config} {said}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_broken_endpoint_is_no_fault_of_the_token() {
     for (status, answer) in [
         (500, json!({})),
