@@ -8,6 +8,19 @@ use super::State;
 use super::bearer;
 use crate::http::outbound::{Standing, Untold};
 
+/// The claims by which a token is known to stand.
+const RECALLED: [&str; 9] = [
+    "tokenName",
+    "iss",
+    "realm",
+    "authGrantId",
+    "jti",
+    "client_id",
+    "aud",
+    "auth_level",
+    "sub",
+];
+
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("identity provider")
@@ -44,5 +57,20 @@ impl Standing for State {
             Untold
         });
         holder.map(|holder| holder.is_some())
+    }
+
+    async fn recall(&self, token: &str) -> Result<Option<Map<String, Value>>, Untold> {
+        let issued = bearer::issued(self, token).await.map_err(|error| {
+            tracing::error!(%error, "no word on a token of ours");
+            Untold
+        })?;
+        let claims = issued.map(|issued| issued.claims.clone());
+        let is_access = |claims: &Map<String, Value>| {
+            claims.get("tokenName").and_then(Value::as_str) == Some("access_token")
+        };
+        Ok(claims.filter(is_access).map(|mut claims| {
+            claims.retain(|name, _| RECALLED.contains(&name.as_str()));
+            claims
+        }))
     }
 }

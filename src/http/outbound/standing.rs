@@ -23,6 +23,14 @@ pub trait Standing: Debug + Send + Sync {
     /// # Errors
     /// [`Untold`] when the provider can't tell now.
     async fn stands(&self, claims: &Map<String, Value>) -> Result<bool, Untold>;
+
+    /// What [`Standing::stands`] has to be told of the access token of this text, for
+    /// those who keep tokens that came of it, also when it is long over. `None`: the
+    /// provider did not issue it as an access token.
+    ///
+    /// # Errors
+    /// [`Untold`] when the provider can't tell now.
+    async fn recall(&self, token: &str) -> Result<Option<Map<String, Value>>, Untold>;
 }
 
 /// The provider can't tell now; it has logged why.

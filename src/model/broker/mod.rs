@@ -256,8 +256,8 @@ pub struct StoredTokens {
     /// Who signed in, as [`person`] or [`local_person`] says it; `None`: nobody,
     /// or it was not kept yet.
     pub person: Option<String>,
-    /// When all was revoked that this person had begun, in milliseconds since the
-    /// epoch. The store tells it; it is not kept with the tokens.
+    /// When all was revoked that this person had begun, or the provider's token that
+    /// they came of, in milliseconds since the epoch. The store tells it; it is not kept with the tokens.
     pub ended_ms: Option<i64>,
     /// What else is known.
     pub facts: TokenFacts,
@@ -320,6 +320,34 @@ pub struct TokenFacts {
     pub end_user: String,
     /// Attributes of the operation that issued them.
     pub attributes: BTreeMap<String, Attribute>,
+    /// What the provider in this process knows its own token by, of which these came
+    /// first; `None`: they came of none of its tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Map<String, Value>>,
+}
+
+impl TokenFacts {
+    /// The names under which the end of the provider's token, and of its grant, is
+    /// noted.
+    pub fn origins(&self) -> [Option<String>; 2] {
+        let text = |name: &str| self.origin.as_ref()?.get(name)?.as_str();
+        [
+            text("jti").map(origin_token),
+            text("authGrantId").map(origin_grant),
+        ]
+    }
+}
+
+/// The access token of the provider in this process with this identifier, as
+/// something that tokens came of.
+pub fn origin_token(id: &str) -> String {
+    format!("token:{id}")
+}
+
+/// The grant of the provider in this process with this identifier, as something that
+/// tokens came of.
+pub fn origin_grant(id: &str) -> String {
+    format!("grant:{id}")
 }
 
 /// An attribute of tokens.

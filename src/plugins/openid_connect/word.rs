@@ -131,6 +131,10 @@ mod tests {
                 version => Ok(version < 5),
             }
         }
+
+        async fn recall(&self, _: &str) -> Result<Option<Map<String, Value>>, Untold> {
+            Ok(None)
+        }
     }
 
     #[tokio::test]

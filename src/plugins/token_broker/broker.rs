@@ -19,17 +19,23 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use super::client::{Client, LiveProduct};
 use super::config::BrokerConfig;
+use super::fault::Fault;
+use super::issue::store;
 use super::records;
 use crate::audit::Audit;
 use crate::clock::Clock;
+use crate::http::outbound::{Outbound, Standing};
 use crate::model::broker::{
     Kept, Product, Record, Refresh, Revoked, ShownRefresh, StoredTokens, Which,
 };
 use crate::model::grant::TokenHash;
 use crate::model::token::AccessToken;
+use crate::plugins::openid_connect::refusal::Refusal;
+use crate::plugins::openid_connect::word::{Heard, Word};
 use crate::plugins::throttling::quota::Quota;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
@@ -92,6 +98,37 @@ pub(super) struct Token {
     pub(super) client: Option<Arc<Client>>,
     /// As later filters see it.
     pub(super) access: Arc<AccessToken>,
+    /// What the provider in this process last said of its own token, of which this
+    /// one came.
+    origin: Word,
+}
+
+impl Token {
+    /// Whether the provider's token stands, of which this one came.
+    async fn stands(&self) -> Result<bool, Fault> {
+        match (self.origin.heard(), &self.tokens.facts.origin) {
+            (Heard::Stands, _) | (Heard::Nothing, None) => Ok(true),
+            (Heard::Fell, _) => Ok(false),
+            (Heard::Nothing, Some(claims)) => match self.origin.ask(claims).await {
+                Ok(()) => Ok(true),
+                Err(Refusal::InactiveToken) => Ok(false),
+                Err(_) => Err(Fault::store()),
+            },
+        }
+    }
+
+    /// The same, revoked.
+    fn revoked(&self) -> Self {
+        Self {
+            tokens: StoredTokens {
+                access_approved: false,
+                ..self.tokens.clone()
+            },
+            client: self.client.clone(),
+            access: Arc::clone(&self.access),
+            origin: Word::default(),
+        }
+    }
 }
 
 /// A token in memory is found by its text: requests that bring one again need
@@ -230,14 +267,51 @@ impl Broker {
 
     /// The access token of this text, if it is at hand and nothing has changed.
     pub(super) fn held(&self, text: &str, now_ms: i64) -> Option<Arc<Token>> {
+        self.held_unasked(text, now_ms)
+            .filter(|token| token.origin.heard() == Heard::Stands)
+    }
+
+    /// As [`Broker::held`], of which the provider may have to be asked.
+    fn held_unasked(&self, text: &str, now_ms: i64) -> Option<Arc<Token>> {
         let held = self.tokens.get(&Sought(text))?;
         let fresh = (0..FRESH_MS).contains(&(now_ms - held.read_ms));
         let generation = self.generation(held.token.tokens.access);
         (fresh && held.generation == generation).then_some(held.token)
     }
 
-    /// The access token of this text.
-    pub(super) async fn token(&self, text: &str) -> Result<Option<Arc<Token>>, StoreError> {
+    /// The access token of this text; not approved if the provider's token, of which
+    /// it came, is revoked there.
+    ///
+    /// # Errors
+    /// The store or the provider does not answer.
+    pub(super) async fn token(
+        &self,
+        text: &str,
+        outbound: &Outbound,
+    ) -> Result<Option<Arc<Token>>, Fault> {
+        let token = match self.held_unasked(text, self.clock.now_ms()) {
+            Some(token) => Some(token),
+            None => self.read(text, outbound).await.map_err(|e| store(&e))?,
+        };
+        let Some(token) = token else {
+            return Ok(None);
+        };
+        match token.stands().await? {
+            true => Ok(Some(token)),
+            false => {
+                // The store knows that for good.
+                self.tokens.remove(&Sought(text));
+                Ok(Some(Arc::new(token.revoked())))
+            }
+        }
+    }
+
+    /// Reads the access token of this text.
+    async fn read(
+        &self,
+        text: &str,
+        outbound: &Outbound,
+    ) -> Result<Option<Arc<Token>>, StoreError> {
         let hash = TokenHash::of(text);
         // As of before the look-up: a change meanwhile makes the entry stale.
         let generation = self.generation(hash);
@@ -248,6 +322,7 @@ impl Broker {
         let client = self.client(&tokens.client_id).await?;
         let access = Arc::new(self.as_seen(text, &tokens, client.as_deref()));
         let token = Arc::new(Token {
+            origin: Word::of(issuer_of_origin(&tokens, outbound)),
             tokens,
             client,
             access,
@@ -425,6 +500,15 @@ impl Broker {
             expires_at: Some(tokens.expires_ms.div_euclid(1000)),
         }
     }
+}
+
+/// Who can tell whether the provider's token stands of which these came.
+pub(super) fn issuer_of_origin(
+    tokens: &StoredTokens,
+    outbound: &Outbound,
+) -> Option<Arc<dyn Standing>> {
+    let issuer = tokens.facts.origin.as_ref()?.get("iss")?.as_str()?;
+    outbound.standing(&Url::parse(issuer).ok()?)
 }
 
 fn names(config: &BrokerConfig) -> Names {

@@ -19,6 +19,7 @@ use super::variable::{EXTERNAL_ACCESS_TOKEN, EXTERNAL_REFRESH_TOKEN, EXTERNAL_ST
 use crate::http::outbound::{Answer, Options, Outbound, OutboundError};
 use crate::jose::claims::lifetime;
 use crate::jose::json;
+use crate::jose::verify::Unverified;
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -53,6 +54,8 @@ pub(super) struct Granted {
     pub(super) life_ms: Option<i64>,
     /// Whom it let in, if it is the provider in this process.
     pub(super) user: Option<Uuid>,
+    /// What that provider knows its access token by.
+    pub(super) origin: Option<Map<String, Value>>,
 }
 
 impl Provider {
@@ -87,11 +90,33 @@ impl Provider {
             .outbound
             .post_form(&self.endpoint, &form, headers, options);
         match sent.await {
-            Ok(answer) => read(&answer, short),
+            Ok(answer) => {
+                let granted = read(&answer, short)?;
+                let origin = self.origin(&granted).await?;
+                Ok(Granted { origin, ..granted })
+            }
             Err(error) => {
                 tracing::warn!(endpoint = %self.endpoint, %error, "the provider gave no answer");
                 Err(Fault::callout(reason(&error, self.options.timeout)))
             }
+        }
+    }
+
+    /// What the provider in this process knows the access token by that was granted,
+    /// also where it was asked by another address of its own.
+    async fn origin(&self, granted: &Granted) -> Result<Option<Map<String, Value>>, Fault> {
+        let Some(token) = granted.set.get(EXTERNAL_ACCESS_TOKEN) else {
+            return Ok(None);
+        };
+        let by_issuer = || {
+            let claims = Unverified::parse(token).ok()?.claims_of_anyone().ok()?;
+            let issuer = claims.get("iss")?.as_str()?;
+            self.outbound.standing(&Url::parse(issuer).ok()?)
+        };
+        let issuer = self.outbound.standing(&self.endpoint).or_else(by_issuer);
+        match issuer {
+            Some(issuer) => issuer.recall(token).await.map_err(|_| Fault::store()),
+            None => Ok(None),
         }
     }
 }
@@ -143,6 +168,9 @@ fn granted(members: &Map<String, Value>) -> Result<Granted, Fault> {
         let fits = (1..=MAX_TOKEN).contains(&token.len());
         (fits && token.bytes().all(|byte| byte.is_ascii_graphic())).then(|| token.to_owned())
     };
+    if members.get("error").is_some_and(|error| !error.is_null()) {
+        return Err(Fault::extraction());
+    }
     let access = token("access_token").ok_or_else(Fault::extraction)?;
     let mut set = Set::from([
         (EXTERNAL_ACCESS_TOKEN.to_owned(), access),
@@ -160,13 +188,11 @@ fn granted(members: &Map<String, Value>) -> Result<Granted, Fault> {
         set,
         life_ms: life.map(|seconds| seconds.saturating_mul(1000)),
         user: None,
+        origin: None,
     })
 }
 
 #[cfg(test)]
-    if members.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(Fault::extraction());
-    }
 mod tests {
     use super::*;
 
@@ -203,6 +229,13 @@ mod tests {
             r#"{"access_token":"a\nb"}"#,
             r#"{"access_token":"a","access_token":"b"}"#,
             r#"{"access_token":"a","expires_in":0}"#,
+            r#"{"access_token":"a","expires_in":"soon"}"#,
+            r#"{"access_token":"a","expires_in":[60]}"#,
+            r#"{"access_token":"a","error":"invalid_grant"}"#,
+            r#"{"error":"invalid_grant"}"#,
+            "{}",
+            "null",
+            "[]",
             r#"["s3cret"]"#,
             &long,
         ] {
@@ -229,13 +262,6 @@ mod tests {
             Fault::not_authorized(true)
         );
         assert_eq!(refused(401, "s3cret"), Fault::not_authorized(true));
-            r#"{"access_token":"a","expires_in":"soon"}"#,
-            r#"{"access_token":"a","expires_in":[60]}"#,
-            r#"{"access_token":"a","error":"invalid_grant"}"#,
-            r#"{"error":"invalid_grant"}"#,
-            "{}",
-            "null",
-            "[]",
         assert_eq!(
             refused(401, r#"{"error":"invalid_client"}"#),
             Fault::unknown_client(true)

@@ -3,10 +3,10 @@
 
 use pingora::http::RequestHeader;
 
+use super::TokenBroker;
 use super::fault::Fault;
 use super::flow::Operation;
 use super::verify::is_token;
-use super::{TokenBroker, issue};
 use crate::filter::{Code, Exchange, Outlook};
 use crate::http::path::normalize;
 
@@ -125,10 +125,7 @@ impl TokenBroker {
         }
         let token = match broker.held(&shown, facts.now_ms) {
             Some(token) => Some(token),
-            None => {
-                let token = broker.token(&shown).await;
-                token.map_err(|error| issue::store(&error))?
-            }
+            None => broker.token(&shown, &self.outbound).await?,
         };
         let token = token.ok_or_else(|| Fault::unknown_token(self.split_codes))?;
         self.covering(verify, &token, &facts)?;

@@ -90,6 +90,7 @@ impl TokenBroker {
             begun_ms,
             end_user: user.map(|(name, _)| name.to_owned()).unwrap_or_default(),
             attributes: generate.issue.attributes.clone(),
+            origin: granted.origin.clone(),
             ..TokenFacts::default()
         };
         let mut new = new_tokens(generate, &granted, facts, &asker.id, about, broker.now_ms())?;

@@ -42,6 +42,7 @@ use super::{ConfigError, Kind, Parts};
 use crate::filter::{Exchange, Filter, Flow as Outcome, Outlook, Verdict};
 use crate::http::bridge;
 use crate::http::form::{self, Form};
+use crate::http::outbound::Outbound;
 use crate::http::path::normalize;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::model::audit::Kind as EventKind;
@@ -87,6 +88,8 @@ struct TokenBroker {
     realm: String,
     split_codes: bool,
     flows: Vec<Flow>,
+    /// By which the provider of this process is reached.
+    outbound: Arc<Outbound>,
     metrics: Arc<crate::telemetry::Metrics>,
     passed: Counter,
     issued: Counter,
@@ -119,6 +122,7 @@ impl TokenBroker {
             realm: config.realm,
             split_codes: config.split_codes,
             flows: config.flows,
+            outbound: Arc::clone(&parts.outbound),
             metrics: Arc::clone(&parts.metrics),
             passed: parts.metrics.decision(NAME, "pass"),
             issued: parts.metrics.decision(NAME, "issue"),
@@ -295,10 +299,7 @@ impl TokenBroker {
                 }
                 let token = match broker.held(&shown, facts.now_ms) {
                     Some(token) => Some(token),
-                    None => broker
-                        .token(&shown)
-                        .await
-                        .map_err(|error| issue::store(&error))?,
+                    None => broker.token(&shown, &self.outbound).await?,
                 };
                 self.judge(verify, token.as_ref(), facts, || told)?;
                 match token {

@@ -5,7 +5,7 @@
 //! §4.14.2).
 
 use super::TokenBroker;
-use super::broker::Broker;
+use super::broker::{Broker, issuer_of_origin};
 use super::client::Client;
 use super::fault::Fault;
 use super::flow::Refreshing;
@@ -56,6 +56,9 @@ impl TokenBroker {
         if !old.refresh_approved || old.has_ended() || !client.gave(old) {
             return Err(bad());
         }
+        if !self.origin_stands(old).await? {
+            return Err(bad());
+        }
         let now_ms = broker.now_ms();
         let new = replaced(&found, &client, refreshing, now_ms);
         if old.refresh_expires_ms <= now_ms || new.tokens.refresh_expires_ms <= now_ms {
@@ -70,6 +73,15 @@ impl TokenBroker {
             return Err(bad());
         }
         Ok(issued(facts, &client, &new))
+    }
+
+    /// Whether the provider's token, of which these came, was not revoked there.
+    async fn origin_stands(&self, tokens: &StoredTokens) -> Result<bool, Fault> {
+        let issuer = issuer_of_origin(tokens, &self.outbound);
+        match (issuer, &tokens.facts.origin) {
+            (Some(issuer), Some(claims)) => issuer.stands(claims).await.map_err(|_| Fault::store()),
+            _ => Ok(true),
+        }
     }
 }
 

@@ -192,6 +192,16 @@ async fn found(readers: &Database, row: &Row) -> Result<StoredTokens, StoreError
         let ended = ended.await?.map(|row| row.int("before_ms"));
         tokens.ended_ms = ended.transpose()?;
     }
+    if let [Some(token), Some(grant)] = tokens.facts.origins() {
+        let ended = sql("SELECT max(before_ms) AS ended_ms FROM broker_ends
+              WHERE person IN ($1, $2)")
+        .bind(token)
+        .bind(grant)
+        .one(readers)
+        .await?;
+        let ended = ended.map(|row| row.opt_int("ended_ms")).transpose()?;
+        tokens.ended_ms = tokens.ended_ms.max(ended.flatten());
+    }
     Ok(tokens)
 }
 
@@ -265,6 +275,13 @@ pub(super) async fn end_named(tx: &mut Tx, end_user: &str, now_ms: i64) -> Resul
         end(tx, &local_person(user.id("id")?), now_ms).await?;
     }
     end(tx, &person(end_user), now_ms).await
+}
+
+/// Ends what came of a token or grant of the provider that is revoked there: for
+/// good, while the provider itself forgets what could not live any longer.
+pub(super) async fn end_origin(tx: &mut Tx, origin: &str, until_ms: i64) -> Result<(), StoreError> {
+    // No token comes of it any more: each one began before.
+    end(tx, origin, until_ms).await
 }
 
 /// Ends what somebody has begun up to now, for as long as there are tokens of

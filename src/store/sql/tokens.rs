@@ -1,6 +1,7 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
-use super::{Database, Row, Tx, row, sql, write_doc};
+use super::{Database, Row, Tx, broker_tokens, row, sql, write_doc};
+use crate::model::broker::{origin_grant, origin_token};
 use crate::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };
@@ -131,6 +132,7 @@ pub(super) async fn revoke(tx: &mut Tx, grant_id: &str, until_ms: i64) -> Result
     ] {
         sql(statement).bind(grant_id).run(tx).await?;
     }
+    broker_tokens::end_origin(tx, &origin_grant(grant_id), until_ms).await?;
     sql(
         "INSERT INTO revoked_grants (grant_id, expires_ms) VALUES ($1, $2)
          ON CONFLICT (grant_id) DO UPDATE SET expires_ms = excluded.expires_ms
@@ -153,6 +155,7 @@ pub(super) async fn revoke_access(
         .bind(hash)
         .run(tx)
         .await?;
+    broker_tokens::end_origin(tx, &origin_token(token_id), until_ms).await?;
     sql(
         "INSERT INTO revoked_tokens (token_id, expires_ms) VALUES ($1, $2)
          ON CONFLICT (token_id) DO NOTHING",

@@ -289,3 +289,47 @@ async fn people_are_ended_by_the_name_that_they_sign_in_with() {
         assert_eq!(found.has_ended(), wanted, "{access}");
     }
 }
+
+#[tokio::test]
+async fn what_came_of_a_token_that_was_revoked_at_the_provider_has_ended_for_good() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let of = |access: &str, token: &str, grant: &str| {
+        let origin = serde_json::json!({"jti": token, "authGrantId": grant});
+        let mut tokens = tokens(access, None, "c");
+        tokens.facts.origin = origin.as_object().cloned();
+        tokens
+    };
+    for (access, token, grant) in [
+        ("a", "t-1", "g-1"),
+        ("b", "t-2", "g-1"),
+        ("c", "t-3", "g-2"),
+        // A token and a grant of one name are two things.
+        ("d", "g-2", "t-1"),
+    ] {
+        keep(store, &of(access, token, grant)).await;
+    }
+    keep(store, &tokens("e", None, "c")).await;
+    let ended = async |access: &str| {
+        let found = by_access(store, access).await;
+        found.expect("it is there").has_ended()
+    };
+    let hash = TokenHash::of("of the provider");
+    let revoked = store.revoke_access_token(hash, "t-1", 50).await;
+    revoked.expect("revoked");
+    assert!(ended("a").await);
+    store.revoke_grant("g-2", 50).await.expect("revoked");
+    for (access, wanted) in [
+        ("a", true),
+        ("b", false),
+        ("c", true),
+        ("d", false),
+        ("e", false),
+    ] {
+        assert_eq!(ended(access).await, wanted, "{access}");
+    }
+    // The provider forgets a revocation when its own tokens are over.
+    store.sweep(1000, 100).await.expect("swept");
+    assert!(store.revocations().await.expect("an answer").is_empty());
+    assert!(ended("a").await && ended("c").await);
+}

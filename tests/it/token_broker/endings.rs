@@ -437,3 +437,62 @@ async fn the_token_endpoint_challenges_clients_and_speaks_of_no_token() {
             .starts_with("Bearer realm=\"weather\",error=")
     );
 }
+
+/// Gives the provider a token back.
+async fn revoke_at_provider(door: &Door, token: &str) {
+    let form = [
+        ("token", token),
+        ("client_id", "orders"),
+        ("client_secret", "orders-secret"),
+    ];
+    post(door, "/oauth2/token/revoke", &form).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_token_that_is_revoked_at_the_provider_opens_nothing_at_the_broker() {
+    let upstream = Upstream::echo().await;
+    let mut door = brokered(&upstream, OWN, "").await;
+    let (code, words) = REVOKED;
+    let bystander = both(&ask(&door, &FORM).await.expect(200));
+    // The provider's own token, which is the broker's, too.
+    let first = both(&ask(&door, &FORM).await.expect(200));
+    call(&door, &first.0).await.expect(200);
+    revoke_at_provider(&door, &first.0).await;
+    assert_fault(call(&door, &first.0).await, 401, code, words);
+    assert_spent(refresh(&door, &first.1).await);
+    // One that the broker made when it was refreshed.
+    let second = both(&ask(&door, &FORM).await.expect(200));
+    let next = both(&refresh(&door, &second.1).await.expect(200));
+    call(&door, &next.0).await.expect(200);
+    revoke_at_provider(&door, &second.0).await;
+    assert_fault(call(&door, &next.0).await, 401, code, words);
+    assert_spent(refresh(&door, &next.1).await);
+    call(&door, &bystander.0).await.expect(200);
+    // A restart changes nothing.
+    door.kill();
+    door.start().await;
+    assert_fault(call(&door, &first.0).await, 401, code, words);
+    assert_fault(call(&door, &next.0).await, 401, code, words);
+    assert_spent(refresh(&door, &next.1).await);
+    call(&door, &bystander.0).await.expect(200);
+    refresh(&door, &bystander.1).await.expect(200);
+}
+
+#[tokio::test]
+async fn the_end_of_a_grant_at_the_provider_ends_the_tokens_that_the_broker_made() {
+    let upstream = Upstream::echo().await;
+    let flows = ", proxy: weather, flows: [\
+        {condition: 'proxy.pathsuffix MatchesPath \"/access_token\"', operation: GenerateAccessToken, \
+         external_access_token: '', external_refresh_token: forgerock_refresh_token},\
+        {condition: 'proxy.pathsuffix MatchesPath \"/refresh_token\"', operation: RefreshAccessToken},\
+        {operation: VerifyAccessToken}]";
+    let door = brokered(&upstream, OWN, flows).await;
+    let given = both(&ask(&door, &FORM).await.expect(200));
+    assert_eq!(given.0.len(), 28, "of the broker's own making");
+    call(&door, &given.0).await.expect(200);
+    // The refresh token is the provider's: with it, its grant ends.
+    revoke_at_provider(&door, &given.1).await;
+    let (code, words) = REVOKED;
+    assert_fault(call(&door, &given.0).await, 401, code, words);
+    assert_spent(refresh(&door, &given.1).await);
+}

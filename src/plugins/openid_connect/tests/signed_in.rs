@@ -175,6 +175,13 @@ impl crate::http::outbound::Standing for Ending {
     async fn stands(&self, _: &Map<String, Value>) -> Result<bool, crate::http::outbound::Untold> {
         Ok(!self.over.load(Ordering::SeqCst))
     }
+
+    async fn recall(
+        &self,
+        _: &str,
+    ) -> Result<Option<Map<String, Value>>, crate::http::outbound::Untold> {
+        Ok(None)
+    }
 }
 
 #[tokio::test]
