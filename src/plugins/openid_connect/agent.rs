@@ -80,17 +80,19 @@ impl Agent {
     /// where it is old: whoever asks may be the only one who does.
     ///
     /// # Errors
-    /// [`Refusal::ProviderUnavailable`] when nothing is and nothing can be had,
-    /// and no endpoint is configured.
+    /// [`Provider::unknown`] when nothing is and nothing can be had, and no
+    /// endpoint is configured, or the provider's metadata are refused.
     pub(super) async fn known(&self) -> Result<Arc<Known>, Refusal> {
         self.provider.refresh_if_old(self.clock.now_ms());
         let known = match &self.unheard {
             None => self.provider.known_at_last().await,
             Some(unheard) => {
-                (self.provider.known_once_tried().await).or_else(|| Some(Arc::clone(unheard)))
+                let known = self.provider.known_once_tried().await;
+                let usable = !self.provider.is_malformed();
+                known.or_else(|| usable.then(|| Arc::clone(unheard)))
             }
         };
-        let known = known.ok_or(Refusal::ProviderUnavailable)?;
+        let known = known.ok_or_else(|| self.provider.unknown())?;
         if known.is_discovered()
             && self.needs.load().is_some()
             && let Some(needs) = self.needs.swap(None)

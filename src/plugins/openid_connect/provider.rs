@@ -9,7 +9,7 @@ mod discovery;
 mod health;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -93,6 +93,7 @@ impl Providers {
             flight: Mutex::new(None),
             not_before: AtomicI64::new(i64::MIN),
             refresh_at: AtomicI64::new(i64::MAX),
+            is_malformed: AtomicBool::new(false),
         });
         known.insert(config, Arc::downgrade(&provider));
         provider
@@ -123,6 +124,8 @@ pub(in crate::plugins) struct ProviderConfig {
     pub(in crate::plugins) options: Options,
     /// Least age of a discovery document that is fetched again, in seconds.
     pub(in crate::plugins) rediscovery_lifetime: i64,
+    /// Issuers that its discovery document may name besides its own.
+    pub(in crate::plugins) issuers_allowed: Vec<String>,
 }
 
 impl ProviderConfig {
@@ -136,6 +139,7 @@ impl ProviderConfig {
             discovery_headers: Vec::new(),
             options,
             rediscovery_lifetime: 300,
+            issuers_allowed: Vec::new(),
         }
     }
 }
@@ -155,6 +159,8 @@ pub(in crate::plugins) struct Provider {
     not_before: AtomicI64,
     /// When the next request starts a refresh, in milliseconds.
     refresh_at: AtomicI64,
+    /// Whether the last discovery document was refused for what it says.
+    is_malformed: AtomicBool,
 }
 
 /// What is known of a provider.
@@ -297,6 +303,19 @@ impl Provider {
         known
     }
 
+    /// Whether the last discovery document was refused for what it says.
+    pub(in crate::plugins) fn is_malformed(&self) -> bool {
+        self.is_malformed.load(Ordering::Relaxed)
+    }
+
+    /// The refusal of what needs a provider of which nothing is known.
+    pub(in crate::plugins) fn unknown(&self) -> Refusal {
+        match self.is_malformed() {
+            true => Refusal::ProviderMalformed,
+            false => Refusal::ProviderUnavailable,
+        }
+    }
+
     /// [`Known::generation`] of what is known now.
     pub(in crate::plugins) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -395,6 +414,8 @@ impl Provider {
     /// Puts in force what a fetch has come to.
     fn land(&self, reason: Reason, outcome: Result<Known, FetchError>, previous: Option<&Known>) {
         let now = self.clock.now_ms();
+        let is_malformed = outcome.as_ref().is_err_and(FetchError::is_of_issuer);
+        self.is_malformed.store(is_malformed, Ordering::Relaxed);
         match outcome {
             Ok(fetched) => {
                 self.health.heard(now);

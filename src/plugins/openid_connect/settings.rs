@@ -235,6 +235,7 @@ fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, Conf
 }
 
 /// How logins are asked for, by clients that can do that.
+        issuers_allowed: fields.texts("issuers_allowed")?,
 fn manner(fields: Fields<'_>, methods: Methods) -> Result<Manner, ConfigError> {
     let signed = fields.maybe_flag("require_signed_request_object")? == Some(true);
     if signed && methods.has(Method::AuthorizationCode) && !Clients::new(fields)?.all_sign() {

@@ -277,7 +277,7 @@ impl TokenExchange {
         let mut last = false;
         loop {
             let known = provider.known_at_last().await;
-            let known = known.ok_or(Refusal::ProviderUnavailable)?;
+            let known = known.ok_or_else(|| provider.unknown())?;
             match parsed.verify(&known.keys) {
                 Err(VerifyError::UnknownKey) if !last => {
                     last = !provider.wait_for_newer(self.agent.clock.now_ms()).await;

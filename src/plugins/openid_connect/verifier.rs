@@ -227,7 +227,7 @@ impl<C: Check> Verifier<C> {
     fn out_of_keys(&self) -> Refusal {
         match self.provider.known() {
             Some(known) => known.out_of_keys(),
-            None => Refusal::ProviderUnavailable,
+            None => self.provider.unknown(),
         }
     }
 }

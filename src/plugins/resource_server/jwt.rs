@@ -157,6 +157,7 @@ fn by_key_set(store: &Declared<'_>) -> Result<ProviderConfig, ConfigError> {
         discovery_headers: Vec::new(),
         options: Client::read(settings, "handler")?.options,
         rediscovery_lifetime: lifetime,
+        issuers_allowed: Vec::new(),
     })
 }
 

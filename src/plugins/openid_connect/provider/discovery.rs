@@ -7,9 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::{Known, Provider, ProviderConfig};
+use super::{Known, Provider, ProviderConfig, issuer_of};
 use crate::http::outbound::{Answer, OutboundError};
 use crate::jose::claims::same_issuer;
+use crate::jose::json;
 use crate::jose::jwks::{JwksError, KeySet};
 
 const OPENID: &str = "/.well-known/openid-configuration";
@@ -37,6 +38,20 @@ pub(super) enum FetchError {
     /// The provider names no such thing.
     #[error("no {0}")]
     Missing(&'static str),
+    /// The discovery document is of another issuer than the one it was found
+    /// at (OpenID Connect Discovery §4.3, RFC 8414 §3.3).
+    #[error(
+        "{url}: the metadata names the issuer {named}, not {configured}: configure that issuer, \
+         or list it in issuers_allowed"
+    )]
+    Issuer {
+        /// Where it came from.
+        url: Url,
+        /// The issuer that it names, if any.
+        named: String,
+        /// The issuer of the configuration.
+        configured: String,
+    },
     /// An https provider names an http key set, which anyone on the way
     /// could replace.
     #[error("key set of an https provider is on http")]
@@ -44,6 +59,18 @@ pub(super) enum FetchError {
 }
 
 impl FetchError {
+    /// Whether the discovery document was refused for the issuer that it names.
+    pub(super) fn is_of_issuer(&self) -> bool {
+        matches!(self, Self::Issuer { .. })
+    }
+
+    /// Whether nothing was said at all: the same host will not answer at another
+    /// path either.
+    fn is_silence(&self) -> bool {
+        matches!(self, Self::Outbound { error, .. }
+            if !matches!(error, OutboundError::Status(_) | OutboundError::Json(_)))
+    }
+
     /// Whether the provider has said that there is no such document.
     fn is_absence(&self) -> bool {
         matches!(self, Self::Outbound { error: OutboundError::Status(status), .. }
@@ -67,7 +94,9 @@ pub(super) async fn fetch(
     // only where there is none: one that can't be had now may name the keys.
     let config = &provider.config;
     let makes_up = |error: &FetchError| {
-        config.jwks_endpoint.is_some() || !config.extra_jwks.is_empty() && error.is_absence()
+        !error.is_of_issuer()
+            && (config.jwks_endpoint.is_some()
+                || !config.extra_jwks.is_empty() && error.is_absence())
     };
     let discovered = match discovered {
         Err(error) if makes_up(&error) => previous.and_then(|known| known.discovered.clone()),
@@ -103,14 +132,15 @@ fn discovery_due(provider: &Provider, previous: Option<&Known>) -> bool {
 async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchError> {
     let mut failure = None;
     for url in discovery_urls(&provider.config.issuer) {
-        match document(provider, &url).await {
+        let found = document(provider, &url).await;
+        let found = found.and_then(|document| check_issuer(&provider.config, &url, document));
+        match found {
             Ok(document) => {
                 let now = provider.clock.now_ms();
                 return Ok(Some((Arc::new(document), now)));
             }
             Err(error) => {
-                let lost = !matches!(error, OutboundError::Status(_) | OutboundError::Json(_));
-                let error = FetchError::Outbound { url, error };
+                let lost = error.is_silence();
                 // It may be there, if one of the places could not be looked at.
                 failure = Some(
                     failure
@@ -118,7 +148,7 @@ async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchE
                         .unwrap_or(error),
                 );
                 if lost {
-                    break; // the same host will not answer another path either
+                    break;
                 }
             }
         }
@@ -126,7 +156,11 @@ async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchE
     Err(failure.unwrap_or(FetchError::Missing("URL")))
 }
 
-async fn document(provider: &Provider, url: &Url) -> Result<Map<String, Value>, OutboundError> {
+async fn document(provider: &Provider, url: &Url) -> Result<Map<String, Value>, FetchError> {
+    let lost = |error| FetchError::Outbound {
+        url: url.clone(),
+        error,
+    };
     let mut headers = HeaderMap::new();
     for (name, value) in &provider.config.discovery_headers {
         if let (Ok(name), Ok(value)) = (
@@ -137,9 +171,52 @@ async fn document(provider: &Provider, url: &Url) -> Result<Map<String, Value>, 
         }
     }
     let outbound = &provider.outbound;
-    let answer = outbound.get(url, headers, provider.config.options).await?;
-    let answer = ok(answer)?;
-    serde_json::from_slice(&answer.body).map_err(OutboundError::Json)
+    let answer = outbound.get(url, headers, provider.config.options).await;
+    let answer = answer.and_then(ok).map_err(lost)?;
+    json::object(&answer.body).map_err(|error| lost(OutboundError::Json(error)))
+}
+
+/// Checks that a document that was found at `url` is of the configured issuer, or
+/// of one that the configuration allows.
+fn check_issuer(
+    config: &ProviderConfig,
+    url: &Url,
+    document: Map<String, Value>,
+) -> Result<Map<String, Value>, FetchError> {
+    let configured = issuer_of(&config.issuer);
+    let named = document.get("issuer").and_then(Value::as_str);
+    let allowed = |named: &str| {
+        let mut others = config.issuers_allowed.iter();
+        same_issuer(named, &configured) || others.any(|other| fits_pattern(other, named))
+    };
+    match named {
+        Some(named) if allowed(named) => Ok(document),
+        named => Err(FetchError::Issuer {
+            url: url.clone(),
+            named: named.map_or_else(|| "(none)".to_owned(), in_log),
+            configured,
+        }),
+    }
+}
+
+/// What a document says, as far as it fits into a line of the log.
+fn in_log(text: &str) -> String {
+    let visible = text.chars().filter(|c| !c.is_control());
+    visible.take(200).collect()
+}
+
+/// Whether an issuer is the named one. Providers of many tenants name a pattern
+/// (`https://…/{tenantid}/…`): it stands for each issuer that differs there alone.
+fn fits_pattern(issuer: &str, named: &str) -> bool {
+    let (Some((before, _)), Some((_, after))) = (named.split_once('{'), named.rsplit_once('}'))
+    else {
+        return same_issuer(issuer, named);
+    };
+    let after = after.strip_suffix('/').unwrap_or(after);
+    let issuer = issuer.strip_suffix('/').unwrap_or(issuer);
+    let rest = issuer.strip_prefix(before);
+    rest.and_then(|rest| rest.strip_suffix(after))
+        .is_some_and(|tenant| !tenant.is_empty() && !tenant.contains('/'))
 }
 
 fn ok(answer: Answer) -> Result<Answer, OutboundError> {
@@ -186,20 +263,10 @@ pub(super) fn base(issuer: &Url) -> Url {
 
 /// The `iss` to expect: what the provider says of itself.
 fn issuer(config: &ProviderConfig, document: Option<&Document>) -> String {
-    let configured = base(&config.issuer);
-    let configured = configured.as_str().trim_end_matches('/');
     let discovered = document
         .and_then(|document| document.get("issuer"))
         .and_then(Value::as_str);
-    match discovered {
-        Some(discovered) => {
-            if !same_issuer(discovered, configured) {
-                tracing::debug!(configured, discovered, "issuer goes by another name");
-            }
-            discovered.to_owned()
-        }
-        None => configured.to_owned(),
-    }
+    discovered.map_or_else(|| issuer_of(&config.issuer), str::to_owned)
 }
 
 /// The configured key sets by URL, the main one first.
@@ -309,6 +376,59 @@ mod tests {
             urls(exact)[1],
             "https://h/a/.well-known/openid-configuration"
         );
+    }
+
+    #[test]
+    fn metadata_are_of_the_issuer_they_were_found_at_or_of_an_allowed_one() {
+        let check = |configured: &str, allowed: &[&str], document: Value| {
+            let issuer = Url::parse(configured).expect("a URL");
+            let options = crate::http::outbound::Options::default();
+            let config = ProviderConfig {
+                issuers_allowed: allowed.iter().map(|one| (*one).to_owned()).collect(),
+                ..ProviderConfig::discovered(issuer.clone(), options)
+            };
+            let document = document.as_object().cloned().expect("an object");
+            check_issuer(&config, &issuer, document).is_ok()
+        };
+        let named = |issuer: &str| serde_json::json!({ "issuer": issuer });
+        for configured in [
+            "https://h/a",
+            "https://h/a/",
+            "https://h/a/.well-known/openid-configuration",
+            "https://h/.well-known/oauth-authorization-server/a",
+            "https://h/a/.well-known/openid-configuration?p=policy",
+        ] {
+            for good in ["https://h/a", "https://h/a/"] {
+                assert!(check(configured, &[], named(good)), "{configured} {good}");
+            }
+            for bad in ["https://h", "https://h/b", "http://h/a", "https://h/A", ""] {
+                assert!(!check(configured, &[], named(bad)), "{configured} {bad}");
+            }
+            for bad in [
+                serde_json::json!({}),
+                serde_json::json!({"issuer": ["https://h/a"]}),
+            ] {
+                assert!(!check(configured, &[], bad.clone()), "{configured} {bad}");
+            }
+        }
+        let tenants = ["https://h/t1/v2", "https://sts/t2/"];
+        for (issuer, good) in [
+            ("https://h/{tenantid}/v2", true),
+            ("https://sts/t2", true),
+            ("https://h/t1/v2", true),
+            ("https://h/common", true),
+            ("https://h/{tenantid}/v1", false),
+            ("https://evil/{tenantid}/v2", false),
+            ("https://h/t3/v2", false),
+            ("{x}", false),
+        ] {
+            let document = named(issuer);
+            assert_eq!(
+                check("https://h/common", &tenants, document),
+                good,
+                "{issuer}"
+            );
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ async fn old_keys_are_refreshed_in_the_background() {
     assert_eq!(code, 401);
 }
 
-async fn until(done: impl Fn() -> bool) {
+pub(super) async fn until(done: impl Fn() -> bool) {
     for _ in 0..1000 {
         if done() {
             return;

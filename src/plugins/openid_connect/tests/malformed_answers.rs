@@ -1,6 +1,7 @@
 //! Answers with 200 that say nothing of what was asked, at every endpoint of the
 //! provider whose answer decides something.
 
+use super::browsing::{self, Browser};
 use super::recorded::{Recorder, world};
 use super::*;
 
@@ -179,5 +180,122 @@ async fn a_key_set_that_is_none_verifies_nothing() {
         recorder.answer("/set", said.clone());
         let status = world.ask_bearer(&world.token(json!({}))).await.code().0;
         assert!(matches!(status, 401 | 500), "{said}: {status}");
+    }
+}
+
+/// A filter whose provider's metadata are `document`.
+fn world_of_metadata(config: Value, document: Value) -> World {
+    let world = World::new(config);
+    let told = move || {
+        let document = document.clone();
+        async move { Json(document) }
+    };
+    let keys = world.issuer.clone();
+    let router = Router::new()
+        .route("/oauth2/.well-known/openid-configuration", get(told))
+        .route("/oauth2/keys", get(key_set).with_state(keys));
+    let base = Url::parse("http://id.test").unwrap();
+    world.parts.outbound.register_local(&base, router);
+    world
+}
+
+#[tokio::test]
+async fn metadata_that_are_none_are_not_used() {
+    let keys = format!("{ISSUER}/keys");
+    let mut documents = nothing();
+    documents.extend([
+        json!({"jwks_uri": keys}),
+        json!({"issuer": null, "jwks_uri": keys}),
+        json!({"issuer": [ISSUER], "jwks_uri": keys}),
+        json!({"issuer": ISSUER, "jwks_uri": [keys]}),
+        json!({"issuer": ISSUER, "jwks_uri": {"url": keys}}),
+        json!({"issuer": ISSUER}),
+    ]);
+    for document in documents {
+        let world = world_of_metadata(json!({}), document.clone());
+        let status = world.ask_bearer(&world.token(json!({}))).await.code().0;
+        assert!(matches!(status, 401 | 500), "{document}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn metadata_of_another_issuer_are_refused_by_name() {
+    let other = "http://id.test/other";
+    let document = json!({"issuer": other, "jwks_uri": format!("{ISSUER}/keys")});
+    for issuer in [
+        ISSUER.to_owned(),
+        format!("{ISSUER}/"),
+        format!("{ISSUER}/.well-known/openid-configuration"),
+    ] {
+        for more in [
+            json!({}),
+            json!({"jwks_endpoint": format!("{ISSUER}/keys")}),
+            json!({"token_endpoint": "http://id.test/oauth2/token"}),
+        ] {
+            let mut config = json!({"auth_methods": ["bearer"], "issuer": issuer});
+            for (name, value) in more.as_object().unwrap() {
+                config[name] = value.clone();
+            }
+            let world = world_of_metadata(config.clone(), document.clone());
+            for iss in [ISSUER, other] {
+                let outcome = world.ask_bearer(&world.token(json!({ "iss": iss }))).await;
+                assert_eq!(
+                    outcome.code(),
+                    (500, "provider_malformed"),
+                    "{config} {iss}"
+                );
+            }
+        }
+    }
+    // Nor does a login go there, also where its endpoints are configured.
+    let world = world_of_metadata(browsing::complete(json!({})), document.clone());
+    let outcome = Browser::default().get(&world, "/orders").await;
+    assert_eq!(outcome.code(), (500, "provider_malformed"));
+    let reports = |world: &World| world.parts.providers.reports()[0].error.clone();
+    let world = world_of_metadata(json!({}), document.clone());
+    world.ask_bearer(&world.token(json!({}))).await;
+    let error = reports(&world).expect("an error");
+    assert!(
+        error.contains(other) && error.contains("issuers_allowed"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn metadata_of_another_issuer_are_taken_where_it_is_allowed() {
+    let tenant = "http://id.test/t1/v2";
+    for named in [tenant, "http://id.test/{tenantid}/v2"] {
+        let document = json!({"issuer": named, "jwks_uri": format!("{ISSUER}/keys")});
+        let world = world_of_metadata(json!({"issuers_allowed": [tenant]}), document);
+        for (iss, code) in [
+            (tenant, (200, "pass")),
+            ("http://id.test/t2/v2", (401, "wrong_issuer")),
+            (
+                named,
+                if named == tenant {
+                    (200, "pass")
+                } else {
+                    (401, "wrong_issuer")
+                },
+            ),
+        ] {
+            let outcome = world.ask_bearer(&world.token(json!({ "iss": iss }))).await;
+            assert_eq!(outcome.code(), code, "{named} {iss}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn metadata_that_turn_to_another_issuer_do_not_take_the_place_of_good_ones() {
+    let world = World::new(json!({}));
+    let token = world.token(json!({}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    *world.issuer.0.name.lock().unwrap() = "http://id.test/other".to_owned();
+    world.clock.advance(400_000);
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    super::keys::until(|| world.issuer.discoveries() >= 2).await;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+        assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
     }
 }

@@ -128,6 +128,7 @@ fn subjects(
                 jwks_endpoint,
                 extra_jwks: Vec::new(),
                 discovery_headers: Vec::new(),
+                issuers_allowed: Vec::new(),
                 ..provider.clone()
             });
         subjects.push(Subject {
