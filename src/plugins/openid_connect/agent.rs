@@ -18,6 +18,7 @@ use super::hmac_keys::HmacKeys;
 use super::needs::Needs;
 use super::provider::{Known, Provider, ProviderConfig};
 use super::refusal::Refusal;
+use super::signing_algs::ResponseAlg;
 use crate::clock::Clock;
 use crate::http::outbound::{Answer, Options, Outbound, OutboundError, Standing};
 use crate::jose::json;
@@ -52,6 +53,8 @@ pub(super) struct Agent {
     /// What the provider has to offer, until that was looked at.
     needs: ArcSwapOption<Needs>,
     pub(super) hmac_keys: HmacKeys,
+    /// How the provider signs what it says to its client.
+    pub(super) response_alg: ResponseAlg,
 }
 
 impl Agent {
@@ -59,7 +62,7 @@ impl Agent {
         config: &ProviderConfig,
         endpoints: Endpoints,
         needs: Option<Needs>,
-        hmac_keys: HmacKeys,
+        (hmac_keys, response_alg): (HmacKeys, ResponseAlg),
         parts: &Parts,
     ) -> Self {
         let outbound = &parts.outbound;
@@ -73,6 +76,7 @@ impl Agent {
             down: AtomicBool::new(false),
             needs: ArcSwapOption::from(needs.map(Arc::new)),
             hmac_keys,
+            response_alg,
         }
     }
 

@@ -8,6 +8,7 @@ use super::address::Address;
 use super::client::nth;
 use super::fields::{Fields, wrong};
 use super::refusal::{Class, Refusal};
+use super::signing_algs::ProofAlgs;
 use crate::http::reply::Reply;
 use crate::plugins::ConfigError;
 
@@ -41,6 +42,7 @@ impl Answers {
             expose_code: fields.flag("expose_error_code")?,
             explain: fields.flag("display_errors")?,
             dpop: fields.is_changed("proof_of_possession_dpop"),
+            dpop_algs: ProofAlgs::new(fields)?.names(),
         };
         let replies = Refusal::ALL
             .iter()
@@ -95,6 +97,8 @@ struct Writer<'a> {
     explain: bool,
     /// Whether tokens may be bound to keys.
     dpop: bool,
+    /// How proofs may be signed.
+    dpop_algs: String,
 }
 
 impl Writer<'_> {
@@ -140,7 +144,7 @@ impl Writer<'_> {
     fn challenge(&self, scheme: &str, refusal: Refusal) -> String {
         let mut challenge = format!("{scheme} realm=\"{}\"", self.realm);
         if scheme == "DPoP" {
-            challenge.push_str(", algs=\"ES256 ES384 ES512 PS256 RS256 EdDSA\"");
+            challenge.push_str(&format!(", algs=\"{}\"", self.dpop_algs));
         }
         let Some(error) = refusal.error().filter(|_| self.expose_code) else {
             return challenge;

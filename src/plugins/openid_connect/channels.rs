@@ -49,6 +49,8 @@ pub(super) enum LogoutRefusal {
     WrongType,
     /// Not signed by the provider.
     BadSignature,
+    /// Signed by another algorithm than `id_token_signed_response_alg`.
+    WrongAlg,
     WrongIssuer,
     WrongAudience,
     /// Too old, from the future, or without a time.
@@ -69,10 +71,11 @@ pub(super) enum LogoutRefusal {
 
 impl LogoutRefusal {
     /// Every one.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Malformed,
         Self::WrongType,
         Self::BadSignature,
+        Self::WrongAlg,
         Self::WrongIssuer,
         Self::WrongAudience,
         Self::Stale,
@@ -97,6 +100,10 @@ impl LogoutRefusal {
             Self::BadSignature => (
                 "bad_logout_signature",
                 "the provider has not signed the logout token",
+            ),
+            Self::WrongAlg => (
+                "wrong_logout_alg",
+                "the logout token is signed by another algorithm than the configured one",
             ),
             Self::WrongIssuer => ("wrong_logout_issuer", "the logout is of another provider"),
             Self::WrongAudience => (
@@ -332,6 +339,8 @@ impl OpenIdConnect {
         if !matches!(typ.as_deref(), None | Some("jwt" | "logout+jwt")) {
             return Err(LogoutRefusal::WrongType);
         }
+        let pinned = self.agent.response_alg.check(&parsed);
+        pinned.map_err(|_| LogoutRefusal::WrongAlg)?;
         let said = parsed.claims_of_anyone();
         let said = said.map_err(|_| LogoutRefusal::Malformed)?;
         let secrets = self.agent.hmac_keys.of_audience(&said);

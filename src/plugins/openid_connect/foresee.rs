@@ -183,7 +183,9 @@ impl OpenIdConnect {
         if let Some(proofs) = &self.settings().proofs {
             let now = self.agent.clock.now_secs();
             let shown = (found.token.as_ref(), found.as_dpop);
-            proofs.check(shown, &verified.token.claims, request, exchange, now)?;
+            let known = self.verifier.known();
+            let at = (known.as_deref(), now);
+            proofs.check(shown, &verified.token.claims, request, exchange, at)?;
         }
         self.outlook_of_user(&verified, method, request, exchange)
     }

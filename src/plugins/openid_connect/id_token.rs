@@ -8,6 +8,7 @@ use super::issuers::Issuers;
 use super::provider::Known;
 use super::refusal::Refusal;
 use super::signed;
+use super::signing_algs::ResponseAlg;
 use crate::jose::claims::{check_times, time, words};
 use crate::jose::sign::half_hash;
 use crate::jose::verify::Unverified;
@@ -23,6 +24,7 @@ pub(super) struct IdTokens {
     leeway: i64,
     max_age: Option<i64>,
     hmac_keys: HmacKeys,
+    alg: ResponseAlg,
     issuers: Issuers,
 }
 
@@ -48,6 +50,7 @@ impl IdTokens {
             leeway: fields.integer("leeway")?.unwrap_or(0),
             max_age: fields.integer("max_age")?,
             hmac_keys: HmacKeys::new(fields)?,
+            alg: ResponseAlg::new(fields)?,
             issuers: Issuers::new(fields)?,
         })
     }
@@ -64,6 +67,7 @@ impl IdTokens {
         by_key: bool,
     ) -> Result<Option<Map<String, Value>>, Refusal> {
         let parsed = Unverified::parse(token)?;
+        self.alg.check(&parsed)?;
         let claims = match self.verify_signature && by_key {
             true => signed::claims(&parsed, known, self.hmac_keys.for_token(expected))?,
             false => Some(parsed.claims_of_anyone()?),

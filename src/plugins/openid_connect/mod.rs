@@ -59,6 +59,7 @@ mod scripts;
 mod sessions;
 mod settings;
 mod signed;
+mod signing_algs;
 mod site;
 mod storage;
 #[cfg(test)]
@@ -172,8 +173,8 @@ impl OpenIdConnect {
     fn new(me: Weak<Self>, settings: Settings, asked: Asked, parts: &Parts) -> Self {
         let config = settings.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
-        let hmac_keys = settings.hmac_keys.clone();
-        let agent = Agent::new(&config, asked.endpoints, asked.needs, hmac_keys, parts);
+        let signing = (settings.hmac_keys.clone(), settings.response_alg);
+        let agent = Agent::new(&config, asked.endpoints, asked.needs, signing, parts);
         let agent = Arc::new(agent);
         let user_info = |how| UserInfo::new(how, &agent);
         let desk = |grants| {

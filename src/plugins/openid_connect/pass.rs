@@ -50,7 +50,9 @@ impl OpenIdConnect {
             let shown = (found.token.as_ref(), found.as_dpop);
             let now = self.agent.clock.now_secs();
             let claims = &verified.token.claims;
-            if let Err(refusal) = proofs.check(shown, claims, request, exchange, now) {
+            let known = self.verifier.known();
+            let at = (known.as_deref(), now);
+            if let Err(refusal) = proofs.check(shown, claims, request, exchange, at) {
                 return self.refuse(refusal, exchange);
             }
         }

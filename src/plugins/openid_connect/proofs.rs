@@ -14,8 +14,10 @@ use url::Url;
 use super::fields::{Fields, wrong};
 use super::logins::{origin, path};
 use super::methods::Method;
+use super::provider::Known;
 use super::refusal::Refusal;
 use super::sessions::sealer;
+use super::signing_algs::{PROOFS_OFFERED, ProofAlgs};
 use crate::filter::Exchange;
 use crate::jose::claims::{CLOCK_SKEW, time};
 use crate::jose::dpop;
@@ -48,6 +50,7 @@ pub(super) struct Proofs {
     pub(super) dpop: Wanted,
     mtls: Wanted,
     lifetime: i64,
+    algs: ProofAlgs,
     /// Makes and opens nonces, where they are asked for.
     nonces: Option<Sealer>,
     /// Whether sessions have to prove something too.
@@ -96,6 +99,7 @@ impl Proofs {
             dpop,
             mtls,
             lifetime,
+            algs: ProofAlgs::new(fields)?,
             nonces: nonces.then(|| sealer(fields, NONCE, secret)).transpose()?,
             of_sessions: fields.flag("proof_of_possession_auth_methods_validation")?,
             used: Used::new(lifetime),
@@ -103,7 +107,8 @@ impl Proofs {
     }
 
     /// Checks what a request proves about its token, whose claims are known.
-    /// `dpop`: it was shown as `Authorization: DPoP`.
+    /// `dpop`: it was shown as `Authorization: DPoP`. `known`: what the provider
+    /// says of itself.
     ///
     /// # Errors
     /// What is missing or wrong.
@@ -113,7 +118,7 @@ impl Proofs {
         claims: &Map<String, Value>,
         request: &RequestHeader,
         exchange: &mut Exchange,
-        now: i64,
+        (known, now): (Option<&Known>, i64),
     ) -> Result<(), Refusal> {
         let (token, as_dpop) = shown;
         let bound = |name: &str| {
@@ -138,7 +143,10 @@ impl Proofs {
             // one not for `DPoP`.
             (_, None) => Err(Refusal::UnprovenToken),
             (_, Some(_)) if !as_dpop => Err(Refusal::UnprovenToken),
-            (_, Some(key)) => self.check_dpop(token, key, request, exchange, now),
+            (_, Some(key)) => {
+                let offered = known.and_then(|known| known.member(PROOFS_OFFERED));
+                self.check_dpop(token, key, request, exchange, (offered, now))
+            }
         }
     }
 
@@ -149,7 +157,7 @@ impl Proofs {
         key: &str,
         request: &RequestHeader,
         exchange: &mut Exchange,
-        now: i64,
+        (offered, now): (Option<&Value>, i64),
     ) -> Result<(), Refusal> {
         let mut sent = request.headers.get_all(DPOP).iter();
         let proof = match (sent.next(), sent.next()) {
@@ -165,6 +173,7 @@ impl Proofs {
         let here = origin(request, exchange);
         let here = here.map(|origin| format!("{origin}{}", path(request, exchange)));
         let good = proof.thumbprint == key
+            && self.algs.has(proof.algorithm, offered)
             && text("ath") == Some(&hash)
             && text("htm") == Some(request.method.as_str())
             && text("htu")

@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::signing_algs;
 use crate::model::schema::{Field, Schema, Type};
 
 /// The fields of `config`.
@@ -154,6 +155,7 @@ fn claims() -> Vec<Field> {
         flag("search_user_info", false),
         texts("ignore_signature").default(json!([])),
         flag("enable_hs_signatures", false),
+        word("id_token_signed_response_alg", signing_algs::ALL),
         text("jwt_session_cookie"),
         flag("resolve_distributed_claims", false),
     ]

@@ -29,6 +29,7 @@ use super::replay::Replay;
 use super::rules::Rules;
 use super::scripts::Origins;
 use super::sessions::Sessions;
+use super::signing_algs::ResponseAlg;
 use super::token_exchange;
 use super::told::Told;
 use super::unsigned::Exempt;
@@ -76,6 +77,8 @@ pub(super) struct Settings {
     pub(super) after: After,
     pub(super) verify_signature: bool,
     pub(super) hmac_keys: HmacKeys,
+    /// How the provider signs what it says to its client.
+    pub(super) response_alg: ResponseAlg,
     /// What tokens have to prove besides.
     pub(super) proofs: Option<Proofs>,
     /// Grants whose tokens need no good signature.
@@ -153,6 +156,7 @@ impl Settings {
             after: After::new(fields)?,
             verify_signature: fields.flag("verify_signature")?,
             hmac_keys: HmacKeys::new(fields)?,
+            response_alg: ResponseAlg::new(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
             proofs: Proofs::new(fields, parts.providers.secret())?,
             exempt: Exempt::new(fields)?,
@@ -231,11 +235,11 @@ fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, Conf
             ..Options::default()
         },
         rediscovery_lifetime: fields.integer("rediscovery_lifetime")?.unwrap_or(300),
+        issuers_allowed: fields.texts("issuers_allowed")?,
     })
 }
 
 /// How logins are asked for, by clients that can do that.
-        issuers_allowed: fields.texts("issuers_allowed")?,
 fn manner(fields: Fields<'_>, methods: Methods) -> Result<Manner, ConfigError> {
     let signed = fields.maybe_flag("require_signed_request_object")? == Some(true);
     if signed && methods.has(Method::AuthorizationCode) && !Clients::new(fields)?.all_sign() {

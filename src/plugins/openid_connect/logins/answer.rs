@@ -30,6 +30,8 @@ impl OpenIdConnect {
     ) -> Result<Map<String, Value>, Refusal> {
         let wrong = |_| Refusal::WrongAnswer;
         let parsed = Unverified::parse(response).map_err(wrong)?;
+        let pinned = self.agent.response_alg.check(&parsed);
+        pinned.map_err(|_| Refusal::WrongAnswer)?;
         let said = parsed.claims_of_anyone().map_err(wrong)?;
         // Nobody but the gateway makes a state.
         let begun = said.get("state").and_then(Value::as_str);
@@ -88,12 +90,13 @@ impl OpenIdConnect {
         let token = &verified.token;
         let now = self.agent.clock.now_secs();
         let as_dpop = request.headers.contains_key("dpop");
+        let known = self.verifier.known();
         proofs.check(
             (&token.token, as_dpop),
             &token.claims,
             request,
             exchange,
-            now,
+            (known.as_deref(), now),
         )
     }
 

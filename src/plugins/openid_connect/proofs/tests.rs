@@ -51,7 +51,7 @@ fn check(
     let mut exchange = Exchange::default();
     let claims = json!({ "cnf": cnf });
     let claims = claims.as_object().expect("an object");
-    let outcome = proofs.check((TOKEN, shown), claims, &request, &mut exchange, now);
+    let outcome = proofs.check((TOKEN, shown), claims, &request, &mut exchange, (None, now));
     (outcome, exchange)
 }
 
@@ -63,6 +63,26 @@ fn a_proof_of_this_request_and_token_passes_once() {
     assert_eq!(check(&proofs, true, &cnf, &good, NOW).0, Ok(()));
     let again = check(&proofs, true, &cnf, &good, NOW).0;
     assert_eq!(again, Err(Refusal::ProofRepeated));
+}
+
+#[test]
+fn a_proof_by_an_algorithm_that_is_not_listed_is_refused() {
+    let keys = [TestKey::rsa("k", false), TestKey::es256("k")];
+    let wrong = Err(Refusal::WrongProof);
+    for (algs, outcomes) in [
+        (json!(null), [Ok(()), Ok(())]),
+        (json!(["PS256", "ES256", "EdDSA"]), [wrong, Ok(())]),
+        (json!(["RS256"]), [Ok(()), wrong]),
+    ] {
+        let config = json!({"proof_of_possession_dpop": "strict", "dpop_signing_algs": algs});
+        let proofs = proofs(config);
+        for (key, outcome) in keys.iter().zip(outcomes) {
+            let cnf = json!({"jkt": thumbprint(key)});
+            let sent = [proof(key, &json!({}))];
+            let found = check(&proofs, true, &cnf, &sent, NOW).0;
+            assert_eq!(found, outcome, "{} {algs}", key.alg());
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use super::super::signing_algs;
 use super::{PLACES, flag, is_uuid, seconds, text, texts, url, urls, word, words};
 use crate::model::schema::{Field, Schema, Type};
 
@@ -15,10 +16,6 @@ const CLIENT_AUTH: &[&str] = &[
     "self_signed_tls_client_auth",
     "none",
 ];
-const CLIENT_ALGS: &[&str] = &[
-    "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256",
-    "ES384", "ES512", "EdDSA",
-];
 const PROOF: &[&str] = &["off", "optional", "strict"];
 const ACCEPT: &[&str] = &[
     "application/json",
@@ -30,7 +27,7 @@ pub(super) fn clients() -> Vec<Field> {
     vec![
         flag("using_pseudo_issuer", false),
         Field::new("client_auth", Type::array(Type::word(CLIENT_AUTH))),
-        Field::new("client_alg", Type::array(Type::word(CLIENT_ALGS))),
+        Field::new("client_alg", Type::array(Type::word(signing_algs::ALL))),
         Field::new("client_jwk", Type::array(jwk())),
         urls("redirect_uri"),
         texts("audience"),
@@ -192,6 +189,7 @@ pub(super) fn proofs() -> Vec<Field> {
         flag("proof_of_possession_auth_methods_validation", true),
         flag("dpop_use_nonce", false),
         seconds("dpop_proof_lifetime").default(300),
+        words("dpop_signing_algs", signing_algs::OF_PROOFS),
         Field::new("tls_client_auth_cert_id", Type::checked(is_uuid)),
         flag("tls_client_auth_ssl_verify", true),
         Field::new("require_proof_key_for_code_exchange", Type::Boolean),

@@ -1,6 +1,7 @@
 //! The filter as configured, against an issuer in the process.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod algorithms;
 mod asked;
 mod attacks;
 mod beside;
@@ -15,8 +16,8 @@ mod exchanged;
 mod further_fields;
 mod kept;
 mod keys;
-mod modes;
 mod malformed_answers;
+mod modes;
 mod proxied;
 mod recorded;
 mod redeemed;

@@ -215,6 +215,10 @@ async fn signed(
     if typ.is_some() && parsed.typ().as_deref() != typ {
         return Err(unusable);
     }
+    // How introspection is signed is another question (RFC 9701 §6).
+    if typ.is_none() {
+        agent.response_alg.check(&parsed).map_err(|_| unusable)?;
+    }
     let signed = agent.signed(&parsed, secrets).await;
     let (claims, known) = signed.map_err(|refusal| match refusal.class() {
         Class::Broken => refusal,
