@@ -185,6 +185,63 @@ async fn id_tokens_that_are_not_signed_by_the_provider_are_refused_by_name() {
 type Way = Box<dyn Fn() -> Reply + Send>;
 
 /// A login fails and is counted as `code`, once.
+#[tokio::test]
+async fn a_provider_that_sends_no_state_back_does_not_lead_browsers_round_and_round() {
+    let stage = Stage::set("").await;
+    let first = stage.door.get("api.test", "/orders").await.expect(302);
+    let cookies: Vec<_> = (first.headers.get_all("set-cookie").iter())
+        .filter_map(|cookie| cookie.to_str().ok()?.split(';').next())
+        .collect();
+    let cookies = cookies.join("; ");
+    for query in ["code=abc", "error=access_denied"] {
+        let target = format!("/orders?{query}");
+        let answer = stage.get(&target, &cookies).await.expect(400);
+        assert!(
+            answer.body.contains("malformed_callback"),
+            "{}",
+            answer.body
+        );
+    }
+    assert!(stage.upstream.seen().is_empty());
+    // Who has begun no login may ask for a page with such a parameter.
+    stage.get("/orders?code=abc", "a=b").await.expect(302);
+}
+
+#[tokio::test]
+async fn metadata_of_another_issuer_open_no_door() {
+    let issuer = Issuer::start().await;
+    let other = issuer.url();
+    let impostor = Upstream::start(move |_| {
+        let keys = format!("{other}/keys");
+        Reply::Json(200, json!({"issuer": other, "jwks_uri": keys}))
+    })
+    .await;
+    let upstream = Upstream::echo().await;
+    let place = impostor.url("/a/rp/.well-known/openid-configuration");
+    for (allowed, status) in [(String::new(), 500), (format!("'{}'", issuer.url()), 200)] {
+        let service = format!(
+            "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+             - {{name: openid-connect, config: {{issuer: '{place}', auth_methods: [bearer], \
+             display_errors: true, issuers_allowed: [{allowed}]}}}}\n",
+            upstream.url(""),
+        );
+        let door = Setup::new().services(&service).start().await;
+        let answer = door.get_as(&issuer.token(), "api.test", "/x").await;
+        let answer = answer.expect(status);
+        if status == 500 {
+            assert!(
+                answer.body.contains("provider_malformed"),
+                "{}",
+                answer.body
+            );
+            door.wait_log("both issuers", |line| {
+                line.contains("the metadata names the issuer") && line.contains("issuers_allowed")
+            })
+            .await;
+        }
+    }
+}
+
 async fn fails_as(stage: &Stage, way: Way, code: &str) {
     let before = refused(&stage.door, code).await;
     stage.answer(move |_, _| way());

@@ -195,6 +195,11 @@ impl OpenIdConnect {
             });
         }
         match &self.logins {
+            Some(logins) if logins.is_answer_without_state(request, given, exchange) => {
+                // The query may have a code: not for the log.
+                exchange.token_in_query = true;
+                Err(Refusal::MalformedCallback)
+            }
             Some(_) if self.settings().scripts && scripts::is_script(&request.headers) => Err(void),
             Some(logins) => self.begin_login(logins, session, given, exchange).await,
             None => Err(void),

@@ -106,6 +106,10 @@ impl OpenIdConnect {
         if self.may_be_in_body(request) && request.headers.contains_key("content-type") {
             return Ok(Outlook::depends("the body, in which a credential may be"));
         }
+        let logins = self.logins.as_ref();
+        if logins.is_some_and(|logins| logins.is_answer_without_state(request, &given, exchange)) {
+            return Err(Refusal::MalformedCallback);
+        }
         self.outlook_of_nobody(void, request)
     }
 

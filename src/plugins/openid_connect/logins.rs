@@ -40,7 +40,7 @@ pub(super) use forwarded::path;
 pub(super) use kept::Sent;
 
 use answered::Answered;
-use browser::Browsers;
+use browser::{Browsers, Place};
 use kept::Kept;
 use mode::{Mode, Way};
 
@@ -180,9 +180,13 @@ impl Logins {
         } = wanted;
         let origin = origin.ok_or(Refusal::MalformedRequest)?;
         let browser = self.browsers.of(&request.headers);
+        let place = Place {
+            path,
+            query: request.uri.query(),
+        };
         let kept = self
             .browsers
-            .keep(&browser, &request.headers, secure, fields);
+            .keep(&browser, &request.headers, (place, secure), fields);
         kept.map_err(|_| Refusal::MalformedRequest)?;
         let (client, index) = client;
         let redirect_uri = match nth(&self.redirect_uris, index) {
@@ -284,6 +288,32 @@ impl Logins {
         let told = ["code", "error", "response"];
         let told = || told.iter().any(|name| given.first(name).is_some());
         place && (marked || signed || (state.is_some() && told() && here()))
+    }
+
+    /// Whether a request that would begin a login looks like the answer to one, by a
+    /// provider that does not send `state` back (RFC 6749 §10.12): another login
+    /// would end in the same way. Without `redirect_uri` answers come to the pages of
+    /// the application, which may have such parameters of their own: there it counts
+    /// where the browser has just begun a login, by another query.
+    pub(super) fn is_answer_without_state(
+        &self,
+        request: &RequestHeader,
+        given: &Arguments,
+        exchange: &Exchange,
+    ) -> bool {
+        let told = ["code", "error", "response"];
+        if !told.iter().any(|name| given.first(name).is_some()) {
+            return false;
+        }
+        if !self.redirect_uris.is_empty() {
+            return self.is_at_redirect_uri(request, exchange);
+        }
+        let path = path(request, exchange);
+        let place = Place {
+            path: &path,
+            query: request.uri.query(),
+        };
+        self.browsers.may_come_back(&request.headers, place)
     }
 
     /// Whether the request goes to such an address, and to its host.

@@ -16,12 +16,32 @@ use crate::session::own_name::{MOST, is_own_name, own_name};
 
 /// How long a value is, in characters.
 const LENGTH: usize = 22;
+/// How long a short digest is, in characters.
+const DIGEST: usize = 8;
 
 /// What a browser is known by.
 pub(super) struct Mark {
     value: String,
     /// What its logins hold of it.
     pub(super) digest: String,
+}
+
+/// Where a login begins: its path, and its query.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) path: &'a str,
+    pub(super) query: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// Of the path, and of the query.
+    fn digests(self) -> String {
+        let mut digests = short_digest(self.path);
+        digests.truncate(DIGEST);
+        let query = short_digest(self.query.unwrap_or_default());
+        digests.push_str(&query[..DIGEST]);
+        digests
+    }
 }
 
 /// The cookies of browsers that have begun logins.
@@ -43,7 +63,7 @@ impl Browsers {
         Mark { value, digest }
     }
 
-    /// Has the browser keep a mark for a login that begins now.
+    /// Has the browser keep a mark for a login that begins now, at this place.
     ///
     /// # Errors
     /// [`CookieError`] where no cookie can be written.
@@ -51,12 +71,13 @@ impl Browsers {
         &self,
         mark: &Mark,
         request: &HeaderMap,
-        secure: bool,
+        (place, secure): (Place<'_>, bool),
         fields: &mut Vec<(HeaderName, HeaderValue)>,
     ) -> Result<(), CookieError> {
         let named = self.named(&mark.digest);
         let mut all = self.style.keep(&mark.value, request, secure)?;
-        all.extend(named.keep(&mark.value, request, secure)?);
+        let value = format!("{}{}", mark.value, place.digests());
+        all.extend(named.keep(&value, request, secure)?);
         let mut own: Vec<&str> = self.own_names(request).collect();
         own.retain(|name| *name != named.name());
         // Browsers send the oldest first (RFC 6265 §5.4).
@@ -71,6 +92,20 @@ impl Browsers {
     /// Whether a browser has begun a login at all.
     pub(super) fn has_any(&self, headers: &HeaderMap) -> bool {
         self.last(headers).is_some()
+    }
+
+    /// Whether the browser has begun a login at the path of `place`, by another
+    /// query, which it may still end: the request looks as if it came back from it.
+    pub(super) fn may_come_back(&self, headers: &HeaderMap, place: Place<'_>) -> bool {
+        let begun = || {
+            let digest = short_digest(self.last(headers)?);
+            let cookie = value(headers, self.named(&digest).name())?;
+            cookie.strip_prefix('1')?.get(LENGTH..)
+        };
+        let here = place.digests();
+        begun().is_some_and(|begun| {
+            begun.len() == here.len() && begun.get(..DIGEST) == here.get(..DIGEST) && begun != here
+        })
     }
 
     /// Whether the value of this digest is among those that a browser has.
@@ -122,11 +157,13 @@ impl Browsers {
     }
 }
 
-/// The value of a cookie that was written in one piece.
+/// The value of a cookie that was written in one piece, without what may be said
+/// behind it of the login.
 fn read(cookie: &str) -> Option<&str> {
     let value = cookie.strip_prefix('1')?;
-    let good = value.len() == LENGTH && value.as_bytes().iter().all(is_of_token);
-    good.then_some(value)
+    let whole = value.len() == LENGTH || value.len() == LENGTH + 2 * DIGEST;
+    let good = whole && value.as_bytes().iter().all(is_of_token);
+    good.then(|| &value[..LENGTH])
 }
 
 fn is_of_token(byte: &u8) -> bool {
@@ -136,6 +173,11 @@ fn is_of_token(byte: &u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const AT: Place<'_> = Place {
+        path: "/orders",
+        query: None,
+    };
 
     fn browsers() -> Browsers {
         let style = Style::new("authorization", "/", None).expect("a style");
@@ -175,7 +217,7 @@ mod tests {
         let shown = headers(jar);
         let mark = browsers().of(&shown);
         let mut fields = Vec::new();
-        let kept = browsers().keep(&mark, &shown, false, &mut fields);
+        let kept = browsers().keep(&mark, &shown, (AT, false), &mut fields);
         kept.expect("kept");
         (mark.digest, fields)
     }
@@ -201,6 +243,25 @@ mod tests {
         }
         let foreign = short_digest("another");
         assert!(!browsers().has(&shown, &foreign));
+    }
+
+    #[test]
+    fn a_browser_may_come_back_to_the_path_of_its_login_with_another_query() {
+        let (_, fields) = begin(&[]);
+        let mut jar = Vec::new();
+        keep(&mut jar, &fields);
+        let at = |path, query| browsers().may_come_back(&headers(&jar), Place { path, query });
+        assert!(at("/orders", Some("code=a")));
+        assert!(!at("/orders", None), "the same request again");
+        assert!(!at("/invite", Some("code=a")), "another page");
+        // Names with an end of their own go when the login can end no more.
+        jar.retain(|(name, _)| name == "authorization");
+        let shown = headers(&jar);
+        let place = Place {
+            query: Some("code=a"),
+            ..AT
+        };
+        assert!(!browsers().may_come_back(&shown, place));
     }
 
     #[test]

@@ -256,6 +256,71 @@ async fn a_state_of_an_application_is_no_answer_to_a_login() {
 }
 
 #[tokio::test]
+async fn an_answer_without_a_state_begins_no_other_login() {
+    let methods = json!(["session", "bearer", "authorization_code"]);
+    for (config, path) in [
+        (
+            json!({"redirect_uri": ["https://orders.test/callback"]}),
+            "/callback",
+        ),
+        // Without one, the provider leads back to where the login began.
+        (json!({}), "/orders"),
+    ] {
+        let mut config = config;
+        config["auth_methods"] = methods.clone();
+        let (world, _) = world(config);
+        let mut browser = Browser::default();
+        let back = browser.begin(&world, "/orders").await;
+        for query in [
+            "code=abc",
+            "error=access_denied",
+            "code=abc&iss=http://id.test",
+            "response=x.y.z",
+        ] {
+            let outcome = browser.get(&world, &format!("{path}?{query}")).await;
+            assert_eq!(
+                outcome.code(),
+                (400, "malformed_callback"),
+                "{path} {query}"
+            );
+        }
+        // The login itself may still end, and then the page is the application's.
+        assert!(matches!(
+            browser.get(&world, &back).await.code().0,
+            200 | 302
+        ));
+        let outcome = browser.get(&world, "/orders?code=abc").await;
+        assert_eq!(outcome.code(), (200, "pass"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_an_application_may_have_a_code_of_its_own() {
+    let (world, _) = world(json!({}));
+    let mut browser = Browser::default();
+    let invited = "/invite?code=mine";
+    for target in [invited, invited, "/orders", invited, "/invite?error=none"] {
+        let outcome = browser.get(&world, target).await;
+        match target {
+            // The last login began at the same path: this may be its answer.
+            "/invite?error=none" => assert_eq!(outcome.code(), (400, "malformed_callback")),
+            _ => assert!(location(&outcome).starts_with("http://id.test/oauth2/authorize?")),
+        }
+    }
+    let back = browser.begin(&world, invited).await;
+    let outcome = browser.get(&world, &back).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(outcome.upstream.uri.to_string(), invited);
+    assert_eq!(browser.get(&world, invited).await.code(), (200, "pass"));
+    // Elsewhere than at `redirect_uri` a code is always the application's.
+    let (world, _) = super::browsing::world(json!({"redirect_uri": ["https://orders.test/cb"]}));
+    let mut browser = Browser::default();
+    for target in ["/invite?code=a", "/invite?code=b", "/cb"] {
+        location(&browser.get(&world, target).await);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_may_come_as_a_form() {
     let (world, _) = world(json!({"response_mode": "form_post"}));
     let mut browser = Browser::default();
