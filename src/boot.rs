@@ -110,7 +110,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let started_ms = clock.now_ms();
     let Read { declared, routes } = reading::read(config, started_ms, HashSet::new())?;
     let declared = declared?;
-    let store = store::open(&config.store.0).await?;
+    let store = store::open_for_server(&config.store.0).await?;
     let outbound = Arc::new(Outbound::new());
     let mut internals = HashMap::from([("echo", internal::echo())]);
     let mut identity = None;

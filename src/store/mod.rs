@@ -191,6 +191,12 @@ pub struct Declared {
 /// not answer, and with [`StoreError::Damaged`] when a record can't be read.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
+    /// Asks the database for nothing in particular.
+    async fn answers(&self) -> Result<(), StoreError>;
+
+    /// Why the last write failed, if it did.
+    fn failing_writes(&self) -> Option<String>;
+
     /// All gateway entities.
     async fn entities(&self) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError>;
 
@@ -1026,6 +1032,17 @@ pub async fn open_whole(url: &str) -> Result<SqlStore, StoreError> {
         Address::Sqlite(path) => SqlStore::open_sqlite(path).await,
         Address::Postgres => SqlStore::open_postgres(url).await,
     }
+}
+
+/// As [`open`], for the server: a SQLite file has one at a time.
+///
+/// # Errors
+/// As [`open`]; [`StoreError::Unavailable`] also when another server has it.
+pub async fn open_for_server(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(match address(url)? {
+        Address::Sqlite(path) => SqlStore::serve_sqlite(path).await?,
+        Address::Postgres => SqlStore::open_postgres(url).await?,
+    }))
 }
 
 /// Opens the store at `url` for reading, if there is one: nothing is created,

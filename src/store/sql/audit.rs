@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::database::{Database, Tx};
+use super::database::Database;
 use super::statement::{Builder, sql};
+use super::tx::Tx;
 use super::write_doc;
 use crate::model::audit::{AuditQuery, AuditRecord, AuditUser, audit_id};
 use crate::store::StoreError;

@@ -154,14 +154,18 @@ async fn run(database: Database, mut jobs: mpsc::Receiver<Box<dyn Waiting>>) {
             // One of them may be at fault: nobody else suffers from it.
             Err(Failed::Write(_)) => one_by_one(&database, batch.drain(..)).await,
             // To try each alone would only make them wait, one behind the other.
-            Err(Failed::Database(error)) => refuse(batch.drain(..), &error),
+            // Those that came meanwhile have waited already.
+            Err(Failed::Database(error)) => {
+                refuse(batch.drain(..), &error);
+                refuse(std::iter::from_fn(|| jobs.try_recv().ok()), &error);
+            }
         }
     }
 }
 
 /// Why a batch was not written.
 enum Failed {
-    /// The database did not let it begin or end.
+    /// The database did not let it begin or end, or broke off.
     Database(StoreError),
     /// One of its writes could not be made.
     Write(StoreError),
@@ -172,12 +176,23 @@ async fn write(database: &Database, batch: &mut [Box<dyn Waiting>]) -> Result<()
     let mut tx = database.begin().await.map_err(Failed::Database)?;
     let mut records = Vec::new();
     for job in batch {
-        job.apply(&mut tx).await.map_err(Failed::Write)?;
+        let applied = job.apply(&mut tx).await;
+        applied.map_err(|error| Failed::within(&tx, error))?;
         records.extend(job.record());
     }
     let told = audit::append_all(&mut tx, &records).await;
-    told.map_err(Failed::Write)?;
+    told.map_err(|error| Failed::within(&tx, error))?;
     tx.commit().await.map_err(Failed::Database)
+}
+
+impl Failed {
+    /// Of a transaction that was begun.
+    fn within(tx: &Tx, error: StoreError) -> Self {
+        match tx.is_ill() {
+            true => Self::Database(error),
+            false => Self::Write(error),
+        }
+    }
 }
 
 async fn one_by_one(database: &Database, mut jobs: impl Iterator<Item = Box<dyn Waiting>>) {

@@ -1,33 +1,27 @@
-//! Connections to either database, and transactions on them.
+//! The connections to either database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Encode, Postgres, SqlStr, Sqlite, SqlitePool, Transaction, Type};
+use sqlx::{Encode, SqlStr, Sqlite, Type};
 
 use super::dialect::Dialect;
-use super::postgres::{self, Server};
+use super::lease::Lease;
+use super::postgres::Server;
+use super::pulse::{Pulse, is_timeout};
 use super::row::Row;
-use super::statement::Value;
-use super::{audit, unavailable};
+use super::sqlite::{self, File};
+use super::statement::{Value, sql};
+use super::tx::Tx;
+use super::unavailable;
 use crate::clock::monotonic_ns;
-use crate::store::{Beside, StoreError};
+use crate::store::StoreError;
 
 /// The connections of a store.
 #[derive(Clone, Debug)]
 pub(super) enum Database {
-    Sqlite {
-        /// One connection: SQLite has one writer at a time.
-        writer: SqlitePool,
-        readers: SqlitePool,
-        /// One connection for very many rows, which checks no foreign keys. It
-        /// is there while it is needed; who uses it has the writer, too.
-        bulk: SqlitePool,
-        /// Those that read lists, and nothing else.
-        lists: SqlitePool,
-    },
+    Sqlite(Arc<File>),
     Postgres(Arc<Server>),
 }
 
@@ -50,58 +44,58 @@ pub(super) struct Listing {
     _asker: Option<Arc<()>>,
 }
 
-/// A transaction. Unless it is committed, nothing of it remains.
-#[derive(Debug)]
-pub(super) enum Tx {
-    Sqlite(Transaction<'static, Sqlite>),
-    /// On the connection for very many rows, with the writer's, which holds the
-    /// other writes of this process up.
-    Bulk(
-        Transaction<'static, Sqlite>,
-        #[expect(dead_code, reason = "it is held, not used")] PoolConnection<Sqlite>,
-    ),
-    Postgres(Transaction<'static, Postgres>),
-}
-
 impl Database {
     pub(super) fn dialect(&self) -> Dialect {
         match self {
-            Self::Sqlite { .. } => Dialect::Sqlite,
+            Self::Sqlite(_) => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    fn pulse(&self) -> &Arc<Pulse> {
+        match self {
+            Self::Sqlite(file) => file.pulse(),
+            Self::Postgres(server) => server.pulse(),
         }
     }
 
     /// Begins a transaction that writes: no other one writes meanwhile.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
-        match self {
-            Self::Sqlite { writer, .. } => {
-                let begun = writer.begin_with("BEGIN IMMEDIATE").await;
-                begun.map(Tx::Sqlite).map_err(unavailable)
-            }
-            Self::Postgres(server) => server.begin().await.map(Tx::Postgres),
+        self.pulse().admit()?;
+        let begun = match self {
+            Self::Sqlite(file) => file.begin().await.map(|lease| Tx::sqlite(file, lease)),
+            Self::Postgres(server) => server
+                .begin()
+                .await
+                .map(|lease| Tx::postgres(server, lease)),
+        };
+        if begun.is_err() {
+            self.pulse().note_write(&begun);
         }
+        begun
     }
 
     /// As [`Database::begin`], for very many new rows. SQLite does not check that
     /// rows exist that others refer to, and nothing cascades: a check that may
     /// fail in the middle of a statement costs it a journal of its own.
     pub(super) async fn begin_many(&self) -> Result<Tx, StoreError> {
-        let Self::Sqlite { writer, bulk, .. } = self else {
+        let Self::Sqlite(file) = self else {
             return self.begin().await;
         };
-        let turn = writer.acquire().await.map_err(unavailable)?;
-        let begun = bulk.begin_with("BEGIN IMMEDIATE").await;
-        Ok(Tx::Bulk(begun.map_err(unavailable)?, turn))
+        self.pulse().admit()?;
+        let (lease, turn) = file.begin_many().await?;
+        Ok(Tx::bulk(file, lease, turn))
     }
 
     /// Begins a transaction that reads what there is at one moment.
     pub(super) async fn snapshot(&self) -> Result<Tx, StoreError> {
+        self.pulse().admit()?;
         match self {
-            Self::Sqlite { readers, .. } => {
-                let begun = readers.begin().await;
-                begun.map(Tx::Sqlite).map_err(unavailable)
+            Self::Sqlite(file) => file.snapshot().await.map(|lease| Tx::sqlite(file, lease)),
+            Self::Postgres(server) => {
+                let begun = server.snapshot().await;
+                begun.map(|lease| Tx::postgres(server, lease))
             }
-            Self::Postgres(server) => server.snapshot().await.map(Tx::Postgres),
         }
     }
 
@@ -109,18 +103,25 @@ impl Database {
     /// than `limit` (PostgreSQL: a statement of it) it fails with
     /// [`StoreError::TooLong`].
     pub(super) async fn listing(&self, limit: Duration) -> Result<Listing, StoreError> {
-        let (tx, asker) = match self {
-            Self::Sqlite { lists, .. } => {
-                let mut tx = lists.begin().await.map_err(crowded)?;
-                let asker = bound(&mut tx, limit).await.map_err(unavailable)?;
-                (Tx::Sqlite(tx), Some(asker))
+        self.pulse().admit()?;
+        let (tx, _asker) = match self {
+            Self::Sqlite(file) => {
+                let mut lease = file.listing().await.map_err(crowded)?;
+                let bounded = bound(&mut lease, limit);
+                let asker = file.pulse().within(sqlite::ANSWER, bounded).await;
+                if asker.as_ref().is_err_and(is_timeout) {
+                    lease.give_up();
+                }
+                let asker = asker.map_err(unavailable)?;
+                (Tx::sqlite(file, lease), Some(asker))
             }
             Self::Postgres(server) => {
                 let begun = server.listing(limit).await.map_err(crowded)?;
-                (Tx::Postgres(begun), None)
+                (Tx::postgres(server, begun), None)
             }
         };
-        let _asker = asker;
+        // The database's own limit comes first, if it is there.
+        let tx = tx.with_more(limit);
         Ok(Listing { tx, _asker })
     }
 
@@ -128,13 +129,27 @@ impl Database {
     /// those that `doorward_changed()` is called with. SQLite knows of changes,
     /// not of what.
     pub(super) async fn version(&self, subject: &'static str) -> Result<i64, StoreError> {
+        self.pulse().admit()?;
         match self {
-            Self::Sqlite { writer, .. } => {
-                let version = sqlx::query_scalar("PRAGMA data_version");
-                version.fetch_one(writer).await.map_err(unavailable)
-            }
+            Self::Sqlite(file) => file.version().await,
             Self::Postgres(server) => server.version(subject).await,
         }
+    }
+
+    /// Whether it answers.
+    pub(super) async fn answers(&self) -> Result<(), StoreError> {
+        if let Self::Sqlite(file) = self {
+            file.place().check()?;
+        }
+        sql("SELECT 1 AS one FROM realms LIMIT 1")
+            .one(self)
+            .await
+            .map(drop)
+    }
+
+    /// Why the last write failed, if it did.
+    pub(super) fn failing_writes(&self) -> Option<String> {
+        self.pulse().failing_writes()
     }
 
     pub(super) async fn one(
@@ -142,23 +157,14 @@ impl Database {
         text: SqlStr,
         values: &[Value],
     ) -> Result<Option<Row>, StoreError> {
-        match self {
-            Self::Sqlite { readers, .. } => {
-                let row = query::<Sqlite>(text, values).fetch_optional(readers).await;
-                row.map(|row| row.map(Row::Sqlite)).map_err(unavailable)
-            }
-            Self::Postgres(server) => {
-                let rows = server.read(text, values).await?;
-                Ok(rows.into_iter().next().map(Row::Postgres))
-            }
-        }
+        Ok(self.all(text, values).await?.into_iter().next())
     }
 
     pub(super) async fn all(&self, text: SqlStr, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        self.pulse().admit()?;
         match self {
-            Self::Sqlite { readers, .. } => {
-                let rows = query::<Sqlite>(text, values).fetch_all(readers).await;
-                let rows = rows.map_err(unavailable)?;
+            Self::Sqlite(file) => {
+                let rows = file.read(text, values).await?;
                 Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
             Self::Postgres(server) => {
@@ -178,126 +184,17 @@ fn crowded(error: sqlx::Error) -> StoreError {
 
 /// Has SQLite stop what it does on this connection when `limit` is over, or who
 /// asked is gone. Each list sets it anew; nothing else is read there.
-async fn bound(
-    tx: &mut Transaction<'static, Sqlite>,
-    limit: Duration,
-) -> Result<Arc<()>, sqlx::Error> {
+async fn bound(lease: &mut Lease<Sqlite>, limit: Duration) -> Result<Arc<()>, sqlx::Error> {
     let asker = Arc::new(());
     let waits = Arc::downgrade(&asker);
     let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     let until_ns = monotonic_ns().saturating_add(limit_ns);
     let goes_on = move || waits.strong_count() > 0 && monotonic_ns() < until_ns;
-    tx.lock_handle().await?.set_progress_handler(STEPS, goes_on);
+    lease
+        .lock_handle()
+        .await?
+        .set_progress_handler(STEPS, goes_on);
     Ok(asker)
-}
-
-impl Tx {
-    pub(super) fn dialect(&self) -> Dialect {
-        match self {
-            Self::Sqlite(_) | Self::Bulk(..) => Dialect::Sqlite,
-            Self::Postgres(_) => Dialect::Postgres,
-        }
-    }
-
-    /// Lets the transaction take its time: it reads or writes everything.
-    pub(super) async fn without_limits(&mut self) -> Result<(), StoreError> {
-        let Self::Postgres(tx) = self else {
-            return Ok(());
-        };
-        let text = "SET LOCAL statement_timeout = 0;
-                    SET LOCAL idle_in_transaction_session_timeout = 0";
-        let done = sqlx::raw_sql(text).execute(&mut **tx).await;
-        done.map(drop).map_err(unavailable)
-    }
-
-    /// Makes room for very many rows: the connection keeps more pages, and
-    /// moves them from the log to the file less often, from now on.
-    pub(super) async fn expect_many(&mut self) -> Result<(), StoreError> {
-        let Self::Sqlite(tx) = self else {
-            return Ok(());
-        };
-        // KiB of pages; pages of the log.
-        let text = "PRAGMA cache_size = -131072; PRAGMA wal_autocheckpoint = 65536";
-        let done = sqlx::raw_sql(text).execute(&mut **tx).await;
-        done.map(drop).map_err(unavailable)
-    }
-
-    /// Lets the numbers of new rows begin behind those that are there.
-    pub(super) async fn number_on(&mut self, table: &'static str) -> Result<(), StoreError> {
-        let Self::Postgres(tx) = self else {
-            return Ok(());
-        };
-        let text = format!(
-            "SELECT setval(pg_get_serial_sequence('{table}', 'id'),
-                           (SELECT coalesce(max(id), 1) FROM {table}))"
-        );
-        let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut **tx).await;
-        done.map(drop).map_err(unavailable)
-    }
-
-    /// Makes what was written durable.
-    ///
-    /// The record of the act that the transaction is for goes with it.
-    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
-        let beside = Beside::waiting();
-        if let Some(beside) = &beside {
-            audit::append(&mut self, &beside.record()).await?;
-        }
-        match self {
-            Self::Sqlite(tx) | Self::Bulk(tx, _) => tx.commit().await,
-            Self::Postgres(tx) => tx.commit().await,
-        }
-        .map_err(unavailable)
-    }
-
-    pub(super) async fn run(&mut self, text: SqlStr, values: &[Value]) -> Result<u64, sqlx::Error> {
-        match self {
-            Self::Sqlite(tx) | Self::Bulk(tx, _) => {
-                let done = query::<Sqlite>(text, values).execute(&mut **tx).await?;
-                Ok(done.rows_affected())
-            }
-            Self::Postgres(tx) => {
-                let done = query::<Postgres>(text, values).execute(&mut **tx).await?;
-                Ok(done.rows_affected())
-            }
-        }
-    }
-
-    pub(super) async fn one(
-        &mut self,
-        text: SqlStr,
-        values: &[Value],
-    ) -> Result<Option<Row>, sqlx::Error> {
-        match self {
-            Self::Sqlite(tx) | Self::Bulk(tx, _) => {
-                let row = query::<Sqlite>(text, values).fetch_optional(&mut **tx);
-                Ok(row.await?.map(Row::Sqlite))
-            }
-            Self::Postgres(tx) => {
-                let values = &postgres::sought(values);
-                let row = query::<Postgres>(text, values).fetch_optional(&mut **tx);
-                Ok(row.await?.map(Row::Postgres))
-            }
-        }
-    }
-
-    pub(super) async fn all(
-        &mut self,
-        text: SqlStr,
-        values: &[Value],
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        match self {
-            Self::Sqlite(tx) | Self::Bulk(tx, _) => {
-                let rows = query::<Sqlite>(text, values).fetch_all(&mut **tx).await?;
-                Ok(rows.into_iter().map(Row::Sqlite).collect())
-            }
-            Self::Postgres(tx) => {
-                let values = &postgres::sought(values);
-                let rows = query::<Postgres>(text, values).fetch_all(&mut **tx).await?;
-                Ok(rows.into_iter().map(Row::Postgres).collect())
-            }
-        }
-    }
 }
 
 /// The statement with its values, as the driver takes it.

@@ -5,9 +5,10 @@
 //! `-- @sqlite` or `-- @postgres` begins what only that one is told, and
 //! `-- @both` ends it. All that are missing are made in one transaction, or none.
 
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, SqlitePool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, SqlSafeStr, SqlitePool};
 
 use super::dialect::Dialect;
+use super::lease::Lease;
 use super::{postgres as server, unavailable};
 use crate::store::StoreError;
 
@@ -50,8 +51,9 @@ pub(super) async fn sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
 }
 
 async fn sqlite_to(writer: &SqlitePool, migrations: &[&str]) -> Result<(), StoreError> {
-    let begun = writer.begin_with("BEGIN IMMEDIATE").await;
-    let mut tx = begun.map_err(unavailable)?;
+    let mut tx = Lease::of(writer).await.map_err(unavailable)?;
+    let begun = tx.begin("BEGIN IMMEDIATE".into_sql_str()).await;
+    begun.map_err(unavailable)?;
     let version: i64 = sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(&mut *tx)
         .await
@@ -86,8 +88,9 @@ pub(super) async fn postgres(writer: &PgPool) -> Result<(), StoreError> {
 }
 
 async fn postgres_to(writer: &PgPool, migrations: &[&str]) -> Result<(), StoreError> {
-    let begun = writer.begin_with(server::BEGIN).await;
-    let mut tx = begun.map_err(unavailable)?;
+    let mut tx = Lease::of(writer).await.map_err(unavailable)?;
+    let begun = tx.begin(server::BEGIN_MIGRATION.into_sql_str()).await;
+    begun.map_err(unavailable)?;
     let version = postgres_version(&mut tx).await?;
     let missing = missing(migrations, version.unwrap_or(0))?;
     if missing.is_empty() {

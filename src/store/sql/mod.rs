@@ -25,20 +25,24 @@ mod filter;
 mod groups;
 mod imports;
 mod keys;
+mod lease;
 mod lockouts;
 mod logins;
 mod logouts;
 mod migrate;
 mod page;
+mod place;
 #[cfg(test)]
 pub(in crate::store) mod plans;
 mod postgres;
+mod pulse;
 mod realms;
 mod registrations;
 mod requests;
 mod resets;
 mod row;
 mod secrets;
+mod server_lock;
 mod sessions;
 mod sqlite;
 mod statement;
@@ -46,6 +50,7 @@ mod sweep;
 mod sync;
 mod tokens;
 mod transfer;
+mod tx;
 mod users;
 
 use std::str::FromStr;
@@ -56,16 +61,19 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 pub use check::Finding;
 pub use transfer::{Rows, TransferError};
 
 use batch::{Batch, told_if};
-use database::{Database, Tx};
+use database::Database;
 use postgres::Server;
 use row::Row;
+use server_lock::ServerLock;
 use statement::{Builder, On, sql};
+use tx::Tx;
 
 use super::{
     Beside, Declared, EntityWrite, GroupChange, GroupOutcome, GroupPage, Store, StoreError,
@@ -112,6 +120,8 @@ pub struct SqlStore {
     changes: AtomicU64,
     /// Clients that registered themselves.
     registered: AtomicU64,
+    /// That of the server, which no other one takes meanwhile.
+    lock: Option<ServerLock>,
 }
 
 impl SqlStore {
@@ -122,6 +132,7 @@ impl SqlStore {
             changed_by_others,
             changes: AtomicU64::new(0),
             registered: AtomicU64::new(0),
+            lock: None,
         }
     }
 
@@ -145,7 +156,9 @@ impl SqlStore {
     pub async fn open_existing_postgres(url: &str) -> Result<Option<Self>, StoreError> {
         let (server, changes) = connect(url).await?;
         let mut connection = server.writer().acquire().await.map_err(unavailable)?;
-        match migrate::postgres_version(&mut connection).await? {
+        let version = timeout(postgres::ANSWER, migrate::postgres_version(&mut connection));
+        let version = version.await.map_err(|_| silent())??;
+        match version {
             None => return Ok(None),
             Some(version) if migrate::is_current(version) => {}
             Some(_) => {
@@ -197,6 +210,10 @@ fn unavailable(error: sqlx::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
+fn silent() -> StoreError {
+    StoreError::Unavailable("the database does not answer".to_owned())
+}
+
 fn damaged(what: impl std::fmt::Display) -> StoreError {
     StoreError::Damaged(what.to_string())
 }
@@ -239,6 +256,14 @@ fn write_shown<T: serde::Serialize>(doc: &T) -> Result<String, StoreError> {
 
 #[async_trait]
 impl Store for SqlStore {
+    async fn answers(&self) -> Result<(), StoreError> {
+        self.database.answers().await
+    }
+
+    fn failing_writes(&self) -> Option<String> {
+        self.database.failing_writes()
+    }
+
     async fn entities(&self) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError> {
         entities::all(&self.database).await
     }

@@ -2,22 +2,27 @@
 //!
 //! As SQLite does it, writers follow one another: each transaction that writes
 //! takes one advisory lock first ([`BEGIN`]), also those of other nodes. Limits
-//! of time keep a node that is stuck from stopping the others.
+//! of time keep a node that is stuck from stopping the others: the server ends
+//! who holds the lock and does nothing ([`SESSION`]) before those who wait for it
+//! give up, and these give up before this node believes the server silent
+//! ([`ANSWER`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, SqlStr, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgNotification, PgPoolOptions, PgRow};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, SqlSafeStr, SqlStr};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::database::{LIST_WAIT, LISTS, query};
+use super::lease::Lease;
+use super::pulse::{Pulse, is_timeout};
 use super::statement::Value;
 use super::unavailable;
-use crate::clock::{monotonic_ns, random_uuid};
+use crate::clock::random_uuid;
 use crate::store::StoreError;
 
 /// Begins a transaction that writes. One message: the lock costs no way to the
@@ -26,13 +31,27 @@ use crate::store::StoreError;
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SELECT pg_advisory_xact_lock(x'646f6f7277617264'::bigint)";
 
+/// As [`BEGIN`], to change the schema: that takes its time, and so does waiting
+/// for a node that does it.
+pub(super) const BEGIN_MIGRATION: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+    SET LOCAL lock_timeout = '10min'; SET LOCAL statement_timeout = 0;
+    SELECT pg_advisory_xact_lock(x'646f6f7277617264'::bigint)";
+
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// Connections that only read, other than lists, and the one that listens.
-const READERS: u32 = 8 + 1;
+/// Connections that only read, other than lists.
+const READERS: u32 = 8;
 
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long to wait for the answer to a statement. The server's own limits come
+/// first, as long as it is there.
+pub(super) const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long the connection that listens may be silent before it is asked whether
+/// it is there.
+const LISTEN_TEST: Duration = Duration::from_secs(5);
 
 /// The pause before it is tried again to listen.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -40,12 +59,15 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// The channel of `doorward_changed()`; the payload is who changed something.
 const CHANNEL: &str = "doorward";
 
-/// What every connection is told. Statements wait for locks no longer than 5 s,
-/// and a transaction of a node that does not go on ends after 10 s. What is
-/// answered is on disk, whatever the server's default (one that asks for more,
-/// `remote_apply`, stays).
-const SESSION: &str = "SET lock_timeout = '5s'; SET statement_timeout = '30s';
-    SET idle_in_transaction_session_timeout = '10s';
+/// What every connection is told. A transaction of a node that does not go on
+/// ends before those that wait for its lock give up, and statements end before
+/// [`ANSWER`]. What is answered is on disk, whatever the server's default (one
+/// that asks for more, `remote_apply`, stays). Of nodes that vanished the server
+/// hears by keepalives.
+const SESSION: &str = "SET idle_in_transaction_session_timeout = '2500ms';
+    SET lock_timeout = '4s'; SET statement_timeout = '4500ms';
+    SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10;
+    SET tcp_keepalives_count = 3;
     SELECT set_config('synchronous_commit', 'on', false)
      WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');";
 
@@ -58,24 +80,8 @@ pub(super) struct Server {
     lists: PgPool,
     /// What others know this process by.
     node: String,
-    broken: Arc<Broken>,
+    pulse: Arc<Pulse>,
     listening: AbortHandle,
-}
-
-/// When a connection was last found broken. The server may have restarted:
-/// those that are older are not worth a try.
-#[derive(Debug, Default)]
-struct Broken(AtomicU64);
-
-impl Broken {
-    fn note(&self) {
-        self.0.fetch_max(monotonic_ns(), Ordering::AcqRel);
-    }
-
-    fn is_before(&self, age: Duration) -> bool {
-        let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-        self.0.load(Ordering::Acquire) < monotonic_ns().saturating_sub(age_ns)
-    }
 }
 
 impl Server {
@@ -86,69 +92,69 @@ impl Server {
     ) -> Result<Self, StoreError> {
         let options = options.application_name("doorward");
         let node = random_uuid().to_string();
-        let broken = Arc::<Broken>::default();
-        let pool = |connections| pool(connections, &node, &broken);
+        let pulse = Arc::<Pulse>::default();
+        let pool = |connections| pool(connections, &node, &pulse);
         let writer = pool(1).connect_with(options.clone()).await;
         let writer = writer.map_err(unavailable)?;
         check(&writer).await?;
-        let lists = pool(LISTS).min_connections(0).acquire_timeout(LIST_WAIT);
+        let lists = pool(LISTS).acquire_timeout(LIST_WAIT);
         let lists = lists.connect_lazy_with(options.clone());
-        let readers = pool(READERS).connect_with(options).await;
+        let readers = pool(READERS).connect_with(options.clone()).await;
         let readers = readers.map_err(unavailable)?;
-        let listening = listen(readers.clone(), node.clone(), broken.clone(), changes);
-        let listening = tokio::spawn(listening).abort_handle();
+        let ears = Ears {
+            options,
+            pool: pool(1),
+            node: node.clone(),
+            changes,
+        };
+        let listening = tokio::spawn(ears.listen(pulse.clone())).abort_handle();
         Ok(Self {
             writer,
             readers,
             lists,
             node,
-            broken,
+            pulse,
             listening,
         })
     }
 
     /// Begins a transaction that writes: no other one writes meanwhile, of no
     /// node.
-    pub(super) async fn begin(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
-        match self.writer.begin_with(BEGIN).await {
-            // Nothing has happened yet.
-            Err(error) if is_gone(&error) => {
-                self.broken.note();
-                self.writer.begin_with(BEGIN).await
-            }
-            begun => begun,
-        }
-        .map_err(unavailable)
+    pub(super) async fn begin(&self) -> Result<Lease<Postgres>, StoreError> {
+        let begun = self.begun(&self.writer, BEGIN.into_sql_str()).await;
+        begun.map_err(unavailable)
     }
 
     /// Begins a transaction that reads what there is at one moment.
-    pub(super) async fn snapshot(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
-        match self.readers.begin_with(BEGIN_SNAPSHOT).await {
-            Err(error) if is_gone(&error) => {
-                self.broken.note();
-                self.readers.begin_with(BEGIN_SNAPSHOT).await
-            }
-            begun => begun,
-        }
-        .map_err(unavailable)
+    pub(super) async fn snapshot(&self) -> Result<Lease<Postgres>, StoreError> {
+        let begun = self.begun(&self.readers, BEGIN_SNAPSHOT.into_sql_str());
+        begun.await.map_err(unavailable)
     }
 
     /// Begins a transaction that reads a list, no statement of it longer than
     /// `limit`.
-    pub(super) async fn listing(
-        &self,
-        limit: Duration,
-    ) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    pub(super) async fn listing(&self, limit: Duration) -> Result<Lease<Postgres>, sqlx::Error> {
         // 0 would be no limit.
         let limit_ms = limit.as_millis().clamp(1, 600_000);
         let text = format!("{BEGIN_SNAPSHOT}; SET LOCAL statement_timeout = {limit_ms}");
-        match self.lists.begin_with(AssertSqlSafe(text.clone())).await {
-            Err(error) if is_gone(&error) => {
-                self.broken.note();
-                self.lists.begin_with(AssertSqlSafe(text)).await
-            }
+        self.begun(&self.lists, AssertSqlSafe(text).into_sql_str())
+            .await
+    }
+
+    /// Begins a transaction. A server that has restarted is asked once more:
+    /// nothing has happened yet.
+    async fn begun(&self, pool: &PgPool, text: SqlStr) -> Result<Lease<Postgres>, sqlx::Error> {
+        match self.try_begin(pool, text.clone()).await {
+            Err(error) if is_gone(&error) => self.try_begin(pool, text).await,
             begun => begun,
         }
+    }
+
+    async fn try_begin(&self, pool: &PgPool, text: SqlStr) -> Result<Lease<Postgres>, sqlx::Error> {
+        let mut lease = self.pulse.lent(Lease::of(pool)).await?;
+        let begun = self.pulse.within(ANSWER, lease.begin(text)).await;
+        self.noted(&mut lease, begun)?;
+        Ok(lease)
     }
 
     /// Reads. A server that has restarted is asked once more.
@@ -158,15 +164,39 @@ impl Server {
         values: &[Value],
     ) -> Result<Vec<PgRow>, StoreError> {
         let values = sought(values);
-        let read = || query::<Postgres>(text.clone(), &values).fetch_all(&self.readers);
-        match read().await {
-            Err(error) if is_gone(&error) => {
-                self.broken.note();
-                read().await
-            }
+        match self.try_read(text.clone(), &values).await {
+            Err(error) if is_gone(&error) => self.try_read(text, &values).await,
             rows => rows,
         }
         .map_err(unavailable)
+    }
+
+    async fn try_read(&self, text: SqlStr, values: &[Value]) -> Result<Vec<PgRow>, sqlx::Error> {
+        let mut lease = self.pulse.lent(Lease::of(&self.readers)).await?;
+        let rows = query::<Postgres>(text, values).fetch_all(&mut *lease);
+        let rows = self.pulse.within(ANSWER, rows).await;
+        self.noted(&mut lease, rows)
+    }
+
+    /// What a connection says about those that were made before.
+    fn noted<T>(
+        &self,
+        lease: &mut Lease<Postgres>,
+        outcome: Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        if let Err(error) = &outcome {
+            if is_timeout(error) {
+                lease.give_up();
+            }
+            if is_gone(error) {
+                self.pulse.note_broken();
+            }
+        }
+        outcome
+    }
+
+    pub(super) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
     }
 
     /// Grows with each change of `subject` by another node.
@@ -190,12 +220,13 @@ impl Drop for Server {
     }
 }
 
-fn pool(connections: u32, node: &str, broken: &Arc<Broken>) -> PgPoolOptions {
+fn pool(connections: u32, node: &str, pulse: &Arc<Pulse>) -> PgPoolOptions {
     let session: Arc<str> = format!("{SESSION} SET doorward.node = '{node}';").into();
-    let broken = broken.clone();
+    let pulse = pulse.clone();
     PgPoolOptions::new()
         .max_connections(connections)
-        .min_connections(1)
+        // Who makes one ahead of its use, in vain, would keep the others from it.
+        .min_connections(0)
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -209,7 +240,7 @@ fn pool(connections: u32, node: &str, broken: &Arc<Broken>) -> PgPoolOptions {
             })
         })
         .before_acquire(move |_, meta| {
-            let good = broken.is_before(meta.age);
+            let good = pulse.is_sound(meta.age);
             Box::pin(async move { Ok(good) })
         })
 }
@@ -219,7 +250,8 @@ async fn check(writer: &PgPool) -> Result<(), StoreError> {
     let settings = "SELECT current_setting('server_encoding') AS encoding,
                            current_setting('server_version_num')::bigint AS version,
                            current_setting('fsync') AS fsync";
-    let row = sqlx::query(settings).fetch_one(writer).await;
+    let row = sqlx::query(settings).fetch_one(writer);
+    let row = Pulse::default().within(ANSWER, row).await;
     let row = super::Row::Postgres(row.map_err(unavailable)?);
     let refused = |why: &str| Err(StoreError::Unavailable(why.to_owned()));
     if row.int("version")? < 130_000 {
@@ -234,22 +266,53 @@ async fn check(writer: &PgPool) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Listens to what other nodes change, as long as the store is there. While
-/// nobody listens, something may have changed: that is told too.
-async fn listen(pool: PgPool, node: String, broken: Arc<Broken>, changes: watch::Sender<()>) {
-    loop {
-        if let Ok(mut listener) = PgListener::connect_with(&pool).await
-            && listener.listen(CHANNEL).await.is_ok()
-        {
-            changes.send_replace(());
-            while let Ok(Some(note)) = listener.try_recv().await {
-                if note.payload() != node {
-                    changes.send_replace(());
-                }
+/// Who listens to what other nodes change.
+struct Ears {
+    options: PgConnectOptions,
+    /// One connection, apart from the others: what becomes of one that hears
+    /// nothing any more is nobody's loss.
+    pool: PgPoolOptions,
+    node: String,
+    changes: watch::Sender<()>,
+}
+
+impl Ears {
+    /// Listens as long as the store is there. While nobody listens, something may
+    /// have changed: that is told too.
+    async fn listen(self, pulse: Arc<Pulse>) {
+        loop {
+            if let Some(mut listener) = self.connect().await {
+                self.changes.send_replace(());
+                while self.hears(&mut listener).await {}
+                pulse.note_broken();
             }
-            broken.note();
+            tokio::time::sleep(LISTEN_AGAIN).await;
         }
-        tokio::time::sleep(LISTEN_AGAIN).await;
+    }
+
+    async fn connect(&self) -> Option<PgListener> {
+        let pool = self.pool.clone().connect_lazy_with(self.options.clone());
+        let mut listener = PgListener::connect_with(&pool).await.ok()?;
+        listener.eager_reconnect(false);
+        let listens = timeout(ANSWER, listener.listen(CHANNEL)).await;
+        listens
+            .is_ok_and(|listens| listens.is_ok())
+            .then_some(listener)
+    }
+
+    /// Waits for what is said next; whether the connection is still there.
+    async fn hears(&self, listener: &mut PgListener) -> bool {
+        let Ok(heard) = timeout(LISTEN_TEST, listener.try_recv()).await else {
+            let test = sqlx::query("SELECT 1").execute(&mut *listener);
+            return timeout(ANSWER, test).await.is_ok_and(|test| test.is_ok());
+        };
+        let note: Option<PgNotification> = heard.ok().flatten();
+        if let Some(note) = &note
+            && note.payload() != self.node
+        {
+            self.changes.send_replace(());
+        }
+        note.is_some()
     }
 }
 
@@ -257,7 +320,7 @@ async fn listen(pool: PgPool, node: String, broken: Arc<Broken>, changes: watch:
 /// may be asked again on another one, if it changes nothing.
 fn is_gone(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(_) => true,
+        sqlx::Error::Io(_) => !is_timeout(error),
         sqlx::Error::Database(refused) => match refused.code().as_deref() {
             // Another version of the program has changed a table since.
             Some("0A000") => refused.message().contains("cached plan"),

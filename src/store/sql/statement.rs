@@ -5,9 +5,10 @@
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use uuid::Uuid;
 
-use super::database::{Database, Tx};
+use super::database::Database;
 use super::dialect::Dialect;
 use super::row::Row;
+use super::tx::Tx;
 use super::{taken, unavailable};
 use crate::model::grant::TokenHash;
 use crate::store::StoreError;

@@ -127,12 +127,15 @@ mod tests {
     async fn what_is_swept_is_found_along_an_index() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
-        let Database::Sqlite { readers, .. } = &store.expect("a store").database else {
+        let Database::Sqlite(file) = &store.expect("a store").database else {
             panic!("another database");
         };
         for (delete, _) in EXPIRED {
             let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {delete}"));
-            let plan = sqlx::query(explain).bind(0).bind(1).fetch_all(readers);
+            let plan = sqlx::query(explain)
+                .bind(0)
+                .bind(1)
+                .fetch_all(&file.readers);
             for step in plan.await.expect("a plan") {
                 let step: String = step.get("detail");
                 let found = !step.starts_with("SCAN");

@@ -130,12 +130,17 @@ impl Cluster {
         self.run("pg_ctl", &["-D", &data, "-l", &log, "-w", "-s", "start"]);
     }
 
+    /// Where its data and its socket are.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     fn path(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
 
     fn host(&self) -> String {
-        self.directory.display().to_string()
+        self.directory().display().to_string()
     }
 
     fn run(&self, program: &str, arguments: &[&str]) {

@@ -127,6 +127,29 @@ async fn a_transaction_that_hangs_stops_the_others_for_a_while_only() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL"]
+async fn who_waited_for_the_lock_in_vain_writes_at_once_when_it_is_free() {
+    let url = Cluster::shared().database("waits");
+    let store = open(&url).await.expect("a store");
+    let other = sqlx::PgPool::connect(&url).await.expect("a connection");
+    for round in 0..2 {
+        let mut tx = other.begin().await.expect("begun");
+        let lock = "SELECT pg_advisory_xact_lock(x'646f6f7277617264'::bigint)";
+        sqlx::query(lock).execute(&mut *tx).await.expect("locked");
+        let token = access(&format!("late {round}"));
+        let late = store.record_tokens(None, Some(&token)).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        let user = user("demo", json!({}));
+        let late = store.insert_user(&user).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        drop(tx);
+        let token = access(&format!("early {round}"));
+        let early = store.record_tokens(None, Some(&token)).await;
+        early.expect("it is free");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
 async fn errors_do_not_show_the_password() {
     let cluster = Cluster::shared();
     let wrong = cluster.url("absent") + "&password=hush-hush";

@@ -4,6 +4,7 @@ mod records;
 mod references;
 mod users;
 
+use super::dialect::Dialect;
 use super::transfer::piece;
 use super::transfer::tables::{TABLES, Table, Type};
 use super::{Builder, Row, SqlStore, Tx, sql};
@@ -49,7 +50,7 @@ impl SqlStore {
     ) -> Result<u64, StoreError> {
         let mut tx = self.database.snapshot().await?;
         tx.without_limits().await?;
-        if let Tx::Sqlite(_) = tx {
+        if tx.dialect() == Dialect::Sqlite {
             integrity(&mut tx, tell).await?;
         }
         let mut all = 0;

@@ -200,9 +200,10 @@ async fn what_is_wrong_in_a_store_is_found() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = filled(&directory).await;
     assert_eq!(findings(&store).await, []);
-    let Database::Sqlite { writer, .. } = &store.database else {
+    let Database::Sqlite(file) = &store.database else {
         panic!("another database");
     };
+    let writer = &file.writer;
     for (damage, table, problem) in [
         (
             "UPDATE users SET user_key = 'other' WHERE user_name = 'user1'",
