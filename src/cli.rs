@@ -36,7 +36,13 @@ enum Command {
     /// Checks every file without running anything; exit status 1 if one is wrong
     Check(FileArg),
     /// Asks a running instance whether it is ready; exit status 1 if not
-    Health(FileArg),
+    Health {
+        #[command(flatten)]
+        file: FileArg,
+        /// Asks whether it is alive, which it is without its store, too
+        #[arg(long)]
+        live: bool,
+    },
     /// Tells which route a request gets and why, its filters and its peer;
     /// exit status 1 if no route matches
     Explain(Box<explain::Arguments>),
@@ -79,7 +85,9 @@ pub fn main() -> ExitCode {
     match cli.command {
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check(&file.config),
-        Command::Health(file) => health(&file.config),
+        Command::Health { file, live } => {
+            health(&file.config, if live { "/status" } else { "/status/ready" })
+        }
         Command::Explain(arguments) => explain::run(*arguments),
         Command::Config(action) => config::run(&action),
         Command::Store(command) => store::run(&command),
@@ -161,7 +169,7 @@ fn init_log() {
     }
 }
 
-fn health(file: &Path) -> ExitCode {
+fn health(file: &Path, path: &str) -> ExitCode {
     let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {
@@ -169,7 +177,7 @@ fn health(file: &Path) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    match ask_status(&config) {
+    match ask_status(&config, path) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             complain(&"not ready");
@@ -182,19 +190,24 @@ fn health(file: &Path) -> ExitCode {
     }
 }
 
-/// Whether `/status` of the admin listener answers 200.
-fn ask_status(config: &Config) -> std::io::Result<bool> {
+/// How long the admin listener may take to take a connection, and to answer.
+const CONNECT: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(8);
+
+/// Whether `path` of the admin listener answers 200. It says by itself when the
+/// store is silent, and is waited for longer than that takes.
+fn ask_status(config: &Config, path: &str) -> std::io::Result<bool> {
     use std::io::Read;
     let address: SocketAddr = config.admin.listen.parse().map_err(std::io::Error::other)?;
-    let limit = Duration::from_secs(2);
-    let mut stream = TcpStream::connect_timeout(&address, limit)?;
-    stream.set_read_timeout(Some(limit))?;
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
     let token = config.admin.token.as_ref();
     let token = token.map_or(String::new(), |token| {
         format!("Kong-Admin-Token: {}\r\n", token.expose())
     });
     let request =
-        format!("GET /status HTTP/1.1\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n");
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut head = [0_u8; 12];
     stream.read_exact(&mut head)?;

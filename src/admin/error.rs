@@ -128,7 +128,7 @@ impl ApiError {
             ApiError::Workspace(_) | ApiError::Missing(_) | ApiError::NotFound => {
                 self.plain(StatusCode::NOT_FOUND)
             }
-            ApiError::Sessions => self.plain(StatusCode::SERVICE_UNAVAILABLE),
+            ApiError::Sessions => reply::unavailable(&self.to_string()),
             ApiError::Method => self.plain(StatusCode::METHOD_NOT_ALLOWED),
             ApiError::Json | ApiError::Form(_) | ApiError::Arguments | ApiError::ContentTypes => {
                 self.plain(StatusCode::BAD_REQUEST)
@@ -142,10 +142,9 @@ impl ApiError {
             ApiError::Change(ChangeError::Store(StoreError::Unfit)) => {
                 self.plain(StatusCode::BAD_REQUEST)
             }
-            ApiError::Change(ChangeError::Store(StoreError::Unavailable(why))) => {
-                tracing::error!(why, "a change could not be stored");
-                let message: Cow<'static, str> = "The store does not answer".into();
-                reply::message(StatusCode::SERVICE_UNAVAILABLE, message)
+            ApiError::Change(ChangeError::Store(error)) if error.passes() => {
+                tracing::error!(%error, "a change could not be stored");
+                reply::unavailable("The store does not answer")
             }
             ApiError::Change(ChangeError::Store(StoreError::Conflict(_))) => {
                 let message = "Another process changes entities at the same time; try again";

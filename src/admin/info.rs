@@ -112,7 +112,7 @@ pub(super) fn status(call: Call) -> Answer {
                 "connections_writing": telemetry.connections.open(),
                 "total_requests": served,
             },
-            "database": {"reachable": call.state.store_is_reachable().await},
+            "database": call.state.about_store().await,
             "configuration": {
                 // The files are told a moment before the whole is.
                 "current": telemetry.config_current.get() == 1 && errors.is_empty(),
@@ -123,6 +123,18 @@ pub(super) fn status(call: Call) -> Answer {
             },
         });
         Ok(reply::json(StatusCode::OK, &body))
+    })
+}
+
+/// `GET /status/ready`: whether this node should be given requests. Its
+/// configuration is in force since before it listened; what may be away is the
+/// store.
+pub(super) fn ready(call: Call) -> Answer {
+    Box::pin(async move {
+        Ok(match call.state.store.answers().await {
+            Ok(()) => reply::message(StatusCode::OK, "ready"),
+            Err(_) => reply::unavailable("the store does not answer"),
+        })
     })
 }
 
@@ -193,7 +205,14 @@ fn the_workspace() -> Value {
 }
 
 impl State {
-    async fn store_is_reachable(&self) -> bool {
-        self.store.data_version().await.is_ok()
+    /// Whether the store answers, and what is wrong with it.
+    async fn about_store(&self) -> Value {
+        match self.store.answers().await {
+            Err(error) => json!({"reachable": false, "error": error.to_string()}),
+            Ok(()) => match self.store.failing_writes() {
+                Some(why) => json!({"reachable": true, "error": format!("writes fail: {why}")}),
+                None => json!({"reachable": true}),
+            },
+        }
     }
 }

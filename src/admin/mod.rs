@@ -192,6 +192,7 @@ static ENDPOINTS: &[Endpoint] = &[
     endpoint("/audit", READ, audit::list),
     endpoint("/audit/export", READ, audit::export),
     endpoint("/status", READ, info::status),
+    endpoint("/status/ready", READ, info::ready),
     endpoint("/metrics", READ, info::metrics),
     endpoint("/endpoints", READ, info::endpoints),
     endpoint("/explain", &["POST"], explain::explain),
