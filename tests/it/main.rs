@@ -32,6 +32,7 @@ mod openid_connect_rogue;
 mod openid_connect_tabs;
 mod openid_connect_tls;
 mod operation;
+mod outages;
 mod plugins;
 mod proxying;
 mod reload;

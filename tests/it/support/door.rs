@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tempfile::TempDir;
 
 use super::ports::Port;
@@ -50,6 +51,7 @@ pub(crate) struct Setup {
     entities: String,
     store: String,
     env: Vec<(String, String)>,
+    bears_full_files: bool,
 }
 
 impl Setup {
@@ -63,7 +65,15 @@ impl Setup {
             entities: format!("_format_version: \"3.0\"\nservices:{IDENTITY_SERVICE}"),
             store: "sqlite:@DIR@/data/doorward.db".to_owned(),
             env: Vec::new(),
+            bears_full_files: false,
         }
+    }
+
+    /// Lets the program outlive a write beyond its limit of a file's length: it
+    /// fails instead (see [`Door::limit_files`]).
+    pub(crate) fn bears_full_files(mut self) -> Self {
+        self.bears_full_files = true;
+        self
     }
 
     /// Keeps everything in the database at this address.
@@ -109,6 +119,7 @@ impl Setup {
             proxy: Port::reserve(),
             admin: Port::reserve(),
             env: self.env.clone(),
+            bears_full_files: self.bears_full_files,
             config: "doorward.yaml".to_owned(),
             child: None,
             log: Arc::default(),
@@ -138,6 +149,7 @@ pub(crate) struct Door {
     proxy: Port,
     admin: Port,
     env: Vec<(String, String)>,
+    bears_full_files: bool,
     config: String,
     child: Option<Child>,
     log: Arc<Mutex<Vec<String>>>,
@@ -170,8 +182,11 @@ impl Door {
     /// Starts the program without waiting.
     pub(crate) fn spawn(&mut self) {
         assert!(self.child.is_none(), "it runs already");
-        let mut child = self
-            .command(&["run", "-c", &self.config])
+        let mut command = self.command(&["run", "-c", &self.config]);
+        if self.bears_full_files {
+            command = self.without_signal(&command);
+        }
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -198,6 +213,27 @@ impl Door {
             .current_dir(self.dir.path())
             .envs(self.env.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    /// `command` with the signal ignored that comes of a file at its limit.
+    fn without_signal(&self, command: &Command) -> Command {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .current_dir(self.dir.path())
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        shell
+    }
+
+    /// Lets no file of the running program grow beyond `bytes`, or any.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let pid = i32::try_from(self.pid()).ok();
+        let pid = pid.and_then(Pid::from_raw);
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        let current = bytes.or(maximum);
+        prlimit(pid, Resource::Fsize, Rlimit { current, maximum }).expect("the limit is set");
     }
 
     /// Writes a file into the door's directory, in place: the program may see
