@@ -27,7 +27,8 @@ use crate::plugins::token_broker::Broker;
 use crate::server::ServerError;
 use crate::shared::{Redis, RedisConfigError};
 use crate::store::{self, Store, StoreError};
-use crate::telemetry::Telemetry;
+use crate::telemetry::outlet::Outlet;
+use crate::telemetry::{Telemetry, access_log};
 use crate::yaml::DocumentError;
 use reading::Read;
 
@@ -61,6 +62,14 @@ pub enum BootError {
     /// The audit log.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// The access log.
+    #[error("telemetry.access_log: {file}: {source}")]
+    AccessLog {
+        /// The file.
+        file: String,
+        /// Why it can't be appended to.
+        source: std::io::Error,
+    },
     /// The shared Redis.
     #[error("redis: {0}")]
     Redis(#[from] RedisConfigError),
@@ -179,11 +188,32 @@ pub async fn entities(config: &Config, clock: &Clock) -> Result<Arc<Control>, Bo
         .map_err(|error| refused(&declared, &error))
 }
 
+/// Where `config` has requests logged, if it does.
+///
+/// # Errors
+/// [`BootError::AccessLog`] when the file can't be appended to.
+pub fn access_log(config: &Config) -> Result<Option<Outlet>, BootError> {
+    on_access_log(config, access_log::open)
+}
+
+fn on_access_log<T>(
+    config: &Config,
+    act: impl FnOnce(&str) -> std::io::Result<T>,
+) -> Result<T, BootError> {
+    let setting = &config.telemetry.access_log;
+    act(setting).map_err(|source| BootError::AccessLog {
+        file: setting.clone(),
+        source,
+    })
+}
+
 /// Whether `config` could be started, without opening anything.
 ///
 /// # Errors
 /// What [`open`] would refuse, as far as the files alone tell.
 pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
+    on_access_log(config, access_log::check)?;
+    Audit::check(&config.audit)?;
     let Read { declared, routes } = reading::read(config, clock.now_ms(), HashSet::new())?;
     let workshop = bare_workshop(config, clock)?;
     let mut route_files = route_files(&workshop);

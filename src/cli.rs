@@ -4,6 +4,7 @@ mod audit;
 mod config;
 mod explain;
 pub mod identity;
+mod output;
 mod run;
 mod store;
 
@@ -20,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::explain::Listeners;
 use crate::server::tls;
+use crate::telemetry::process_log;
 
 /// One front door: reverse proxy, API gateway and identity provider.
 #[derive(Debug, Parser)]
@@ -82,7 +84,13 @@ const USAGE: u8 = 2;
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     install_crypto();
-    match cli.command {
+    let code = act(cli.command);
+    process_log::flush();
+    code
+}
+
+fn act(command: Command) -> ExitCode {
+    match command {
         Command::Run(file) => run::run(&file.config),
         Command::Check(file) => check(&file.config),
         Command::Health { file, live } => {
@@ -95,8 +103,9 @@ pub fn main() -> ExitCode {
         Command::Identity(command) => identity::run(*command),
         Command::Completions { shell } => {
             let mut command = Cli::command();
-            clap_complete::generate(shell, &mut command, "doorward", &mut std::io::stdout());
-            ExitCode::SUCCESS
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command, "doorward", &mut script);
+            output::print(&String::from_utf8_lossy(&script))
         }
     }
 }
@@ -112,7 +121,7 @@ fn install_crypto() {
 /// Says `error` on standard error, a line for each finding.
 fn complain(error: &dyn std::fmt::Display) {
     for line in error.to_string().lines() {
-        eprintln!("doorward: {line}");
+        process_log::say(&format!("doorward: {line}\n"));
     }
 }
 
@@ -131,12 +140,9 @@ fn listeners(config: &Config) -> Listeners {
 }
 
 fn check(file: &Path) -> ExitCode {
-    init_log();
+    process_log::direct();
     match try_check(file) {
-        Ok(()) => {
-            println!("{}: ok", file.display());
-            ExitCode::SUCCESS
-        }
+        Ok(()) => output::print(&format!("{}: ok\n", file.display())),
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
@@ -150,23 +156,6 @@ fn try_check(file: &Path) -> anyhow::Result<()> {
     boot::check(&config, &clock)?;
     tls::check(&config, &clock)?;
     Ok(())
-}
-
-/// Logs to standard error; `DOORWARD_LOG` chooses what, as `RUST_LOG` does.
-fn init_log() {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("DOORWARD_LOG")
-        .or_else(|_| EnvFilter::try_from_default_env())
-        .unwrap_or_else(|_| EnvFilter::new("info,pingora_core=warn,pingora_proxy=warn,sqlx=warn"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_writer(std::io::stderr);
-    if std::env::var("DOORWARD_LOG_FORMAT").is_ok_and(|format| format == "json") {
-        log.json().init();
-    } else {
-        log.with_target(false).init();
-    }
 }
 
 fn health(file: &Path, path: &str) -> ExitCode {

@@ -1,10 +1,10 @@
 //! Listeners and threads: one single-threaded worker for each core, each with
 //! a socket of its own on every address, sharing everything else.
 
+pub mod descriptors;
+pub mod places;
 pub mod tls;
 
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,17 +12,13 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use axum::Router;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use pingora::apps::HttpServerOptions;
 use pingora::listeners::{ListenerConfig, TcpSocketOptions};
 use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
-use pingora::server::{Fds, ListenFds, ShutdownWatch};
+use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
-use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::net::TcpSocket;
-use tokio::runtime::{Builder, Runtime};
 
 use crate::config::ProxyConfig;
 use crate::gateway::proxy::{Gateway, Settings};
@@ -32,8 +28,10 @@ use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Greeter, Limits};
 use crate::http::listener::{Gate, RouterApp};
 use crate::http::tls::TlsDoor;
-use crate::telemetry::Gauge;
 use crate::telemetry::listeners::ListenerCounters;
+use crate::telemetry::{Gauge, process_log};
+use descriptors::Shares;
+use places::Place;
 
 /// Bytes read from and gathered for a client at once: small enough for tens of
 /// thousands of idle connections, large enough to send a common answer whole.
@@ -43,19 +41,15 @@ const WRITE_BUFFER: usize = 8 << 10;
 const WORKER_LOST: i32 = 70;
 /// How long requests to the admin listener may finish after SIGTERM.
 const ADMIN_DRAIN: Duration = Duration::from_secs(5);
-/// Idle upstream connections of one worker. Fewer than busy ones would make
-/// requests open new ones again and again.
-const UPSTREAM_POOL: usize = 1024;
-/// Most client connections where the system does not say how many files may
-/// be open.
-const DEFAULT_CONNECTIONS: usize = 1 << 16;
 
 /// Why the listeners can't be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// An address can't be listened on.
-    #[error("can't listen on {address}: {source}")]
+    #[error("{key}: can't listen on {address}: {source}")]
     Bind {
+        /// Its key in the configuration file.
+        key: &'static str,
         /// The address.
         address: String,
         /// The system's word on it.
@@ -119,53 +113,33 @@ pub struct RouterListener<'a> {
 }
 
 impl Server {
-    /// Binds the proxy's addresses and starts its workers.
-    ///
-    /// # Errors
-    /// [`ServerError`] before any thread is started.
-    pub fn start_proxy(
+    fn start_proxy(
+        places: Vec<Place>,
         config: &ProxyConfig,
         shared: &Shared,
+        shares: Shares,
         shutdown: &ShutdownWatch,
     ) -> Result<Self, ServerError> {
-        let workers = match config.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
-        tls::check_authorities(config.upstream_ca.as_deref())?;
         let drain = Duration::from_secs(config.drain_seconds);
         let mut threads = Vec::new();
-        check_free(config)?;
-        for index in 0..workers {
-            let runtime = runtime()?;
-            let fds = bind_all(config, &runtime)?;
+        for (index, place) in places.into_iter().enumerate() {
             let in_flight = Gauge::default();
-            let services = proxy_services(config, shared, &in_flight);
+            let services = proxy_services(config, shared, shares, &in_flight);
             let watch = shutdown.clone();
             let thread = std::thread::Builder::new().name(format!("proxy-{index}"));
             threads.push(thread.spawn(move || {
                 let _indispensable = Indispensable(watch.clone());
-                runtime.block_on(serve(services, fds, watch, in_flight, drain));
-                runtime.shutdown_background();
+                place.run(|fds| serve(services, fds, watch, in_flight, drain));
             })?);
         }
         Ok(Self { threads })
     }
 
-    /// Serves a router from a thread of its own.
-    ///
-    /// # Errors
-    /// [`ServerError`] if an address is not free.
-    pub fn start_router(
+    fn start_router(
+        place: Place,
         listener: RouterListener<'_>,
         shutdown: &ShutdownWatch,
     ) -> Result<Self, ServerError> {
-        let runtime = runtime()?;
-        let mut fds = Fds::new();
-        for address in listener.addresses.into_iter().flatten() {
-            free(address)?;
-            bind(&mut fds, address, &runtime)?;
-        }
         let name = listener.name.to_owned();
         let in_flight = Gauge::default();
         let services = router_services(listener, &in_flight);
@@ -173,10 +147,8 @@ impl Server {
         let thread = std::thread::Builder::new().name(name);
         let thread = thread.spawn(move || {
             let _indispensable = Indispensable(watch.clone());
-            let fds = Arc::new(Mutex::new(fds));
             // A change is stored and then in force: it is not cut in two.
-            runtime.block_on(serve(services, fds, watch, in_flight, ADMIN_DRAIN));
-            runtime.shutdown_background();
+            place.run(|fds| serve(services, fds, watch, in_flight, ADMIN_DRAIN));
         })?;
         Ok(Self {
             threads: vec![thread],
@@ -207,6 +179,7 @@ impl Drop for Indispensable {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("");
         tracing::error!(thread = name, "a worker ended: ending the process");
+        process_log::flush();
         std::process::exit(WORKER_LOST);
     }
 }
@@ -218,8 +191,12 @@ pub async fn indispensable(shutdown: ShutdownWatch, task: impl Future<Output = (
     task.await;
 }
 
-fn runtime() -> Result<Runtime, ServerError> {
-    Ok(Builder::new_current_thread().enable_all().build()?)
+/// Threads that serve the proxy.
+fn workers(config: &ProxyConfig) -> usize {
+    match config.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
+    }
 }
 
 /// Runs all `services` until the end is told, and then the requests in flight,
@@ -254,68 +231,20 @@ async fn drained(watch: &mut ShutdownWatch, in_flight: &Gauge, limit: Duration) 
     }
 }
 
-fn addresses(config: &ProxyConfig) -> impl Iterator<Item = &String> {
-    let tls = config.tls.iter().flat_map(|tls| &tls.listen);
-    config.listen.iter().chain(tls)
-}
-
-/// Sockets with `SO_REUSEPORT` share an address with any process of the same
-/// user; a plain attempt first tells a second instance that it is one.
-fn check_free(config: &ProxyConfig) -> Result<(), ServerError> {
-    addresses(config).try_for_each(|address| free(address))
-}
-
-fn free(address: &str) -> Result<(), ServerError> {
-    TcpListener::bind(address)
-        .map(drop)
-        .map_err(|source| ServerError::Bind {
-            address: address.to_owned(),
-            source,
-        })
-}
-
-fn bind_all(config: &ProxyConfig, runtime: &Runtime) -> Result<ListenFds, ServerError> {
-    let mut fds = Fds::new();
-    for address in addresses(config) {
-        bind(&mut fds, address, runtime)?;
-    }
-    Ok(Arc::new(Mutex::new(fds)))
-}
-
-/// Binds and listens here, so that errors are told before anything runs and
-/// clients can connect from now on.
-fn bind(fds: &mut Fds, address: &str, runtime: &Runtime) -> Result<(), ServerError> {
-    let _in_runtime = runtime.enter();
-    let listen = || {
-        let parsed: SocketAddr = address
-            .parse()
-            .map_err(|_| std::io::Error::other("not ADDRESS:PORT"))?;
-        let socket = match parsed {
-            SocketAddr::V4(_) => TcpSocket::new_v4(),
-            SocketAddr::V6(_) => TcpSocket::new_v6(),
-        }?;
-        socket.set_reuseaddr(true)?;
-        socket.set_reuseport(true)?;
-        socket.bind(parsed)?;
-        socket.listen(65_535)?.into_std()
-    };
-    let listener = listen().map_err(|source| ServerError::Bind {
-        address: address.to_owned(),
-        source,
-    })?;
-    fds.add(address.to_owned(), listener.into_raw_fd());
-    Ok(())
-}
-
 type RouterGreeter = Greeter<RouterApp>;
 type ProxyService = Service<Greeter<HttpProxy<Gateway>>>;
 
 /// One worker's listeners: without TLS, and with it.
-fn proxy_services(config: &ProxyConfig, shared: &Shared, in_flight: &Gauge) -> Vec<ProxyService> {
+fn proxy_services(
+    config: &ProxyConfig,
+    shared: &Shared,
+    shares: Shares,
+    in_flight: &Gauge,
+) -> Vec<ProxyService> {
     let conf = ServerConf {
         threads: 1,
         work_stealing: false,
-        upstream_keepalive_pool_size: UPSTREAM_POOL,
+        upstream_keepalive_pool_size: shares.pool,
         // The service's own `retries` are what counts.
         max_retries: 1 << 15,
         ca_file: config
@@ -346,7 +275,7 @@ fn proxy_services(config: &ProxyConfig, shared: &Shared, in_flight: &Gauge) -> V
         http2: http2.clone(),
         keeper: Doorkeeper {
             tls,
-            limits: limits(config),
+            limits: limits(config, shares),
             counters: shared.counters.clone(),
         },
     };
@@ -359,29 +288,12 @@ fn proxy_services(config: &ProxyConfig, shared: &Shared, in_flight: &Gauge) -> V
 }
 
 /// Bounds on clients' connections.
-fn limits(config: &ProxyConfig) -> Limits {
-    let connections = match config.max_connections {
-        0 => raise_open_files().map_or(DEFAULT_CONNECTIONS, |files| (files / 2).max(64)),
-        connections => connections,
-    };
+fn limits(config: &ProxyConfig, shares: Shares) -> Limits {
     Limits {
-        connections,
+        connections: shares.clients,
         handshake: Duration::from_secs(config.handshake_seconds),
         head: Duration::from_secs(config.head_seconds),
     }
-}
-
-/// Lets the process open as many files as it is allowed to, which is often far
-/// more than it starts with: each connection is one.
-///
-/// Returns how many, or nothing if there is no bound.
-pub fn raise_open_files() -> Option<usize> {
-    let mut limit = getrlimit(Resource::Nofile);
-    let before = limit.current;
-    limit.current = limit.maximum;
-    let raised = before != limit.maximum && setrlimit(Resource::Nofile, limit).is_ok();
-    let files = if raised { limit.maximum } else { before };
-    files.map(|files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
 fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Service<RouterGreeter>> {

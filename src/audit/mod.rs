@@ -15,14 +15,14 @@ mod file;
 mod queue;
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
 
 pub use config::AuditConfig;
 
@@ -78,6 +78,9 @@ struct Log {
     many: Arc<Notify>,
     turn: AtomicU16,
     writer: tokio::sync::Mutex<Writer>,
+    /// Apart from the writer: a file on a disk that does not answer keeps no
+    /// record from the store.
+    file: Option<Arc<tokio::sync::Mutex<FileWriter>>>,
     written: Counter,
     dropped: Counter,
     failures: Counter,
@@ -87,10 +90,15 @@ struct Log {
 struct Writer {
     /// What the store did not take yet.
     owed: Vec<AuditRecord>,
-    file: Option<LinesFile>,
     healthy: bool,
     /// Dropped records that were complained of.
     complained: u64,
+}
+
+/// The file, and whether it took what it got the last time.
+struct FileWriter {
+    file: LinesFile,
+    healthy: bool,
 }
 
 impl Audit {
@@ -104,18 +112,12 @@ impl Audit {
         clock: Clock,
         metrics: &Metrics,
     ) -> Result<Self, AuditError> {
-        if !(1..=1_000_000).contains(&config.queue) {
-            return Err(AuditError::Queue);
-        }
-        let file = config.file.as_deref().map(|path| {
-            LinesFile::open(path).map_err(|source| AuditError::File {
-                path: path.to_owned(),
-                source,
-            })
+        let file = checked(&config, LinesFile::open)?.map(|file| {
+            let healthy = true;
+            Arc::new(tokio::sync::Mutex::new(FileWriter { file, healthy }))
         });
         let writer = Writer {
             owed: Vec::new(),
-            file: file.transpose()?,
             healthy: true,
             complained: 0,
         };
@@ -128,10 +130,31 @@ impl Audit {
             many: Arc::new(Notify::new()),
             turn: AtomicU16::new(0),
             writer: tokio::sync::Mutex::new(writer),
+            file,
             written: metrics.audit_records(),
             dropped: metrics.audit_dropped(),
             failures: metrics.audit_failures(),
         })))
+    }
+
+    /// Whether [`Audit::open`] would accept `config`; makes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Audit::open`].
+    pub fn check(config: &AuditConfig) -> Result<(), AuditError> {
+        checked(config, LinesFile::check).map(drop)
+    }
+
+    /// Goes on with the file that is at the path of `audit.file` now.
+    pub async fn reopen(&self) {
+        let Some(writer) = self.0.file.clone() else {
+            return;
+        };
+        let mut writer = writer.lock_owned().await;
+        let reopened = tokio::task::spawn_blocking(move || writer.file.reopen());
+        if let Ok(Err(error)) = reopened.await {
+            tracing::error!(%error, "audit.file not opened again");
+        }
     }
 
     /// Starts the task that writes what was noted and removes what is too old,
@@ -223,7 +246,28 @@ impl Audit {
     /// Writes all that was noted so far.
     pub async fn flush(&self) {
         self.0.flush().await;
+        if let Some(writer) = &self.0.file {
+            self.0.write_file(writer.clone().lock_owned().await).await;
+        }
     }
+}
+
+/// What `with` makes of the file that `config` names, if it names one and has no
+/// other fault.
+fn checked<T>(
+    config: &AuditConfig,
+    with: impl FnOnce(&Path) -> std::io::Result<T>,
+) -> Result<Option<T>, AuditError> {
+    if !(1..=1_000_000).contains(&config.queue) {
+        return Err(AuditError::Queue);
+    }
+    let opened = config.file.as_deref().map(|path| {
+        with(path).map_err(|source| AuditError::File {
+            path: path.to_owned(),
+            source,
+        })
+    });
+    opened.transpose()
 }
 
 impl Log {
@@ -253,12 +297,13 @@ impl Log {
 
     /// The store has the record; now the file gets it.
     fn tell(&self, record: AuditRecord) {
-        let rules = self.rules.load();
-        if rules.file.is_none() {
+        if self.file.is_none() {
             return;
         }
+        // As many as waited for the store, and as many that did not.
+        let most = 2 * self.rules.load().queue;
         let mut told = self.told.lock();
-        if told.len() < rules.queue {
+        if told.len() < most {
             told.push(record);
         } else {
             self.dropped.inc();
@@ -284,7 +329,6 @@ impl Log {
                 .into_iter()
                 .map(|(event, span)| self.record(event, span)),
         );
-        let mut told = std::mem::take(&mut *self.told.lock());
         let mut failed = None;
         while !records.is_empty() {
             let rest = records.split_off(records.len().min(TOGETHER));
@@ -296,9 +340,7 @@ impl Log {
                 break;
             }
             self.written.add(records.len() as u64);
-            if rules.file.is_some() {
-                told.append(&mut records);
-            }
+            records.into_iter().for_each(|record| self.tell(record));
             records = rest;
         }
         self.report(&mut writer, failed.as_ref());
@@ -306,7 +348,6 @@ impl Log {
         self.dropped.add(lost as u64);
         writer.owed = records.split_off(lost);
         self.complain(&mut writer);
-        self.write_file(&mut writer, told).await;
     }
 
     fn report(&self, writer: &mut Writer, failed: Option<&crate::store::StoreError>) {
@@ -336,26 +377,31 @@ impl Log {
         }
     }
 
-    async fn write_file(&self, writer: &mut Writer, told: Vec<AuditRecord>) {
-        if told.is_empty() {
+    /// Gives the file what the store has; on a thread that may wait for a disk.
+    async fn write_file(&self, mut writer: OwnedMutexGuard<FileWriter>) {
+        let told = std::mem::take(&mut *self.told.lock());
+        if told.is_empty() && !writer.file.is_behind() {
             return;
         }
-        let Some(mut file) = writer.file.take() else {
-            return;
-        };
+        let most = self.rules.load().queue;
         let written = tokio::task::spawn_blocking(move || {
-            let outcome = file.write(&told);
-            (file, outcome)
+            let (lost, outcome) = writer.file.write(&told, most);
+            (writer, lost, outcome)
         });
-        match written.await {
-            Ok((file, outcome)) => {
-                writer.file = Some(file);
-                if let Err(error) = outcome {
-                    self.failures.inc();
-                    tracing::error!(%error, "audit records are missing in audit.file");
-                }
-            }
-            Err(error) => tracing::error!(%error, "audit.file is not written any more"),
+        let Ok((mut writer, lost, outcome)) = written.await else {
+            return tracing::error!("audit.file is not written any more");
+        };
+        self.dropped.add(lost);
+        if outcome.is_err() {
+            self.failures.inc();
+        }
+        if writer.healthy == outcome.is_ok() {
+            return;
+        }
+        writer.healthy = outcome.is_ok();
+        match outcome {
+            Ok(()) => tracing::info!("audit.file is written again"),
+            Err(error) => tracing::error!(%error, "audit records wait for audit.file"),
         }
     }
 
@@ -389,6 +435,12 @@ async fn run(weak: Weak<Log>) {
         let _ = tokio::time::timeout(FLUSH, many.notified()).await;
         let Some(log) = weak.upgrade() else { return };
         log.flush().await;
+        // A write that is still under way is not waited for.
+        let idle = log.file.clone().and_then(|file| file.try_lock_owned().ok());
+        if let Some(writer) = idle {
+            let log = Arc::clone(&log);
+            tokio::spawn(async move { log.write_file(writer).await });
+        }
         if tick.is_multiple_of(ROUND) || more {
             more = log.sweep().await;
         }

@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::output::has_no_reader;
 use super::store::{Place, on_runtime, private};
 use super::{USAGE, complain};
 use crate::clock::Clock;
@@ -145,8 +146,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(has_no_reader)
 }
 
 async fn act(url: &str, action: &Action) -> anyhow::Result<()> {

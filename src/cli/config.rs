@@ -13,7 +13,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::identity::told::operator;
-use super::{FileArg, USAGE, complain, init_log};
+use super::{FileArg, USAGE, complain, output};
 use crate::audit::Audit;
 use crate::boot;
 use crate::clock::Clock;
@@ -22,7 +22,7 @@ use crate::gateway::control::Difference;
 use crate::gateway::declarative;
 use crate::model::audit::{Event, Kind, Trace};
 use crate::store;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, process_log};
 use crate::yaml::Document;
 
 /// Longest wait for an answer of a running instance.
@@ -66,7 +66,7 @@ pub(super) fn run(action: &Action) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    init_log();
+    process_log::direct();
     let done = match action {
         Action::Export { output, .. } => export(&config, output.as_deref()),
         Action::Import {
@@ -97,7 +97,7 @@ fn export(config: &Config, output: Option<&Path>) -> anyhow::Result<()> {
         })?,
     };
     match output {
-        None => Ok(std::io::stdout().write_all(text.as_bytes())?),
+        None => Ok(output::try_print(&text)?),
         Some(path) => write_private(path, &text)
             .with_context(|| format!("{} can't be written", path.display())),
     }
@@ -140,8 +140,7 @@ fn import(config: &Config, path: &Path, check: bool) -> anyhow::Result<()> {
         Some((status, body)) => bail!("{}", refusal(status, &body)),
         None => summary_of(&import_offline(config, path, &text, check)?),
     };
-    println!("{told}");
-    Ok(())
+    Ok(output::try_print(&format!("{told}\n"))?)
 }
 
 fn import_offline(

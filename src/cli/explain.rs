@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{FileArg, USAGE, complain, listeners};
+use super::{FileArg, USAGE, complain, listeners, output};
 use crate::boot;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -115,8 +115,10 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         true => serde_json::to_string_pretty(&explanation).unwrap_or_default() + "\n",
         false => explanation.to_string(),
     };
-    // A reader that has seen enough is no error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    if let Err(error) = output::try_print(&text) {
+        complain(&error);
+        return ExitCode::FAILURE;
+    }
     match (explanation.route, explanation.file_route) {
         (None, None) => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
@@ -130,8 +132,7 @@ fn list(as_json: bool) -> ExitCode {
         true => serde_json::to_string_pretty(&all).unwrap_or_default() + "\n",
         false => all.iter().map(|one| format!("{one}\n")).collect(),
     };
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    output::print(&text)
 }
 
 /// Headers as they were given, with those of files in their place.
@@ -174,7 +175,9 @@ fn answer(
         (Ok(stream), _) => ask(stream, &address, config, question),
         (Err(error), Some(_)) => Err(Failure::Instance(format!("{address}: {error}"))),
         (Err(_), None) => {
-            eprintln!("doorward: nobody answers at {address}: reading files and store");
+            complain(&format!(
+                "nobody answers at {address}: reading files and store"
+            ));
             offline(config, question)
         }
     }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat};
 use clap::{Args, Subcommand};
 
+use super::output::Output;
 use super::{USAGE, complain};
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -238,7 +239,7 @@ pub fn run(command: Command) -> ExitCode {
             hashing: section.hashing.clone(),
             identity: section,
             input: &mut std::io::stdin().lock(),
-            out: &mut std::io::stdout().lock(),
+            out: &mut Output::new(),
         };
         check_realm(&desk).await?;
         told::act(command, &mut desk, &audit).await

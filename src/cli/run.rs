@@ -1,6 +1,5 @@
 //! `doorward run`: start, serve, reload, drain.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,10 +8,11 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
-use super::{USAGE, complain, init_log, listeners};
+use super::{USAGE, complain, listeners};
 use crate::admin::{self, AdminState};
-use crate::boot::{self, Opened, Reloader, Seen, TlsSections};
+use crate::boot::{self, BootError, Opened, Reloader, Seen, TlsSections};
 use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::gateway::balance::keeper::Keeper;
@@ -23,13 +23,20 @@ use crate::gateway::resolve::TargetNames;
 use crate::http::bridge::Bounds;
 use crate::http::greeting::{Doorkeeper, Limits};
 use crate::model::audit::{Actor, Event, Kind, Trace};
+use crate::server::descriptors::Shares;
+use crate::server::places::{Address, ProxyPlaces, RouterPlace};
 use crate::server::tls::Tls;
-use crate::server::{RouterListener, Server, ServerError, Shared, indispensable};
-use crate::telemetry::Telemetry;
+use crate::server::{RouterListener, ServerError, Shared, indispensable};
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::{Telemetry, process_log};
 
 /// Longest body of a request to the admin listener.
 const ADMIN_BODY: usize = admin::MAX_CONFIG;
+/// Longest time for the first request head of an admin connection: there are
+/// few of them, and operators' programs do not dawdle.
+const ADMIN_HEAD: Duration = Duration::from_secs(15);
+/// How long the last audit records may take to be written.
+const LAST_RECORDS: Duration = Duration::from_secs(5);
 
 pub(super) fn run(file: &Path) -> ExitCode {
     let began = Instant::now();
@@ -41,7 +48,10 @@ pub(super) fn run(file: &Path) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    init_log();
+    if let Err(error) = process_log::serve() {
+        complain(&error);
+        return ExitCode::FAILURE;
+    }
     // For everything that is not a request: signals, files, keys, the store.
     let background = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -91,15 +101,30 @@ async fn serve(
         }
     };
     let (stop, stopped) = watch::channel(false);
-    let log = access_log(config, &parts);
+    let log = match access_log(config, &parts) {
+        Ok(log) => log,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
     let shared = Shared {
         live: parts.control.live(),
         settings: Arc::new(settings(config, clock, &parts, log.clone())),
         tls: tls.proxy.as_deref().map(Tls::door),
         counters: parts.telemetry.proxy_listener.clone(),
     };
-    let started = Server::start_proxy(&config.proxy, &shared, &stopped)
-        .and_then(|proxy| Ok((proxy, start_admin(config, clock, &parts, &tls, &stopped)?)));
+    // All addresses before any of them is served.
+    let shares = Shares::of(config);
+    let started = ProxyPlaces::bind(&config.proxy).and_then(|proxy| {
+        let admin = RouterPlace::bind(&admin_addresses(config))?;
+        let proxy = proxy.start(&config.proxy, &shared, shares, &stopped)?;
+        let admin = admin.start(
+            admin_listener(config, clock, &parts, &tls, shares),
+            &stopped,
+        )?;
+        Ok((proxy, admin))
+    });
     let (proxy, admin) = match started {
         Ok(servers) => servers,
         Err(error) => {
@@ -132,7 +157,8 @@ async fn serve(
     let started = started.with("version", env!("CARGO_PKG_VERSION"));
     let now_ms = clock.now_ms();
     parts.audit.note(started, Trace::default(), now_ms);
-    signals.until_stopped(&force).await;
+    let reopen = || reopen(log.as_deref(), &parts);
+    signals.until_stopped(&force, reopen).await;
     tracing::info!("stopping: requests in flight may finish");
     // Nobody listening any more is what is wanted.
     let _ = stop.send(true);
@@ -148,12 +174,25 @@ async fn serve(
     let stopped = Event::new(Kind::ProcessStop, Actor::System);
     let now_ms = clock.now_ms();
     parts.audit.note(stopped, Trace::default(), now_ms);
-    parts.audit.flush().await;
-    if let Some((log, mut out)) = log.zip(log_target(config)) {
-        let _ = log.flush(&mut out);
+    // Neither a store nor a disk that does not answer holds up the end.
+    if timeout(LAST_RECORDS, parts.audit.flush()).await.is_err() {
+        tracing::error!("audit records were not written before the end");
+    }
+    if let Some(log) = log {
+        log.flush(process_log::LAST_WORDS);
     }
     tracing::info!("stopped");
+    process_log::flush();
     std::process::exit(0)
+}
+
+/// Has the log files opened again.
+fn reopen(log: Option<&AccessLog>, parts: &Opened) {
+    if let Some(log) = log {
+        log.reopen();
+    }
+    let audit = parts.audit.clone();
+    tokio::spawn(async move { audit.reopen().await });
 }
 
 /// The signals that mean something here.
@@ -161,6 +200,7 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    user1: Signal,
 }
 
 impl Signals {
@@ -169,6 +209,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
         })
     }
 
@@ -180,14 +221,19 @@ impl Signals {
         }
     }
 
-    /// Waits for SIGTERM or SIGINT; SIGHUP reloads.
-    async fn until_stopped(&mut self, force: &mpsc::Sender<()>) {
+    /// Waits for SIGTERM or SIGINT. SIGHUP reloads; it and SIGUSR1 `reopen` the
+    /// log files.
+    async fn until_stopped(&mut self, force: &mpsc::Sender<()>, reopen: impl Fn()) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                // A full channel already asks for a reload.
-                _ = self.hangup.recv() => { let _ = force.try_send(()); }
+                _ = self.hangup.recv() => {
+                    reopen();
+                    // A full channel already asks for a reload.
+                    let _ = force.try_send(());
+                }
+                _ = self.user1.recv() => reopen(),
             }
         }
     }
@@ -223,13 +269,22 @@ async fn warn_of_expiry(telemetry: Telemetry) {
     }
 }
 
-fn start_admin(
-    config: &Config,
+/// The addresses of the admin listener, each with its key.
+fn admin_addresses(config: &Config) -> Vec<Address<'_>> {
+    let encrypted = config.admin.tls.iter().flat_map(|tls| &tls.listen);
+    let plain = std::iter::once(Address::new("admin.listen", &config.admin.listen));
+    plain
+        .chain(encrypted.map(|address| Address::new("admin.tls.listen", address)))
+        .collect()
+}
+
+fn admin_listener<'a>(
+    config: &'a Config,
     clock: &Clock,
     parts: &Opened,
     tls: &TlsSections,
-    stopped: &watch::Receiver<bool>,
-) -> Result<Server, ServerError> {
+    shares: Shares,
+) -> RouterListener<'a> {
     let state = AdminState {
         control: parts.control.clone(),
         store: parts.store.clone(),
@@ -256,13 +311,14 @@ fn start_admin(
     let keeper = Doorkeeper {
         tls: tls.admin.as_deref().map(Tls::door),
         limits: Limits {
-            connections: config.admin.max_connections,
+            connections: shares.operators,
+            head: ADMIN_HEAD,
             ..Limits::default()
         },
         counters: parts.telemetry.admin_listener.clone(),
     };
     let encrypted = config.admin.tls.as_ref();
-    let listener = RouterListener {
+    RouterListener {
         name: "admin",
         addresses: [
             std::slice::from_ref(&config.admin.listen),
@@ -272,8 +328,7 @@ fn start_admin(
         gate: Some(gate),
         bounds,
         keeper,
-    };
-    Server::start_router(listener, stopped)
+    }
 }
 
 fn settings(
@@ -313,40 +368,19 @@ fn settings(
         destinations: parts.control.destinations(),
         unrouted: parts.telemetry.traffic.route("", ""),
         connections: parts.telemetry.connections.clone(),
+        client_aborts: process_log::client_aborts(),
         upstreams: parts.telemetry.upstreams.clone(),
     }
 }
 
-fn access_log(config: &Config, parts: &Opened) -> Option<Arc<AccessLog>> {
-    let out = log_target(config)?;
+fn access_log(config: &Config, parts: &Opened) -> Result<Option<Arc<AccessLog>>, BootError> {
+    let Some(outlet) = boot::access_log(config)? else {
+        return Ok(None);
+    };
     let log = Arc::new(AccessLog::new(parts.telemetry.log_lines_lost.clone()));
     let writer = log.clone();
     let thread = std::thread::Builder::new().name("access-log".to_owned());
-    match thread.spawn(move || writer.run(out)) {
-        Ok(_) => Some(log),
-        Err(error) => {
-            tracing::error!(%error, "no access log");
-            None
-        }
-    }
-}
-
-fn log_target(config: &Config) -> Option<Box<dyn Write + Send>> {
-    match config.telemetry.access_log.as_str() {
-        "off" => None,
-        "stdout" => Some(Box::new(std::io::stdout())),
-        file => {
-            let opened = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(file);
-            match opened {
-                Ok(file) => Some(Box::new(file)),
-                Err(error) => {
-                    tracing::error!(file, %error, "access log can't be opened");
-                    None
-                }
-            }
-        }
-    }
+    let started = thread.spawn(move || writer.run(outlet));
+    started.map_err(|error| BootError::Tls(error.into()))?;
+    Ok(Some(log))
 }

@@ -13,13 +13,14 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::identity::told::operator;
+use super::output::{Output, has_no_reader};
 use super::{USAGE, complain};
 use crate::audit::{Audit, AuditConfig};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::model::audit::{Event, Kind, Trace};
 use crate::store::{self, Finding, Rows, Store};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, process_log};
 
 /// Most findings that are printed.
 const PRINTED: usize = 1000;
@@ -113,6 +114,8 @@ pub(super) fn run(command: &Command) -> ExitCode {
     });
     match done {
         Ok(code) => code,
+        // An export without its end is none; whoever left knows why.
+        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             complain(&format!("{error:#}"));
             ExitCode::FAILURE
@@ -126,6 +129,11 @@ pub(super) fn on_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> an
         .enable_all()
         .build()?;
     runtime.block_on(work)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<store::TransferError>();
+    matches!(error, Some(store::TransferError::File(cause)) if has_no_reader(cause))
 }
 
 async fn export(url: &str, log: AuditConfig, file: &Path, audit: bool) -> anyhow::Result<ExitCode> {
@@ -154,7 +162,7 @@ async fn export(url: &str, log: AuditConfig, file: &Path, audit: bool) -> anyhow
     // The store that was read may not be written by that handle.
     let writable = store::open(url).await?;
     tell(writable, log, event, &clock).await?;
-    eprintln!("{}", summary(&rows, "exported"));
+    process_log::say(&summary(&rows, "exported"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -175,7 +183,7 @@ async fn import(url: &str, log: AuditConfig, file: &Path, force: bool) -> anyhow
     let rows = imported.with_context(|| format!("{}: nothing was imported", file.display()))?;
     let event = Event::new(Kind::StoreImport, operator()).with("rows", count(&rows));
     tell(Arc::new(store), log, event, &Clock::system()).await?;
-    eprintln!("{}", summary(&rows, "imported"));
+    process_log::say(&summary(&rows, "imported"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -193,17 +201,18 @@ async fn check(url: &str) -> anyhow::Result<ExitCode> {
     };
     let records = store.check(&mut tell, &mut |rows| bar.add(rows)).await?;
     bar.done();
+    let mut output = Output::new();
     for finding in &found {
-        println!("{finding}");
+        writeln!(output, "{finding}")?;
     }
     if all > found.len() {
-        println!("… and {} more", all - found.len());
+        writeln!(output, "… and {} more", all - found.len())?;
     }
     if all > 0 {
         complain(&format!("{records} records, {all} findings"));
         return Ok(ExitCode::FAILURE);
     }
-    println!("{records} records: ok");
+    writeln!(output, "{records} records: ok")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -237,7 +246,7 @@ fn summary(rows: &Rows, done: &str) -> String {
     let tables: Vec<_> = tables
         .map(|(table, rows)| format!("{rows} {table}"))
         .collect();
-    format!("{done}: {} rows ({})", count(rows), tables.join(", "))
+    format!("{done}: {} rows ({})\n", count(rows), tables.join(", "))
 }
 
 /// Progress on a terminal; elsewhere nothing.

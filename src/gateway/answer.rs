@@ -71,8 +71,17 @@ pub(super) fn compose(
     Ok((head, body))
 }
 
-/// Writes what [`compose`] made.
+/// Writes what [`compose`] made. A failure is the client's: it has left.
 pub(super) async fn write(
+    session: &mut Session,
+    head: ResponseHeader,
+    body: Bytes,
+) -> pingora::Result<()> {
+    let written = write_to_client(session, head, body).await;
+    written.map_err(|error| error.into_down())
+}
+
+async fn write_to_client(
     session: &mut Session,
     head: ResponseHeader,
     body: Bytes,

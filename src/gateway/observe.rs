@@ -16,6 +16,7 @@ use crate::clock;
 use crate::http::reply::Reply;
 use crate::model::consumer::Consumer;
 use crate::telemetry::access_log::Entry;
+use crate::telemetry::client_aborts::Phase;
 use crate::telemetry::traffic::Observation;
 
 /// Kind of error: no target of an upstream can take the request.
@@ -152,6 +153,12 @@ pub(super) fn finished(
         (Some(route), _) => route.traffic.observe(seen),
         (None, Some(route)) => route.traffic().observe(seen),
         (None, None) => settings.unrouted.observe(seen),
+    }
+    if error.is_some_and(|error| *error.esource() == ErrorSource::Downstream) {
+        settings.client_aborts.count(match seen.status {
+            0 => Phase::Request,
+            _ => Phase::Response,
+        });
     }
     if let Some(log) = &settings.access_log {
         log.note(&entry(settings, session, error, ctx, seen));

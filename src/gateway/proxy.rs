@@ -29,6 +29,7 @@ use crate::clock::Clock;
 use crate::http::reply::Reply;
 use crate::http::{bridge, greeting};
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::client_aborts::ClientAborts;
 use crate::telemetry::connections::{Connection, Connections};
 use crate::telemetry::metrics::Gauge;
 use crate::telemetry::traffic::RouteTraffic;
@@ -87,6 +88,8 @@ pub struct Settings {
     pub unrouted: Arc<RouteTraffic>,
     /// Open client connections.
     pub connections: Connections,
+    /// Clients that left.
+    pub client_aborts: ClientAborts,
     /// Failed tries at upstreams.
     pub upstreams: UpstreamMetrics,
 }

@@ -253,8 +253,17 @@ pub async fn ask(
 /// Writes an answer, `body` as it comes. Returns its status.
 ///
 /// # Errors
-/// When the client can't be written to.
+/// When the client can't be written to: it has left.
 pub async fn write(
+    session: &mut ServerSession,
+    head: ResponseHeader,
+    body: Body,
+) -> pingora::Result<StatusCode> {
+    let written = write_to_client(session, head, body).await;
+    written.map_err(|error| error.into_down())
+}
+
+async fn write_to_client(
     session: &mut ServerSession,
     head: ResponseHeader,
     mut body: Body,

@@ -5,15 +5,25 @@
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 use std::time::Duration;
 
-use super::metrics::{Counter, STRIPES, stripe};
+use super::log_file::LogFile;
+use super::metrics::{Counter, STRIPES};
+use super::outlet::Outlet;
+use super::spool::{Bounds, Spool};
 
-/// Most bytes that wait in one worker's buffer.
-const BUFFER_LIMIT: usize = 4 << 20;
+/// What waits in the workers' buffers.
+const BOUNDS: Bounds = Bounds {
+    shards: STRIPES,
+    lines: 1 << 15,
+    bytes: 4 << 20,
+    prompt: false,
+};
+/// Permissions of a new file, less the umask.
+const MODE: u32 = 0o666;
 
 /// One finished request. No query string, no header that may hold a secret.
 #[derive(Debug)]
@@ -58,60 +68,55 @@ pub struct Entry<'a> {
 
 /// Where requests are logged.
 #[derive(Debug)]
-pub struct AccessLog {
-    buffers: Box<[Buffer]>,
-    lost: Counter,
-}
-
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Buffer(Mutex<String>);
+pub struct AccessLog(Spool);
 
 impl AccessLog {
     /// A log whose lost lines are counted in `lost`.
     pub fn new(lost: Counter) -> Self {
-        Self {
-            buffers: (0..STRIPES).map(|_| Buffer::default()).collect(),
-            lost,
-        }
+        Self(Spool::new("access_log", BOUNDS, lost))
     }
 
     /// Notes a finished request.
     pub fn note(&self, entry: &Entry<'_>) {
-        let buffer = &self.buffers[stripe()].0;
-        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        if buffer.len() > BUFFER_LIMIT {
-            self.lost.inc();
-            return;
-        }
-        line(&mut buffer, entry);
+        self.0.append_with(0, |text| line(text, entry));
     }
 
-    /// Writes out what has been noted.
-    ///
-    /// # Errors
-    /// When `out` can't be written to; those lines are lost.
-    pub fn flush(&self, out: &mut impl Write) -> std::io::Result<()> {
-        for buffer in &self.buffers {
-            let lines = {
-                let mut buffer = buffer.0.lock().unwrap_or_else(PoisonError::into_inner);
-                if buffer.is_empty() {
-                    continue;
-                }
-                std::mem::take(&mut *buffer)
-            };
-            out.write_all(lines.as_bytes())?;
-        }
-        out.flush()
+    /// Waits until what was noted so far is written, at most for `limit`.
+    pub fn flush(&self, limit: Duration) {
+        self.0.flush(limit);
     }
 
-    /// Flushes to `out` until the process ends.
-    pub fn run(&self, mut out: impl Write) {
-        loop {
-            std::thread::sleep(Duration::from_millis(100));
-            // A closed reader must not end the process, nor fill the log.
-            let _ = self.flush(&mut out);
-        }
+    /// Has the file opened again.
+    pub fn reopen(&self) {
+        self.0.reopen();
+    }
+
+    /// Writes to `outlet` until the process ends.
+    pub fn run(&self, outlet: Outlet) {
+        self.0.run(outlet);
+    }
+}
+
+/// The place that `setting` names: `stdout`, `off` or a file.
+///
+/// # Errors
+/// When the file can't be appended to.
+pub fn open(setting: &str) -> io::Result<Option<Outlet>> {
+    Ok(match setting {
+        "off" => None,
+        "stdout" => Some(Outlet::duplicate(&io::stdout())?),
+        file => Some(Outlet::file(LogFile::open(Path::new(file), MODE)?)),
+    })
+}
+
+/// Whether [`open`] would succeed; makes nothing.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn check(setting: &str) -> io::Result<()> {
+    match setting {
+        "off" | "stdout" => Ok(()),
+        file => LogFile::check(Path::new(file)),
     }
 }
 
@@ -229,30 +234,32 @@ mod tests {
 
     #[test]
     fn a_line_is_one_json_object() {
-        let log = AccessLog::new(Counter::default());
-        log.note(&entry());
-        let mut out = Vec::new();
-        log.flush(&mut out).expect("a vector takes all");
-        let value: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        let mut out = String::new();
+        line(&mut out, &entry());
+        let value: serde_json::Value = serde_json::from_str(&out).expect("JSON");
         assert_eq!(value["time"], "2023-11-14T22:13:20.123Z");
         assert_eq!(value["host"], "a\"b");
         assert_eq!(value["path"], "/x\n");
         assert_eq!(value["total_ms"], 1.234);
-        assert_eq!(out.iter().filter(|&&b| b == b'\n').count(), 1);
+        assert_eq!(out.matches('\n').count(), 1);
     }
 
     #[test]
     fn a_reader_that_is_too_slow_loses_lines_not_memory() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("access.log");
         let lost = Counter::default();
-        let log = AccessLog::new(lost.clone());
+        let log = std::sync::Arc::new(AccessLog::new(lost.clone()));
         let noted = 40_000;
         for _ in 0..noted {
             log.note(&entry());
         }
         assert!(lost.get() > 0);
-        let mut out = Vec::new();
-        log.flush(&mut out).expect("a vector takes all");
-        let written = out.iter().filter(|&&b| b == b'\n').count() as u64;
-        assert_eq!(written + lost.get(), noted);
+        let outlet = open(path.to_str().expect("UTF-8")).expect("a file");
+        let writer = log.clone();
+        std::thread::spawn(move || writer.run(outlet.expect("a file")));
+        log.flush(Duration::from_secs(60));
+        let text = std::fs::read_to_string(&path).expect("a file");
+        assert_eq!(text.lines().count() as u64 + lost.get(), noted);
     }
 }

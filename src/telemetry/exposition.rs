@@ -12,6 +12,7 @@ use prometheus::{Encoder, TextEncoder};
 use super::connections::Connections;
 use super::listeners::{Expiry, ListenerCounters};
 use super::metrics::{Counter, Gauge, Metrics};
+use super::process_log;
 use super::targets::Targets;
 use super::traffic::{BOUNDS_US, HistogramSum, Traffic};
 use super::upstreams::{DnsMetrics, Failure, UpstreamMetrics};
@@ -152,6 +153,7 @@ impl Telemetry {
         let decisions = self.metrics.decisions();
         let lookups = self.metrics.token_lookups();
         let [sign_ins, locks] = self.metrics.signed_in();
+        let [dropped, suppressed] = process_log::lost();
         families.extend([
             family(
                 "doorward_plugin_decisions_total",
@@ -336,9 +338,33 @@ impl Telemetry {
             ),
             family(
                 "doorward_access_log_lost_total",
-                "Access log lines lost because nobody read them.",
+                "Access log lines that were not written.",
                 MetricType::COUNTER,
                 vec![counter(&[], self.log_lines_lost.get())],
+            ),
+            family(
+                "doorward_log_lines_dropped_total",
+                "Log lines that found no room or could not be written.",
+                MetricType::COUNTER,
+                vec![
+                    counter(&[("stream", "access_log")], self.log_lines_lost.get()),
+                    counter(&[("stream", "stderr")], dropped),
+                ],
+            ),
+            family(
+                "doorward_log_lines_suppressed_total",
+                "Warnings and errors left out because one place logged too many.",
+                MetricType::COUNTER,
+                vec![counter(&[], suppressed)],
+            ),
+            family(
+                "doorward_client_aborts_total",
+                "Clients that left before they had their answer.",
+                MetricType::COUNTER,
+                process_log::client_aborts()
+                    .counts()
+                    .map(|(phase, n)| counter(&[("phase", phase)], n))
+                    .collect(),
             ),
             family(
                 "doorward_audit_records_total",

@@ -1,10 +1,17 @@
-//! What the process says about itself: metrics and the access log.
+//! What the process says about itself: metrics, its log and the access log.
 
 pub mod access_log;
+pub mod client_aborts;
 pub mod connections;
+mod engine_log;
 pub mod exposition;
 pub mod listeners;
+pub mod log_file;
 pub mod metrics;
+pub mod outlet;
+pub mod process_log;
+mod repeats;
+pub mod spool;
 pub mod targets;
 pub mod traffic;
 pub mod upstreams;

@@ -24,6 +24,7 @@ use crate::identity::import::{CsvRecords, ImportError, LdifRecords, Ready, Recor
 use crate::model::secret::Secret;
 use crate::model::user::import::{Existing, Import, Imported};
 use crate::model::user::{name as user_name, schema};
+use crate::telemetry::process_log;
 
 /// Most users in one transaction: others who write wait so long, about half a
 /// second. Rows that fall everywhere into the indexes cost the less the more
@@ -264,7 +265,8 @@ impl Report {
                     out.write_record([&self.file, &line, &item.name, refused])?;
                 }
                 None if counts.refused <= SHOWN => {
-                    eprintln!("{}:{}: {}: {refused}", self.file, item.line, item.name);
+                    let (file, line, name) = (&self.file, item.line, &item.name);
+                    process_log::say(&format!("{file}:{line}: {name}: {refused}\n"));
                 }
                 None => {}
             }
@@ -277,7 +279,7 @@ impl Report {
             Some(mut out) => out.flush()?,
             None if counts.refused > SHOWN => {
                 let more = counts.refused - SHOWN;
-                eprintln!("and {more} more: --report FILE lists them all");
+                process_log::say(&format!("and {more} more: --report FILE lists them all\n"));
             }
             None => {}
         }

@@ -1,11 +1,12 @@
 //! Secrets that commands are given.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::process::{Command as Process, Stdio};
 
 use clap::Args;
 
 use crate::model::secret::Secret;
+use crate::telemetry::process_log;
 
 /// Where a secret comes from; never from a list of processes unless asked to.
 #[derive(Debug, Args)]
@@ -62,8 +63,7 @@ fn ask_twice(what: &str, input: &mut dyn BufRead) -> anyhow::Result<String> {
 
 /// Asks on the terminal, without showing what is typed.
 fn ask(prompt: &str, input: &mut dyn BufRead) -> anyhow::Result<String> {
-    eprint!("{prompt}");
-    std::io::stderr().flush()?;
+    process_log::say(prompt);
     let echo = |switch: &str| {
         let mut stty = Process::new("stty");
         stty.arg(switch).stderr(Stdio::null());
@@ -75,6 +75,6 @@ fn ask(prompt: &str, input: &mut dyn BufRead) -> anyhow::Result<String> {
     );
     let line = first_line(input);
     echo("echo");
-    eprintln!();
+    process_log::say("\n");
     Ok(line?)
 }

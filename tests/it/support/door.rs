@@ -159,6 +159,11 @@ impl Door {
     /// Starts the program on the files as they are, and waits until it is ready.
     pub(crate) async fn start(&mut self) {
         self.spawn();
+        self.until_ready().await;
+    }
+
+    /// Waits until the program is ready.
+    pub(crate) async fn until_ready(&mut self) {
         let status = self.admin_url("/status");
         let client = http::client();
         eventually("the program to be ready", || {
@@ -181,19 +186,46 @@ impl Door {
 
     /// Starts the program without waiting.
     pub(crate) fn spawn(&mut self) {
-        assert!(self.child.is_none(), "it runs already");
         let mut command = self.command(&["run", "-c", &self.config]);
         if self.bears_full_files {
             command = self.without_signal(&command);
         }
+        self.spawn_command(command, Stdio::piped(), Stdio::piped());
+    }
+
+    /// As [`Door::spawn`], with other streams for what the program prints.
+    pub(crate) fn spawn_printing(&mut self, stdout: Stdio, stderr: Stdio) {
+        let command = self.command(&["run", "-c", &self.config]);
+        self.spawn_command(command, stdout, stderr);
+    }
+
+    /// As [`Door::start`], where the program may open no more than `files`.
+    pub(crate) async fn start_with_files(&mut self, files: usize) {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &files.to_string()])
+            .arg(env!("CARGO_BIN_EXE_doorward"))
+            .args(["run", "-c", &self.config])
+            .current_dir(self.dir.path())
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        self.spawn_command(command, Stdio::piped(), Stdio::piped());
+        self.until_ready().await;
+    }
+
+    fn spawn_command(&mut self, mut command: Command, stdout: Stdio, stderr: Stdio) {
+        assert!(self.child.is_none(), "it runs already");
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
             .expect("the program starts");
-        self.collect(child.stdout.take().expect("piped"));
-        self.collect(child.stderr.take().expect("piped"));
+        if let Some(stream) = child.stdout.take() {
+            self.collect(stream);
+        }
+        if let Some(stream) = child.stderr.take() {
+            self.collect(stream);
+        }
         self.child = Some(child);
     }
 

@@ -1,0 +1,214 @@
+//! The workers' sockets: bound before any listener is served, so that an
+//! address that can't be had is told before anything runs.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pingora::server::{Fds, ListenFds, ShutdownWatch};
+use tokio::net::TcpSocket;
+use tokio::runtime::{Builder, Runtime};
+
+use super::descriptors::Shares;
+use super::{RouterListener, Server, ServerError, Shared, tls, workers};
+use crate::config::ProxyConfig;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 65_535;
+
+/// An address to listen on, and the key that it stands under.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    key: &'static str,
+    address: &'a str,
+}
+
+impl<'a> Address<'a> {
+    /// The address that `key` names.
+    pub fn new(key: &'static str, address: &'a str) -> Self {
+        Self { key, address }
+    }
+
+    fn error(self, source: io::Error) -> ServerError {
+        ServerError::Bind {
+            key: self.key,
+            address: self.address.to_owned(),
+            source,
+        }
+    }
+}
+
+/// The places of the proxy's workers.
+pub struct ProxyPlaces(Vec<Place>);
+
+impl ProxyPlaces {
+    /// Binds all addresses of `config` for each worker.
+    ///
+    /// # Errors
+    /// [`ServerError`]: the address that can't be had.
+    pub fn bind(config: &ProxyConfig) -> Result<Self, ServerError> {
+        tls::check_authorities(config.upstream_ca.as_deref())?;
+        let plain = config.listen.iter();
+        let encrypted = config.tls.iter().flat_map(|tls| &tls.listen);
+        let addresses: Vec<Address<'_>> = plain
+            .map(|address| Address::new("proxy.listen", address))
+            .chain(encrypted.map(|address| Address::new("proxy.tls.listen", address)))
+            .collect();
+        check_free(&addresses)?;
+        let places = (0..workers(config)).map(|_| Place::bind(&addresses));
+        Ok(Self(places.collect::<Result<_, _>>()?))
+    }
+
+    /// Starts a worker at each place.
+    ///
+    /// # Errors
+    /// [`ServerError::Thread`].
+    pub fn start(
+        self,
+        config: &ProxyConfig,
+        shared: &Shared,
+        shares: Shares,
+        shutdown: &ShutdownWatch,
+    ) -> Result<Server, ServerError> {
+        Server::start_proxy(self.0, config, shared, shares, shutdown)
+    }
+}
+
+/// The place of a listener that serves one router.
+pub struct RouterPlace(Place);
+
+impl RouterPlace {
+    /// Binds `addresses`.
+    ///
+    /// # Errors
+    /// [`ServerError`]: the address that can't be had.
+    pub fn bind(addresses: &[Address<'_>]) -> Result<Self, ServerError> {
+        check_free(addresses)?;
+        Ok(Self(Place::bind(addresses)?))
+    }
+
+    /// Serves `listener` from a thread of its own.
+    ///
+    /// # Errors
+    /// [`ServerError::Thread`].
+    pub fn start(
+        self,
+        listener: RouterListener<'_>,
+        shutdown: &ShutdownWatch,
+    ) -> Result<Server, ServerError> {
+        Server::start_router(self.0, listener, shutdown)
+    }
+}
+
+/// A thread's runtime, and its sockets.
+pub(super) struct Place {
+    runtime: Option<Runtime>,
+    sockets: ListenFds,
+}
+
+impl Place {
+    fn bind(addresses: &[Address<'_>]) -> Result<Self, ServerError> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let mut place = Self {
+            runtime: Some(runtime),
+            sockets: Arc::new(Mutex::new(Fds::new())),
+        };
+        let mut sockets = Fds::new();
+        for &address in addresses {
+            let listener = place.listen(address.address);
+            let listener = listener.map_err(|source| address.error(source))?;
+            sockets.add(address.address.to_owned(), listener.into_raw_fd());
+        }
+        place.sockets = Arc::new(Mutex::new(sockets));
+        Ok(place)
+    }
+
+    /// Binds and listens here, so that clients can connect from now on.
+    fn listen(&self, address: &str) -> io::Result<TcpListener> {
+        let _in_runtime = self.runtime.as_ref().map(Runtime::enter);
+        let parsed: SocketAddr = address
+            .parse()
+            .map_err(|_| io::Error::other("not ADDRESS:PORT"))?;
+        let socket = match parsed {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.set_reuseaddr(true)?;
+        socket.set_reuseport(true)?;
+        socket.bind(parsed)?;
+        socket.listen(BACKLOG)?.into_std()
+    }
+
+    /// Runs what `task` makes of the sockets, on this thread, to its end.
+    pub(super) fn run<T: Future<Output = ()>>(self, task: impl FnOnce(ListenFds) -> T) {
+        if let Some(runtime) = &self.runtime {
+            runtime.block_on(task(self.sockets.clone()));
+        }
+    }
+}
+
+impl Drop for Place {
+    /// A runtime that is dropped where another one runs would panic.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Sockets with `SO_REUSEPORT` share an address with any process of the same
+/// user; a plain attempt first tells a second instance that it is one. Of two
+/// sockets of one place on the same address, one would never be accepted from.
+fn check_free(addresses: &[Address<'_>]) -> Result<(), ServerError> {
+    let mut seen = HashSet::new();
+    for &address in addresses {
+        let free = if seen.insert(address.address) {
+            TcpListener::bind(address.address).map(drop)
+        } else {
+            Err(io::Error::from(io::ErrorKind::AddrInUse))
+        };
+        free.map_err(|source| address.error(source))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(addresses: &[Address<'_>]) -> String {
+        let refused = RouterPlace::bind(addresses).err().expect("refused");
+        refused.to_string()
+    }
+
+    /// Within a runtime, as the program binds them.
+    #[tokio::test]
+    async fn an_address_that_can_not_be_had_is_an_error_with_its_key() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let taken = taken.local_addr().map(|own| own.to_string());
+        let taken = taken.expect("an address");
+        for address in [
+            taken.as_str(),
+            "192.0.2.1:1",
+            "[2001:db8::1]:1",
+            "nowhere",
+            "127.0.0.1:99999",
+        ] {
+            let said = refused(&[Address::new("admin.listen", address)]);
+            let expected = format!("admin.listen: can't listen on {address}: ");
+            assert!(said.starts_with(&expected), "{said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_address_is_not_listened_on_twice() {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+        let free = free.expect("an address").to_string();
+        let once = Address::new("admin.listen", &free);
+        let again = Address::new("admin.tls.listen", &free);
+        assert!(refused(&[once, again]).starts_with("admin.tls.listen: can't"));
+    }
+}
