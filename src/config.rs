@@ -12,8 +12,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::audit::AuditConfig;
 use crate::gateway::resolve::DnsConfig;
+use crate::http::cipher_suites;
 use crate::identity::config::IdentityConfig;
 use crate::identity::{Identity, IdentityError};
+use crate::model::client::Profile;
 use crate::model::secret::Secret;
 use crate::plugins::token_broker::config::BrokerConfig;
 use crate::shared::RedisConfig;
@@ -110,6 +112,9 @@ pub struct TlsConfig {
     pub key: Option<PathBuf>,
     /// The oldest version that is spoken.
     pub min_version: TlsVersion,
+    /// Names of the cipher suites that are offered, the preferred one first; none:
+    /// all of TLS 1.3, and those of TLS 1.2 with AES-GCM.
+    pub cipher_suites: Vec<String>,
     /// Whether clients show certificates.
     pub client_certificates: ClientCertificates,
 }
@@ -340,6 +345,17 @@ impl Config {
 }
 
 impl Config {
+    /// A declared client of the FAPI 2.0 Security Profile.
+    fn fapi2_client(&self) -> Option<&str> {
+        let realms = self
+            .identity
+            .iter()
+            .flat_map(|identity| identity.realms.values());
+        let mut clients = realms.flat_map(|realm| &realm.clients);
+        let found = clients.find(|client| client.profile == Some(Profile::Fapi2))?;
+        Some(&found.client_id)
+    }
+
     fn check_tls(
         &self,
         path: &str,
@@ -363,6 +379,20 @@ impl Config {
             (Some(_), None) => return at(".certificate", "needs its key"),
             (None, Some(_)) => return at(".key", "needs its certificate"),
             _ => {}
+        }
+        let named = |place: Option<usize>| match place {
+            Some(place) => format!(".cipher_suites.{place}"),
+            None => ".cipher_suites".to_owned(),
+        };
+        let with_12 = tls.min_version == TlsVersion::V12;
+        if let Err((place, message)) = cipher_suites::check(&tls.cipher_suites, with_12) {
+            return at(&named(place), &message);
+        }
+        if let Some(client_id) = self.fapi2_client()
+            && let Some(place) = cipher_suites::unfit_for_fapi2(&tls.cipher_suites)
+        {
+            let message = format!("the client '{client_id}' with profile fapi2 rules this one out");
+            return at(&named(Some(place)), &message);
         }
         let asked = &tls.client_certificates;
         if asked.mode != CertificateMode::Off && asked.ca.is_none() {

@@ -4,6 +4,7 @@
 pub mod basic;
 pub mod bridge;
 pub mod encoded_word;
+pub mod cipher_suites;
 pub mod form;
 pub mod greeting;
 pub mod handshake;

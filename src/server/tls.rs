@@ -18,6 +18,7 @@ use super::ServerError;
 use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig, TlsVersion};
 use crate::gateway::snapshot::Snapshot;
+use crate::http::cipher_suites;
 use crate::http::tls::TlsDoor;
 use crate::x509;
 
@@ -178,7 +179,8 @@ fn server_config(
         TlsVersion::V12 => &[&TLS13, &TLS12],
         TlsVersion::V13 => &[&TLS13],
     };
-    let builder = ServerConfig::builder_with_provider(x509::provider())
+    let provider = cipher_suites::confine(&x509::provider(), &config.cipher_suites);
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .map_err(|error| reason(&error))?;
     let mode = config.client_certificates.mode;

@@ -101,6 +101,64 @@ async fn a_least_version_is_kept() {
     assert_eq!(new.expect("connected").version(), ProtocolVersion::TLSv1_3);
 }
 
+/// What a client may offer of TLS 1.2, by the name of the only suite.
+fn offer_of(name: &str) -> Offer {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    let is_it = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite()) == name;
+    provider.cipher_suites.retain(is_it);
+    assert_eq!(provider.cipher_suites.len(), 1, "{name}");
+    Offer::with(provider, &[&TLS12], None)
+}
+
+const OLD_GCM: [&str; 2] = [
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+];
+const OLD_CHACHA: &str = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256";
+
+#[tokio::test]
+async fn tls_12_is_spoken_with_aes_gcm_alone() {
+    let port = Port::reserve();
+    let _door = door(&port, "", &Pair::rsa("a.test"), &[]).await;
+    for name in OLD_GCM {
+        let connected = offer_of(name).connect(port.number(), "a.test");
+        assert!(connected.is_ok(), "{name}");
+    }
+    let refused = offer_of(OLD_CHACHA).connect(port.number(), "a.test");
+    assert!(refused.is_err());
+}
+
+#[tokio::test]
+async fn cipher_suites_are_the_operators_choice() {
+    let port = Port::reserve();
+    let settings = format!(", cipher_suites: [TLS_AES_128_GCM_SHA256, {OLD_CHACHA}]");
+    let door = door(&port, &settings, &Pair::rsa("a.test"), &[]).await;
+    let connected = offer_of(OLD_CHACHA).connect(port.number(), "a.test");
+    assert!(connected.is_ok());
+    for name in OLD_GCM {
+        let refused = offer_of(name).connect(port.number(), "a.test");
+        assert!(refused.is_err(), "{name}");
+    }
+    // The file is refused with a client that rules it out, by name and place.
+    let fapi = "identity:\n  realms:\n    /:\n      clients:\n        - {client_id: bank, \
+                profile: fapi2, token_endpoint_auth_method: private_key_jwt, \
+                jwks_uri: \"https://bank.example/keys\", redirect_uris: [\"https://bank.example/cb\"], \
+                scope: openid}\n";
+    let text = std::fs::read_to_string(door.path("doorward.yaml")).expect("the file");
+    let lines = text.lines().filter(|line| {
+        ["proxy:", "admin:", "store:"]
+            .iter()
+            .any(|name| line.starts_with(name))
+    });
+    let lines: Vec<_> = lines.collect();
+    door.write("fapi.yaml", &format!("{}\n{fapi}", lines.join("\n")));
+    let checked = door.run(&["check", "-c", "fapi.yaml"]);
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(!checked.status.success());
+    assert!(said.contains("'bank' with profile fapi2"), "{said}");
+    assert!(said.contains("cipher_suites"), "{said}");
+}
+
 #[tokio::test]
 async fn old_clients_get_the_rsa_certificate_and_others_the_cheaper_one() {
     let port = Port::reserve();

@@ -137,7 +137,8 @@ impl Offer {
         Self::with(provider, &[&rustls::version::TLS12], None)
     }
 
-    fn with(
+    /// What this provider has of these versions, with this certificate if any.
+    pub(crate) fn with(
         provider: CryptoProvider,
         versions: &[&'static SupportedProtocolVersion],
         pair: Option<&Pair>,
