@@ -113,6 +113,12 @@ pub trait Filter: Send + Sync + 'static {
         false
     }
 
+    /// Whether the filter gives cookies of this name on its routes: no upstream
+    /// behind it sets one.
+    fn names_cookie(&self, _name: &[u8]) -> bool {
+        false
+    }
+
     /// The partitions that the filter counts, if it counts by partition.
     fn partitioned(&self) -> Option<&dyn Partitioned> {
         None

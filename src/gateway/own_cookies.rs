@@ -1,10 +1,11 @@
 //! Cookies that this process gave to browsers for itself: an upstream on the
-//! same host could act for the user with one, and does not get them.
+//! same host could act for the user with one, and does not get them. Nor does
+//! it set them: a browser with the cookie of another user acts for that one.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, header};
-use pingora::http::RequestHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 
 use crate::filter::Filter;
 use crate::session::cookie::{pairs, split};
@@ -34,6 +35,35 @@ impl OwnCookies {
         }
     }
 
+    /// Takes out of a response of an upstream what sets one: a cookie of these
+    /// names, one that a filter of the `route` names, or the very cookie that a
+    /// filter elsewhere gave.
+    pub(super) fn refuse<'f>(
+        &self,
+        route: impl Iterator<Item = &'f Arc<dyn Filter>> + Clone,
+        givers: &[Arc<dyn Filter>],
+        response: &mut ResponseHeader,
+    ) {
+        let is_refused = |field: &HeaderValue| {
+            let pair = set_by(field.as_bytes());
+            let (name, value) = split(pair).unwrap_or((pair, b""));
+            self.is_own(pair)
+                || route.clone().any(|filter| filter.names_cookie(name))
+                || givers.iter().any(|giver| gave(giver, name, value))
+        };
+        let fields = response.headers.get_all(header::SET_COOKIE);
+        if !fields.iter().any(is_refused) {
+            return;
+        }
+        let others = fields.iter().filter(|field| !is_refused(field)).cloned();
+        let others: Vec<_> = others.collect();
+        response.remove_header(&header::SET_COOKIE);
+        for field in others {
+            // It was a field of this response.
+            let _ = response.append_header(header::SET_COOKIE, field);
+        }
+    }
+
     fn are_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(header::COOKIE).iter();
         values.any(|value| pairs(value.as_bytes()).any(|pair| self.is_own(pair)))
@@ -58,6 +88,26 @@ impl OwnCookies {
         });
         left.collect()
     }
+}
+
+/// The name and the value that a `Set-Cookie` field sets, as browsers read them
+/// (RFC 6265 §5.2): of what has no name, browsers send the value alone, which may
+/// hold one.
+fn set_by(field: &[u8]) -> &[u8] {
+    let pair = field.split(|byte| *byte == b';').next().unwrap_or_default();
+    let pair = pair.trim_ascii();
+    match pair.strip_prefix(b"=") {
+        Some(nameless) => nameless.trim_ascii(),
+        None => pair,
+    }
+}
+
+/// Whether a filter gave this cookie.
+fn gave(giver: &Arc<dyn Filter>, name: &[u8], value: &[u8]) -> bool {
+    let texts = std::str::from_utf8(name)
+        .ok()
+        .zip(std::str::from_utf8(value).ok());
+    texts.is_some_and(|(name, value)| giver.owns_cookie(name, value))
 }
 
 /// Takes out the cookies that filters gave to browsers for themselves, wherever
@@ -112,6 +162,30 @@ mod tests {
             assert_eq!(stripped(&[untouched]), [untouched]);
         }
         assert_eq!(stripped(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn an_upstream_sets_no_cookie_of_the_process() {
+        let own = OwnCookies::from(vec!["sid".to_owned(), "mark.".to_owned()]);
+        let mut response = ResponseHeader::build(200, None).expect("a response");
+        let refused = [
+            "sid=1",
+            " sid = 1; Path=/; HttpOnly",
+            "sid",
+            "sid=",
+            "=sid=1",
+            "mark.abc=1; Max-Age=0",
+        ];
+        let others = ["a=1; Path=/", "Sid=1", "xsid=1; Domain=sid", "", "mark=2"];
+        for field in refused.into_iter().chain(others) {
+            response
+                .append_header("set-cookie", field)
+                .expect("a field");
+        }
+        own.refuse([].into_iter(), &[], &mut response);
+        let left = response.headers.get_all(header::SET_COOKIE).iter();
+        let left: Vec<_> = left.map(|value| value.to_str().expect("text")).collect();
+        assert_eq!(left, others);
     }
 
     #[test]

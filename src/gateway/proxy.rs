@@ -276,6 +276,11 @@ impl ProxyHttp for Gateway {
         if session.req_header().version == Version::HTTP_10 {
             passage::unchunk(session, response);
         }
+        if response.headers.contains_key(header::SET_COOKIE) {
+            let filters = ctx.filters().iter().map(|link| &link.filter);
+            let own = &self.settings.own_cookies;
+            own.refuse(filters, &self.live.load().cookie_givers, response);
+        }
         finish_head(response, ctx, now)?;
         if ctx.journey.is_some() {
             return Box::pin(unwind::proxied(session, ctx, response)).await;

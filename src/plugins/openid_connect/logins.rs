@@ -417,6 +417,11 @@ impl Logins {
         self.browsers.owns(name, value)
     }
 
+    /// Whether cookies of logins have this name.
+    pub(super) fn names(&self, name: &[u8]) -> bool {
+        self.browsers.names(name)
+    }
+
     /// Takes their cookies out of what the upstream gets.
     pub(super) fn strip(&self, request: &mut RequestHeader) {
         self.browsers.strip(request);

@@ -474,6 +474,11 @@ impl Filter for OpenIdConnect {
             || (self.logins.as_ref()).is_some_and(|logins| logins.owns(name, value))
     }
 
+    fn names_cookie(&self, name: &[u8]) -> bool {
+        (self.sessions.as_ref()).is_some_and(|sessions| sessions.names(name))
+            || (self.logins.as_ref()).is_some_and(|logins| logins.names(name))
+    }
+
     fn session_keeper(&self) -> Option<&dyn SessionKeeper> {
         self.sessions.is_some().then_some(self)
     }

@@ -430,9 +430,12 @@ impl Sessions {
 
     /// Takes the session's cookies out of what the upstream gets.
     pub(super) fn strip(&self, request: &mut RequestHeader) {
-        strip(request, |name| {
-            self.styles().any(|style| style.is_own(name))
-        });
+        strip(request, |name| self.names(name));
+    }
+
+    /// Whether cookies of sessions have this name.
+    pub(super) fn names(&self, name: &[u8]) -> bool {
+        self.styles().any(|style| style.is_own(name))
     }
 
     fn styles(&self) -> impl Iterator<Item = &Style> {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::support::http::{client, send};
 use crate::support::upstream::basic;
-use crate::support::{Door, Setup, Upstream, eventually};
+use crate::support::{Door, Reply, Setup, Upstream, eventually};
 
 const FOR_ANNA: &[(&str, &str)] = &[
     ("grant_type", "password"),
@@ -168,4 +168,59 @@ async fn upstreams_do_not_get_the_cookies_of_the_provider() {
     assert_eq!(get(all).await.as_deref(), Some("a=1; b=2"));
     assert_eq!(get("iPlanetDirectoryPro=x").await, None);
     assert_eq!(get("session=x").await.as_deref(), Some("session=x"));
+}
+
+/// What a browser keeps of the answer to a request for `host`.
+async fn cookies_of(door: &Door, host: &str) -> Vec<String> {
+    let request = client().get(door.proxy_url("/")).header("host", host);
+    let answer = send(request).await.expect(200);
+    let fields = answer.headers.get_all("set-cookie").iter();
+    fields
+        .map(|field| field.to_str().expect("text").to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn an_upstream_sets_no_cookie_of_the_provider_or_of_its_plugin() {
+    let upstream = Upstream::start(|_| {
+        let cookies = [
+            "iPlanetDirectoryPro=of-an-attacker; Path=/",
+            "__Host-iPlanetDirectoryPro=x; Path=/; Secure",
+            "doorward-browser=x; Path=/",
+            "=iPlanetDirectoryPro=x",
+            "session=1x; Path=/",
+            "session2=x; Path=/",
+            "own=1; Path=/; HttpOnly",
+        ];
+        let cookies: String = cookies
+            .iter()
+            .map(|cookie| format!("Set-Cookie: {cookie}\r\n"))
+            .collect();
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n";
+        Reply::Raw(format!("{head}{cookies}\r\n").into_bytes())
+    })
+    .await;
+    let url = upstream.url("");
+    let services = format!(
+        "- name: open\n  url: {url}\n  routes: [{{hosts: [open.test]}}]\n\
+         - name: api\n  url: {url}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2', \
+            client_id: gateway, client_secret: s, auth_methods: [session], \
+            session_secret: shared, anonymous: anybody}}}}\n\
+         consumers:\n- {{username: anybody}}\n"
+    );
+    let door = Setup::new().services(&services).start().await;
+    // Names that filters of other routes use are free where they do not run.
+    assert_eq!(
+        cookies_of(&door, "open.test").await,
+        [
+            "session=1x; Path=/",
+            "session2=x; Path=/",
+            "own=1; Path=/; HttpOnly"
+        ]
+    );
+    assert_eq!(
+        cookies_of(&door, "api.test").await,
+        ["own=1; Path=/; HttpOnly"]
+    );
 }

@@ -151,9 +151,12 @@ impl Browsers {
 
     /// Takes the cookies out of what the upstream gets.
     pub(super) fn strip(&self, request: &mut RequestHeader) {
-        strip(request, |name| {
-            self.style.is_own(name) || self.is_of_a_value(name)
-        });
+        strip(request, |name| self.names(name));
+    }
+
+    /// Whether the cookies have this name.
+    pub(super) fn names(&self, name: &[u8]) -> bool {
+        self.style.is_own(name) || self.is_of_a_value(name)
     }
 }
 
