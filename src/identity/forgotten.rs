@@ -140,7 +140,7 @@ async fn letter(
     };
     let now_ms = state.clock.now_ms();
     let Some(to) = addresses(&user).next().map(str::to_owned) else {
-        tracing::warn!(user = %user.id, "a user without e-mail address asked for a new password");
+        crate::telemetry::warn_limited!(user = %user.id, "a user without e-mail address asked for a new password");
         return Ok(None);
     };
     if !counts(state, &OF_USER, "user", &user.id.to_string(), now_ms).await {

@@ -7,6 +7,7 @@ mod engine_log;
 pub mod exposition;
 pub mod listeners;
 pub mod log_file;
+pub mod log_limit;
 pub mod metrics;
 pub mod outlet;
 pub mod process_log;
@@ -17,4 +18,5 @@ pub mod traffic;
 pub mod upstreams;
 
 pub use exposition::Telemetry;
+pub(crate) use log_limit::warn_limited;
 pub use metrics::{Counter, Gauge, Metrics};

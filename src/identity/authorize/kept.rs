@@ -65,7 +65,7 @@ pub(super) async fn resolve(
     let kept = call.state.store.kept_request(hash).await?;
     let kept = kept.ok_or_else(gone)?;
     if kept.realm != call.realm.path || kept.client_id != client.id() {
-        tracing::warn!(client_id = client.id(), "another client's pushed request");
+        crate::telemetry::warn_limited!(client_id = client.id(), "another client's pushed request");
         return Err(gone());
     }
     let carried = carried(client.id(), uri);
@@ -163,7 +163,7 @@ async fn keep(
     if call.state.store.keep_request(&stored, most).await? {
         return Ok(());
     }
-    tracing::warn!(client_id = client.id(), "too many pushed requests");
+    crate::telemetry::warn_limited!(client_id = client.id(), "too many pushed requests");
     let text = "Too many authorization requests of this client are waiting";
     Err(OAuthError {
         status: StatusCode::TOO_MANY_REQUESTS,

@@ -91,7 +91,7 @@ async fn fetch(call: &Call, by: ChosenBy, uri: &str) -> Arc<Fetched> {
     let text = match document(call, by, uri).await {
         Ok(text) => Some(text),
         Err(error) => {
-            tracing::warn!(uri, error, "a request object could not be fetched");
+            crate::telemetry::warn_limited!(uri, error, "a request object could not be fetched");
             None
         }
     };

@@ -134,7 +134,10 @@ impl<'a> Assertion<'a> {
         if store.remember(self.identity, until_ms, call.now_ms).await? {
             return Ok(());
         }
-        tracing::warn!(client_id = self.client_id(), "client assertion used twice");
+        crate::telemetry::warn_limited!(
+            client_id = self.client_id(),
+            "client assertion used twice"
+        );
         Err(not_valid(call))
     }
 }

@@ -134,7 +134,7 @@ impl ClientKeys {
                 next.fetched_ms = Some(now_ms);
             }
             Err(error) => {
-                tracing::warn!(%url, error, "keys of a client could not be fetched");
+                crate::telemetry::warn_limited!(%url, error, "keys of a client could not be fetched");
                 next.retried_ms = Some(now_ms);
             }
         }

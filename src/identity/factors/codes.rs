@@ -96,7 +96,7 @@ async fn by_app(call: &Call, user: &User, typed: &str) -> Result<Option<Shown>, 
                 factor: Some(factor.id),
             }));
         }
-        tracing::warn!(user_id = %user.id, "a one-time code was used twice");
+        crate::telemetry::warn_limited!(user_id = %user.id, "a one-time code was used twice");
     }
     Ok(None)
 }

@@ -223,7 +223,7 @@ pub(in crate::identity) async fn check_passkey(
     };
     audit::user(&user);
     let refused = |error: WebauthnError| {
-        tracing::warn!(user_id = %factor.user_id, factor = %factor.id, %error, "a passkey was refused");
+        crate::telemetry::warn_limited!(user_id = %factor.user_id, factor = %factor.id, %error, "a passkey was refused");
         super::refused(call, Some(factor.id), "wrong_passkey");
         Ok(None)
     };
@@ -329,7 +329,7 @@ impl NewPasskey<'_> {
         let made = match self.made(party, answer) {
             Ok(made) => made,
             Err(error) => {
-                tracing::warn!(user_id = %user.id, %error, "a new passkey was refused");
+                crate::telemetry::warn_limited!(user_id = %user.id, %error, "a new passkey was refused");
                 return Ok(Enrolled::Wrong);
             }
         };

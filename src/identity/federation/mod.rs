@@ -372,7 +372,9 @@ fn told(call: &Call, provider: &Provider, refusal: &Refusal) {
         Refusal::Fault(fault) => {
             tracing::error!(realm, provider, code, error = %fault, "federated sign-in failed");
         }
-        _ => tracing::warn!(realm, provider, code, reason = %refusal, "federated sign-in refused"),
+        _ => {
+            crate::telemetry::warn_limited!(realm, provider, code, reason = %refusal, "federated sign-in refused")
+        }
     }
 }
 

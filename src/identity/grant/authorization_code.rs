@@ -172,7 +172,7 @@ async fn redeem(
         Redemption::Gone => Ok(false),
         Redemption::Replayed(grant_id) => {
             let grant = &code.authorization.grant;
-            tracing::warn!(
+            crate::telemetry::warn_limited!(
                 client_id = grant.client_id,
                 user_id = %grant.user_id,
                 "authorization code used twice: its grant is revoked"

@@ -175,7 +175,7 @@ async fn revoke_reused(call: &Call, old: &StoredRefresh) -> Result<(), OAuthErro
     };
     let revoked = call.state.revoke_grant(&old.grant.id, call.now_ms);
     audit::with(&call.state, Kind::GrantRevoke, told, revoked).await?;
-    tracing::warn!(
+    crate::telemetry::warn_limited!(
         client_id = old.grant.client_id,
         user_id = %old.grant.user_id,
         "refresh token used twice: its grant is revoked"

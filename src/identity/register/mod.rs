@@ -99,7 +99,7 @@ async fn register(call: &Call) -> Result<Response, OAuthError> {
         Registered::Done => tracing::info!(client_id = id, realm, "a client registered itself"),
         Registered::TokenSpent => return Err(OAuthError::invalid_token()),
         Registered::Full => {
-            tracing::warn!(realm, most, "no more clients can register themselves");
+            crate::telemetry::warn_limited!(realm, most, "no more clients can register themselves");
             return Err(full());
         }
     }

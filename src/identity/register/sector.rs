@@ -24,7 +24,7 @@ pub(super) async fn check(call: &Call, metadata: &ClientMetadata) -> Result<(), 
     let outbound = &call.state.outbound;
     let document = outbound.document(&url, ChosenBy::Stranger, Bounds::default());
     let document = document.await.map_err(|error| {
-        tracing::warn!(%url, %error, "a sector could not be asked for its redirect URIs");
+        crate::telemetry::warn_limited!(%url, %error, "a sector could not be asked for its redirect URIs");
         wrong("could not be fetched")
     })?;
     let listed: Vec<Value> =

@@ -19,7 +19,9 @@ const SCIM: HeaderValue = HeaderValue::from_static(body::SCIM);
 pub(super) fn unread(error: StoreError) -> ScimError {
     match error {
         StoreError::TooLong => {
-            tracing::warn!("a list of the directory took too long, and was given up");
+            crate::telemetry::warn_limited!(
+                "a list of the directory took too long, and was given up"
+            );
             let text = "The directory has too much to read for this; ask for less, by eq or sw.";
             ScimError::bad("tooMany", text)
         }

@@ -180,7 +180,7 @@ pub(super) async fn advance(call: &Call, user: User, half: Half) -> Result<SignI
     match plan(call, &user, &half).await? {
         Some(ask) => Ok(SignIn::Next(Box::new(Next { user, half, ask }))),
         None => {
-            tracing::warn!(user_id = %user.id, "a user can't get what the sign-in asks for");
+            crate::telemetry::warn_limited!(user_id = %user.id, "a user can't get what the sign-in asks for");
             Ok(SignIn::Again(Failed::Unmet))
         }
     }

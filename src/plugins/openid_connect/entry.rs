@@ -233,5 +233,5 @@ fn caller<'a>(request: &'a RequestHeader, exchange: &Exchange) -> Caller<'a> {
 
 fn missing(refusal: Refusal) {
     let (code, _) = refusal.describe();
-    tracing::warn!(code, "a caller with a good credential gets no session");
+    crate::telemetry::warn_limited!(code, "a caller with a good credential gets no session");
 }

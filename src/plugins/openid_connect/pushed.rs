@@ -134,7 +134,7 @@ fn read(answer: &Answer) -> Result<Arc<str>, Refusal> {
         (status, _) if status.is_client_error() => {
             let error = text("error").unwrap_or_default();
             let error: String = error.chars().take(64).collect();
-            tracing::warn!(error = ?error, %status, "the provider does not take a pushed request");
+            crate::telemetry::warn_limited!(error = ?error, %status, "the provider does not take a pushed request");
             Err(Refusal::ProviderRefuses)
         }
         _ => Err(Refusal::ProviderMalformed),

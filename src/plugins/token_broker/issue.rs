@@ -105,7 +105,7 @@ impl TokenBroker {
             Kept::Both => {}
             Kept::AccessOnly => new.refresh = None,
             Kept::Neither => {
-                tracing::warn!(
+                crate::telemetry::warn_limited!(
                     "the provider gave a token that is another application's, or revoked"
                 );
                 return Err(Fault::extraction());

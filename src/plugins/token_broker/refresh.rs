@@ -134,7 +134,7 @@ async fn revoke_reused(
     let revoked = broker.revoke_one(&revoked, true);
     let revoked = told.with(event, revoked, Option::is_some).await;
     if let Some(tokens) = revoked.map_err(|e| store(&e))? {
-        tracing::warn!(
+        crate::telemetry::warn_limited!(
             client_id = tokens.client_id,
             "refresh token used twice: all that came of it is revoked"
         );

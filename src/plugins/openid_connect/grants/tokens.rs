@@ -122,7 +122,7 @@ fn refused(status: StatusCode, error: Option<&str>, own_client: bool) -> Refusal
     };
     if own_client && error != Some("invalid_grant") {
         let error: String = error.unwrap_or_default().chars().take(64).collect();
-        tracing::warn!(%status, error = ?error, "the token endpoint gives no tokens");
+        crate::telemetry::warn_limited!(%status, error = ?error, "the token endpoint gives no tokens");
     }
     refusal
 }
