@@ -7,6 +7,7 @@ pub mod identity;
 mod output;
 mod run;
 mod store;
+mod terminal;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::output::has_no_reader;
 use super::store::{Place, on_runtime, private};
+use super::terminal::Terminal;
 use super::{USAGE, complain};
 use crate::clock::Clock;
 use crate::model::audit::AuditQuery;
@@ -200,7 +201,7 @@ async fn go_on(
 
 fn target(output: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     let Some(path) = output else {
-        return Ok(Box::new(BufWriter::new(io::stdout())));
+        return Ok(Box::new(Terminal(BufWriter::new(io::stdout()))));
     };
     let file = private(path);
     let file = file.with_context(|| format!("{} can't be written", path.display()))?;

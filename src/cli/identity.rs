@@ -13,6 +13,7 @@ mod keys;
 mod locks;
 mod members;
 mod realms;
+mod retired_names;
 mod secret;
 mod sessions;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use chrono::{DateTime, SecondsFormat};
 use clap::{Args, Subcommand};
 
 use super::output::Output;
+use super::terminal::Terminal;
 use super::{USAGE, complain};
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -239,7 +241,7 @@ pub fn run(command: Command) -> ExitCode {
             hashing: section.hashing.clone(),
             identity: section,
             input: &mut std::io::stdin().lock(),
-            out: &mut Output::new(),
+            out: &mut Terminal(Output::new()),
         };
         check_realm(&desk).await?;
         told::act(command, &mut desk, &audit).await

@@ -23,6 +23,7 @@ use super::config::{MailConfig, SmtpConfig, SmtpTls, WebhookConfig};
 use super::records::is_safe_source;
 use super::{IdentityError, State};
 use crate::http::outbound::{Bounds, ChosenBy, OutboundError};
+use crate::model::visible;
 
 /// Messages that wait or are under way.
 const OUTSTANDING: usize = 1000;
@@ -197,9 +198,9 @@ async fn relay(smtp: &SmtpConfig, letter: &Letter) -> Result<(), MailError> {
     let message = Message::builder()
         .from(smtp.from.parse()?)
         .to(letter.to.parse()?)
-        .subject(&letter.subject)
+        .subject(visible::without_overrides(&letter.subject))
         .header(ContentType::TEXT_PLAIN)
-        .body(letter.text.clone())?;
+        .body(visible::without_overrides(&letter.text).into_owned())?;
     let (tls, port) = match smtp.tls {
         SmtpTls::Starttls => (Tls::Required(TlsParameters::new(smtp.host.clone())?), 587),
         SmtpTls::Implicit => (Tls::Wrapper(TlsParameters::new(smtp.host.clone())?), 465),

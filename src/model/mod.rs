@@ -30,3 +30,4 @@ pub mod target;
 pub mod token;
 pub mod upstream;
 pub mod user;
+pub mod visible;

@@ -19,6 +19,7 @@ use super::texts::Texts;
 use super::{Applicant, Look};
 use crate::clock::random_bytes;
 use crate::identity::respond;
+use crate::model::visible;
 
 const STYLE: &str = include_str!("../../../templates/page.css");
 
@@ -207,7 +208,8 @@ impl Frame {
 /// A page as browsers get it: never kept, framed, or told to others.
 pub(super) fn show(frame: &Frame, status: StatusCode, page: &impl Template) -> Response {
     let (status, text) = match page.render() {
-        Ok(text) => (status, text),
+        // Names are strangers' words: none of them turns the text behind it.
+        Ok(text) => (status, visible::without_overrides(&text).into_owned()),
         Err(error) => {
             tracing::error!(%error, "a page could not be written");
             (StatusCode::INTERNAL_SERVER_ERROR, String::new())
