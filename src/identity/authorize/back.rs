@@ -130,8 +130,26 @@ impl Back {
     }
 }
 
-/// A redirect that turns a POST into a GET: what was posted stays here.
+/// Whether a browser shows the answer to a form. It holds all that this answer
+/// redirects to, and what that redirects to, to the policy of the form's page.
+fn is_form_of_browser(call: &Call) -> bool {
+    let mode = call.headers().get("sec-fetch-mode");
+    call.parts.method == Method::POST && mode.is_some_and(|mode| mode == "navigate")
+}
+
+/// Whether an address is a path of ours or of the web: programs of a device are
+/// called by redirects alone.
+fn is_of_web(to: &str) -> bool {
+    to.starts_with('/') || to.starts_with("https:") || to.starts_with("http:")
+}
+
+/// A redirect that turns a POST into a GET: what was posted stays here. Browsers
+/// get a page that leads on: a client, or a provider on the way to one, may
+/// redirect to origins that `form-action` of our page can't name.
 pub(in crate::identity) fn redirect(call: &Call, to: &str) -> Response {
+    if is_form_of_browser(call) && is_of_web(to) {
+        return pages::going_on(&call.frame(None), to);
+    }
     let mut response = Response::new(Body::empty());
     let Ok(to) = HeaderValue::from_str(to) else {
         return page(call, &OAuthError::bad("invalid_request", ""));

@@ -106,8 +106,8 @@ impl Frame {
 
     /// Lets the answer to a form of the page lead to this address.
     ///
-    /// Browsers hold redirects to `form-action` too, and a client's page may
-    /// redirect further: so any https address will do, and the client's own.
+    /// Browsers hold redirects to `form-action` too. The chain ends with the
+    /// answer to a form, so nothing but the origin of this address is named.
     #[must_use]
     pub(in crate::identity) fn leading_to(mut self, address: &str) -> Self {
         let url = url::Url::parse(address).ok();
@@ -184,7 +184,7 @@ impl Frame {
     pub(super) fn policy(&self) -> String {
         let script = self.script.as_deref().unwrap_or("'none'");
         let action = match &self.leads_to {
-            Some(origin) => format!("'self' https: {origin}"),
+            Some(origin) => format!("'self' {origin}"),
             None => "'self'".to_owned(),
         };
         let frames = match self.frames.is_empty() {

@@ -395,6 +395,25 @@ pub(super) fn form_post(
 }
 
 #[derive(Template)]
+#[template(path = "going_on.html")]
+struct GoingOn<'a> {
+    frame: &'a Frame,
+    texts: &'a Texts,
+    to: &'a str,
+}
+
+/// The page that leads a browser on from a form. The form's policy ends with it:
+/// what comes then may redirect wherever it likes.
+pub(super) fn going_on(frame: &Frame, to: &str) -> Response {
+    let page = GoingOn {
+        frame,
+        texts: &frame.texts,
+        to,
+    };
+    show(frame, StatusCode::OK, &page)
+}
+
+#[derive(Template)]
 #[template(path = "sign_out.html")]
 struct SignOut<'a> {
     frame: &'a Frame,

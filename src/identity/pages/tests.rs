@@ -236,15 +236,56 @@ fn pictures_of_clients_come_from_elsewhere_only_where_allowed() {
     }
 }
 
+#[tokio::test]
+async fn a_page_that_leads_on_names_nothing_but_its_address() {
+    let hostile = "https://app.example/cb?a=\"><script>alert(1)</script>&x=1";
+    let page = going_on(&frame(), hostile);
+    let policy = page.headers()["content-security-policy"].to_str();
+    let policy = policy.expect("text");
+    assert!(policy.contains("form-action 'self';"), "{policy}");
+    let text = html(page).await;
+    assert!(!text.contains("<script"), "{text}");
+    let refresh = "http-equiv=\"refresh\" content=\"0; url=https://app.example/cb?a=";
+    assert!(text.contains(refresh), "{text}");
+}
+
+#[tokio::test]
+async fn names_turn_no_text_behind_them() {
+    let client = Applicant {
+        name: "Bank\u{202e}knaB\u{2066}",
+        logo: None,
+        policy: None,
+        terms: None,
+    };
+    let form = FormParts {
+        action: "/oauth2/authorize".to_owned(),
+        csrf: String::new(),
+        since: String::new(),
+        ways: Vec::new(),
+        forgot: None,
+    };
+    let page = consent(&frame(), client, &form, ("anna", &[]), None);
+    let page = html(page).await;
+    assert!(page.contains("BankknaB"), "{page}");
+    assert!(!page.contains(['\u{202e}', '\u{2066}']), "{page}");
+}
+
 #[test]
 fn forms_lead_to_the_client_and_its_scheme() {
     let frame = frame();
     for (address, source) in [
         (
             "http://127.0.0.1:9000/cb?x=1",
-            "https: http://127.0.0.1:9000;",
+            "form-action 'self' http://127.0.0.1:9000;",
         ),
-        ("com.example.app:/cb", "https: com.example.app:;"),
+        (
+            "https://app.example/cb?x=1",
+            "form-action 'self' https://app.example;",
+        ),
+        (
+            "com.example.app:/cb",
+            "form-action 'self' com.example.app:;",
+        ),
     ] {
         let policy = frame.clone().leading_to(address).policy();
         assert!(policy.contains(source), "{policy}");
