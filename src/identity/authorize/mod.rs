@@ -32,6 +32,7 @@ pub(super) use reference::References;
 pub(super) use request::is_unreserved;
 use request::{Request, UNMET};
 
+use super::context::ELSEWHERE;
 use super::error::OAuthError;
 use super::federation::{FAILED, Offer};
 use super::pages::{self, Applicant, Failed, FormParts};
@@ -103,6 +104,14 @@ impl<'a> Visit<'a> {
             browser,
             shown_ms,
         }
+    }
+
+    /// Whether the user has signed in on the pages of this very request. Another
+    /// provider may have signed the user in without a page.
+    fn has_just_signed_in(&self, session: &StoredSession) -> bool {
+        let is_later = |shown_ms| session.auth_ms >= shown_ms;
+        let elsewhere = session.amr.iter().any(|method| method == ELSEWHERE);
+        self.shown_ms.is_some_and(is_later) && !elsewhere
     }
 
     /// Whether the user of this session has to show the password (again).
@@ -282,7 +291,7 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
             return Err(tell("access_denied", text));
         }
         Some(true) => keep_consent(call, params, request, &user).await?,
-        None if needs_consent(call, request, &user).await? => {
+        None if needs_consent(call, &visit, (&session, &user)).await? => {
             if request.prompt.none {
                 return Err(tell("consent_required", "The user has to agree"));
             }
@@ -342,12 +351,24 @@ fn came_from_us(
     call.parts.method == Method::POST && (knows || visit.browser.sent(call, &purpose, csrf))
 }
 
-async fn needs_consent(call: &Call, request: &Request, user: &User) -> Result<bool, Refused> {
+/// Whether the user has to be asked. Where nothing assures who the client is,
+/// each request asks, whatever was agreed before (RFC 6749 §10.2, RFC 8252 §8.6):
+/// a client without consent then takes a sign-in on the pages of the request.
+async fn needs_consent(
+    call: &Call,
+    visit: &Visit<'_>,
+    (session, user): (&StoredSession, &User),
+) -> Result<bool, Refused> {
+    let request = visit.request;
     if request.prompt.consent {
         return Ok(true);
     }
     let metadata = &request.client.client.metadata;
-    if !metadata.require_consent.unwrap_or(true) {
+    let is_asked = metadata.require_consent.unwrap_or(true);
+    if !request.assures_client() {
+        return Ok(is_asked || !visit.has_just_signed_in(session));
+    }
+    if !is_asked {
         return Ok(false);
     }
     let store = &call.state.store;
@@ -361,7 +382,8 @@ async fn keep_consent(
     request: &Request,
     user: &User,
 ) -> Result<(), Refused> {
-    if params.own("save_consent").is_some() {
+    // A consent to whoever says to be the client counts for this request alone.
+    if params.own("save_consent").is_some() && request.assures_client() {
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
         let kept = store.add_consent(realm, user.id, client_id, &request.told, call.now_ms);

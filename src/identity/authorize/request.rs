@@ -99,6 +99,20 @@ pub(super) struct Request {
     pub(super) object: bool,
 }
 
+impl Request {
+    /// Whether the answer can reach no program but the client's own, or is of no
+    /// use to another one.
+    ///
+    /// Any program of a device can claim a private-use scheme or a loopback port
+    /// and the identifier of a public client (RFC 8252 §8.6). An https address is
+    /// its owner's alone, and a code of a confidential client needs its secret.
+    pub(super) fn assures_client(&self) -> bool {
+        let redirect = url::Url::parse(&self.back.redirect_uri);
+        let is_claimed = redirect.is_ok_and(|uri| uri.scheme() == "https");
+        is_claimed || (self.given.only_code() && !self.client.client.is_public())
+    }
+}
+
 /// Checks the request.
 pub(super) async fn read(call: &Call, resolved: Resolved) -> Result<Request, Refused> {
     let Resolved {

@@ -39,7 +39,8 @@ async fn open_redirect_by_variations_of_the_redirect_uri() {
     // Loopback addresses may have any port, and only the port may differ.
     let native = with(web(), "client_id", "native");
     let good = with(native.clone(), "redirect_uri", "http://127.0.0.1:49152/cb");
-    let answer = browser.get(&path(&good)).await;
+    let page = browser.get(&path(&good)).await.expect(200);
+    let answer = browser.approve(&page).await;
     assert!(told(&answer, "http://127.0.0.1:49152/cb").contains_key("code"));
     let evil = with(
         native,

@@ -6,6 +6,7 @@ pub(super) mod browser;
 mod fapi;
 mod foreign;
 mod logouts;
+mod native;
 mod pairwise;
 mod pushed;
 mod request_objects;

@@ -217,7 +217,8 @@ async fn requests_that_must_be_pushed_count_in_no_other_way() {
     assert_eq!(answer["error"], "invalid_request");
     let form: Vec<_> = native.iter().map(|(n, v)| (*n, v.as_str())).collect();
     let uri = pushed(&door, &form).await;
-    let answer = browser.get(&short("native", &uri)).await.expect(302);
+    let page = browser.get(&short("native", &uri)).await.expect(200);
+    let answer = browser.approve(&page).await;
     assert!(told(&answer, "http://127.0.0.1:7/cb").contains_key("code"));
 
     let alpha = "/oauth2/realms/root/realms/alpha";
@@ -290,4 +291,20 @@ async fn answers_smuggled_into_a_pushed_request_are_not_the_users() {
     let uri = pushed(&door, &smuggled).await;
     let page = browser.get(&short("web", &uri)).await.expect(200);
     assert!(page.body.contains("id=\"approve\""), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_flood_of_refused_requests_is_one_line_of_the_log() {
+    let door = door().await;
+    let uri = pushed(&door, &form("", "")).await;
+    let browser = Browser::new(&door);
+    // Another client's request, again and again.
+    for _ in 0..50 {
+        browser.get(&short("trusted", &uri)).await.expect(400);
+    }
+    let line = "another client's pushed request";
+    door.wait_log("the line", |one| one.contains(line)).await;
+    let lines = door.log_text().matches(line).count();
+    // Ten seconds may have passed on a machine that has much to do.
+    assert!(lines < 50, "{lines} lines");
 }
