@@ -16,6 +16,7 @@ use super::error::Fault;
 use super::realm::Realm;
 use super::revoked::Marks;
 use super::{State, token_id};
+use crate::jose::claims::check_times;
 use crate::jose::verify::{TOKEN_MAX, Unverified};
 use crate::model::grant::TokenHash;
 use crate::model::user::User;
@@ -110,11 +111,9 @@ impl Issued {
     /// of ours verifies; only an access token counts as one.
     fn is_access_token(&self, realm: &Realm, now_ms: i64) -> bool {
         let now = now_ms.div_euclid(1000);
-        let begins_s = self.claims.get("nbf").and_then(Value::as_i64);
         self.text("tokenName") == "access_token"
             && self.text("iss") == realm.issuer
-            && now < self.ends_s()
-            && begins_s.is_none_or(|begins_s| now >= begins_s)
+            && check_times(&self.claims, now, 0).is_ok()
     }
 
     /// The client that it was issued to.

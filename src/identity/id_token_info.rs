@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::error::OAuthError;
 use super::{Call, client_auth, form, hint, respond};
+use crate::jose::claims::check_times;
 
 /// Answers with the claims of a good ID token, or with those of `claims`
 /// (separated by commas) that it has.
@@ -36,6 +37,5 @@ pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
 }
 
 fn is_in_time(claims: &Map<String, Value>, now: i64) -> bool {
-    let time = |name: &str| claims.get(name).and_then(Value::as_i64);
-    time("exp").is_some_and(|exp| now < exp) && time("nbf").is_none_or(|nbf| nbf <= now)
+    check_times(claims, now, 0).is_ok()
 }

@@ -324,7 +324,8 @@ fn access_claims<'a>(state: &State, issue: &Issue<'a>, iat: i64, life: i64) -> A
         exp: iat + life,
         iat,
         expires_in: life,
-        jti: token_id::new(issue.now_ms, issue.user),
+        // A client that a node with a faster clock made was there.
+        jti: token_id::new(issue.now_ms.max(issue.client.client.created_ms), issue.user),
         nonce: issue.asked.nonce,
         userinfo_claims: issue.asked.userinfo_claims,
     }

@@ -152,6 +152,24 @@ impl Provider {
         Self { identity, ..self }
     }
 
+    /// Another node on the same database, whose clock stands at `now_ms`.
+    pub(super) async fn node(&self, now_ms: i64) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = self.other_process().await;
+        let clock = Clock::manual(now_ms);
+        let config = serde_json::from_value(config()).expect("a configuration");
+        let audit = audit(&store, &clock);
+        let identity = Identity::open(config, Arc::clone(&store), clock.clone(), audit)
+            .await
+            .expect("a node");
+        Self {
+            identity,
+            store,
+            clock,
+            directory,
+        }
+    }
+
     /// Puts another configuration in force.
     pub(super) async fn reload(&self, config: Value) {
         let config = serde_json::from_value(config).expect("a configuration");

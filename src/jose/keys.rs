@@ -122,14 +122,18 @@ impl KeyRing {
         Ok(Self { keys })
     }
 
-    /// The key that signs with `alg` at `now_ms`.
+    /// The key that signs with `alg` at `now_ms`. Before the time of the first
+    /// one that is the first one: a clock that is behind finds no other, and
+    /// whoever reads the store has its public half.
     pub fn signer(&self, alg: SignAlg, now_ms: i64) -> Option<&Arc<Signer>> {
-        let active = self
-            .published(now_ms)
-            .filter(|key| key.signer.alg() == alg && key.active_from_ms <= now_ms);
-        active
-            .max_by_key(|key| key.active_from_ms)
-            .map(|key| &key.signer)
+        let of_alg = || {
+            let published = self.published(now_ms);
+            published.filter(|key| key.signer.alg() == alg)
+        };
+        let active = of_alg().filter(|key| key.active_from_ms <= now_ms);
+        let active = active.max_by_key(|key| key.active_from_ms);
+        let key = active.or_else(|| of_alg().min_by_key(|key| key.active_from_ms));
+        key.map(|key| &key.signer)
     }
 
     fn published(&self, now_ms: i64) -> impl Iterator<Item = &RingKey> {
@@ -182,6 +186,23 @@ mod tests {
                 .expect("a good signature");
             assert_eq!(claims["sub"], "demo", "{alg:?}");
         }
+    }
+
+    #[test]
+    fn before_the_time_of_the_first_key_the_first_one_signs() {
+        let alg = SignAlg::ES256;
+        let keys = [5000, 9000].map(|from| generate(alg, 1000, from).expect("a key"));
+        let ring = ring(&keys);
+        for (now, kid) in [
+            (0, &keys[0].kid),
+            (4999, &keys[0].kid),
+            (5000, &keys[0].kid),
+            (9000, &keys[1].kid),
+        ] {
+            let signer = ring.signer(alg, now).expect("a key");
+            assert_eq!(signer.kid(), Some(kid.as_str()), "{now}");
+        }
+        assert!(ring.signer(SignAlg::EdDSA, 0).is_none());
     }
 
     #[test]

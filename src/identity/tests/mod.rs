@@ -3,6 +3,7 @@
 mod access_token;
 mod authenticate;
 mod authenticate_options;
+mod clocks;
 mod device;
 mod discovery;
 mod factors;
