@@ -17,24 +17,21 @@ use super::clients::LiveClient;
 use super::error::OAuthError;
 use super::password::Busy;
 use super::{Call, serve};
-use crate::clock::random_bytes;
-use crate::jose::claims::time;
+use crate::jose::claims::{CLOCK_SKEW, time};
 use crate::jose::dpop;
 use crate::model::client::SignAlg;
 use crate::model::grant::TokenHash;
+use crate::store::StoreError;
 
 /// Seconds that a proof is good for after it was made.
 const PAST: i64 = 60;
-
-/// Seconds that a clock may be ahead of ours.
-const AHEAD: i64 = 15;
 
 /// Seconds that a nonce is good for.
 const NONCE_LIFE: i64 = 300;
 
 /// Seconds of a window of remembered proofs: longer than any proof is good for,
 /// by as much as requests may be overtaken by later ones.
-const WINDOW: i64 = 2 * (PAST + AHEAD);
+const WINDOW: i64 = 2 * (PAST + CLOCK_SKEW);
 
 /// Most proofs of a window: a few thousand a second, all the time. Beyond them
 /// proofs are refused, as nobody could tell any more whether they are new.
@@ -55,31 +52,33 @@ struct Seen {
 /// What the provider remembers of proofs.
 pub(super) struct Dpop {
     seen: Mutex<Seen>,
-    /// Nonces are good for the process that made them: after a restart, no
-    /// proof from before is, where nonces are demanded.
+    /// Nonces of one node are good at all that share its store.
     nonces: hmac::Key,
 }
 
 /// Why a proof is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Refusal {
     Invalid(&'static str),
     /// It must carry a nonce of ours.
     Nonce,
     /// It can't be remembered now.
     Full,
+    /// The store does not say whether it was used.
+    Store(StoreError),
 }
 
 impl Dpop {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(nonces: hmac::Key) -> Self {
         Self {
             seen: Mutex::default(),
-            nonces: hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>()),
+            nonces,
         }
     }
 
-    /// Whether nobody has brought this before; of two at once, one is the first.
-    /// What was brought is remembered for [`WINDOW`] at least.
+    /// Whether nobody has brought this here before; of two at once, one is the
+    /// first. What was brought is remembered for [`WINDOW`] at least. The store
+    /// has the last word: this keeps floods of one proof from it.
     fn is_first(&self, what: TokenHash, now: i64) -> Result<bool, Refusal> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.turn_to(now.div_euclid(WINDOW));
@@ -109,7 +108,9 @@ impl Dpop {
         let tag = hmac::sign(&self.nonces, &time);
         let ours: bool = tag.as_ref()[..16].ct_eq(&bytes[8..]).into();
         let made = i64::from_be_bytes(time);
-        ours && (made..made.saturating_add(NONCE_LIFE)).contains(&now)
+        // A node that is ahead may have made it.
+        let begins = made.saturating_sub(CLOCK_SKEW);
+        ours && (begins..made.saturating_add(NONCE_LIFE)).contains(&now)
     }
 }
 
@@ -134,8 +135,11 @@ impl Seen {
 /// # Errors
 /// The responses of RFC 9449 §5 and §8, also where the client registered
 /// `dpop_bound_access_tokens`, or a profile that means it, and proves none.
-pub(super) fn binding(call: &Call, client: &LiveClient) -> Result<Option<String>, OAuthError> {
-    let proven = proven(call, client)?;
+pub(super) async fn binding(
+    call: &Call,
+    client: &LiveClient,
+) -> Result<Option<String>, OAuthError> {
+    let proven = proven(call, client).await?;
     if client.must_prove_possession() && proven.is_none() {
         let text = "A DPoP proof is required";
         return Err(OAuthError::bad("invalid_dpop_proof", text));
@@ -147,8 +151,8 @@ pub(super) fn binding(call: &Call, client: &LiveClient) -> Result<Option<String>
 ///
 /// # Errors
 /// As [`binding`], for a proof that is none.
-pub(super) fn proven(call: &Call, client: &LiveClient) -> Result<Option<String>, OAuthError> {
-    let proven = prove(call, None).map_err(|refusal| match refusal {
+pub(super) async fn proven(call: &Call, client: &LiveClient) -> Result<Option<String>, OAuthError> {
+    let proven = prove(call, None).await.map_err(|refusal| match refusal {
         Refusal::Invalid(text) => OAuthError::bad("invalid_dpop_proof", text),
         Refusal::Nonce => OAuthError {
             headers: nonce_header(call),
@@ -158,6 +162,7 @@ pub(super) fn proven(call: &Call, client: &LiveClient) -> Result<Option<String>,
             )
         },
         Refusal::Full => Busy.into(),
+        Refusal::Store(error) => error.into(),
     })?;
     match proven {
         Some((_, alg)) if !client.may_sign_by(alg) => {
@@ -172,23 +177,26 @@ pub(super) fn proven(call: &Call, client: &LiveClient) -> Result<Option<String>,
 ///
 /// # Errors
 /// The responses of RFC 9449 §7.1 and §9.
-pub(super) fn check(
+pub(super) async fn check(
     call: &Call,
     client: &LiveClient,
     token: &str,
     bound_to: Option<&str>,
 ) -> Result<(), OAuthError> {
     let challenge = |error: &'static str, text: &str| challenge(client, error, text);
-    let proven = prove(call, Some(token)).map_err(|refusal| match refusal {
-        Refusal::Invalid(text) => challenge("invalid_dpop_proof", text),
-        Refusal::Nonce => {
-            let text = "Resource server requires nonce in DPoP proof";
-            let mut error = challenge("use_dpop_nonce", text);
-            error.headers.extend(nonce_header(call));
-            error
-        }
-        Refusal::Full => Busy.into(),
-    })?;
+    let proven = prove(call, Some(token))
+        .await
+        .map_err(|refusal| match refusal {
+            Refusal::Invalid(text) => challenge("invalid_dpop_proof", text),
+            Refusal::Nonce => {
+                let text = "Resource server requires nonce in DPoP proof";
+                let mut error = challenge("use_dpop_nonce", text);
+                error.headers.extend(nonce_header(call));
+                error
+            }
+            Refusal::Full => Busy.into(),
+            Refusal::Store(error) => error.into(),
+        })?;
     match (proven, bound_to) {
         (None, _) => Err(challenge("invalid_dpop_proof", "A DPoP proof is required")),
         (Some((_, alg)), _) if !client.may_sign_by(alg) => {
@@ -232,22 +240,22 @@ fn nonce_header(call: &Call) -> Vec<(HeaderName, HeaderValue)> {
 }
 
 /// The thumbprint of the key that the request proves, and how; `None`: no proof.
-fn prove(call: &Call, token: Option<&str>) -> Result<Option<(String, SignAlg)>, Refusal> {
+async fn prove(call: &Call, token: Option<&str>) -> Result<Option<(String, SignAlg)>, Refusal> {
     let mut headers = call.headers().get_all("dpop").iter();
     let Some(header) = headers.next() else {
         return Ok(None);
     };
-    let wrong = Refusal::Invalid("The DPoP proof is not valid");
+    let wrong = || Refusal::Invalid("The DPoP proof is not valid");
     if headers.next().is_some() {
         return Err(Refusal::Invalid("There is more than one DPoP proof"));
     }
-    let proof = dpop::read(header.to_str().map_err(|_| wrong)?).map_err(|_| wrong)?;
+    let proof = dpop::read(header.to_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
     let text = |name: &str| proof.claims.get(name).and_then(Value::as_str);
     let now = call.now_ms.div_euclid(1000);
     let made = time(&proof.claims, "iat")
-        .map_err(|_| wrong)?
-        .ok_or(wrong)?;
-    if !(now - PAST..=now + AHEAD).contains(&made) {
+        .map_err(|_| wrong())?
+        .ok_or_else(wrong)?;
+    if !(now - PAST..=now + CLOCK_SKEW).contains(&made) {
         return Err(Refusal::Invalid("The DPoP proof is out of its time"));
     }
     if text("htm") != Some(call.parts.method.as_str()) || !is_called(call, text("htu")) {
@@ -264,9 +272,19 @@ fn prove(call: &Call, token: Option<&str>) -> Result<Option<(String, SignAlg)>, 
     if call.realm.settings.dpop_nonce && !has_nonce {
         return Err(Refusal::Nonce);
     }
-    let id = text("jti").filter(|id| !id.is_empty()).ok_or(wrong)?;
-    if !dpop.is_first(TokenHash::of(&format!("{}\n{id}", proof.thumbprint)), now)? {
-        return Err(Refusal::Invalid("The DPoP proof was used before"));
+    let id = text("jti").filter(|id| !id.is_empty());
+    let id = id.ok_or_else(wrong)?;
+    let used = || Refusal::Invalid("The DPoP proof was used before");
+    let what = TokenHash::of(&format!("dpop proof\n{}\n{id}", proof.thumbprint));
+    if !dpop.is_first(what, now)? {
+        return Err(used());
+    }
+    // Also at the other nodes, and before a restart.
+    let until_ms = (made + PAST + CLOCK_SKEW) * 1000;
+    let store = &call.state.store;
+    let is_new = store.remember(what, until_ms, call.now_ms).await;
+    if !is_new.map_err(Refusal::Store)? {
+        return Err(used());
     }
     Ok(Some((proof.thumbprint, proof.algorithm.as_sign_alg())))
 }
@@ -288,14 +306,20 @@ fn is_called(call: &Call, htu: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
+    fn new(key: u8) -> Dpop {
+        Dpop::new(hmac::Key::new(hmac::HMAC_SHA256, &[key; 32]))
+    }
+
     #[test]
-    fn a_nonce_is_good_for_its_time_and_its_process() {
-        let (dpop, other) = (Dpop::new(), Dpop::new());
+    fn a_nonce_is_good_for_its_time_and_its_store() {
+        let (dpop, node, other) = (new(1), new(1), new(2));
         let nonce = dpop.nonce(1000);
         assert!(dpop.is_nonce(&nonce, 1000));
         assert!(dpop.is_nonce(&nonce, 1000 + NONCE_LIFE - 1));
         assert!(!dpop.is_nonce(&nonce, 1000 + NONCE_LIFE));
-        assert!(!dpop.is_nonce(&nonce, 999));
+        assert!(dpop.is_nonce(&nonce, 1000 - CLOCK_SKEW));
+        assert!(!dpop.is_nonce(&nonce, 999 - CLOCK_SKEW));
+        assert!(node.is_nonce(&nonce, 1000), "of a node with the same store");
         assert!(!other.is_nonce(&nonce, 1000));
         for junk in ["", "x", &"A".repeat(32), &nonce[1..]] {
             assert!(!dpop.is_nonce(junk, 1000), "{junk}");
@@ -304,15 +328,15 @@ mod tests {
 
     #[test]
     fn a_proof_is_new_once() {
-        let dpop = Dpop::new();
-        assert_eq!(dpop.is_first(TokenHash::of("a"), 1000), Ok(true));
-        assert_eq!(dpop.is_first(TokenHash::of("a"), 1000), Ok(false));
-        assert_eq!(dpop.is_first(TokenHash::of("b"), 1000), Ok(true));
+        let dpop = new(1);
+        assert!(matches!(dpop.is_first(TokenHash::of("a"), 1000), Ok(true)));
+        assert!(matches!(dpop.is_first(TokenHash::of("a"), 1000), Ok(false)));
+        assert!(matches!(dpop.is_first(TokenHash::of("b"), 1000), Ok(true)));
     }
 
     #[test]
     fn a_replay_behind_a_flood_of_other_proofs_is_noticed() {
-        let dpop = Dpop::new();
+        let dpop = new(1);
         let number = |number: u32| {
             let mut bytes = [0; 32];
             bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -321,19 +345,19 @@ mod tests {
         // From the end of one window to the next.
         let time = |n: u32| WINDOW - 30 + i64::from(n) / 2000;
         for n in 0..110_000 {
-            assert_eq!(dpop.is_first(number(n), time(n)), Ok(true), "{n}");
+            assert!(matches!(dpop.is_first(number(n), time(n)), Ok(true)), "{n}");
         }
         for replayed in [0, 50_000, 105_000, 109_999] {
             let again = dpop.is_first(number(replayed), time(110_000));
-            assert_eq!(again, Ok(false), "{replayed}");
+            assert!(matches!(again, Ok(false)), "{replayed}");
         }
         // Nor does a request that was overtaken find the door open.
-        assert_eq!(dpop.is_first(number(0), WINDOW - 30), Ok(false));
+        assert!(matches!(dpop.is_first(number(0), WINDOW - 30), Ok(false)));
     }
 
     #[test]
     fn a_full_memory_refuses_rather_than_forgets() {
-        let dpop = Dpop::new();
+        let dpop = new(1);
         let full = (0..REMEMBERED).map(|n| {
             let mut bytes = [0; 32];
             bytes[..8].copy_from_slice(&n.to_be_bytes());
@@ -341,8 +365,9 @@ mod tests {
         });
         dpop.seen.lock().expect("the memory").current = full.collect();
         let new = TokenHash::of("new");
-        assert_eq!(dpop.is_first(new, 10), Err(Refusal::Full));
-        assert_eq!(dpop.is_first(new, 10 + WINDOW), Ok(true));
-        assert_eq!(dpop.is_first(TokenHash([0; 32]), 10 + WINDOW), Ok(false));
+        assert!(matches!(dpop.is_first(new, 10), Err(Refusal::Full)));
+        assert!(matches!(dpop.is_first(new, 10 + WINDOW), Ok(true)));
+        let again = dpop.is_first(TokenHash([0; 32]), 10 + WINDOW);
+        assert!(matches!(again, Ok(false)));
     }
 }

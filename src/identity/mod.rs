@@ -299,7 +299,6 @@ struct State {
     guesses: Lockout,
     /// What second factors are sealed with.
     factors: factors::Factors,
-    polls: device::Polls,
     registrations: register::Rate,
     logouts: Logouts,
     federation: Federation,
@@ -432,6 +431,7 @@ impl Identity {
         let keys = keys.map_err(not_opened)?;
         let state = Arc::new(State {
             store,
+        let dpop = Dpop::new(salt.key_for("DPoP nonces"));
             audit,
             clock,
             live: ArcSwap::from_pointee(live),
@@ -445,7 +445,7 @@ impl Identity {
             users: Users::new(),
             tokens: Tokens::new(),
             revoked: Revoked::default(),
-            dpop: Dpop::new(),
+            dpop,
             hasher,
             lockout: Lockout::new(),
             addresses: Lockout::of(LockKind::Address),

@@ -72,6 +72,12 @@ impl Salt {
 
 impl Salt {
     /// A key for the browser with this secret, which it can't make itself.
+    /// The key for one purpose of all nodes that share the store.
+    pub(super) fn key_for(&self, purpose: &str) -> hmac::Key {
+        let tag = hmac::sign(&self.0, format!("purpose\n{purpose}").as_bytes());
+        hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref())
+    }
+
     pub(super) fn browser_key(&self, secret: &str) -> hmac::Key {
         // Realms begin with a slash: no sector has the same tag.
         let tag = hmac::sign(&self.0, format!("browser\n{secret}").as_bytes());

@@ -3,7 +3,6 @@
 //! whether the first one may have what it asks for.
 
 mod page;
-mod polls;
 mod user_code;
 
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 pub(super) use page::answer as page;
-pub(super) use polls::Polls;
 
 use super::authorize::is_unreserved;
 use super::clients::LiveClient;
@@ -149,7 +147,7 @@ async fn keep(
 }
 
 fn full(client_id: &str) -> OAuthError {
-    tracing::warn!(client_id, "too many devices of the client wait for people");
+    crate::telemetry::warn_limited!(client_id, "too many devices of the client wait for people");
     OAuthError {
         status: StatusCode::SERVICE_UNAVAILABLE,
         headers: vec![(RETRY_AFTER, FULL_SECONDS)],

@@ -36,7 +36,7 @@ pub(in crate::identity) async fn issue(
     if grant.client_id != client.id() || grant.realm != call.realm.path {
         return Err(OAuthError::invalid_grant());
     }
-    let bound_to = dpop::binding(call, &client)?;
+    let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::narrowed(form, &grant.resources)?;
     let confined = Confined {
         audience: &audience,

@@ -22,7 +22,7 @@ pub(in crate::identity) async fn issue(
         let text = "Public clients can't use client credentials grant.";
         return Err(OAuthError::bad("unauthorized_client", text));
     }
-    let bound_to = dpop::binding(call, &client)?;
+    let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::asked(form, &client)?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let issue = Issue {

@@ -24,11 +24,11 @@ pub(in crate::identity) async fn issue(
     let own =
         |device: &StoredDevice| device.client_id == client.id() && device.realm == call.realm.path;
     let device = device.filter(own).ok_or_else(OAuthError::invalid_grant)?;
-    let grant = decided(call, &device)?;
+    let grant = decided(call, &device).await?;
     if !is_proven(device.request.challenge.as_ref(), form.get("code_verifier")) {
         return Err(OAuthError::invalid_grant());
     }
-    let bound_to = dpop::binding(call, &client)?;
+    let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::narrowed(form, &grant.resources)?;
     let confined = Confined {
         audience: &audience,
@@ -40,7 +40,7 @@ pub(in crate::identity) async fn issue(
 }
 
 /// The grant, or what the device is told while there is none (RFC 8628 §3.5).
-fn decided(call: &Call, device: &StoredDevice) -> Result<Grant, OAuthError> {
+async fn decided(call: &Call, device: &StoredDevice) -> Result<Grant, OAuthError> {
     let told = |error, text: &str| Err(OAuthError::bad(error, text));
     if call.now_ms >= device.expires_ms {
         return told("expired_token", "The device code has expired.");
@@ -50,8 +50,11 @@ fn decided(call: &Call, device: &StoredDevice) -> Result<Grant, OAuthError> {
         Verdict::Approved(grant) => Ok(Grant::clone(grant)),
         Verdict::Denied => told("access_denied", "The user did not agree."),
         Verdict::Pending => {
-            let polls = &call.state.polls;
-            match polls.is_too_soon(device.hash, interval_s, call.now_ms) {
+            let store = &call.state.store;
+            match store
+                .poll_device(device.hash, interval_s, call.now_ms)
+                .await?
+            {
                 true => told("slow_down", "Polled too soon: wait five seconds longer."),
                 false => told("authorization_pending", "The user has not decided yet."),
             }

@@ -37,7 +37,7 @@ pub(in crate::identity) async fn issue(
 ) -> Result<TokenResponse, OAuthError> {
     let client = client_for(call, form, GRANT).await?;
     let assertion = required(form, "assertion")?;
-    let bound_to = dpop::binding(call, &client)?;
+    let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::asked(form, &client)?;
     let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
     let user = subject(call, &client, assertion).await?;

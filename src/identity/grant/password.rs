@@ -33,7 +33,7 @@ pub(in crate::identity) async fn issue(
     let user = sign_in(call, &name, password).await?;
     let methods = second_factor(call, form, &client, &user).await?;
     // Guesses of passwords leave no proofs to remember.
-    let bound_to = dpop::binding(call, &client)?;
+    let bound_to = dpop::binding(call, &client).await?;
     let (realm, now_ms) = (&call.realm, call.now_ms);
     let grant = Grant {
         id: issue::handle(),

@@ -38,7 +38,7 @@ pub(in crate::identity) async fn issue(
     let old = store.refresh_tokens(presented.family()).await?;
     let old = old.ok_or_else(not_valid)?;
     check(call, &client, &old, &presented).await?;
-    let bound_to = dpop::binding(call, &client)?;
+    let bound_to = dpop::binding(call, &client).await?;
     if old.grant.bound_to.is_some() && old.grant.bound_to != bound_to {
         return Err(not_valid());
     }

@@ -44,7 +44,7 @@ pub(in crate::identity) async fn issue(
     {
         return Err(invalid("requested_token_type is not supported"));
     }
-    let bound_to = dpop::binding(call, &client)?;
+    let bound_to = dpop::binding(call, &client).await?;
     let (subject, act) = subject(call, form, &client).await?;
     let audience = audience(form, &client, &subject)?;
     let mut all: Vec<String> = subject.issued.scopes().map(str::to_owned).collect();

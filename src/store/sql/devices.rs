@@ -1,7 +1,7 @@
 //! What devices asked for, until they got it.
 
 use super::{Database, Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
-use crate::model::device::{StoredDevice, Verdict};
+use crate::model::device::{Poll, StoredDevice, Verdict};
 use crate::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 use crate::store::StoreError;
 
@@ -73,6 +73,31 @@ pub(super) fn read(row: &Row) -> Result<StoredDevice, StoreError> {
         },
         expires_ms: row.int("expires_ms")?,
     })
+}
+
+/// Of two polls at once, one finds what the other wrote.
+pub(super) async fn poll(
+    tx: &mut Tx,
+    hash: TokenHash,
+    interval_s: u32,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let row = sql("SELECT polled_ms, interval_s FROM devices WHERE hash = $1").bind(hash);
+    let Some(row) = row.one(&mut *tx).await? else {
+        return Ok(false);
+    };
+    let last = Poll {
+        last_ms: row.opt_int("polled_ms")?,
+        interval_s: row.opt_int("interval_s")?.unwrap_or(interval_s.into()),
+    };
+    let (next, too_soon) = last.follow(now_ms);
+    sql("UPDATE devices SET polled_ms = $1, interval_s = $2 WHERE hash = $3")
+        .bind(next.last_ms)
+        .bind(next.interval_s)
+        .bind(hash)
+        .run(tx)
+        .await?;
+    Ok(too_soon)
 }
 
 /// The conditional update decides: of two verdicts at once, one counts.

@@ -88,6 +88,20 @@ async fn asked<'d>(door: &'d Door, user: &str, code: &str) -> (Browser<'d>, Answ
 }
 
 #[tokio::test]
+async fn polls_from_before_a_restart_count() {
+    let mut door = door().await;
+    let codes = codes(&door).await;
+    let device_code = text(&codes, "device_code");
+    assert_eq!(
+        error(poll(&door, device_code).await),
+        "authorization_pending"
+    );
+    door.kill();
+    door.start().await;
+    assert_eq!(error(poll(&door, device_code).await), "slow_down");
+}
+
+#[tokio::test]
 async fn a_device_gets_tokens_once_its_user_agreed() {
     let door = door().await;
     let answer = ask(&door, &[("client_id", "tv"), ("scope", "openid email")]).await;

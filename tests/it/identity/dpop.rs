@@ -137,6 +137,37 @@ async fn a_replayed_proof_is_refused() {
 }
 
 #[tokio::test]
+async fn a_proof_from_before_a_restart_is_refused() {
+    let mut door = door("").await;
+    let key = Key::make();
+    let proof = key.proof("POST", &door.proxy_url(TOKEN), json!({}));
+    ask(&door, FOR_ITSELF, &proof).await.expect(200);
+    door.kill();
+    door.start().await;
+    assert_error(
+        ask(&door, FOR_ITSELF, &proof).await,
+        400,
+        "invalid_dpop_proof",
+        "The DPoP proof was used before",
+    );
+    let fresh = key.proof("POST", &door.proxy_url(TOKEN), json!({}));
+    ask(&door, FOR_ITSELF, &fresh).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_nonce_is_good_at_every_node_of_a_store() {
+    let mut door = door("dpop_nonce: true").await;
+    let key = Key::make();
+    let url = door.proxy_url(TOKEN);
+    let answer = ask(&door, FOR_ITSELF, &key.proof("POST", &url, json!({}))).await;
+    let nonce = answer.expect(400).header("dpop-nonce").to_owned();
+    door.kill();
+    door.start().await;
+    let proof = key.proof("POST", &url, json!({"nonce": nonce}));
+    ask(&door, FOR_ITSELF, &proof).await.expect(200);
+}
+
+#[tokio::test]
 async fn a_proof_for_another_request_or_time_is_refused() {
     let door = door("").await;
     let key = Key::make();
