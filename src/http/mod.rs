@@ -2,6 +2,7 @@
 //! outbound client, replies.
 
 pub mod basic;
+pub mod brake;
 pub mod bridge;
 pub mod encoded_word;
 pub mod cipher_suites;

@@ -109,21 +109,21 @@ impl State {
 
     /// Tells other nodes, and this one after a restart, of a lock. It holds
     /// here, whether that works or not.
-    async fn tell_lock(&self, lock: StoredLock) {
+    pub(super) async fn tell_lock(&self, lock: StoredLock) {
         let kind = lock.kind.as_str();
-        tracing::warn!(
+        crate::telemetry::warn_limited!(
             kind,
             realm = lock.realm,
             subject = lock.subject.as_deref().unwrap_or("nobody"),
             seconds = (lock.until_ms - lock.set_ms) / 1000,
-            "locked after wrong passwords"
+            "locked or slowed down after wrong passwords or secrets"
         );
         if let Some(metrics) = self.metrics.get() {
             metrics.locks(kind).inc();
         }
         audit::note(self, Kind::LockoutBegin, |event| event.with("cause", kind));
         if let Err(error) = self.store.put_lock(&lock).await {
-            tracing::warn!(%error, "other nodes are not told of a lock");
+            crate::telemetry::warn_limited!(%error, "other nodes are not told of a lock");
         }
     }
 
@@ -163,6 +163,7 @@ impl State {
         match lock.kind {
             LockKind::Name => self.lockout.take_in(lock),
             LockKind::Address => self.addresses.take_in(lock),
+            LockKind::Client => self.take_in_brake(lock),
         }
     }
 }

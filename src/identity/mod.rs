@@ -113,6 +113,7 @@ use users::Users;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, random_uuid};
+use crate::http::brake::Brake;
 use crate::http::outbound::{Allow, Authorities, Guarded, Standing};
 use crate::jose::vault::Vault;
 use crate::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
@@ -294,6 +295,8 @@ struct State {
     metrics: OnceLock<Arc<Metrics>>,
     mailer: Mailer,
     /// Links for new passwords that were asked for.
+    /// Wrong secrets of clients.
+    secrets: Brake,
     resets: Lockout,
     /// Wrong codes of devices.
     guesses: Lockout,
@@ -455,7 +458,7 @@ impl Identity {
             factors,
             mailer: Mailer::new(),
             resets: Lockout::new(),
-            polls: device::Polls::new(),
+            secrets: Brake::default(),
             registrations: register::Rate::new(),
             logouts: Logouts::new(),
             origins: cors::Origins::new(),

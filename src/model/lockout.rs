@@ -13,6 +13,8 @@ pub enum LockKind {
     Name,
     /// An address.
     Address,
+    /// A client's secret, for an address: guesses of it are slowed down.
+    Client,
 }
 
 impl LockKind {
@@ -21,12 +23,13 @@ impl LockKind {
         match self {
             Self::Name => "name",
             Self::Address => "address",
+            Self::Client => "client",
         }
     }
 
     /// The kind that `word` names, if any.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Name, Self::Address]
+        [Self::Name, Self::Address, Self::Client]
             .into_iter()
             .find(|kind| kind.as_str() == word)
     }
@@ -47,7 +50,8 @@ pub struct StoredLock {
     pub kind: LockKind,
     /// The realm.
     pub realm: String,
-    /// The identifier of the user, if there is one of the name; or the address.
+    /// The identifier of the user, if there is one of the name; or the address; or
+    /// the address and the client's identifier behind a blank.
     pub subject: Option<String>,
     /// Until when; 0: it was lifted.
     pub until_ms: i64,

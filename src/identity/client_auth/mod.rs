@@ -6,6 +6,7 @@
 //! that was changed a moment ago counts.
 
 mod assertion;
+mod guesses;
 mod keys;
 
 use std::sync::Arc;
@@ -73,6 +74,7 @@ pub(super) async fn authenticate(
     if claimed.id.len() > 255 {
         return Err(failed());
     }
+    let look = guesses::look(call, &claimed)?;
     let State { clients, store, .. } = &*call.state;
     let known = clients.find(&**store, realm, &claimed.id).await?;
     if let Some(client) = &known {
@@ -94,11 +96,13 @@ pub(super) async fn authenticate(
         disprove(call, &claimed.proof);
     }
     let Some(client) = proven else {
-        return Err(match claimed.proof {
+        let braked = guesses::wrong(call, look, &claimed, known.is_some()).await;
+        return Err(braked.unwrap_or_else(|| match claimed.proof {
             Proof::Assertion(_) => assertion::not_valid(call),
             _ => failed(),
-        });
+        }));
     };
+    look.right();
     if !claimed
         .proof
         .is_by(client.client.metadata.token_endpoint_auth_method)

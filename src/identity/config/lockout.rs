@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::http::brake::BrakeConfig;
+
 /// Locking names and addresses after wrong passwords. Unknown names lock alike.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -15,6 +17,8 @@ pub struct LockoutSection {
     pub duration: u32,
     /// The same for addresses, whatever names are tried from there.
     pub per_address: AddressLockout,
+    /// Slowing down guesses of a client's secret from an address.
+    pub per_client: BrakeConfig,
 }
 
 impl Default for LockoutSection {
@@ -24,6 +28,7 @@ impl Default for LockoutSection {
             window: 300,
             duration: 60,
             per_address: AddressLockout::default(),
+            per_client: BrakeConfig::default(),
         }
     }
 }

@@ -16,12 +16,17 @@ use crate::model::user::name as user_name;
 /// A lock as it is shown.
 pub fn lock_record(lock: &StoredLock) -> Value {
     let realm = match lock.kind {
-        LockKind::Name => json!(lock.realm),
+        LockKind::Name | LockKind::Client => json!(lock.realm),
         LockKind::Address => Value::Null,
     };
-    let (user, address) = match lock.kind {
-        LockKind::Name => (lock.subject.as_deref(), None),
-        LockKind::Address => (None, lock.subject.as_deref()),
+    let subject = lock.subject.as_deref();
+    let (user, address, client_id) = match lock.kind {
+        LockKind::Name => (subject, None, None),
+        LockKind::Address => (None, subject, None),
+        LockKind::Client => {
+            let parts = subject.and_then(|subject| subject.split_once(' '));
+            (None, parts.map(|parts| parts.0), parts.map(|parts| parts.1))
+        }
     };
     json!({
         "id": id_of(lock),
@@ -29,6 +34,7 @@ pub fn lock_record(lock: &StoredLock) -> Value {
         "realm": realm,
         "user": user,
         "address": address,
+        "client_id": client_id,
         "locked_at": lock.set_ms / 1000,
         "locked_until": lock.until_ms / 1000,
         "locks": lock.locks,

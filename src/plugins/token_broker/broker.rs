@@ -28,6 +28,7 @@ use super::issue::store;
 use super::records;
 use crate::audit::Audit;
 use crate::clock::Clock;
+use crate::http::brake::{Brake, BrakeConfig};
 use crate::http::outbound::{Outbound, Standing};
 use crate::model::broker::{
     Kept, Product, Record, Refresh, Revoked, ShownRefresh, StoredTokens, Which,
@@ -71,6 +72,8 @@ pub struct Broker {
     stripes: Box<[AtomicU64]>,
     /// The counters of products, by name.
     quotas: DashMap<String, Arc<Quota>>,
+    /// Wrong secrets of applications.
+    pub(super) secrets: Brake,
     /// Whether a plugin uses it.
     used: AtomicBool,
 }
@@ -80,6 +83,7 @@ pub struct Broker {
 pub(super) struct Names {
     pub(super) organization: String,
     pub(super) environment: String,
+    pub(super) secret_guesses: BrakeConfig,
     file: PathBuf,
 }
 
@@ -204,6 +208,7 @@ impl Broker {
             records: AtomicU64::new(0),
             stripes: (0..256).map(|_| AtomicU64::new(0)).collect(),
             quotas: DashMap::new(),
+            secrets: Brake::default(),
             used: AtomicBool::new(false),
         });
         broker.reload(config).await?;
@@ -232,6 +237,10 @@ impl Broker {
     /// Says that a plugin uses it.
     pub(super) fn is_used(&self) {
         self.used.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub(super) fn names(&self) -> Guard<Arc<Names>> {
@@ -515,6 +524,7 @@ fn names(config: &BrokerConfig) -> Names {
     Names {
         organization: config.organization.clone(),
         environment: config.environment.clone(),
+        secret_guesses: config.secret_guesses,
         file: config.file.clone(),
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::records;
+use crate::http::brake::BrakeConfig;
 use crate::model::broker::{Application, Developer, Kind, Product, Record};
 use crate::model::user::schema::RecordError;
 
@@ -20,6 +21,8 @@ pub struct BrokerConfig {
     pub organization: String,
     /// The environment that products are looked at in.
     pub environment: String,
+    /// Slowing down guesses of an application's secret from an address.
+    pub secret_guesses: BrakeConfig,
     /// Declared products.
     pub products: Vec<Product>,
     /// Declared developers.
@@ -34,6 +37,7 @@ impl Default for BrokerConfig {
             file: PathBuf::from("the configuration file"),
             organization: "doorward".to_owned(),
             environment: "default".to_owned(),
+            secret_guesses: BrakeConfig::default(),
             products: Vec::new(),
             developers: Vec::new(),
             applications: Vec::new(),

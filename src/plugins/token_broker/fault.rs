@@ -141,6 +141,15 @@ impl Fault {
         fault
     }
 
+    /// Wrong secrets came too often; whether this one was looked at is not said.
+    pub(super) fn too_many_secrets() -> Self {
+        let text = "Too many wrong secrets of this client came from this address";
+        let code = "oauth.v2.TooManyInvalidClientSecrets";
+        let mut fault = Self::new(429, "client_secrets", code, text);
+        fault.retry_after = Some(1);
+        fault
+    }
+
     pub(super) fn no_flow(host: &str, path: &str) -> Self {
         let text = format!("Unable to identify proxy for host: {host} and url: {path}");
         let code = "messaging.adaptors.http.flow.ApplicationNotFound";

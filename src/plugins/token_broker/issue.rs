@@ -16,6 +16,7 @@ use super::fault::{Fault, json};
 use super::flow::{Ended, Generate, Issue};
 use super::records::random_text;
 use super::response::TokenResponse;
+use super::secret::check_secret;
 use super::told::Told;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
 use crate::http::basic::{self, BrokenBasic};
@@ -81,7 +82,8 @@ impl TokenBroker {
         let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         // What is revoked while the provider is asked is revoked for these, too.
         let begun_ms = broker.now_ms();
-        let granted = self.granted(&client, &asker, user, form.get("scope"), facts, short);
+        let scope = form.get("scope");
+        let granted = self.granted(broker, &client, &asker, user, scope, facts, short);
         let granted = granted.await?;
         let about = TokenFacts {
             application: client.application.id.clone(),
@@ -118,6 +120,7 @@ impl TokenBroker {
     /// what the application gets that shows its secret.
     async fn granted(
         &self,
+        broker: &Broker,
         client: &Client,
         asker: &Asker<'_>,
         user: Option<(&str, &str)>,
@@ -129,9 +132,10 @@ impl TokenBroker {
             (None, _) => {
                 // An application without a secret can't be told from others.
                 let has = !matches!(client.secret, ClientSecret::None);
-                if !has || !client.is_shown_by(asker.secret.as_deref()) {
+                if !has {
                     return Err(Fault::unknown_client(short));
                 }
+                check_secret(broker, client, asker, facts, short).await?;
                 Ok(Granted::default())
             }
             (Some(_), None) => Err(Fault::not_authorized(short)),

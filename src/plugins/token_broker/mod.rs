@@ -21,6 +21,7 @@ pub mod records;
 mod refresh;
 mod response;
 mod schema;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod told;

@@ -12,6 +12,7 @@ use super::flow::Refreshing;
 use super::issue::{ACCESS, Issued, MAX_TOKEN, asker, issued, posted, required, store};
 use super::issue::{New, stored, swept};
 use super::records::random_text;
+use super::secret::check_secret;
 use super::told::Told;
 use super::variable::Facts;
 use crate::model::audit::Kind;
@@ -46,9 +47,7 @@ impl TokenBroker {
         let presented = required(form, "refresh_token", short)?;
         let asker = asker(form, &facts.request.headers, short)?;
         let client = self.client(broker, &asker, facts, told, short).await?;
-        if !client.is_shown_by(asker.secret.as_deref()) {
-            return Err(Fault::unknown_client(short));
-        }
+        check_secret(broker, &client, &asker, facts, short).await?;
         let bad = || Fault::bad_refresh_token(short);
         let found = find(broker, presented, &asker.id, told).await?;
         let found = found.ok_or_else(bad)?;

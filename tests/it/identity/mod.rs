@@ -3,6 +3,7 @@
 mod attacks;
 mod authorize;
 mod client_auth;
+mod client_secrets;
 mod cors;
 mod device;
 mod dpop;

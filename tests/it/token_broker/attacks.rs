@@ -553,3 +553,29 @@ fn exported(door: &Door) -> (String, u64) {
     let count = end["rows"]["broker_tokens"].as_u64();
     (text, count.expect("a number"))
 }
+
+#[tokio::test]
+async fn guessing_the_secret_of_an_application_is_braked_and_the_right_one_passes() {
+    let upstream = Upstream::echo().await;
+    let door = brokered(&upstream, OWN, FLOWS).await;
+    door.admin_post("/broker/products", &json!({"name": "narrow"}))
+        .await
+        .expect(201);
+    let (_, (key, secret), _) = own_token(&door, "narrow").await;
+    let (_, (other, _), _) = own_token(&door, "narrow").await;
+    let ask = async |key: &str, secret: &str| {
+        let grant = [("grant_type", "client_credentials")];
+        let request = http::client().post(door.proxy_url("/weather/token"));
+        http::send(request.basic_auth(key, Some(secret)).form(&grant)).await
+    };
+    for n in 0..20 {
+        assert_eq!(ask(&key, &format!("wrong {n}")).await.status, 401, "{n}");
+    }
+    for n in 0..20 {
+        let answer = ask(&key, &format!("wrong {n}")).await;
+        assert_eq!(answer.status, 429, "{n}: {}", answer.body);
+        assert_eq!(answer.header("retry-after"), "1");
+        ask(&key, &secret).await.expect(200);
+    }
+    assert_eq!(ask(&other, "wrong").await.status, 401);
+}
