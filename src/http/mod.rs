@@ -4,8 +4,8 @@
 pub mod basic;
 pub mod brake;
 pub mod bridge;
-pub mod encoded_word;
 pub mod cipher_suites;
+pub mod encoded_word;
 pub mod form;
 pub mod greeting;
 pub mod handshake;

@@ -338,9 +338,9 @@ pub(super) async fn holder(
             }
         }
     };
-    // Names are given again: to another user, to a client made anew.
-    let user_made_ms = user.as_ref().map_or(0, |user| user.created_ms);
-    let made_ms = client.client.created_ms.max(user_made_ms);
+    // Names are given again: to another user, whose mark is another one, and to
+    // a client made anew.
+    let made_ms = client.client.created_ms;
     let user_id = user.as_ref().map(|user| user.id);
     if !token_id::fits(text(claims, "jti"), user_id, made_ms) {
         return Ok(None);

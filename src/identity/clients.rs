@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use aws_lc_rs::hmac;
 use quick_cache::sync::Cache;
 
+use super::config::SubjectSource;
 use super::device;
 use super::pairwise::{Salt, Sector};
 use super::realm::Realm;
@@ -40,6 +41,8 @@ pub(super) struct LiveClient {
     used: AtomicBool,
     /// Where its users have names of their own.
     pub(super) sector: Option<Sector>,
+    /// What it calls users elsewhere.
+    pub(super) subjects: SubjectSource,
 }
 
 impl LiveClient {
@@ -58,6 +61,7 @@ impl LiveClient {
             shared: metadata.shared_algs().filter_map(signer).collect(),
             keys,
             sector: salt.sector(realm, metadata),
+            subjects: realm.settings.subject,
             declared,
             used: AtomicBool::new(false),
             client,

@@ -223,6 +223,8 @@ pub struct RealmSettings {
     /// Whether a code challenge may be the verifier itself. Without need, leave
     /// it off: who reads the request can then exchange the code.
     pub plain_pkce: bool,
+    /// What `sub` says of users, unless the client's subjects are pairwise.
+    pub subject: SubjectSource,
     /// The form of access tokens, unless the client's record names another.
     pub access_token_format: TokenFormat,
     /// How JWT access tokens are signed, unless the client's record says
@@ -316,6 +318,17 @@ impl Default for RegistrationSettings {
     }
 }
 
+/// What `sub` says of a user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubjectSource {
+    /// The name; the identifier where the name was another user's before.
+    #[default]
+    Name,
+    /// The identifier.
+    Id,
+}
+
 /// Who may register clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -363,6 +376,7 @@ impl Default for RealmSettings {
             require_pushed_authorization_requests: false,
             unsigned_request_objects: false,
             plain_pkce: false,
+            subject: SubjectSource::Name,
             access_token_format: TokenFormat::Jwt,
             access_token_signed_response_alg: SignAlg::ES256,
             id_token_signed_response_alg: SignAlg::RS256,

@@ -24,13 +24,22 @@ pub(super) async fn read(call: &Call, token: &str) -> Option<Hint> {
     let claims = claims(call, token).await?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let (state, client_id) = (&call.state, text("aud")?);
+    // A client got it for itself. It stands for no user, though one may have the
+    // client's identifier for a name.
+    if text("sub") == Some(client_id) {
+        return None;
+    }
     let client = state.clients.find(&*state.store, &call.realm, client_id);
     let subject = match client.await.ok()? {
         Some(client) => {
             let name = state.name_called(&call.realm, &client, text("sub")?);
             name.await.ok()?
         }
-        None => text("sub")?.to_owned(),
+        None => {
+            let user = state.user_of_subject(&call.realm, text("sub")?);
+            let user = user.await.ok()?;
+            user.map_or_else(String::new, |user| user.user_name.clone())
+        }
     };
     Some(Hint {
         is_told: text("sub") == Some(&*subject),

@@ -125,7 +125,8 @@ use crate::telemetry::Metrics;
 pub use clients::stored_secret;
 pub use error::IdentityError;
 pub use keys::{AHEAD_MS, state_of};
-pub use manage::{factor_record, identity_record, lock_record, session_record};
+pub use manage::session_record;
+pub use manage::{factor_record, identity_record, lock_record, retired_name_record};
 pub use password::hash_blocking;
 pub(crate) use password::hash_new_blocking;
 pub(crate) use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
@@ -294,9 +295,9 @@ struct State {
     locks_read_ms: AtomicI64,
     metrics: OnceLock<Arc<Metrics>>,
     mailer: Mailer,
-    /// Links for new passwords that were asked for.
     /// Wrong secrets of clients.
     secrets: Brake,
+    /// Links for new passwords that were asked for.
     resets: Lockout,
     /// Wrong codes of devices.
     guesses: Lockout,
@@ -430,11 +431,11 @@ impl Identity {
         let (allow, authorities) = outbound(&live.config)?;
         let outbound = Arc::new(Guarded::new(allow, authorities));
         let salt = Salt::open(&*store, &vault).await.map_err(not_opened)?;
+        let dpop = Dpop::new(salt.key_for("DPoP nonces"));
         let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
         let keys = keys.map_err(not_opened)?;
         let state = Arc::new(State {
             store,
-        let dpop = Dpop::new(salt.key_for("DPoP nonces"));
             audit,
             clock,
             live: ArcSwap::from_pointee(live),

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::State;
 use super::clients::LiveClient;
+use super::config::SubjectSource;
 use super::error::Fault;
 use super::realm::Realm;
 use crate::clock::random_bytes;
@@ -71,13 +72,13 @@ impl Salt {
 }
 
 impl Salt {
-    /// A key for the browser with this secret, which it can't make itself.
     /// The key for one purpose of all nodes that share the store.
     pub(super) fn key_for(&self, purpose: &str) -> hmac::Key {
         let tag = hmac::sign(&self.0, format!("purpose\n{purpose}").as_bytes());
         hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref())
     }
 
+    /// A key for the browser with this secret, which it can't make itself.
     pub(super) fn browser_key(&self, secret: &str) -> hmac::Key {
         // Realms begin with a slash: no sector has the same tag.
         let tag = hmac::sign(&self.0, format!("browser\n{secret}").as_bytes());
@@ -127,14 +128,19 @@ impl Sector {
 impl LiveClient {
     /// What the client calls this user: `sub` of everything that it is told.
     pub(super) fn subject<'u>(&self, user: &'u User) -> Cow<'u, str> {
-        self.subject_of(user.id, &user.user_name)
+        match (&self.sector, self.subjects) {
+            (None, SubjectSource::Name) => user.public_name(),
+            _ => self.subject_of(user.id, ""),
+        }
     }
 
-    /// As [`LiveClient::subject`], of a user that may be gone.
-    pub(super) fn subject_of<'u>(&self, id: Uuid, user_name: &'u str) -> Cow<'u, str> {
-        match &self.sector {
-            None => Cow::Borrowed(user_name),
-            Some(sector) => Cow::Owned(sector.name_of(id)),
+    /// As [`LiveClient::subject`], of a user that may be gone and had this public
+    /// name.
+    pub(super) fn subject_of<'u>(&self, id: Uuid, public_name: &'u str) -> Cow<'u, str> {
+        match (&self.sector, self.subjects) {
+            (Some(sector), _) => Cow::Owned(sector.name_of(id)),
+            (None, SubjectSource::Id) => Cow::Owned(id.to_string()),
+            (None, SubjectSource::Name) => Cow::Borrowed(public_name),
         }
     }
 }
@@ -147,18 +153,38 @@ impl State {
         client: &LiveClient,
         subject: &str,
     ) -> Result<Option<Arc<User>>, StoreError> {
-        let store = &*self.store;
         match &client.sector {
-            None => self.users.by_name(store, &realm.path, subject).await,
+            None => self.user_of_subject(realm, subject).await,
             Some(sector) => match sector.named(subject) {
-                Some(id) => self.users.by_id(store, &realm.path, id).await,
+                Some(id) => self.users.by_id(&*self.store, &realm.path, id).await,
                 None => Ok(None),
             },
         }
     }
-}
 
-impl State {
+    /// The user whom clients without a sector call `subject`: by identifier or by
+    /// name, whichever tokens of the realm say today. A name that was another
+    /// user's before is nobody's `sub`.
+    pub(super) async fn user_of_subject(
+        &self,
+        realm: &Realm,
+        subject: &str,
+    ) -> Result<Option<Arc<User>>, StoreError> {
+        let (store, users, path) = (&*self.store, &self.users, &realm.path);
+        let id = Some(subject).filter(|text| text.len() == 36);
+        let id = id.and_then(|text| Uuid::try_parse(text).ok());
+        // Names may look like identifiers: neither of the two costs a look-up
+        // each time.
+        if let Some(user) = id.and_then(|id| users.known_by_id(store, path, id)) {
+            return Ok(Some(user));
+        }
+        let by_name = users.by_name(store, path, subject).await?;
+        match (by_name.filter(|user| !user.name_reused), id) {
+            (None, Some(id)) => users.by_id(store, path, id).await,
+            (by_name, _) => Ok(by_name),
+        }
+    }
+
     /// The name of the user whom this client calls `subject`; empty, as no name
     /// is, where there is none.
     pub(super) async fn name_called(
@@ -167,9 +193,6 @@ impl State {
         client: &LiveClient,
         subject: &str,
     ) -> Result<String, StoreError> {
-        if client.sector.is_none() {
-            return Ok(subject.to_owned());
-        }
         let user = self.user_called(realm, client, subject).await?;
         Ok(user.map_or_else(String::new, |user| user.user_name.clone()))
     }

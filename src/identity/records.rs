@@ -77,6 +77,7 @@ pub fn new_user(realm: &str, record: &Map<String, Value>) -> Result<User, Record
         id,
         realm: realm.to_owned(),
         user_name,
+        name_reused: false,
         password_hash: None,
         active: by_status.or(by_flag).unwrap_or(true),
         owner: Owner::Store,

@@ -50,7 +50,9 @@ pub(super) fn scope_of(claim: &str) -> Option<&'static str> {
 pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     let token = token(call)?;
     let good = bearer::check(&call.state, &token, call.now_ms).await?;
-    let good = good.filter(|good| is_for_us(call, good));
+    // What a client gets for itself says nothing of a user, though its identifier
+    // may be the name of one.
+    let good = good.filter(|good| is_for_us(call, good) && good.user.is_some());
     let good = good.ok_or_else(OAuthError::invalid_token)?;
     let client_id = good.issued.client_id();
     let state = &call.state;
@@ -60,7 +62,7 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     match good.issued.bound_to() {
         Some(_) if !with_proof => return Err(dpop::not_bound(&client)),
         None if !with_proof => {}
-        bound_to => dpop::check(call, &client, &token, bound_to)?,
+        bound_to => dpop::check(call, &client, &token, bound_to).await?,
     }
     if !good.issued.scopes().any(|scope| scope == "openid") {
         return Err(OAuthError::insufficient_scope("openid"));

@@ -66,6 +66,23 @@ impl Users {
         Ok(user)
     }
 
+    /// The user of this identifier, if that is known without the store.
+    pub(super) fn known_by_id(
+        &self,
+        store: &dyn Store,
+        realm: &str,
+        id: Uuid,
+    ) -> Option<Arc<User>> {
+        let generation = self.generation.load(Ordering::Acquire) + store.generation();
+        self.in_memory(generation, realm, id)
+    }
+
+    fn in_memory(&self, generation: u64, realm: &str, id: Uuid) -> Option<Arc<User>> {
+        let known = self.ids.get(&id);
+        let known = known.filter(|(of, user)| *of == generation && user.realm == realm);
+        known.map(|(_, user)| user)
+    }
+
     /// The user of this identifier.
     pub(super) async fn by_id(
         &self,
@@ -75,10 +92,7 @@ impl Users {
     ) -> Result<Option<Arc<User>>, StoreError> {
         // As above.
         let generation = self.generation.load(Ordering::Acquire) + store.generation();
-        if let Some((of, user)) = self.ids.get(&id)
-            && of == generation
-            && user.realm == realm
-        {
+        if let Some(user) = self.in_memory(generation, realm, id) {
             return Ok(Some(user));
         }
         let user = store.user(realm, id).await?.map(Arc::new);

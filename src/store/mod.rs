@@ -44,8 +44,8 @@ use crate::model::secret::Secret;
 use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
 };
-use crate::model::user::User;
 use crate::model::user::import::{Existing, Import, Imported};
+use crate::model::user::{RetiredName, User};
 
 pub use audit::{Beside, beside, complete};
 pub use sql::{Finding, Rows, SqlStore, TransferError};
@@ -740,6 +740,28 @@ pub trait Store: Send + Sync + 'static {
         &self,
         user_code: TokenHash,
     ) -> Result<Option<StoredDevice>, StoreError>;
+
+    /// The retired names of a realm whose keys come behind `after`, in order.
+    async fn retired_names(
+        &self,
+        realm: &str,
+        after: &str,
+        most: u32,
+    ) -> Result<Vec<RetiredName>, StoreError>;
+
+    /// Lets a retired name be the `sub` of whoever has it or gets it; says whether
+    /// it was retired.
+    async fn release_name(&self, realm: &str, name: &str) -> Result<bool, StoreError>;
+
+    /// Notes that a device asks at `now_ms`, which may do so every `interval_s`
+    /// seconds at first; says whether that is too soon. Then it has to wait
+    /// longer from now on (RFC 8628 §3.5), at every node.
+    async fn poll_device(
+        &self,
+        hash: TokenHash,
+        interval_s: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError>;
 
     /// Keeps the user's verdict on a device's request, if it is the first one
     /// and in time; says whether it is. Of two at once, one counts.

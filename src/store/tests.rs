@@ -11,6 +11,7 @@ mod logins;
 mod nodes;
 mod postgres;
 mod resets;
+mod retired_names;
 mod sessions;
 
 use std::os::unix::fs::PermissionsExt;
@@ -59,6 +60,7 @@ fn user(name: &str, profile: Value) -> User {
         id: random_uuid(),
         realm: "/".to_owned(),
         user_name: name.to_owned(),
+        name_reused: false,
         password_hash: None,
         active: true,
         owner: Owner::Store,

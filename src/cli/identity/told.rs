@@ -89,7 +89,11 @@ fn kind_of_users(action: &users::Action) -> Option<Kind> {
         },
         users::Action::Identities { unlink, .. } => unlink.map(|_| Kind::LinkDelete),
         users::Action::Unlock { .. } => Some(Kind::LockoutEnd),
-        users::Action::List { .. } | users::Action::Show { .. } | users::Action::Locked => None,
+        users::Action::Release { .. } => Some(Kind::NameRelease),
+        users::Action::List { .. }
+        | users::Action::Show { .. }
+        | users::Action::Retired
+        | users::Action::Locked => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::{Desk, SecretArgs, factors, identities, import, locks};
+use super::{Desk, SecretArgs, factors, identities, import, locks, retired_names};
 use crate::identity;
 use crate::model::query::{Filter, UserQuery};
 use crate::model::secret::Secret;
@@ -86,6 +86,13 @@ pub(super) enum Action {
         /// The name
         name: String,
     },
+    /// Lists names of users who were deleted or renamed: tokens call nobody else so
+    Retired,
+    /// Lets tokens call the user who has the name of a former one by that name
+    Release {
+        /// The name
+        name: String,
+    },
     /// Deletes a user with sessions and tokens
     Delete {
         /// Its name
@@ -154,6 +161,8 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
         }
         Action::Locked => locks::list(desk).await,
         Action::Unlock { name } => locks::lift(&name, desk).await,
+        Action::Retired => retired_names::list(desk).await,
+        Action::Release { name } => retired_names::release(&name, desk).await,
         Action::Import(args) => import::act(args, desk).await,
         Action::Factors { action } => match action {
             FactorsAction::List { name } => {
@@ -256,10 +265,17 @@ async fn add(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<()> {
     (user.created_ms, user.updated_ms) = (now_ms, now_ms);
     complete(|record| record.set_user(user.id, &user.user_name));
     desk.store.insert_user(&user).await?;
-    let line = format!(
+    let mut line = format!(
         "user {} added to realm {} ({})",
         user.user_name, user.realm, user.id
     );
+    let made = desk.store.user(&desk.realm, user.id).await?;
+    if made.is_some_and(|made| made.name_reused) {
+        line.push_str(
+            "\nanother user had this name before: tokens call this one by identifier, \
+             until `doorward users release` releases the name",
+        );
+    }
     desk.print(&identity::user_record(&user, ""), &line)
 }
 

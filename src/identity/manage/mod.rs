@@ -13,6 +13,7 @@ mod keys;
 mod lockouts;
 mod page;
 mod realms;
+mod retired_names;
 mod sessions;
 mod told;
 
@@ -33,6 +34,7 @@ use serde_json::{Map, Value};
 pub use factors::factor_record;
 pub use identities::identity_record;
 pub use lockouts::lock_record;
+pub use retired_names::retired_name_record;
 pub use sessions::session_record;
 
 use super::State;
@@ -104,6 +106,8 @@ static ENDPOINTS: &[Endpoint] = &[
     on("PUT", "/realms/{*}", |call| Box::pin(realms::put(call))).tells(Kind::RealmUpdate),
     on("PATCH", "/realms/{*}", |call| Box::pin(realms::patch(call))).tells(Kind::RealmUpdate),
     on("DELETE", "/realms/{*}", |call| Box::pin(realms::delete(call))).tells(Kind::RealmDelete),
+    on("GET", "/retired-names", |call| Box::pin(retired_names::list(call))),
+    on("DELETE", "/retired-names", |call| Box::pin(retired_names::release(call))).tells(Kind::NameRelease),
     on("GET", "/sessions", |call| Box::pin(sessions::list(call))),
     on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))).tells(Kind::SessionEnd),
     on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call))),

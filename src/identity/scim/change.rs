@@ -205,6 +205,7 @@ fn remade(old: &User, record: &Map<String, Value>) -> Result<User, ScimError> {
     let new = records::new_user(&old.realm, &record).map_err(refused)?;
     Ok(User {
         id: old.id,
+        name_reused: old.name_reused,
         password_hash: old.password_hash.clone(),
         owner: old.owner,
         version: old.version,

@@ -16,6 +16,7 @@ fn person(number: usize, profile: &Value) -> User {
         id: random_uuid(),
         realm: "/".to_owned(),
         user_name: format!("user-{number:04}"),
+        name_reused: false,
         password_hash: None,
         active: true,
         owner: Owner::Store,

@@ -46,6 +46,8 @@ kinds! {
     LockoutBegin = "lockout.begin",
     /// Such a lock was lifted.
     LockoutEnd = "lockout.end",
+    /// The name of a former user was released: tokens may call another user so.
+    NameRelease = "name.release",
     /// An account of another provider was linked to a user.
     LinkCreate = "link.create",
     /// Such a link was removed.

@@ -6,6 +6,8 @@ pub mod name;
 pub mod name_place;
 pub mod schema;
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -53,6 +55,9 @@ pub struct User {
     pub realm: String,
     /// The name to sign in with; its [`name::key`] is unique in the realm.
     pub user_name: String,
+    /// Whether the name was another user's before: `sub` is the identifier then.
+    /// The store says so, and does not take it from whoever writes a user.
+    pub name_reused: bool,
     /// The hash: Argon2id in PHC form, or as another system made it, until the
     /// next sign-in; `None`: no password of its own (none at all,
     /// or one that only the configuration file holds).
@@ -69,6 +74,32 @@ pub struct User {
     pub updated_ms: i64,
     /// All other attributes, as [`schema::canonical`] left them.
     pub profile: Map<String, Value>,
+}
+
+impl User {
+    /// What tokens call the user where `sub` is the name: the name, if it never
+    /// was another user's.
+    pub fn public_name(&self) -> Cow<'_, str> {
+        match self.name_reused {
+            true => Cow::Owned(self.id.to_string()),
+            false => Cow::Borrowed(&self.user_name),
+        }
+    }
+}
+
+/// The name of a user who was deleted, or got another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetiredName {
+    /// Path of its realm.
+    pub realm: String,
+    /// The name without differences of case and width.
+    pub key: String,
+    /// The name as it was written.
+    pub user_name: String,
+    /// Whose it was.
+    pub user_id: Uuid,
+    /// Since when it is free, in milliseconds since the epoch.
+    pub retired_ms: i64,
 }
 
 /// `text` with differences of case removed, for comparisons. Names of users are

@@ -6,8 +6,7 @@ use futures_util::future::join;
 
 use super::dialect::Dialect;
 use super::statement::Statement;
-use super::{Builder, Tx, endings, sql, users, write_shown};
-use crate::model::secret::Secret;
+use super::{Builder, Tx, endings, sql, users};
 use crate::model::user::import::{Existing, Import, Imported};
 use crate::model::user::{Owner, User, name as user_name, schema};
 use crate::store::StoreError;
@@ -78,35 +77,13 @@ async fn realm_exists(tx: &mut Tx, imports: &[Import]) -> Result<(), StoreError>
 /// Inserts the users whose names and identifiers are free, and returns those.
 fn insertion(imports: &[Import], dialect: Dialect) -> Result<Statement, StoreError> {
     let mut insert = Builder::with_many_values(dialect.insert(), dialect);
-    insert.push(
-        " INTO users (id, realm, user_name, user_key, password, status, owner, version,
-                      created_ms, updated_ms, doc) VALUES ",
-    );
+    insert
+        .push(" INTO users ")
+        .push(users::COLUMNS)
+        .push(" VALUES ");
     for (position, Import { user, .. }) in imports.iter().enumerate() {
-        insert
-            .push(if position == 0 { "(" } else { ", (" })
-            .push_bind(user.id)
-            .push(", ")
-            .push_bind(&user.realm)
-            .push(", ")
-            .push_bind(&user.user_name)
-            .push(", ")
-            .push_bind(user_name::key(&user.user_name))
-            .push(", ")
-            .push_bind(user.password_hash.as_ref().map(Secret::expose))
-            .push(", ")
-            .push_bind(users::status(user))
-            .push(", ")
-            .push_bind(user.owner.as_str())
-            .push(", ")
-            .push_bind(user.version)
-            .push(", ")
-            .push_bind(user.created_ms)
-            .push(", ")
-            .push_bind(user.updated_ms)
-            .push(", ")
-            .push_bind(write_shown(&user.profile)?)
-            .push(")");
+        insert.push(if position == 0 { "" } else { ", " });
+        users::push_row(&mut insert, user)?;
     }
     insert.push(" ON CONFLICT DO NOTHING RETURNING id, user_key");
     Ok(insert.build())

@@ -29,7 +29,7 @@ pub(super) async fn owe(
     let mut insert = Builder::new(
         "INSERT INTO logouts
            (realm, client_id, user_id, user_name, sid, tries, next_ms, until_ms)
-         SELECT s.realm, s.client_id, u.id, u.user_name, s.sid, 0, ",
+         SELECT s.realm, s.client_id, u.id, CASE WHEN u.name_reused = 0 THEN u.user_name ELSE u.id END, s.sid, 0, ",
     );
     insert
         .push_bind(now_ms)

@@ -39,6 +39,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0023_long_values.sql"),
     include_str!("migrations/0024_entity_revision.sql"),
     include_str!("migrations/0025_broker_families.sql"),
+    include_str!("migrations/0026_retired_names.sql"),
 ];
 
 /// How many there are.

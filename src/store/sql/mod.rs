@@ -40,6 +40,7 @@ mod realms;
 mod registrations;
 mod requests;
 mod resets;
+mod retired_names;
 mod row;
 mod secrets;
 mod server_lock;
@@ -104,8 +105,8 @@ use crate::model::secret::Secret;
 use crate::model::session::{
     EndedSession, Ending, Logout, SessionPage, SessionQuery, SessionRecord,
 };
-use crate::model::user::User;
 use crate::model::user::import::{Existing, Import, Imported};
+use crate::model::user::{RetiredName, User};
 
 /// An import of more users than this is one of very many.
 const MANY: usize = 1000;
@@ -917,6 +918,35 @@ impl Store for SqlStore {
         user_code: TokenHash,
     ) -> Result<Option<StoredDevice>, StoreError> {
         devices::by_user_code(&self.database, user_code).await
+    }
+
+    async fn retired_names(
+        &self,
+        realm: &str,
+        after: &str,
+        most: u32,
+    ) -> Result<Vec<RetiredName>, StoreError> {
+        retired_names::all(&self.database, realm, after, most).await
+    }
+
+    async fn release_name(&self, realm: &str, name: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let released = retired_names::release(&mut tx, realm, name).await?;
+        self.changed(tx.commit().await)?;
+        Ok(released)
+    }
+
+    async fn poll_device(
+        &self,
+        hash: TokenHash,
+        interval_s: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let of = (hash, interval_s, now_ms);
+        let write = self.batch.aside(of, |tx, (hash, interval_s, now_ms)| {
+            Box::pin(devices::poll(tx, *hash, *interval_s, *now_ms))
+        });
+        write.await
     }
 
     async fn decide_device(

@@ -6,7 +6,8 @@ use uuid::Uuid;
 use super::dialect::Dialect;
 use super::filter::Records;
 use super::statement::Value as Cell;
-use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, sql, write_shown};
+use super::write_shown;
+use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, retired_names, sql};
 use crate::model::query::UserQuery;
 use crate::model::secret::Secret;
 use crate::model::user::{Owner, User, name as user_name, schema};
@@ -21,6 +22,7 @@ pub(super) fn read(row: &Row) -> Result<User, StoreError> {
         id: row.id("id")?,
         realm: row.text("realm")?,
         user_name: row.text("user_name")?,
+        name_reused: row.int("name_reused")? != 0,
         password_hash: row.opt_text("password")?.map(Secret::new),
         active: row.text("status")? == ACTIVE,
         owner: Owner::parse(&owner).ok_or_else(|| damaged(format!("owner `{owner}`")))?,
@@ -75,43 +77,78 @@ pub(super) fn status(user: &User) -> &'static str {
 }
 
 pub(super) async fn insert(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
-    sql(
-        "INSERT INTO users (id, realm, user_name, user_key, password, status, owner, version,
-                            created_ms, updated_ms, doc)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-    )
-    .bind(user.id.to_string())
-    .bind(&user.realm)
-    .bind(&user.user_name)
-    .bind(user_name::key(&user.user_name))
-    .bind(user.password_hash.as_ref().map(Secret::expose))
-    .bind(status(user))
-    .bind(user.owner.as_str())
-    .bind(user.version)
-    .bind(user.created_ms)
-    .bind(user.updated_ms)
-    .bind(write_shown(&user.profile)?)
-    .run_or_taken(tx, &user.user_name)
-    .await?;
+    let mut insert = Builder::new("INSERT INTO users ");
+    insert.push(COLUMNS).push(" VALUES ");
+    push_row(&mut insert, user)?;
+    insert.build().run_or_taken(tx, &user.user_name).await?;
     index(tx, user).await
 }
 
+/// The columns of [`push_row`].
+pub(super) const COLUMNS: &str = "(id, realm, user_name, user_key, password, status, owner, \
+                                  version, created_ms, updated_ms, doc, name_reused)";
+
+/// Adds the row of a new user to an insertion.
+pub(super) fn push_row(insert: &mut Builder, user: &User) -> Result<(), StoreError> {
+    insert
+        .push("(")
+        .push_bind(user.id)
+        .push(", ")
+        .push_bind(&user.realm)
+        .push(", ")
+        .push_bind(&user.user_name)
+        .push(", ")
+        .push_bind(user_name::key(&user.user_name))
+        .push(", ")
+        .push_bind(user.password_hash.as_ref().map(Secret::expose))
+        .push(", ")
+        .push_bind(status(user))
+        .push(", ")
+        .push_bind(user.owner.as_str())
+        .push(", ")
+        .push_bind(user.version)
+        .push(", ")
+        .push_bind(user.created_ms)
+        .push(", ")
+        .push_bind(user.updated_ms)
+        .push(", ")
+        .push_bind(write_shown(&user.profile)?)
+        .push(", ");
+    retired_names::push_reused(insert, user);
+    insert.push(")");
+    Ok(())
+}
+
 pub(super) async fn update(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
-    let done = sql(
-        "UPDATE users SET user_name = $1, user_key = $2, status = $3, version = $4, updated_ms = $5,
-                          doc = $6
-         WHERE id = $7 AND realm = $8 AND version = $9",
-    )
-    .bind(&user.user_name)
-    .bind(user_name::key(&user.user_name))
-    .bind(status(user))
-    .bind(user.version)
-    .bind(user.updated_ms)
-    .bind(write_shown(&user.profile)?)
-    .bind(user.id.to_string())
-    .bind(&user.realm)
-    .bind(user.version - 1)
-    .run_or_taken(tx, &user.user_name).await?;
+    let key = user_name::key(&user.user_name);
+    let id = user.id.to_string();
+    retired_names::retire(tx, &id, Some(&key), user.updated_ms).await?;
+    let mut update = Builder::new("UPDATE users SET user_name = ");
+    update
+        .push_bind(&user.user_name)
+        .push(", name_reused = CASE WHEN user_key = ")
+        .push_bind(key.as_str())
+        .push(" THEN name_reused ELSE ");
+    retired_names::push_reused(&mut update, user);
+    update
+        .push(" END, user_key = ")
+        .push_bind(key.as_str())
+        .push(", status = ")
+        .push_bind(status(user))
+        .push(", version = ")
+        .push_bind(user.version)
+        .push(", updated_ms = ")
+        .push_bind(user.updated_ms)
+        .push(", doc = ")
+        .push_bind(write_shown(&user.profile)?)
+        .push(" WHERE id = ")
+        .push_bind(id.as_str())
+        .push(" AND realm = ")
+        .push_bind(&user.realm)
+        .push(" AND version = ")
+        .push_bind(user.version - 1);
+    let update = update.build();
+    let done = update.run_or_taken(tx, &user.user_name).await?;
     if done == 0 {
         return Err(StoreError::Conflict(user.user_name.clone()));
     }
@@ -315,6 +352,7 @@ pub(super) async fn remove(tx: &mut Tx, id: &str, now_ms: i64) -> Result<(), Sto
     .bind(id)
     .run(tx)
     .await?;
+    retired_names::retire(tx, id, None, now_ms).await?;
     sql("DELETE FROM users WHERE id = $1")
         .bind(id)
         .run(tx)

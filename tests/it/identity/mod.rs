@@ -17,6 +17,7 @@ mod realms;
 mod registration;
 mod revocation_at_gateway;
 mod session_commands;
+mod subjects;
 mod theme;
 mod token_endpoints;
 mod tokens;

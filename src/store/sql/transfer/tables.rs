@@ -52,10 +52,14 @@ pub(in crate::store::sql) const AUDIT: &str = "audit";
 pub(in crate::store::sql) static TABLES: &[Table] = &[
     table("entities", 2, &[("kind", Text), ("id", Text), ("key", Text), ("doc", Text)]),
     table("realms", 1, &[("path", Text), ("owner", Text), ("settings", Text)]),
+    table("retired_names", 2, &[
+        ("realm", Text), ("user_key", Text), ("user_name", Text), ("user_id", Text),
+        ("retired_ms", Int),
+    ]),
     table("users", 1, &[
         ("id", Text), ("realm", Text), ("user_name", Text), ("user_key", Text),
         ("password", Text), ("status", Text), ("owner", Text), ("version", Int),
-        ("created_ms", Int), ("updated_ms", Int), ("doc", Text),
+        ("created_ms", Int), ("updated_ms", Int), ("doc", Text), ("name_reused", Int),
     ]),
     table("federated_identities", 1, &[
         ("id", Text), ("realm", Text), ("user_id", Text), ("issuer", Text), ("subject", Text),
@@ -117,6 +121,7 @@ pub(in crate::store::sql) static TABLES: &[Table] = &[
     table("devices", 1, &[
         ("hash", Bytes), ("user_code", Bytes), ("realm", Text), ("client_id", Text),
         ("user_id", Text), ("verdict", Int), ("expires_ms", Int), ("doc", Text), ("given", Text),
+        ("polled_ms", Int), ("interval_s", Int),
     ]),
     table("requests", 1, &[
         ("hash", Bytes), ("realm", Text), ("client_id", Text), ("begins_ms", Int),

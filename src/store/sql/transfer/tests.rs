@@ -24,6 +24,7 @@ fn user(name: &str) -> User {
         id: random_uuid(),
         realm: "/".to_owned(),
         user_name: name.to_owned(),
+        name_reused: false,
         password_hash: Some(Secret::new("$argon2id$x".to_owned())),
         active: true,
         owner: Owner::Store,

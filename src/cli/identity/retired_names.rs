@@ -1,0 +1,41 @@
+//! `doorward users retired` and `release`.
+
+use serde_json::json;
+
+use super::{Desk, instant};
+use crate::identity;
+
+/// Names that are read at once.
+const AT_ONCE: u32 = 500;
+
+pub(super) async fn list(desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let mut records = Vec::new();
+    let mut after = String::new();
+    loop {
+        let names = desk.store.retired_names(&desk.realm, &after, AT_ONCE);
+        let names = names.await?;
+        for name in &names {
+            let mut record = identity::retired_name_record(name);
+            record["since"] = json!(instant(name.retired_ms));
+            records.push(record);
+        }
+        match names.last() {
+            Some(last) => after.clone_from(&last.key),
+            None => break,
+        }
+    }
+    desk.table(records, &["since", "name", "user"])
+}
+
+pub(super) async fn release(name: &str, desk: &mut Desk<'_>) -> anyhow::Result<()> {
+    let released = desk.store.release_name(&desk.realm, name).await?;
+    anyhow::ensure!(
+        released,
+        "{name} is not the name of a former user of realm {}",
+        desk.realm
+    );
+    desk.print(
+        &json!({"userName": name}),
+        &format!("{name} is free: tokens call the user of that name so"),
+    )
+}
