@@ -35,6 +35,9 @@ const ADMIN_BODY: usize = admin::MAX_CONFIG;
 /// Longest time for the first request head of an admin connection: there are
 /// few of them, and operators' programs do not dawdle.
 const ADMIN_HEAD: Duration = Duration::from_secs(15);
+/// Modules whose lines only operators bring about, many at a time: what is wrong
+/// with edited files.
+const OPERATORS: [&str; 2] = ["doorward::boot", "doorward::gateway::route_files"];
 /// How long the last audit records may take to be written.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
@@ -48,7 +51,7 @@ pub(super) fn run(file: &Path) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    if let Err(error) = process_log::serve() {
+    if let Err(error) = process_log::serve(&OPERATORS) {
         complain(&error);
         return ExitCode::FAILURE;
     }

@@ -33,8 +33,6 @@ const BOUNDS: Bounds = Bounds {
 pub const LAST_WORDS: Duration = Duration::from_secs(1);
 /// What is logged unless the environment says.
 const LEVELS: &str = "info,pingora_core=warn,pingora_proxy=warn,sqlx=warn";
-/// Only operators bring these modules' lines about, many at a time.
-const OPERATORS: [&str; 2] = ["doorward::boot", "doorward::gateway::route_files"];
 
 static LOG: OnceLock<ProcessLog> = OnceLock::new();
 
@@ -46,11 +44,12 @@ struct ProcessLog {
 }
 
 /// Logs to standard error from now on, without ever waiting for its reader;
-/// panics are logged, too.
+/// panics are logged, too. No bound holds for how often `operators` may log:
+/// modules whose lines only operators bring about.
 ///
 /// # Errors
 /// When there is no thread or descriptor for the writer.
-pub fn serve() -> io::Result<()> {
+pub fn serve(operators: &'static [&'static str]) -> io::Result<()> {
     let outlet = Outlet::duplicate(&io::stderr())?;
     let log = LOG.get_or_init(|| ProcessLog {
         spool: Spool::new("stderr", BOUNDS, Counter::default()),
@@ -60,7 +59,10 @@ pub fn serve() -> io::Result<()> {
     let thread = std::thread::Builder::new().name("log".to_owned());
     thread.spawn(|| log.spool.run(outlet))?;
     let engine = EngineLog::new(log.aborts.clone(), &log.repeats);
-    let limit = Limit(&log.repeats);
+    let limit = Limit {
+        repeats: &log.repeats,
+        operators,
+    };
     install(|| Spooled(&log.spool), Some(limit), engine);
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
@@ -175,7 +177,10 @@ impl Write for Direct {
 }
 
 /// Leaves out what one place logs too often.
-struct Limit(&'static Repeats);
+struct Limit {
+    repeats: &'static Repeats,
+    operators: &'static [&'static str],
+}
 
 impl<S: Subscriber> Layer<S> for Limit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
@@ -184,7 +189,7 @@ impl<S: Subscriber> Layer<S> for Limit {
         *metadata.level() > Level::WARN
             // Those of the `log` crate have been looked at.
             || target == "log"
-            || OPERATORS.iter().any(|module| target.starts_with(module))
-            || (self.0).admit(target, metadata.line(), clock::monotonic_ns())
+            || self.operators.iter().any(|module| target.starts_with(module))
+            || self.repeats.admit(target, metadata.line(), clock::monotonic_ns())
     }
 }
