@@ -165,13 +165,14 @@ async fn the_issuer_may_be_the_discovery_document() {
 }
 
 #[tokio::test]
-async fn a_discovered_issuer_counts_for_more_than_its_address() {
+async fn an_allowed_issuer_that_is_discovered_counts_for_more_than_its_address() {
     let world = World::new(json!({}));
     *world.issuer.0.name.lock().unwrap() = "http://id.test/oauth2".to_uppercase();
     let token = world.token(json!({"iss": "HTTP://ID.TEST/OAUTH2"}));
-    // The key set is then at an address that nobody has.
-    assert_eq!(world.ask_bearer(&token).await.code().0, 500);
-    let config = json!({"jwks_endpoint": format!("{ISSUER}/keys")});
+    let outcome = world.ask_bearer(&token).await;
+    assert_eq!(outcome.code(), (500, "provider_malformed"));
+    let config = json!({"jwks_endpoint": format!("{ISSUER}/keys"),
+        "issuers_allowed": ["HTTP://ID.TEST/OAUTH2"]});
     let world = World {
         filter: filter(&world.parts, config).unwrap(),
         ..world
