@@ -40,17 +40,12 @@ pub(super) enum FetchError {
     Missing(&'static str),
     /// The discovery document is of another issuer than the one it was found
     /// at (OpenID Connect Discovery §4.3, RFC 8414 §3.3).
-    #[error(
-        "{url}: the metadata names the issuer {named}, not {configured}: configure that issuer, \
-         or list it in issuers_allowed"
-    )]
+    #[error("{url}: {mismatch}")]
     Issuer {
         /// Where it came from.
         url: Url,
-        /// The issuer that it names, if any.
-        named: String,
-        /// The issuer of the configuration.
-        configured: String,
+        /// The issuer that it names, and that of the configuration.
+        mismatch: String,
     },
     /// An https provider names an http key set, which anyone on the way
     /// could replace.
@@ -191,11 +186,15 @@ fn check_issuer(
     };
     match named {
         Some(named) if allowed(named) => Ok(document),
-        named => Err(FetchError::Issuer {
-            url: url.clone(),
-            named: named.map_or_else(|| "(none)".to_owned(), in_log),
-            configured,
-        }),
+        named => {
+            let named = named.map_or_else(|| "(none)".to_owned(), in_log);
+            let mismatch = format!(
+                "the metadata names the issuer {named}, not {configured}: configure that issuer, \
+                 or list it in issuers_allowed"
+            );
+            let url = url.clone();
+            Err(FetchError::Issuer { url, mismatch })
+        }
     }
 }
 
