@@ -61,6 +61,19 @@ async fn a_token_of_the_embedded_provider_passes_and_reaches_the_upstream() {
 }
 
 #[tokio::test]
+async fn every_path_of_a_realm_of_this_process_leads_to_its_issuer() {
+    let upstream = Upstream::echo().await;
+    for path in [
+        "/oauth2/realms/root",
+        "/oauth2/realms/root/.well-known/openid-configuration",
+    ] {
+        let door = protected(&upstream, &format!("http://@PROXY@{path}"), "").await;
+        let token = door.client_token("read").await;
+        door.get_as(&token, "api.test", "/").await.expect(200);
+    }
+}
+
+#[tokio::test]
 async fn a_token_is_taken_from_header_query_and_form() {
     let (door, issuer, upstream) = foreign("").await;
     let token = issuer.token();

@@ -128,7 +128,9 @@ async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchE
     let mut failure = None;
     for url in discovery_urls(&provider.config.issuer) {
         let found = document(provider, &url).await;
-        let found = found.and_then(|document| check_issuer(&provider.config, &url, document));
+        let is_own = |url: &Url| provider.outbound.standing(url).is_some();
+        let found =
+            found.and_then(|document| check_issuer(&provider.config, &url, document, is_own));
         match found {
             Ok(document) => {
                 let now = provider.clock.now_ms();
@@ -172,17 +174,22 @@ async fn document(provider: &Provider, url: &Url) -> Result<Map<String, Value>, 
 }
 
 /// Checks that a document that was found at `url` is of the configured issuer, or
-/// of one that the configuration allows.
+/// of one that the configuration allows. The provider in this process, whose
+/// addresses `is_own` knows, speaks for itself: each of its realms has one issuer,
+/// and several paths.
 fn check_issuer(
     config: &ProviderConfig,
     url: &Url,
     document: Map<String, Value>,
+    is_own: impl Fn(&Url) -> bool,
 ) -> Result<Map<String, Value>, FetchError> {
     let configured = issuer_of(&config.issuer);
     let named = document.get("issuer").and_then(Value::as_str);
     let allowed = |named: &str| {
         let mut others = config.issuers_allowed.iter();
-        same_issuer(named, &configured) || others.any(|other| fits_pattern(other, named))
+        same_issuer(named, &configured)
+            || others.any(|other| fits_pattern(other, named))
+            || is_own(url) && Url::parse(named).is_ok_and(|named| is_own(&named))
     };
     match named {
         Some(named) if allowed(named) => Ok(document),
@@ -387,7 +394,7 @@ mod tests {
                 ..ProviderConfig::discovered(issuer.clone(), options)
             };
             let document = document.as_object().cloned().expect("an object");
-            check_issuer(&config, &issuer, document).is_ok()
+            check_issuer(&config, &issuer, document, |_| false).is_ok()
         };
         let named = |issuer: &str| serde_json::json!({ "issuer": issuer });
         for configured in [
