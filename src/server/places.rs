@@ -16,8 +16,11 @@ use super::descriptors::Shares;
 use super::{RouterListener, Server, ServerError, Shared, tls, workers};
 use crate::config::ProxyConfig;
 
-/// Connections that may wait to be accepted.
+/// Clients' connections that may wait to be accepted.
 const BACKLOG: u32 = 65_535;
+/// Operators' connections that may wait to be accepted: a burst of them is
+/// accepted before any is counted, and each takes a file meanwhile.
+const ROUTER_BACKLOG: u32 = 32;
 
 /// An address to listen on, and the key that it stands under.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,7 @@ impl ProxyPlaces {
             .chain(encrypted.map(|address| Address::new("proxy.tls.listen", address)))
             .collect();
         check_free(&addresses)?;
-        let places = (0..workers(config)).map(|_| Place::bind(&addresses));
+        let places = (0..workers(config)).map(|_| Place::bind(&addresses, BACKLOG));
         Ok(Self(places.collect::<Result<_, _>>()?))
     }
 
@@ -87,7 +90,7 @@ impl RouterPlace {
     /// [`ServerError`]: the address that can't be had.
     pub fn bind(addresses: &[Address<'_>]) -> Result<Self, ServerError> {
         check_free(addresses)?;
-        Ok(Self(Place::bind(addresses)?))
+        Ok(Self(Place::bind(addresses, ROUTER_BACKLOG)?))
     }
 
     /// Serves `listener` from a thread of its own.
@@ -110,7 +113,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn bind(addresses: &[Address<'_>]) -> Result<Self, ServerError> {
+    fn bind(addresses: &[Address<'_>], backlog: u32) -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut place = Self {
             runtime: Some(runtime),
@@ -118,7 +121,7 @@ impl Place {
         };
         let mut sockets = Fds::new();
         for &address in addresses {
-            let listener = place.listen(address.address);
+            let listener = place.listen(address.address, backlog);
             let listener = listener.map_err(|source| address.error(source))?;
             sockets.add(address.address.to_owned(), listener.into_raw_fd());
         }
@@ -127,7 +130,7 @@ impl Place {
     }
 
     /// Binds and listens here, so that clients can connect from now on.
-    fn listen(&self, address: &str) -> io::Result<TcpListener> {
+    fn listen(&self, address: &str, backlog: u32) -> io::Result<TcpListener> {
         let _in_runtime = self.runtime.as_ref().map(Runtime::enter);
         let parsed: SocketAddr = address
             .parse()
@@ -139,7 +142,7 @@ impl Place {
         socket.set_reuseaddr(true)?;
         socket.set_reuseport(true)?;
         socket.bind(parsed)?;
-        socket.listen(BACKLOG)?.into_std()
+        socket.listen(backlog)?.into_std()
     }
 
     /// Runs what `task` makes of the sockets, on this thread, to its end.

@@ -162,6 +162,9 @@ fn check(block: &Block, door: &Door, main: &str) {
     for (from, to) in elsewhere {
         main = main.replace(from, &format!("{}/{to}", door.dir().display()));
     }
+    // A package makes the directory of log files, as the program demands.
+    let logs = door.dir().join("log/doorward");
+    std::fs::create_dir_all(logs).expect("a directory");
     let mut check = door.command(&["check", "-c", "doorward.yaml"]);
     for name in tokens(&main) {
         match name.strip_prefix("file:") {
@@ -261,10 +264,14 @@ const BROKER: &str = "broker:
 ";
 
 /// Before every block: an HTTP error fails a command; somebody and some address
-/// are locked; there is a user of the store.
+/// are locked; there is a user of the store, and names of former ones.
 const BEFORE: &str = r#"
 set -euo pipefail
 curl() { command curl --silent --fail-with-body "$@"; }
+for former in alice bob; do
+  printf 'Wonderland-7\n' | doorward users add "$former" --password-stdin >former.txt
+  doorward users delete "$former" >former.txt
+done
 printf 'Wonderland-7\n' | doorward users add alice --password-stdin >alice.txt
 for _ in 1 2 3; do
   command curl -s -o locked.txt http://@PROXY@/json/authenticate -X POST \

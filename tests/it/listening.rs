@@ -112,8 +112,6 @@ async fn idle_admin_connections_leave_the_proxy_its_files() {
             answer.expect(200);
         }
     }
-    let log = door.log_text();
-    assert!(!log.contains("Too many open files"), "{log}");
     drop(silent);
     eventually("the admin listener", async || {
         let request = crate::support::http::client().get(door.admin_url("/status"));

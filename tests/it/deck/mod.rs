@@ -106,9 +106,13 @@ fn wanted() -> State {
             }
         }),
     );
-    for (position, target) in ["10.0.0.1:80", "h.example:8000", "[::1]:81"]
-        .iter()
-        .enumerate()
+    for (position, target) in [
+        "10.0.0.1:80",
+        "h.example:8000",
+        "[0000:0000:0000:0000:0000:0000:0000:0001]:81",
+    ]
+    .iter()
+    .enumerate()
     {
         let record = json!({
             "target": target, "weight": position * 10, "upstream": reference("balanced")
@@ -215,7 +219,7 @@ async fn changes_and_removals_converge_and_a_reset_leaves_nothing() {
         ("plugins", "sign-in"),
         ("routes", "calls-route"),
         ("services", "calls"),
-        ("targets", "[::1]:81"),
+        ("targets", "[0000:0000:0000:0000:0000:0000:0000:0001]:81"),
         ("snis", "*.b.example"),
         ("consumers", "eve"),
     ] {
