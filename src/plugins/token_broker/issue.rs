@@ -53,6 +53,16 @@ pub(super) struct New {
     pub(super) refresh: Option<String>,
 }
 
+/// What an application asks for.
+struct GrantRequest<'a> {
+    /// Name and password of the user whom it is for.
+    user: Option<(&'a str, &'a str)>,
+    /// The scopes, as sent.
+    scope: Option<&'a str>,
+    /// Whether errors have the short form.
+    short: bool,
+}
+
 impl TokenBroker {
     pub(super) async fn generate(
         &self,
@@ -82,8 +92,12 @@ impl TokenBroker {
         let scopes = scopes.ok_or_else(|| Fault::bad_scope(short))?;
         // What is revoked while the provider is asked is revoked for these, too.
         let begun_ms = broker.now_ms();
-        let scope = form.get("scope");
-        let granted = self.granted(broker, &client, &asker, user, scope, facts, short);
+        let request = GrantRequest {
+            user,
+            scope: form.get("scope"),
+            short,
+        };
+        let granted = self.granted(broker, &client, &asker, &request, facts);
         let granted = granted.await?;
         let about = TokenFacts {
             application: client.application.id.clone(),
@@ -116,18 +130,17 @@ impl TokenBroker {
         Ok(issued(facts, &client, &new))
     }
 
-    /// What the provider grants to `user`, a name and a password; without one,
-    /// what the application gets that shows its secret.
+    /// What the provider grants to the user of `request`; without one, what the
+    /// application gets that shows its secret.
     async fn granted(
         &self,
         broker: &Broker,
         client: &Client,
         asker: &Asker<'_>,
-        user: Option<(&str, &str)>,
-        scope: Option<&str>,
+        request: &GrantRequest<'_>,
         facts: &Facts<'_>,
-        short: bool,
     ) -> Result<Granted, Fault> {
+        let &GrantRequest { user, scope, short } = request;
         match (user, &self.provider) {
             (None, _) => {
                 // An application without a secret can't be told from others.

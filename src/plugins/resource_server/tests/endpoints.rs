@@ -61,7 +61,7 @@ async fn an_answer_of_token_info_that_says_nothing_of_a_token_is_no_good_token()
         answer.as_object_mut().unwrap().remove(name);
         answer
     };
-    let invalid = vec![
+    let invalid = [
         json!({}),
         json!({"error": "invalid_token"}),
         json!({"message": "hello"}),
@@ -86,7 +86,7 @@ async fn an_answer_of_token_info_that_says_nothing_of_a_token_is_no_good_token()
         with(good.clone(), json!({"error": "invalid_token"})),
         with(good.clone(), json!({"error": ""})),
     ];
-    let broken = vec![
+    let broken = [
         json!([]),
         json!([good]),
         json!(null),
