@@ -9,17 +9,19 @@ async fn reused(store: &dyn Store, name: &str) -> bool {
 
 #[tokio::test]
 async fn a_deleted_name_is_reused_however_its_user_is_made() {
-    let Fixture { store, .. } = Fixture::new().await;
+    // Its directory must outlive the store.
+    let fixture = Fixture::new().await;
+    let store = &*fixture.store;
     let old = user("anna", json!({}));
     store.insert_user(&old).await.expect("inserted");
-    assert!(!reused(&*store, "anna").await);
+    assert!(!reused(store, "anna").await);
     store
         .delete_user(old.id, None, 2000)
         .await
         .expect("deleted");
     let inserted = user("Anna", json!({}));
     store.insert_user(&inserted).await.expect("inserted");
-    assert!(reused(&*store, "anna").await);
+    assert!(reused(store, "anna").await);
     store
         .delete_user(inserted.id, None, 2000)
         .await
@@ -33,13 +35,13 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
         .import_users(&all, Existing::Refuse, false, 3000)
         .await;
     assert_eq!(made.expect("imported"), [Imported::Added]);
-    assert!(reused(&*store, "anna").await);
+    assert!(reused(store, "anna").await);
     // A change of other members, of the case too, leaves it so.
     let mut changed = all[0].user.clone();
     changed.user_name = "ANNA".to_owned();
     changed.version = 2;
     store.update_user(&changed).await.expect("updated");
-    assert!(reused(&*store, "anna").await);
+    assert!(reused(store, "anna").await);
     let listed = store.retired_names("/", "", 10).await.expect("listed");
     let listed: Vec<_> = listed
         .iter()
@@ -48,22 +50,24 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
     assert_eq!(listed, [("anna", old.id)]);
     assert!(store.release_name("/", "aNNa").await.expect("released"));
     assert!(!store.release_name("/", "anna").await.expect("nothing left"));
-    assert!(!reused(&*store, "anna").await);
+    assert!(!reused(store, "anna").await);
 }
 
 #[tokio::test]
 async fn whoever_gave_a_name_up_may_have_it_back() {
-    let Fixture { store, .. } = Fixture::new().await;
+    // Its directory must outlive the store.
+    let fixture = Fixture::new().await;
+    let store = &*fixture.store;
     let mut one = user("anna", json!({}));
     store.insert_user(&one).await.expect("inserted");
     for (name, version) in [("berta", 2), ("anna", 3)] {
         (one.user_name, one.version) = (name.to_owned(), version);
         store.update_user(&one).await.expect("renamed");
-        assert!(!reused(&*store, name).await, "{name}");
+        assert!(!reused(store, name).await, "{name}");
     }
     let other = user("berta", json!({}));
     store.insert_user(&other).await.expect("inserted");
-    assert!(reused(&*store, "berta").await);
+    assert!(reused(store, "berta").await);
 }
 
 #[tokio::test]
