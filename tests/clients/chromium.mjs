@@ -82,7 +82,9 @@ export async function person(options = {}) {
 export async function signIn(page, user = 'demo', password = `Ch4ng31t-${user}`) {
   await page.fill('input[name=username]', user)
   await page.fill('input[name=password]', password)
-  await page.click('button[name=login]')
+  await Promise.all([page.waitForEvent('load'), page.click('button[name=login]')])
+  // A form may be answered by a page that leads on by itself.
+  await page.locator('#continue').waitFor({ state: 'detached' })
 }
 
 /** What the client was told, once the browser is there. */

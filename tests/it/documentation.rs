@@ -361,7 +361,7 @@ async fn every_command_of_the_pages_works() {
         assert!(fits, "{}: printed:\n{printed}\nwanted:\n{wanted}", block.at);
         ran += 1;
     }
-    assert_eq!(ran, 7);
+    assert_eq!(ran, 8);
 }
 
 #[test]
