@@ -214,6 +214,22 @@ impl Redis {
         }
     }
 
+    /// Sets a key for `life_ms` milliseconds; whether it was not there. Of two who
+    /// set it at once, one is told yes.
+    ///
+    /// # Errors
+    /// [`Unavailable`] where no answer comes within the deadline.
+    pub async fn remember(&self, key: &str, life_ms: u64) -> Result<bool, Unavailable> {
+        let mut command = redis::cmd("SET");
+        command.arg(key).arg(1).arg("NX").arg("PX").arg(life_ms);
+        match self.ask(&command).await? {
+            Ok(Value::Okay) => Ok(true),
+            Ok(Value::Nil) => Ok(false),
+            Ok(_) => Err(self.gone("SET is answered by neither OK nor nil")),
+            Err(error) => Err(self.gone(&error.to_string())),
+        }
+    }
+
     /// Waits until it is in use, but no longer than a connection may take.
     pub async fn ready(&self) {
         let until = Instant::now() + self.0.connect;

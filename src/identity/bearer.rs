@@ -61,7 +61,7 @@ fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> &'a str {
 }
 
 /// The client that a token of these claims was issued to.
-fn client_id(claims: &Map<String, Value>) -> &str {
+pub(super) fn client_id(claims: &Map<String, Value>) -> &str {
     match text(claims, "client_id") {
         "" => text(claims, "aud"),
         named => named,

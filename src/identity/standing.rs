@@ -1,12 +1,16 @@
 //! Telling the gateway's own verifiers at once when a token has ended: revoked
 //! alone or with its grant, its user gone or deactivated, its client gone.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use super::State;
 use super::bearer;
+use super::realm::{Live, Realm};
 use crate::http::outbound::{Standing, Untold};
+use crate::jose::algorithm::Algorithm;
 
 /// The claims by which a token is known to stand.
 const RECALLED: [&str; 9] = [
@@ -27,6 +31,31 @@ impl std::fmt::Debug for State {
     }
 }
 
+/// Who issued a token, by its claims.
+enum Issuer {
+    Realm(Arc<Realm>),
+    /// A realm that is gone.
+    Gone,
+    /// Another provider.
+    Other,
+}
+
+fn issuer(live: &Live, claims: &Map<String, Value>) -> Issuer {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    let issuer = text("iss").unwrap_or_default();
+    let realm = text("realm").and_then(|path| live.realm(path));
+    match realm.filter(|realm| realm.issuer == issuer) {
+        Some(realm) => Issuer::Realm(Arc::clone(realm)),
+        None => {
+            let below = issuer.strip_prefix(live.base_url.as_str());
+            match below.is_some_and(|rest| rest.starts_with("/oauth2")) {
+                true => Issuer::Gone,
+                false => Issuer::Other,
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl Standing for State {
     fn version(&self) -> u64 {
@@ -42,21 +71,38 @@ impl Standing for State {
         if text("tokenName") != Some("access_token") {
             return Ok(true);
         }
-        let live = self.live.load_full();
-        let issuer = text("iss").unwrap_or_default();
-        let realm = text("realm").and_then(|path| live.realm(path));
-        let Some(realm) = realm.filter(|realm| realm.issuer == issuer) else {
-            // Of a realm that is gone, or of another provider.
-            let below = issuer.strip_prefix(live.base_url.as_str());
-            return Ok(!below.is_some_and(|rest| rest.starts_with("/oauth2")));
+        let realm = match issuer(&self.live(), claims) {
+            Issuer::Realm(realm) => realm,
+            Issuer::Gone => return Ok(false),
+            Issuer::Other => return Ok(true),
         };
         let marks = bearer::marks(claims);
-        let holder = bearer::holder(self, realm, claims, &marks).await;
+        let holder = bearer::holder(self, &realm, claims, &marks).await;
         let holder = holder.map_err(|error| {
             tracing::error!(%error, "no word on a token of ours");
             Untold
         });
         holder.map(|holder| holder.is_some())
+    }
+
+    async fn takes_proofs_by(
+        &self,
+        claims: &Map<String, Value>,
+        algorithm: Algorithm,
+    ) -> Result<bool, Untold> {
+        let realm = match issuer(&self.live(), claims) {
+            Issuer::Realm(realm) => realm,
+            Issuer::Gone => return Ok(false),
+            Issuer::Other => return Ok(true),
+        };
+        let client_id = bearer::client_id(claims);
+        let client = self.clients.find(&*self.store, &realm, client_id).await;
+        let client = client.map_err(|error| {
+            tracing::error!(%error, "no word on the client of a token of ours");
+            Untold
+        })?;
+        let alg = algorithm.as_sign_alg();
+        Ok(client.is_some_and(|client| client.may_sign_by(alg)))
     }
 
     async fn recall(&self, token: &str) -> Result<Option<Map<String, Value>>, Untold> {

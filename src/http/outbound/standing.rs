@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
+use crate::jose::algorithm::Algorithm;
+
 /// Whether the tokens of a provider still stand: neither revoked nor without
 /// the client or user that they were given to.
 ///
@@ -23,6 +25,17 @@ pub trait Standing: Debug + Send + Sync {
     /// # Errors
     /// [`Untold`] when the provider can't tell now.
     async fn stands(&self, claims: &Map<String, Value>) -> Result<bool, Untold>;
+
+    /// Whether DPoP proofs by this algorithm count for the client of the token of
+    /// these claims, by its profile. Of what the provider did not issue it says yes.
+    ///
+    /// # Errors
+    /// [`Untold`] when the provider can't tell now.
+    async fn takes_proofs_by(
+        &self,
+        claims: &Map<String, Value>,
+        algorithm: Algorithm,
+    ) -> Result<bool, Untold>;
 
     /// What [`Standing::stands`] has to be told of the access token of this text, for
     /// those who keep tokens that came of it, also when it is long over. `None`: the

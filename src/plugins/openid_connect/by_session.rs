@@ -121,7 +121,11 @@ impl OpenIdConnect {
                 return Ok(self.refuse_login(sessions, login, refusal, request, exchange));
             }
         };
-        let flow = self.go_on(sessions, login, &verified, request, exchange);
+        let proven = match self.proof_of_session(&verified, request, exchange) {
+            Ok(proof) => self.settle(proof, &verified).await,
+            Err(refusal) => Err(refusal),
+        };
+        let flow = self.go_on((sessions, login), (&verified, proven), request, exchange);
         match due {
             true => self.renew((sessions, login), request, exchange, flow).await,
             false => Ok(flow),

@@ -95,7 +95,18 @@ impl OpenIdConnect {
                 None => (verified, None),
             };
             let verified = self.complete(verified, &asking).await?;
-            let flow = self.accept_shown(&verified, method, &found, id_token, request, exchange);
+            let shown = (found.token.as_ref(), found.as_dpop);
+            let proven = match self.proof_of(shown, &verified, request, exchange) {
+                Ok(proof) => self.settle(proof, &verified).await,
+                Err(refusal) => Err(refusal),
+            };
+            let flow = match proven {
+                Ok(proven) => {
+                    let verified = (&verified, proven);
+                    self.accept_shown(verified, method, &found, id_token, request, exchange)
+                }
+                Err(refusal) => self.refuse(refusal, exchange),
+            };
             let place = if found.in_query { Place::Query } else { place };
             let client = asking.client.cloned();
             let entry = Entry::by_token((method, place), client, &verified, id_token);

@@ -160,7 +160,7 @@ impl OpenIdConnect {
         if self.may_prove(request) {
             return Ok(Outlook::depends(PROOF));
         }
-        self.prove_session(&verified, request, exchange)?;
+        self.proof_of_session(&verified, request, exchange)?;
         self.outlook_of_user(&verified, Method::Session, request, exchange)
     }
 
@@ -184,18 +184,13 @@ impl OpenIdConnect {
         if self.may_prove(request) {
             return Ok(Outlook::depends(PROOF));
         }
-        if let Some(proofs) = &self.settings().proofs {
-            let now = self.agent.clock.now_secs();
-            let shown = (found.token.as_ref(), found.as_dpop);
-            let known = self.verifier.known();
-            let at = (known.as_deref(), now);
-            proofs.check(shown, &verified.token.claims, request, exchange, at)?;
-        }
+        let shown = (found.token.as_ref(), found.as_dpop);
+        self.proof_of(shown, &verified, request, exchange)?;
         self.outlook_of_user(&verified, method, request, exchange)
     }
 
     /// Whether a proof would be used up by looking at it.
-    fn may_prove(&self, request: &RequestHeader) -> bool {
+    pub(super) fn may_prove(&self, request: &RequestHeader) -> bool {
         self.settings().proofs.is_some() && request.headers.contains_key(&proofs::DPOP)
     }
 

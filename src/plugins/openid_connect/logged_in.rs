@@ -12,6 +12,7 @@ use super::beside::Beside;
 use super::cache::Verified;
 use super::methods::Method;
 use super::pass::Passing;
+use super::proofs::Proven;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, Held, LoginSession, Sessions};
 use super::told::{Asker, Asking};
@@ -52,7 +53,14 @@ impl OpenIdConnect {
         let Some(verified) = self.complete_now(verified) else {
             return Verdict::Wait;
         };
-        let flow = self.go_on(sessions, login, &verified, request, exchange);
+        let proven = match self.proof_of_session(&verified, request, exchange) {
+            Ok(proof) => match Proven::without(proof.as_ref()) {
+                None => return Verdict::Wait,
+                Some(proven) => Ok(proven),
+            },
+            Err(refusal) => Err(refusal),
+        };
+        let flow = self.go_on((sessions, login), (&verified, proven), request, exchange);
         if due
             && matches!(flow, Flow::Continue)
             && let Err(refusal) = self.tell_browser(sessions, login, request, exchange)
@@ -200,17 +208,16 @@ impl OpenIdConnect {
         }
     }
 
-    /// Lets a session's request pass.
+    /// Lets a session's request pass that has proven what it has to.
     pub(super) fn go_on(
         &self,
-        sessions: &Arc<Sessions>,
-        login: &Arc<Held>,
-        verified: &Arc<Verified>,
+        (sessions, login): (&Arc<Sessions>, &Arc<Held>),
+        (verified, proven): (&Arc<Verified>, Result<Proven, Refusal>),
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        let flow = match self.prove_session(verified, request, exchange) {
-            Ok(()) => {
+        let flow = match proven {
+            Ok(Proven { .. }) => {
                 let beside = Beside {
                     id_token: login.id_token.as_deref(),
                     refresh_token: login.refresh.as_deref(),

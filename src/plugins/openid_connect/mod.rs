@@ -104,6 +104,7 @@ use grants::TokenDesk;
 use logins::Logins;
 use logout::Logout;
 use methods::Method as By;
+use proofs::Proven;
 use provider::Known;
 use pushed::Pushes;
 use refusal::Refusal;
@@ -281,7 +282,17 @@ impl OpenIdConnect {
                         }
                     }
                 };
-                let flow = self.accept_shown(&held, By::Bearer, found, None, request, exchange);
+                let shown = (found.token.as_ref(), found.as_dpop);
+                let flow = match self.proof_of(shown, &held, request, exchange) {
+                    Err(refusal) => self.refuse(refusal, exchange),
+                    Ok(proof) => {
+                        let Some(proven) = Proven::without(proof.as_ref()) else {
+                            return Verdict::Wait;
+                        };
+                        let held = (&held, proven);
+                        self.accept_shown(held, By::Bearer, found, None, request, exchange)
+                    }
+                };
                 if let Some((sessions, opening)) = entry {
                     self.hand_over(sessions, &opening, request, exchange);
                 }
@@ -301,7 +312,8 @@ impl OpenIdConnect {
         if self.passes_as_preflight(request) {
             return Verdict::Now(Flow::Continue);
         }
-        if self.is_of_login(request, exchange) {
+        // A proof is used up where nodes share what was used.
+        if self.is_of_login(request, exchange) || self.may_prove(request) {
             return Verdict::Wait;
         }
         if let Some(sessions) = &self.sessions {

@@ -16,6 +16,7 @@ use super::beside::Beside;
 use super::cache::Verified;
 use super::login::redirect;
 use super::methods::Method;
+use super::proofs::{self, GoodProof, Proven};
 use super::refusal::Refusal;
 use super::scripts;
 use super::told::Asking;
@@ -35,27 +36,77 @@ pub(super) struct Passing<'a> {
 }
 
 impl OpenIdConnect {
-    /// Lets a request pass that shows a token of its own, if it proves what it
+    /// The proof that a request with this token brings, if it has to; `shown`: the
+    /// token, and whether it came as `Authorization: DPoP`.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(super) fn proof_of(
+        &self,
+        shown: (&str, bool),
+        verified: &Verified,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<Option<GoodProof>, Refusal> {
+        let Some(proofs) = &self.settings().proofs else {
+            return Ok(None);
+        };
+        let known = self.verifier.known();
+        let at = (known.as_deref(), self.agent.clock.now_secs());
+        proofs.check(shown, &verified.token.claims, request, exchange, at)
+    }
+
+    /// As [`Self::proof_of`] for a session, where sessions have to prove something.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(super) fn proof_of_session(
+        &self,
+        verified: &Verified,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<Option<GoodProof>, Refusal> {
+        let proofs = self.settings().proofs.as_ref();
+        if !proofs.is_some_and(|proofs| proofs.of_sessions) {
+            return Ok(None);
+        }
+        let as_dpop = request.headers.contains_key(&proofs::DPOP);
+        let shown = (verified.token.token.as_ref(), as_dpop);
+        self.proof_of(shown, verified, request, exchange)
+    }
+
+    /// Uses up the proof of a request, if it has to bring one.
+    ///
+    /// # Errors
+    /// What is wrong with the proof, or that it was used before.
+    pub(super) async fn settle(
+        &self,
+        proof: Option<GoodProof>,
+        verified: &Verified,
+    ) -> Result<Proven, Refusal> {
+        if let Some(proven) = Proven::without(proof.as_ref()) {
+            return Ok(proven);
+        }
+        let proofs = self.settings().proofs.as_ref();
+        let (Some(proofs), Some(proof)) = (proofs, proof) else {
+            return Err(Refusal::WrongProof);
+        };
+        let known = self.verifier.known();
+        let at = (known.as_deref(), self.agent.clock.now_secs());
+        proofs.settle(&proof, &verified.token.claims, at).await
+    }
+
+    /// Lets a request pass that shows a token of its own and has proven what it
     /// has to.
     pub(super) fn accept_shown(
         &self,
-        verified: &Arc<Verified>,
+        (verified, _proven): (&Arc<Verified>, Proven),
         method: Method,
         found: &Found<'_>,
         id_token: Option<&str>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        if let Some(proofs) = &self.settings().proofs {
-            let shown = (found.token.as_ref(), found.as_dpop);
-            let now = self.agent.clock.now_secs();
-            let claims = &verified.token.claims;
-            let known = self.verifier.known();
-            let at = (known.as_deref(), now);
-            if let Err(refusal) = proofs.check(shown, claims, request, exchange, at) {
-                return self.refuse(refusal, exchange);
-            }
-        }
         let beside = Beside {
             id_token,
             ..Beside::default()

@@ -1,6 +1,7 @@
 //! Proofs of possession: that who shows a token holds the key (RFC 9449) or the
 //! certificate (RFC 8705) that it is bound to.
 
+mod memory;
 mod used;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -21,10 +22,11 @@ use super::signing_algs::{PROOFS_OFFERED, ProofAlgs};
 use crate::filter::Exchange;
 use crate::jose::claims::{CLOCK_SKEW, time};
 use crate::jose::dpop;
-use crate::plugins::ConfigError;
+use crate::plugins::{ConfigError, Parts};
 use crate::session::seal::Sealer;
 
-use used::Used;
+pub(super) use memory::GoodProof;
+use memory::ProofMemory;
 
 pub(super) const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
@@ -55,7 +57,18 @@ pub(super) struct Proofs {
     nonces: Option<Sealer>,
     /// Whether sessions have to prove something too.
     pub(super) of_sessions: bool,
-    used: Used,
+    memory: ProofMemory,
+}
+
+/// What a request has to prove is proven, or nothing has to be.
+#[derive(Debug)]
+pub(super) struct Proven(());
+
+impl Proven {
+    /// Of a request that needs no proof; `None`: it has one to be used up.
+    pub(super) fn without(proof: Option<&GoodProof>) -> Option<Self> {
+        proof.is_none().then_some(Self(()))
+    }
 }
 
 impl std::fmt::Debug for Proofs {
@@ -68,9 +81,8 @@ impl std::fmt::Debug for Proofs {
 }
 
 impl Proofs {
-    /// `None`: none are asked for. `secret` is what nonces are sealed with
-    /// where the configuration names nothing.
-    pub(super) fn new(fields: Fields<'_>, secret: &[u8]) -> Result<Option<Self>, ConfigError> {
+    /// `None`: none are asked for.
+    pub(super) fn new(fields: Fields<'_>, parts: &Parts) -> Result<Option<Self>, ConfigError> {
         let wanted = |name: &str| {
             Ok::<_, ConfigError>(match fields.text(name)? {
                 Some("optional") => Wanted::Optional,
@@ -100,15 +112,19 @@ impl Proofs {
             mtls,
             lifetime,
             algs: ProofAlgs::new(fields)?,
-            nonces: nonces.then(|| sealer(fields, NONCE, secret)).transpose()?,
+            // Sealed so where the configuration names no secret.
+            nonces: nonces
+                .then(|| sealer(fields, NONCE, parts.providers.secret()))
+                .transpose()?,
             of_sessions: fields.flag("proof_of_possession_auth_methods_validation")?,
-            used: Used::new(lifetime),
+            memory: ProofMemory::new(lifetime, parts),
         }))
     }
 
-    /// Checks what a request proves about its token, whose claims are known.
-    /// `dpop`: it was shown as `Authorization: DPoP`. `known`: what the provider
-    /// says of itself.
+    /// Checks what a request proves about its token, whose claims are known; a
+    /// proof that it needs has to be used up before it may pass. `shown`: the token,
+    /// and whether it came as `Authorization: DPoP`. `known`: what the provider says
+    /// of itself.
     ///
     /// # Errors
     /// What is missing or wrong.
@@ -119,7 +135,7 @@ impl Proofs {
         request: &RequestHeader,
         exchange: &mut Exchange,
         (known, now): (Option<&Known>, i64),
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<GoodProof>, Refusal> {
         let (token, as_dpop) = shown;
         let bound = |name: &str| {
             let inside = claims.get("cnf").and_then(|cnf| cnf.get(name));
@@ -137,15 +153,16 @@ impl Proofs {
             }
         }
         match (self.dpop, key) {
-            (Wanted::Off, _) => Ok(()),
-            (Wanted::Optional, None) if !as_dpop => Ok(()),
+            (Wanted::Off, _) => Ok(None),
+            (Wanted::Optional, None) if !as_dpop => Ok(None),
             // RFC 9449 §7.1: a bound token is not for `Bearer`, and another
             // one not for `DPoP`.
             (_, None) => Err(Refusal::UnprovenToken),
             (_, Some(_)) if !as_dpop => Err(Refusal::UnprovenToken),
             (_, Some(key)) => {
                 let offered = known.and_then(|known| known.member(PROOFS_OFFERED));
-                self.check_dpop(token, key, request, exchange, (offered, now))
+                let proof = self.check_dpop(token, key, request, exchange, (offered, now))?;
+                Ok(Some(proof))
             }
         }
     }
@@ -158,7 +175,7 @@ impl Proofs {
         request: &RequestHeader,
         exchange: &mut Exchange,
         (offered, now): (Option<&Value>, i64),
-    ) -> Result<(), Refusal> {
+    ) -> Result<GoodProof, Refusal> {
         let mut sent = request.headers.get_all(DPOP).iter();
         let proof = match (sent.next(), sent.next()) {
             (None, _) => return Err(Refusal::MissingProof),
@@ -190,8 +207,33 @@ impl Proofs {
                 return Err(Refusal::ProofNonce);
             }
         }
-        let until = made.saturating_add(self.lifetime);
-        self.used.use_up(key, id, until, now)
+        Ok(GoodProof {
+            key: key.to_owned(),
+            id: id.to_owned(),
+            algorithm: proof.algorithm,
+            until: made.saturating_add(self.lifetime),
+        })
+    }
+
+    /// Uses up the proof of a request for the token of these claims.
+    ///
+    /// # Errors
+    /// That it was used before, that its algorithm does not count for the client,
+    /// or that nobody can tell.
+    pub(super) async fn settle(
+        &self,
+        proof: &GoodProof,
+        claims: &Map<String, Value>,
+        (known, now): (Option<&Known>, i64),
+    ) -> Result<Proven, Refusal> {
+        if let Some(provider) = known.and_then(|known| known.standing.as_deref()) {
+            let counts = provider.takes_proofs_by(claims, proof.algorithm).await;
+            if !counts.map_err(|_| Refusal::ProviderUnavailable)? {
+                return Err(Refusal::WrongProof);
+            }
+        }
+        self.memory.use_up(proof, now).await?;
+        Ok(Proven(()))
     }
 
     fn is_fresh(&self, nonces: &Sealer, nonce: &str, now: i64) -> bool {

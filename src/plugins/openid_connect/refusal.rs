@@ -94,6 +94,7 @@ refusals! {
     WrongProof: BadToken, "wrong_proof", "the proof of possession is not valid";
     ProofRepeated: BadToken, "proof_repeated", "the proof of possession was used before";
     TooManyProofs: BadToken, "too_many_proofs", "more proofs of possession were used than can be remembered";
+    ProofsUnavailable: Broken, "proofs_unavailable", "whether the proof of possession was used before can not be told now";
     ProofNonce: BadToken, "proof_nonce_wanted", "the proof of possession lacks the nonce";
     WrongCertificate: BadToken, "wrong_certificate", "the token is bound to another certificate";
     UnsignedAnswer: BadToken, "unsigned_answer", "the answer of the provider is not signed";

@@ -158,7 +158,7 @@ impl Settings {
             hmac_keys: HmacKeys::new(fields)?,
             response_alg: ResponseAlg::new(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
-            proofs: Proofs::new(fields, parts.providers.secret())?,
+            proofs: Proofs::new(fields, parts)?,
             exempt: Exempt::new(fields)?,
             scripts: fields.flag("scripts_unauthorized")?,
             origins: Origins::new(fields)?,

@@ -115,6 +115,28 @@ impl Storages {
         self.store.get().ok_or(StorageError)
     }
 
+    /// Remembers `what` until `until_ms`, where the process has a store; whether it
+    /// was new.
+    ///
+    /// # Errors
+    /// The store gives no answer.
+    pub(super) async fn remember(
+        &self,
+        what: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, StorageError> {
+        let Some(store) = self.store.get() else {
+            // Nothing is served: a configuration is checked.
+            return Ok(true);
+        };
+        let remembered = store.remember(what, until_ms, now_ms).await;
+        remembered.map_err(|error| {
+            tracing::warn!(%error, "the store remembers no proof of possession");
+            StorageError
+        })
+    }
+
     /// The storage of a configuration; `None`: sessions travel in cookies.
     pub(super) fn storage(
         self: &Arc<Self>,

@@ -132,6 +132,14 @@ mod tests {
             }
         }
 
+        async fn takes_proofs_by(
+            &self,
+            _: &Map<String, Value>,
+            _: crate::jose::algorithm::Algorithm,
+        ) -> Result<bool, Untold> {
+            Ok(true)
+        }
+
         async fn recall(&self, _: &str) -> Result<Option<Map<String, Value>>, Untold> {
             Ok(None)
         }

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
 use super::Logins;
-use crate::filter::Exchange;
 use crate::jose::claims::{check_times, words};
 use crate::jose::verify::Unverified;
 use crate::plugins::openid_connect::OpenIdConnect;
@@ -71,33 +69,6 @@ impl OpenIdConnect {
     ) -> Result<Arc<Verified>, Refusal> {
         let judged = self.judge_unsigned(&login.access).await;
         self.judged_login(login, judged).await
-    }
-
-    /// What a session has to prove where tokens are bound to keys.
-    ///
-    /// # Errors
-    /// What it does not.
-    pub(in super::super) fn prove_session(
-        &self,
-        verified: &Verified,
-        request: &RequestHeader,
-        exchange: &mut Exchange,
-    ) -> Result<(), Refusal> {
-        let proofs = self.settings().proofs.as_ref();
-        let Some(proofs) = proofs.filter(|proofs| proofs.of_sessions) else {
-            return Ok(());
-        };
-        let token = &verified.token;
-        let now = self.agent.clock.now_secs();
-        let as_dpop = request.headers.contains_key("dpop");
-        let known = self.verifier.known();
-        proofs.check(
-            (&token.token, as_dpop),
-            &token.claims,
-            request,
-            exchange,
-            (known.as_deref(), now),
-        )
     }
 
     /// What is known of a token, and what the ID token says that came beside

@@ -1,16 +1,27 @@
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
+use crate::clock::Clock;
+use crate::http::outbound::Outbound;
 use crate::jose::testing::TestKey;
+use crate::telemetry::Metrics;
 
 const NOW: i64 = 1_700_000_000;
+
+/// The parts of a process without a store.
+fn parts() -> Parts {
+    let (clock, outbound) = (Clock::manual(NOW * 1000), Arc::new(Outbound::new()));
+    Parts::new(clock, outbound, Arc::new(Metrics::default()))
+}
 const TOKEN: &str = "a.token";
 
 fn proofs(mut config: Value) -> Proofs {
     config["issuer"] = json!("https://id");
     config["auth_methods"] = json!(["bearer"]);
     let config = config.as_object().cloned().expect("an object");
-    let proofs = Proofs::new(Fields(&config), b"secret").expect("valid");
+    let proofs = Proofs::new(Fields(&config), &parts()).expect("valid");
     proofs.expect("they are asked for")
 }
 
@@ -52,6 +63,12 @@ fn check(
     let claims = json!({ "cnf": cnf });
     let claims = claims.as_object().expect("an object");
     let outcome = proofs.check((TOKEN, shown), claims, &request, &mut exchange, (None, now));
+    let settle = |proof: &GoodProof| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let settled = proofs.settle(proof, claims, (None, now));
+        runtime.expect("a runtime").block_on(settled).map(drop)
+    };
+    let outcome = outcome.and_then(|proof| proof.as_ref().map_or(Ok(()), settle));
     (outcome, exchange)
 }
 
@@ -185,6 +202,6 @@ fn a_nonce_of_the_gateway_is_demanded_and_gets_old() {
 fn methods_that_prove_nothing_are_refused_beside_proofs() {
     let config = json!({"proof_of_possession_dpop": "strict"});
     let config = config.as_object().cloned().expect("an object");
-    let refused = Proofs::new(Fields(&config), b"secret").map(|_| ());
+    let refused = Proofs::new(Fields(&config), &parts()).map(|_| ());
     assert_eq!(refused.expect_err("refused").field, "auth_methods");
 }

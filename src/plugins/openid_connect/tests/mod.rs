@@ -18,6 +18,7 @@ mod kept;
 mod keys;
 mod malformed_answers;
 mod modes;
+mod proven;
 mod proxied;
 mod recorded;
 mod redeemed;

@@ -176,6 +176,14 @@ impl crate::http::outbound::Standing for Ending {
         Ok(!self.over.load(Ordering::SeqCst))
     }
 
+    async fn takes_proofs_by(
+        &self,
+        _: &Map<String, Value>,
+        _: crate::jose::algorithm::Algorithm,
+    ) -> Result<bool, crate::http::outbound::Untold> {
+        Ok(true)
+    }
+
     async fn recall(
         &self,
         _: &str,

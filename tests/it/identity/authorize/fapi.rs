@@ -42,7 +42,17 @@ async fn door(keys: &Issuer) -> Door {
 ",
         public = keys.public_key(),
     );
-    Setup::new().identity(&section).start().await
+    let orders = "
+- name: orders
+  protocol: internal
+  host: echo
+  routes: [{name: orders, paths: [/orders], strip_path: false}]
+  plugins:
+  - name: openid-connect
+    config: {issuer: 'http://@PROXY@/oauth2', auth_methods: [bearer], proof_of_possession_dpop: strict}
+";
+    let setup = Setup::new().identity(&section);
+    setup.services(orders).start().await
 }
 
 /// A client assertion, with changes; null removes.
@@ -223,6 +233,14 @@ async fn a_proof_by_a_weak_algorithm_is_refused_at_resources_as_at_endpoints() {
     let token = answer.expect(200).json()["access_token"].clone();
     let token = token.as_str().expect("a token");
     let hash = digest::digest(&digest::SHA256, token.as_bytes());
+    let orders = door.proxy_url("/orders");
+    let claims = json!({"htm": "GET", "htu": orders, "ath": URL_SAFE_NO_PAD.encode(&hash)});
+    for (how, status) in [(("RS256", None), 401), (("PS256", None), 200)] {
+        let request = client().get(&orders);
+        let request = request.header("authorization", format!("DPoP {token}"));
+        let answer = send(request.header("dpop", key.proof(how, &claims))).await;
+        answer.expect(status);
+    }
     let userinfo = door.proxy_url("/oauth2/userinfo");
     let claims = json!({"htm": "GET", "htu": userinfo, "ath": URL_SAFE_NO_PAD.encode(hash)});
     for (how, status) in [
