@@ -12,9 +12,6 @@ use super::records::is_safe_source;
 use crate::model::client::{AuthMethod, ClientMetadata, Profile, RequestAlg, SignAlg};
 use crate::model::user::schema::RecordError;
 
-/// The algorithms that are good enough (FAPI 2.0 Security Profile §5.4.1).
-const ALGS: [SignAlg; 3] = [SignAlg::PS256, SignAlg::ES256, SignAlg::EdDSA];
-
 /// The longest life of an authorization code, in seconds (§5.3.2.1).
 const CODE_LIFE: u32 = 60;
 
@@ -26,7 +23,7 @@ impl LiveClient {
 
     /// Whether what it signs may be signed with this algorithm.
     pub(super) fn may_sign_by(&self, alg: SignAlg) -> bool {
-        !self.is_fapi2() || ALGS.contains(&alg)
+        !self.is_fapi2() || SignAlg::FAPI2.contains(&alg)
     }
 
     /// Whether its authorization requests count only if it pushed them.
@@ -156,7 +153,7 @@ fn check_fapi2(metadata: &ClientMetadata) -> Result<(), RecordError> {
         ),
         ("request_object_signing_alg", request_alg),
     ] {
-        if alg.is_some_and(|alg| !ALGS.contains(&alg)) {
+        if alg.is_some_and(|alg| !SignAlg::FAPI2.contains(&alg)) {
             return wrong(name, "must be PS256, ES256 or EdDSA");
         }
     }

@@ -343,6 +343,9 @@ impl SignAlg {
     /// Those whose key is the client's secret.
     pub const SHARED: [Self; 3] = [Self::HS256, Self::HS384, Self::HS512];
 
+    /// Those that FAPI 2.0 allows (Security Profile §5.4.1).
+    pub const FAPI2: [Self; 3] = [Self::PS256, Self::ES256, Self::EdDSA];
+
     /// Its `alg` name.
     pub fn as_str(self) -> &'static str {
         match self {

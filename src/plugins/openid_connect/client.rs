@@ -14,6 +14,7 @@ use super::arguments::Arguments;
 use super::fields::{Fields, header_name, wrong};
 use super::mutual_tls;
 use super::refusal::Refusal;
+use super::signing_algs::{check_profile, is_fapi2};
 use crate::clock::random_bytes;
 use crate::jose::algorithm::Algorithm;
 use crate::jose::sign::Signer;
@@ -173,8 +174,11 @@ impl Client {
         let algorithm = algorithm.map(Algorithm::as_sign_alg);
         let hmac = algorithm.unwrap_or(SignAlg::HS256);
         let signer = nth(&fields.maps("client_jwk")?, index)
-            .map(|jwk| private_key(algorithm, jwk))
+            .map(|jwk| private_key(fields, algorithm, jwk))
             .transpose()?;
+        if let Some(Ok(Proof::SecretJwt)) = proof {
+            check_profile(fields, "client_alg", hmac)?;
+        }
         let client = Self {
             id: id.to_owned(),
             hmac: secret.and_then(|secret| Signer::from_secret(hmac, secret)),
@@ -311,6 +315,7 @@ pub(super) fn basic(id: &str, secret: &str) -> Result<HeaderValue, Refusal> {
 }
 
 fn private_key(
+    fields: Fields<'_>,
     algorithm: Option<SignAlg>,
     jwk: &[(String, String)],
 ) -> Result<Signer, ConfigError> {
@@ -319,7 +324,9 @@ fn private_key(
         found.map(|(_, value)| value.as_str())
     };
     let named = member("alg").and_then(Algorithm::named);
+    let is_fapi2 = is_fapi2(fields)?;
     let by_kind = || match (member("kty")?, member("crv")) {
+        ("RSA", _) if is_fapi2 => Some(SignAlg::PS256),
         ("RSA", _) => Some(SignAlg::RS256),
         ("EC", Some("P-256")) => Some(SignAlg::ES256),
         ("EC", Some("P-384")) => Some(SignAlg::ES384),
@@ -331,6 +338,7 @@ fn private_key(
         .or_else(|| named.map(Algorithm::as_sign_alg))
         .or_else(by_kind)
         .ok_or_else(|| wrong("client_jwk", "expected an RSA, EC or Ed25519 key"))?;
+    check_profile(fields, "client_alg", algorithm)?;
     Signer::from_jwk(algorithm, member)
         .map_err(|_| wrong("client_jwk", "expected a whole private key of client_alg"))
 }

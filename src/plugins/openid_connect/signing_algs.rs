@@ -7,6 +7,7 @@ use super::fields::{Fields, wrong};
 use super::refusal::Refusal;
 use crate::jose::algorithm::Algorithm;
 use crate::jose::verify::Unverified;
+use crate::model::client::SignAlg;
 use crate::plugins::ConfigError;
 
 /// Every algorithm of a signature.
@@ -21,28 +22,71 @@ pub(super) const OF_PROOFS: &[&str] = &[
 
 const RESPONSE: &str = "id_token_signed_response_alg";
 const PROOF: &str = "dpop_signing_algs";
+const PROFILE: &str = "security_profile";
 /// What providers call the algorithms of proofs that they take (RFC 9449 §5.1).
 pub(super) const PROOFS_OFFERED: &str = "dpop_signing_alg_values_supported";
 
-/// The only algorithm of ID tokens (OpenID Connect Core §3.1.3.7), logout tokens,
-/// signed userinfo and signed authorization responses; none: any for which the
-/// provider has a key.
+/// Whether the configuration obeys the FAPI 2.0 Security Profile: of signatures
+/// those of §5.4.1 alone count.
+pub(super) fn is_fapi2(fields: Fields<'_>) -> Result<bool, ConfigError> {
+    Ok(fields.text(PROFILE)? == Some("fapi2"))
+}
+
+/// Refuses an algorithm that the profile excludes.
+///
+/// # Errors
+/// Names the field and what the profile allows.
+pub(super) fn check_profile(
+    fields: Fields<'_>,
+    field: &str,
+    algorithm: SignAlg,
+) -> Result<(), ConfigError> {
+    if !is_fapi2(fields)? || SignAlg::FAPI2.contains(&algorithm) {
+        return Ok(());
+    }
+    let named = algorithm.as_str();
+    let message = format!(
+        "{named} is not for {PROFILE} fapi2: expected one of {}",
+        fapi2()
+    );
+    Err(wrong(field, &message))
+}
+
+/// The names of the algorithms of the profile.
+fn fapi2() -> String {
+    SignAlg::FAPI2.map(SignAlg::as_str).join(", ")
+}
+
+/// The algorithms of ID tokens (OpenID Connect Core §3.1.3.7), logout tokens,
+/// signed userinfo and signed authorization responses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ResponseAlg(Option<Algorithm>);
+pub(super) enum ResponseAlg {
+    /// Any for which the provider has a key.
+    #[default]
+    Any,
+    /// That alone.
+    Only(Algorithm),
+    /// Those of FAPI 2.0.
+    Fapi2,
+}
 
 impl ResponseAlg {
     /// # Errors
     /// The algorithm is none, or one of a secret where these are not allowed.
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let Some(name) = fields.text(RESPONSE)? else {
-            return Ok(Self::default());
+            return Ok(match is_fapi2(fields)? {
+                true => Self::Fapi2,
+                false => Self::Any,
+            });
         };
         let algorithm = named(RESPONSE, name, ALL)?;
         if algorithm.is_symmetric() && !fields.flag("enable_hs_signatures")? {
             let message = format!("{name} needs enable_hs_signatures");
             return Err(wrong(RESPONSE, &message));
         }
-        Ok(Self(Some(algorithm)))
+        check_profile(fields, RESPONSE, algorithm.as_sign_alg())?;
+        Ok(Self::Only(algorithm))
     }
 
     /// Checks the algorithm that a token names.
@@ -50,15 +94,18 @@ impl ResponseAlg {
     /// # Errors
     /// [`Refusal::UnsupportedAlg`].
     pub(super) fn check(self, parsed: &Unverified<'_>) -> Result<(), Refusal> {
-        match self.0 {
-            Some(only) if parsed.algorithm() != only => Err(Refusal::UnsupportedAlg),
-            _ => Ok(()),
-        }
+        let used = parsed.algorithm();
+        let counts = match self {
+            Self::Any => true,
+            Self::Only(only) => used == only,
+            Self::Fapi2 => SignAlg::FAPI2.contains(&used.as_sign_alg()),
+        };
+        counts.then_some(()).ok_or(Refusal::UnsupportedAlg)
     }
 }
 
-/// The algorithms of DPoP proofs: those that are configured, or else those that
-/// the provider names, or else all.
+/// The algorithms of DPoP proofs: those that are configured, or else those of the
+/// profile, or else those that the provider names, or else all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProofAlgs(Vec<Algorithm>);
 
@@ -67,7 +114,17 @@ impl ProofAlgs {
     /// One of them is none of a private key.
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let names = fields.texts(PROOF)?;
-        let all = names.iter().map(|name| named(PROOF, name, OF_PROOFS));
+        if names.is_empty() && is_fapi2(fields)? {
+            let all = SignAlg::FAPI2
+                .iter()
+                .filter_map(|alg| Algorithm::named(alg.as_str()));
+            return Ok(Self(all.collect()));
+        }
+        let all = names.iter().map(|name| {
+            let algorithm = named(PROOF, name, OF_PROOFS)?;
+            check_profile(fields, PROOF, algorithm.as_sign_alg())?;
+            Ok(algorithm)
+        });
         Ok(Self(all.collect::<Result<_, _>>()?))
     }
 
@@ -152,6 +209,35 @@ mod tests {
                 error.field == PROOF && error.message.contains(told),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn the_fapi2_profile_allows_its_algorithms_alone() {
+        let profile = json!({PROFILE: "fapi2"});
+        assert!(matches!(response_alg(&profile), Ok(ResponseAlg::Fapi2)));
+        let algs = proof_algs(&profile).expect("valid");
+        assert_eq!(algs.names(), "PS256 ES256 EdDSA");
+        let offered = json!(["RS256", "ES256"]);
+        assert!(!algs.has(Algorithm::Rs256, Some(&offered)));
+        assert!(algs.has(Algorithm::Ps256, Some(&offered)));
+        for (name, fits) in [
+            ("RS256", false),
+            ("ES512", false),
+            ("PS256", true),
+            ("EdDSA", true),
+        ] {
+            let pinned = response_alg(&json!({PROFILE: "fapi2", RESPONSE: name}));
+            let listed = proof_algs(&json!({PROFILE: "fapi2", PROOF: ["ES256", name]}));
+            assert_eq!((pinned.is_ok(), listed.is_ok()), (fits, fits), "{name}");
+            for error in pinned.err().into_iter().chain(listed.err()) {
+                assert!(
+                    error
+                        .message
+                        .ends_with("expected one of PS256, ES256, EdDSA"),
+                    "{error}"
+                );
+            }
         }
     }
 

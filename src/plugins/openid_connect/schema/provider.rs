@@ -190,6 +190,7 @@ pub(super) fn proofs() -> Vec<Field> {
         flag("dpop_use_nonce", false),
         seconds("dpop_proof_lifetime").default(300),
         words("dpop_signing_algs", signing_algs::OF_PROOFS),
+        word("security_profile", &["fapi2"]),
         Field::new("tls_client_auth_cert_id", Type::checked(is_uuid)),
         flag("tls_client_auth_ssl_verify", true),
         Field::new("require_proof_key_for_code_exchange", Type::Boolean),
