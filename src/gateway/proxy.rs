@@ -41,8 +41,6 @@ const UNRESOLVED: usize = 4;
 pub(super) const KEEPALIVE_SECONDS: u64 = 75;
 /// Longest time for which a client may take nothing of an answer.
 const WRITE_STALL: Duration = Duration::from_secs(60);
-/// Longest time spent on reading a body that nobody wants any more.
-const DRAIN: Duration = Duration::from_secs(5);
 
 /// The proxy application: one for each worker, sharing everything.
 pub struct Gateway {
@@ -133,7 +131,7 @@ impl ProxyHttp for Gateway {
         ctx.keep = !stopping && session.get_keepalive().is_some();
         session.set_keepalive(ctx.keep.then_some(KEEPALIVE_SECONDS));
         session.set_write_timeout(Some(WRITE_STALL));
-        session.set_total_drain_timeout(Some(DRAIN));
+        session.set_total_drain_timeout(Some(bridge::LINGER_ALL));
         // What comes early waits for its turn (RFC 9112 §9.3.2).
         session.as_downstream_mut().set_pipelining_enabled(true);
         if session.req_header().version == Version::HTTP_10 {

@@ -12,11 +12,15 @@ use http_body_util::BodyExt;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
+use tokio::time::timeout;
 use tower::ServiceExt;
 use uuid::Uuid;
 
-/// How long the rest of a refused body is waited for.
+/// How long the next bytes of a refused body are waited for.
 const LINGER: Duration = Duration::from_secs(5);
+/// How long the rest of a refused body may take: on a busy machine the upload of
+/// an honest client is slow.
+pub const LINGER_ALL: Duration = Duration::from_secs(30);
 /// How much of it is dropped, in bytes: what comes faster is no honest upload's.
 const LINGER_BYTES: usize = 64 << 20;
 
@@ -115,7 +119,7 @@ pub async fn read_body(session: &mut ServerSession, bounds: Bounds) -> Result<By
         }
         Ok(body.freeze())
     };
-    tokio::time::timeout(bounds.time, read)
+    timeout(bounds.time, read)
         .await
         .map_err(|_| BodyError::TooSlow)?
 }
@@ -197,13 +201,13 @@ pub async fn linger(session: &mut ServerSession) {
     let drop_rest = async {
         let mut dropped = 0;
         while dropped < LINGER_BYTES
-            && let Ok(Some(piece)) = session.read_request_body().await
+            && let Ok(Ok(Some(piece))) = timeout(LINGER, session.read_request_body()).await
         {
             dropped += piece.len();
         }
     };
     // Whether the rest arrives is of no interest.
-    let _ = tokio::time::timeout(LINGER, drop_rest).await;
+    let _ = timeout(LINGER_ALL, drop_rest).await;
 }
 
 /// Lets `router` answer the request in `head`, whose body has been read, and
