@@ -5,15 +5,17 @@
 //! drives each case with wrk in short interleaved rounds; prints requests per
 //! second, latency and the proxy's own CPU time per request, with medians of
 //! the ratios that have a bar. Then a thousand changes are made under load, ten
-//! thousand services held, the identity provider is called, a thousand realms
-//! are started, a million tokens are shown, and a million people are held. Timings are never a test: it exits 0 whatever
-//! they are. Everything it starts ends with it.
+//! thousand services held, the cost of a change measured among a hundred to ten
+//! thousand of them, the identity provider is called, a thousand realms are
+//! started, a million tokens are shown, and a million people are held. Timings are
+//! never a test: it exits 0 whatever they are. Everything it starts ends with it.
 
 mod cases;
 mod changes;
 mod client;
 mod door;
 mod floor;
+mod growth;
 mod http;
 mod identity;
 mod many;
@@ -49,18 +51,19 @@ const USAGE: &str = "\
 usage: cargo bench --bench load -- [--quick] [--only PART] [--rounds N] [--cores 1|2]
                                    [--binary PATH]
   --quick   few rounds, few changes, few services: under two minutes
-  --only    one part: cases, footprint, changes, many, identity, tokens,
-            realms or people
+  --only    one part: cases, footprint, changes, many, growth, identity,
+            tokens, realms or people
   --rounds  rounds for each number of cores (7, with --quick 2)
   --cores   only this number of proxy workers
   --binary  another doorward program";
 
 /// What can be measured alone.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "cases",
     "footprint",
     "changes",
     "many",
+    "growth",
     "identity",
     "tokens",
     "realms",
@@ -175,6 +178,11 @@ fn run(options: &Options) -> Result<()> {
             &upstream_port,
             if options.quick { 1000 } else { 10_000 },
         )?;
+    }
+    if options.asks_for("growth") {
+        let counts = [100, 1000, 10_000];
+        let most = if options.quick { 2 } else { 3 };
+        growth::measure(binary, &upstream_port, &counts[..most])?;
     }
     if options.asks_for("identity") {
         let cores = *options.cores.iter().max().unwrap_or(&2);

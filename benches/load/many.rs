@@ -90,7 +90,7 @@ fn file(count: usize, upstream: &Port) -> String {
     file
 }
 
-fn over_admin_api(door: &Door, upstream: &Port, count: usize) -> Result<()> {
+pub(crate) fn over_admin_api(door: &Door, upstream: &Port, count: usize) -> Result<()> {
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {

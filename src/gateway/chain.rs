@@ -12,6 +12,7 @@ use http::HeaderName;
 use uuid::Uuid;
 
 use super::entities::Record;
+use super::parted::Parted;
 use crate::filter::Filter;
 use crate::model::plugin::Plugin;
 use crate::plugins;
@@ -98,12 +99,34 @@ pub struct Place {
     pub service: Option<Uuid>,
 }
 
-/// The enabled plugins, by where they apply.
-#[derive(Default)]
+/// The enabled plugins, by where they apply. A clone shares everything; a change
+/// of a plugin of one route or service costs no more than that place.
+#[derive(Clone, Default)]
 pub(super) struct Chains {
-    /// Those of no consumer, by service and route.
-    by_place: HashMap<(Option<Uuid>, Option<Uuid>), Vec<Link>, RandomState>,
+    /// Those of a route and no consumer, by the route.
+    of_routes: Parted<Arc<[Link]>>,
+    /// Those of a service and neither route nor consumer, by the service.
+    of_services: Parted<Arc<[Link]>>,
+    /// Those of everything.
+    of_all: Arc<[Link]>,
     scoped: Arc<Scoped>,
+}
+
+/// Where a plugin of no consumer is listed.
+enum List {
+    Route(Uuid),
+    Service(Uuid),
+    All,
+}
+
+impl List {
+    fn of(plugin: &Plugin) -> Self {
+        match (plugin.route, plugin.service) {
+            (Some(route), _) => Self::Route(route.id),
+            (None, Some(service)) => Self::Service(service.id),
+            (None, None) => Self::All,
+        }
+    }
 }
 
 /// The enabled plugins of consumers.
@@ -129,34 +152,74 @@ pub(super) struct Chain {
 impl Chains {
     /// All links, each of which belongs to an enabled plugin.
     pub(super) fn of(links: impl Iterator<Item = Link>) -> Self {
-        let mut by_place: HashMap<_, Vec<Link>, RandomState> = HashMap::default();
+        let mut chains = Self::default();
         let mut scoped = Scoped::default();
         for link in links {
-            let plugin = &link.record.value;
-            let (service, route) = (plugin.service.map(|s| s.id), plugin.route.map(|r| r.id));
-            match plugin.consumer {
-                None => by_place.entry((service, route)).or_default().push(link),
+            match link.record.value.consumer {
+                None => chains.add(link),
                 Some(consumer) => scoped.add(consumer.id, link),
             }
         }
-        Self {
-            by_place,
-            scoped: Arc::new(scoped),
+        chains.scoped = Arc::new(scoped);
+        chains
+    }
+
+    /// Adds the link of a plugin of no consumer.
+    pub(super) fn add(&mut self, link: Link) {
+        self.relist(&List::of(&link.record.value), |links| {
+            // So that every compilation chooses the same.
+            let id = link.record.value.id;
+            let at = links.partition_point(|other| other.record.value.id < id);
+            links.insert(at, link.clone());
+        });
+    }
+
+    /// Takes out the link of a plugin of no consumer.
+    pub(super) fn remove(&mut self, plugin: &Plugin) {
+        self.relist(&List::of(plugin), |links| {
+            links.retain(|link| link.record.value.id != plugin.id);
+        });
+    }
+
+    /// Puts these links in the place of those of all plugins of consumers.
+    pub(super) fn replace_scoped(&mut self, links: impl Iterator<Item = Link>) {
+        let mut scoped = Scoped::default();
+        for link in links {
+            if let Some(consumer) = link.record.value.consumer {
+                scoped.add(consumer.id, link);
+            }
+        }
+        self.scoped = Arc::new(scoped);
+    }
+
+    fn relist(&mut self, list: &List, change: impl FnOnce(&mut Vec<Link>)) {
+        let (of_some, id) = match list {
+            List::Route(id) => (&mut self.of_routes, *id),
+            List::Service(id) => (&mut self.of_services, *id),
+            List::All => {
+                let mut links = self.of_all.to_vec();
+                change(&mut links);
+                self.of_all = links.into();
+                return;
+            }
+        };
+        let mut links = of_some
+            .get(id)
+            .map_or_else(Vec::new, |links| links.to_vec());
+        change(&mut links);
+        match links.is_empty() {
+            true => drop(of_some.remove(id)),
+            false => drop(of_some.put(id, links.into())),
         }
     }
 
     /// The chain of the route at `place`.
     pub(super) fn chain(&self, place: Place) -> Chain {
-        let mut candidates = Vec::new();
-        for service in [place.service, None] {
-            for route in [Some(place.route), None] {
-                let here = self.by_place.get(&(service, route));
-                candidates.extend(here.into_iter().flatten());
-            }
-            if place.service.is_none() {
-                break;
-            }
-        }
+        let of_route = self.of_routes.get(place.route);
+        let of_service = place.service.and_then(|id| self.of_services.get(id));
+        let lists = [of_route, of_service, Some(&self.of_all)];
+        let candidates = lists.into_iter().flatten().flat_map(|links| links.iter());
+        let candidates = candidates.filter(|link| link.applies(place)).collect();
         let links: Box<[Link]> = chosen(candidates).into_iter().cloned().collect();
         let scoped = self.scoped.reaches(place).then(|| self.scoped.clone());
         let of_consumers = scoped.iter().flat_map(|scoped| scoped.links());

@@ -47,12 +47,11 @@ pub(super) fn choose<'s>(
     normal: &mut Option<Box<str>>,
 ) -> Result<(Match, &'s Arc<LiveRoute>), Unrouted> {
     let admitted = admit::admit(request).map_err(Unrouted::Refused)?;
-    let found = snapshot.router.find(&query(request, &admitted, arrival));
+    let found = snapshot.find(&query(request, &admitted, arrival));
     if let Cow::Owned(path) = admitted.path {
         *normal = Some(path.into());
     }
-    let found = found.ok_or(Unrouted::NoRoute)?;
-    let route = &snapshot.routes[found.route];
+    let (found, route) = found.ok_or(Unrouted::NoRoute)?;
     let path = normal.as_deref().unwrap_or(request.uri.path());
     if route.strip_path && path::climbs_when_stripped(path, found.matched) {
         let message = "Invalid request path";

@@ -6,7 +6,8 @@ mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
@@ -22,6 +23,7 @@ use super::records;
 use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::plugins::openid_connect::Providers;
 use crate::store::{Beside, EntityWrite, Store, StoreError, complete};
+use crate::telemetry::traffic::RouteTraffic;
 
 pub use difference::Difference;
 
@@ -143,7 +145,12 @@ pub struct Control {
     revision: AtomicI64,
     /// Held from the look at the entities to the swap.
     writer: Arc<Mutex<()>>,
+    /// Whether one router of all routes is to be made soon.
+    compacting: AtomicBool,
 }
+
+/// How long after a change one router of all routes is made.
+const QUIET: Duration = Duration::from_secs(1);
 
 impl Control {
     /// Loads the stored entities, adds the declared ones, and compiles the
@@ -171,6 +178,7 @@ impl Control {
             changes: watch::Sender::new(()),
             revision: AtomicI64::new(revision),
             writer: Arc::new(Mutex::new(())),
+            compacting: AtomicBool::new(false),
         }))
     }
 
@@ -342,6 +350,7 @@ impl Control {
             let written = this.store.write_entities(writes, Some(seen)).await?;
             this.revision.store(written, Ordering::Release);
             this.swap(entities, snapshot);
+            this.compact_later();
             Ok(())
         }));
         let ended = stored.await;
@@ -363,8 +372,34 @@ impl Control {
         let new = Arc::new(snapshot);
         let old = self.live.swap(new.clone());
         self.changes.send_replace(());
-        if self.retired.lock().add(old, &new) {
-            self.workshop.traffic.prune();
+        for route in self.retired.lock().add(old, &new) {
+            self.workshop.traffic.forget(route);
+        }
+    }
+
+    /// Makes one router of the two that changes leave, once nobody has made one
+    /// for a moment: requests are looked up once then.
+    fn compact_later(self: &Arc<Self>) {
+        if !self.live.load().router.are_two() || self.compacting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let weak = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(QUIET).await;
+            if let Some(control) = weak.upgrade() {
+                control.compacting.store(false, Ordering::Release);
+                control.compact().await;
+            }
+        });
+    }
+
+    async fn compact(&self) {
+        let _alone = self.writer.lock().await;
+        let live = self.live.load_full();
+        match live.compacted() {
+            Ok(Some(snapshot)) => self.put(snapshot),
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "routes that are in force do not compile"),
         }
     }
 }
@@ -378,15 +413,21 @@ struct Retired {
 }
 
 impl Retired {
-    /// Takes in what `new` replaced, and frees what nobody holds any more;
-    /// whether a route was freed.
-    fn add(&mut self, old: Arc<Snapshot>, new: &Snapshot) -> bool {
+    /// Takes in what `new` replaced, and frees what nobody holds any more; the
+    /// counters of routes that were freed.
+    fn add(&mut self, old: Arc<Snapshot>, new: &Snapshot) -> Vec<Arc<RouteTraffic>> {
         self.routes.append(&mut old.routes_gone_in(new));
         self.snapshots.push(old);
         self.snapshots.retain(|old| Arc::strong_count(old) > 1);
-        let held = self.routes.len();
-        self.routes.retain(|old| Arc::strong_count(old) > 1);
-        self.routes.len() < held
+        let mut freed = Vec::new();
+        self.routes.retain(|old| {
+            let held = Arc::strong_count(old) > 1;
+            if !held {
+                freed.push(Arc::clone(&old.traffic));
+            }
+            held
+        });
+        freed
     }
 }
 

@@ -3,6 +3,7 @@
 mod filters;
 mod route;
 mod service;
+mod slots;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use uuid::Uuid;
 use super::balance::roster::Roster;
 use super::certificates::Certificates;
 use super::chain::Chains;
-use super::entities::{Entities, Entity, Record};
+use super::entities::{Entities, Entity};
 use super::handler::Routes;
 use super::resolve::Resolver;
-use super::router::Router;
+use super::router::{Layers, Match, Query, RouteError};
 use crate::clock;
 use crate::filter::Filter;
 use crate::model::route::Route;
@@ -26,6 +27,7 @@ use service::Services;
 
 pub use route::LiveRoute;
 pub use service::{LiveService, Upstream};
+pub use slots::Slots;
 
 /// What compiling needs besides the entities.
 pub struct Workshop {
@@ -58,9 +60,9 @@ pub struct CompileError {
 #[derive(Clone, Default)]
 pub struct Snapshot {
     /// Finds a request's route.
-    pub router: Arc<Router>,
-    /// The routes, at the positions that the router answers; by ascending id.
-    pub routes: Vec<Arc<LiveRoute>>,
+    pub router: Arc<Layers>,
+    /// The routes, at the positions that the router answers.
+    pub routes: Slots,
     /// The balancers of all upstreams.
     pub balancers: Arc<Roster>,
     /// Certificates by server name and by identifier.
@@ -69,9 +71,9 @@ pub struct Snapshot {
     pub files: Arc<Routes>,
     /// Filters that give browsers cookies of their own.
     pub cookie_givers: Arc<[Arc<dyn Filter>]>,
-    services: Arc<Services>,
-    filters: Arc<Filters>,
-    chains: Arc<Chains>,
+    services: Services,
+    filters: Filters,
+    chains: Chains,
     /// What it was compiled from.
     entities: Entities,
 }
@@ -84,8 +86,8 @@ impl Snapshot {
 
     /// Compiles `entities`. What `previous` holds and has not changed is kept:
     /// filters with their counters and caches, resolved addresses, compiled
-    /// expressions. A change costs a comparison for each record, and work for
-    /// what it touches only.
+    /// expressions. A change costs work for what it touches only, but for one of
+    /// upstreams, targets or certificates, which is compared with each service.
     ///
     /// # Errors
     /// [`CompileError`] for the first entity that can't be compiled.
@@ -97,28 +99,23 @@ impl Snapshot {
         let certificates =
             Certificates::compile(entities, previous.map(|snapshot| &snapshot.certificates))?;
         let filters = filters::build(entities, workshop, previous)?;
+        let changed_filters = filters::changed(&filters, previous);
         let balancers = balancers(entities, previous);
         let services = service::build(entities, &balancers, workshop, previous)?;
-        let records: Vec<&Arc<Record<Route>>> = entities
-            .routes
-            .iter()
-            .filter(|route| is_live(entities, &route.value))
-            .collect();
-        let router = router(&records, previous)?;
-        let chains = filters::chains(entities, &filters, previous);
+        let chains = filters::chains(&filters, &changed_filters, previous);
         let parts = route::Parts {
             services: &services,
             filters: &filters,
+            changed_filters: &changed_filters,
             chains: &chains,
             workshop,
         };
-        let routes = route::build(&records, &parts, previous);
-        let givers = filters.values().map(|built| &built.filter);
-        let givers = givers.filter(|filter| filter.gives_cookies()).cloned();
+        let route::Routes { slots, touched } = route::build(entities, &parts, previous);
+        let router = router(&slots, &touched, previous)?;
         Ok(Self {
-            cookie_givers: givers.collect(),
+            cookie_givers: filters::cookie_givers(&filters, &changed_filters, previous),
             router,
-            routes,
+            routes: slots,
             balancers,
             certificates,
             files: previous.map_or_else(Arc::default, |snapshot| snapshot.files.clone()),
@@ -127,6 +124,29 @@ impl Snapshot {
             chains,
             entities: entities.clone(),
         })
+    }
+
+    /// The route of a request, or `None`.
+    pub fn find(&self, query: &Query<'_>) -> Option<(Match, &Arc<LiveRoute>)> {
+        let at = |position| Some(&self.routes.get(position)?.record().value);
+        let found = self.router.find(query, at)?;
+        Some((found, self.routes.get(found.route)?))
+    }
+
+    /// The same with one router of all routes; `None`: it has one already.
+    ///
+    /// # Errors
+    /// [`CompileError`] for the first route that can't be compiled.
+    pub fn compacted(&self) -> Result<Option<Self>, CompileError> {
+        if !self.router.are_two() {
+            return Ok(None);
+        }
+        let router = whole_router(&self.routes, &self.router)?;
+        let router = Arc::new(router);
+        Ok(Some(Self {
+            router,
+            ..self.clone()
+        }))
     }
 
     /// The same with other route files.
@@ -139,18 +159,13 @@ impl Snapshot {
 
     /// The running filter of a plugin.
     pub fn filter(&self, plugin: Uuid) -> Option<&Arc<dyn Filter>> {
-        self.filters.get(&plugin).map(|built| &built.filter)
+        self.filters.get(plugin).map(|built| &built.filter)
     }
 
     /// The routes of this snapshot that `next` has not taken over; both were
     /// compiled from the same entities' successive states.
     pub fn routes_gone_in(&self, next: &Snapshot) -> Vec<Arc<LiveRoute>> {
-        let mut others = next.routes.iter().peekable();
-        let gone = self.routes.iter().filter(|route| {
-            while others.next_if(|other| other.id() < route.id()).is_some() {}
-            !others.peek().is_some_and(|other| Arc::ptr_eq(other, route))
-        });
-        gone.cloned().collect()
+        self.routes.gone_in(&next.routes)
     }
 }
 
@@ -165,32 +180,43 @@ fn balancers(entities: &Entities, previous: Option<&Snapshot>) -> Arc<Roster> {
     Arc::new(Roster::new(entities, before, clock::monotonic_ns()))
 }
 
-/// The router of `records`: that of `previous` if it has the same.
+/// The router of these routes, of which those at `touched` have come, gone or
+/// changed since `previous`.
 fn router(
-    records: &[&Arc<Record<Route>>],
+    routes: &Slots,
+    touched: &[usize],
     previous: Option<&Snapshot>,
-) -> Result<Arc<Router>, CompileError> {
-    if let Some(previous) = previous
-        && previous.routes.len() == records.len()
-        && (previous.routes.iter().zip(records)).all(|(old, new)| old.is_of(new))
-    {
+) -> Result<Arc<Layers>, CompileError> {
+    let Some(previous) = previous else {
+        return whole_router(routes, &Layers::default()).map(Arc::new);
+    };
+    if touched.is_empty() {
         return Ok(previous.router.clone());
     }
-    let routes = records.iter().map(|record| &record.value);
-    let router = Router::build(routes, previous.map(|snapshot| &*snapshot.router));
-    router.map(Arc::new).map_err(|error| CompileError {
-        kind: Route::KIND.plural(),
-        id: records[error.route].value.id,
-        field: error.field,
-        message: error.message,
-    })
+    let at = |position| Some(&routes.get(position)?.record().value);
+    let changed = previous.router.change(touched, at);
+    let router = match changed.map_err(|error| uncompilable(routes, error))? {
+        Some(router) => router,
+        None => whole_router(routes, &previous.router)?,
+    };
+    Ok(Arc::new(router))
 }
 
-/// Whether requests can reach `route`: a disabled service takes its routes
-/// out of the router.
-fn is_live(entities: &Entities, route: &Route) -> bool {
-    let service = route.service.and_then(|s| entities.services.get(s.id));
-    service.is_none_or(|service| service.value.enabled)
+fn whole_router(routes: &Slots, previous: &Layers) -> Result<Layers, CompileError> {
+    let all = routes.iter();
+    let all = all.map(|(position, route)| (position, &route.record().value));
+    Layers::build(all, previous).map_err(|error| uncompilable(routes, error))
+}
+
+fn uncompilable(routes: &Slots, error: RouteError) -> CompileError {
+    CompileError {
+        kind: Route::KIND.plural(),
+        id: routes
+            .get(error.route)
+            .map_or_else(Uuid::nil, |route| route.id()),
+        field: error.field,
+        message: error.message,
+    }
 }
 
 fn label(name: Option<&str>, id: Uuid) -> Box<str> {

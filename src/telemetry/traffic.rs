@@ -158,6 +158,14 @@ impl Traffic {
             .clone()
     }
 
+    /// Forgets a route that only its caller refers to any more.
+    pub fn forget(&self, route: Arc<RouteTraffic>) {
+        let key = (route.service.clone(), route.route.clone());
+        self.routes.remove_if(&key, |_, known| {
+            Arc::ptr_eq(known, &route) && Arc::strong_count(known) <= 2
+        });
+    }
+
     /// Forgets routes that nothing refers to any more.
     pub fn prune(&self) {
         self.routes

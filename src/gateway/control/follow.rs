@@ -23,6 +23,11 @@ impl Control {
     /// else than before.
     async fn take_in(&self) -> Result<bool, DeclaredError> {
         let _alone = self.writer.lock().await;
+        let there = self.store.entities_revision().await.map_err(unreadable)?;
+        if there == self.revision.load(Ordering::Acquire) {
+            // The database told of a change of this process.
+            return Ok(false);
+        }
         self.take_in_alone().await
     }
 
@@ -76,6 +81,7 @@ async fn run(weak: Weak<Control>) {
             && seen != Some(version)
         {
             let taken = control.take_in().await;
+            control.compact_later();
             match &taken {
                 Ok(true) => tracing::info!("entities that another process changed are in force"),
                 Ok(false) => {}

@@ -249,7 +249,11 @@ async fn an_unchanged_plugin_keeps_its_filter_through_every_other_change() {
         Change::put(throttling(4, Some(1), "1 s")),
     ];
     make(&control, changes).await.expect("made");
-    let filter = |control: &Control| control.live().load().routes[0].filters[0].filter.clone();
+    let filter = |control: &Control| {
+        let live = control.live().load_full();
+        let routes = live.routes.by_ascending_id();
+        routes[0].filters[0].filter.clone()
+    };
     let before = filter(&control);
     make(&control, vec![Change::put(service(5, "other"))])
         .await

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{Entity, Record, Unique};
+use crate::gateway::parted::differing;
 
 /// Parts that a table is cut into; a change copies one of them.
 const PARTS: usize = 256;
@@ -135,6 +136,22 @@ impl<T: Entity> Table<T> {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
+    /// The identifiers of the records that have come, gone or changed since `old`:
+    /// parts that one was cloned from are not looked at.
+    pub fn changed_since(&self, old: &Self) -> Vec<Uuid> {
+        let mut changed = Vec::new();
+        if self.is_same(old) {
+            return changed;
+        }
+        let parts = self.parts.records.iter().zip(&old.parts.records);
+        for (new, old) in parts.filter(|(new, old)| !Arc::ptr_eq(new, old)) {
+            let new = new.iter().map(|(id, record)| (*id, record));
+            let old = old.iter().map(|(id, record)| (*id, record));
+            differing(new, old, &Arc::ptr_eq, &mut changed);
+        }
+        changed
+    }
+
     /// Creates or replaces; the caller has checked what must be unique.
     pub fn put(&mut self, record: Arc<Record<T>>) {
         let id = record.value.id();
@@ -227,6 +244,23 @@ mod tests {
         assert_eq!((before.len(), table.len()), (1, 1));
         assert!(before.by_key("a").is_some() && before.by_key("b").is_none());
         assert!(table.by_key("a").is_none() && table.by_key("b").is_some());
+    }
+
+    #[test]
+    fn what_changed_is_told_by_identifier() {
+        let mut table = Table::default();
+        for id in 1..=4 {
+            table.put(consumer(id, &id.to_string()));
+        }
+        let before = table.clone();
+        assert!(table.changed_since(&before).is_empty());
+        table.put(consumer(2, "other"));
+        table.put(consumer(5, "new"));
+        table.put(consumer(1 << 120, "elsewhere"));
+        table.remove(Uuid::from_u128(3));
+        let changed = table.changed_since(&before);
+        let changed: Vec<u128> = changed.iter().map(Uuid::as_u128).collect();
+        assert_eq!(changed, [2, 3, 5, 1 << 120]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use super::answer::no_route;
 use super::chain::{self, Link};
 use super::choose::{self, Arrival, Unrouted};
 use super::entities::{Entities, Record};
-use super::router::{Match, path};
+use super::router::{Router, path};
 use super::snapshot::{LiveRoute, Snapshot};
 use crate::filter::Filter;
 use crate::http::reply::{Reply, ReplyBody};
@@ -119,15 +119,7 @@ pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, 
     };
     let mut ahead = None;
     let mut origins = Origins::new(witness.snapshot.entities());
-    let found = chosen.as_ref().ok().map(|(found, _)| *found);
-    witness.tell_routes(
-        question,
-        &request,
-        arrival,
-        found,
-        &mut explanation,
-        &mut origins,
-    );
+    witness.tell_routes(question, &request, arrival, &mut explanation, &mut origins);
     match chosen {
         Err(Unrouted::Refused(reply)) => {
             let reason = why_refused(&request, &explanation);
@@ -204,18 +196,22 @@ impl Witness<'_> {
         question: &Question,
         request: &RequestHeader,
         arrival: Arrival<'_>,
-        found: Option<Match>,
         explanation: &mut Explanation,
         origins: &mut Origins<'_>,
     ) {
         let Ok(admitted) = admit::admit(request) else {
             return; // refused before routing
         };
-        let routes: Vec<&Record<Route>> = self.snapshot.routes.iter().map(|r| r.record()).collect();
+        let routes = self.snapshot.routes.by_ascending_id();
+        let routes: Vec<&Record<Route>> = routes.into_iter().map(|r| r.record()).collect();
         let query = choose::query(request, &admitted, arrival);
-        let router = &self.snapshot.router;
+        // One of all routes, in one order of precedence.
+        let Ok(router) = Router::build(routes.iter().map(|record| &record.value), None) else {
+            return; // it was compiled from them before
+        };
+        let router = &router;
         // Also when the rest of the path is refused: that is the route's doing.
-        let found = found.or_else(|| router.find(&query));
+        let found = router.find(&query);
         let limit = question.limit.unwrap_or(MISSES).min(MOST_MISSES);
         if let Some(found) = found {
             let record = routes[found.route];

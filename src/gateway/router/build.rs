@@ -23,9 +23,9 @@ struct Draft<'a> {
 }
 
 /// What is gathered while routes are read.
-struct Builder<'a> {
+struct Builder<'a, 'p> {
     router: Router,
-    previous: Option<&'a Router>,
+    previous: &'p [&'p Router],
     drafts: Vec<Draft<'a>>,
     /// Texts that are kept already.
     texts: HashMap<Cow<'a, str>, Text, RandomState>,
@@ -34,8 +34,8 @@ struct Builder<'a> {
 }
 
 pub(super) fn build<'a>(
-    routes: impl IntoIterator<Item = &'a Route>,
-    previous: Option<&'a Router>,
+    routes: impl Iterator<Item = (usize, &'a Route)>,
+    previous: &[&Router],
 ) -> Result<Router, RouteError> {
     let mut builder = Builder {
         router: Router::default(),
@@ -44,7 +44,7 @@ pub(super) fn build<'a>(
         texts: HashMap::default(),
         names: HashMap::default(),
     };
-    for (position, route) in routes.into_iter().enumerate() {
+    for (position, route) in routes {
         builder
             .read(position, route)
             .map_err(|(field, message)| RouteError {
@@ -59,7 +59,7 @@ pub(super) fn build<'a>(
 /// The field at fault, and what is wrong with it.
 type Wrong = (String, String);
 
-impl<'a> Builder<'a> {
+impl<'a> Builder<'a, '_> {
     /// Adds the entries of `route`: one for each path, or a single one.
     fn read(&mut self, position: usize, route: &'a Route) -> Result<(), Wrong> {
         let extra = self.extra(route)?;
@@ -114,7 +114,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The compiled form of `source`, from the previous router if it had it.
+    /// The compiled form of `source`, from a previous router if one had it.
     #[expect(
         clippy::mutable_key_type,
         reason = "patterns are hashed and compared by their text"
@@ -124,7 +124,7 @@ impl<'a> Builder<'a> {
         if let Some(pattern) = known.get(source) {
             return Ok(pattern.clone());
         }
-        let kept = self.previous.and_then(|p| p.patterns.get(source));
+        let kept = self.previous.iter().find_map(|p| p.patterns.get(source));
         let pattern = match kept {
             Some(pattern) => pattern.clone(),
             None => {

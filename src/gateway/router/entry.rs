@@ -171,7 +171,7 @@ impl Entries {
     /// `walked`: the path is known to begin with [`Entries::literal`].
     pub(super) fn matches(&self, rank: u32, ask: &Ask<'_>, walked: bool) -> Option<usize> {
         let entry = &self.all[rank as usize];
-        if !self.method_matches(entry, ask) {
+        if !self.method_matches(entry, ask) || ask.gone.is_some_and(|gone| gone.has(entry.route)) {
             return None;
         }
         let matched = self.path_matches(entry, ask, walked)?;
@@ -307,6 +307,7 @@ pub(super) fn method_mask(methods: &[String]) -> u16 {
     })
 }
 
-pub(super) fn index(position: usize) -> u32 {
+/// A position as entries keep it.
+pub(in crate::gateway) fn index(position: usize) -> u32 {
     u32::try_from(position).expect("fewer than 2^32 routes and path bytes")
 }

@@ -15,6 +15,7 @@ mod fork;
 pub mod groups;
 mod hosts;
 mod index;
+mod layers;
 mod leaf;
 pub mod path;
 pub mod pattern;
@@ -33,10 +34,13 @@ use crate::model::route::Route;
 use entry::Entries;
 use hosts::Name;
 use index::Index;
+use layers::Gone;
 use leaf::Leaf;
 use pattern::Pattern;
 use table::Hosts;
 
+pub(super) use entry::index;
+pub use layers::Layers;
 pub use survey::{Attribute, Stand};
 
 /// What of a request decides its route.
@@ -62,6 +66,8 @@ pub struct Query<'a> {
 struct Ask<'a> {
     query: &'a Query<'a>,
     method_bit: u16,
+    /// Positions of routes that are no longer there.
+    gone: Option<&'a Gone>,
 }
 
 impl<'a> Ask<'a> {
@@ -69,6 +75,7 @@ impl<'a> Ask<'a> {
         Self {
             query,
             method_bit: entry::known_method(query.method.as_str().as_bytes()),
+            gone: None,
         }
     }
 }
@@ -123,12 +130,28 @@ impl Router {
         routes: impl IntoIterator<Item = &'a Route>,
         previous: Option<&'a Router>,
     ) -> Result<Self, RouteError> {
+        Self::build_at(routes.into_iter().enumerate(), previous.as_slice())
+    }
+
+    /// Compiles routes that are to be answered by these positions. Expressions
+    /// that one of `previous` holds are reused.
+    ///
+    /// # Errors
+    /// As [`Router::build`].
+    fn build_at<'a>(
+        routes: impl Iterator<Item = (usize, &'a Route)>,
+        previous: &[&Router],
+    ) -> Result<Self, RouteError> {
         build::build(routes, previous)
     }
 
     /// The route of a request, or `None`.
     pub fn find(&self, query: &Query<'_>) -> Option<Match> {
-        let ask = Ask::new(query);
+        self.look(&Ask::new(query))
+    }
+
+    fn look(&self, ask: &Ask<'_>) -> Option<Match> {
+        let query = ask.query;
         let mut best = Best {
             rank: u32::MAX,
             matched: 0,
@@ -137,9 +160,9 @@ impl Router {
         let name = Name::new(query.host, &mut space);
         let (index, entries) = (&self.index, &self.entries);
         self.hosts.search(index, name, query.port, &mut |leaf| {
-            index.search(entries, leaf, false, &ask, &mut best);
+            index.search(entries, leaf, false, ask, &mut best);
         });
-        index.search(entries, self.any, false, &ask, &mut best);
+        index.search(entries, self.any, false, ask, &mut best);
         let entry = entries.all.get(best.rank as usize)?;
         Some(Match {
             route: entry.route as usize,

@@ -1,6 +1,6 @@
 //! The running filters, and where they changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -9,12 +9,13 @@ use uuid::Uuid;
 use super::{CompileError, LiveRoute, Snapshot, Workshop};
 use crate::filter::Filter;
 use crate::gateway::chain::{Chains, Link};
-use crate::gateway::entities::{Entities, Entity as _, Record};
+use crate::gateway::entities::{Entities, Entity as _, Record, Table};
+use crate::gateway::parted::Parted;
 use crate::model::plugin::Plugin;
 use crate::plugins::{self, Parts};
 
 /// The filters of the enabled plugins, by the plugins' ids.
-pub(super) type Filters = HashMap<Uuid, Built, RandomState>;
+pub(super) type Filters = Parted<Arc<Built>>;
 
 /// A filter and the record that it was built from.
 pub(super) struct Built {
@@ -22,31 +23,37 @@ pub(super) struct Built {
     pub(super) filter: Arc<dyn Filter>,
 }
 
+impl Built {
+    fn link(&self) -> Link {
+        Link::new(self.record.clone(), self.filter.clone())
+    }
+}
+
 /// The filters of `entities`; what has not changed since `previous` is kept.
 pub(super) fn build(
     entities: &Entities,
     workshop: &Workshop,
     previous: Option<&Snapshot>,
-) -> Result<Arc<Filters>, CompileError> {
-    if let Some(previous) = previous
-        && entities.plugins.is_same(&previous.entities.plugins)
-    {
-        return Ok(previous.filters.clone());
-    }
-    let mut filters = Filters::default();
-    for record in entities.plugins.iter().filter(|p| p.value.enabled) {
-        let plugin = &record.value;
-        let kept = previous
-            .and_then(|snapshot| snapshot.filters.get(&plugin.id))
-            .filter(|built| same_filter(&built.record, record));
+) -> Result<Filters, CompileError> {
+    let mut filters = previous.map_or_else(Filters::default, |one| one.filters.clone());
+    let none = Table::default();
+    let before = previous.map_or(&none, |one| &one.entities.plugins);
+    for id in entities.plugins.changed_since(before) {
+        let record = entities.plugins.get(id).filter(|p| p.value.enabled);
+        let Some(record) = record else {
+            filters.remove(id);
+            continue;
+        };
+        let kept = filters.get(id);
+        let kept = kept.filter(|built| same_filter(&built.record, record));
         let filter = match kept {
             Some(built) => built.filter.clone(),
-            None => build_filter(plugin, &workshop.parts)?,
+            None => build_filter(&record.value, &workshop.parts)?,
         };
         let record = record.clone();
-        filters.insert(plugin.id, Built { record, filter });
+        filters.put(id, Arc::new(Built { record, filter }));
     }
-    Ok(Arc::new(filters))
+    Ok(filters)
 }
 
 fn same_filter(old: &Arc<Record<Plugin>>, new: &Arc<Record<Plugin>>) -> bool {
@@ -76,27 +83,65 @@ fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, Compi
     Ok(filter)
 }
 
-/// The chains of these filters; those of `previous` if they are the same.
-pub(super) fn chains(
-    entities: &Entities,
-    filters: &Arc<Filters>,
-    previous: Option<&Snapshot>,
-) -> Arc<Chains> {
-    if let Some(previous) = previous
-        && Arc::ptr_eq(filters, &previous.filters)
-    {
-        return previous.chains.clone();
+/// What has changed among filters since `previous`.
+pub(super) fn changed(filters: &Filters, previous: Option<&Snapshot>) -> Vec<Uuid> {
+    let none = Filters::default();
+    let before = previous.map_or(&none, |one| &one.filters);
+    filters.changed_since(before, Arc::ptr_eq)
+}
+
+/// The chains of these filters, of which `changed` are others than in `previous`.
+pub(super) fn chains(filters: &Filters, changed: &[Uuid], previous: Option<&Snapshot>) -> Chains {
+    let Some(previous) = previous else {
+        return Chains::of(filters.iter().map(|(_, built)| built.link()));
+    };
+    let mut chains = previous.chains.clone();
+    let mut scoped = false;
+    for id in changed {
+        let (old, new) = (previous.filters.get(*id), filters.get(*id));
+        if let Some(old) = old {
+            match old.record.value.consumer {
+                Some(_) => scoped = true,
+                None => chains.remove(&old.record.value),
+            }
+        }
+        if let Some(new) = new {
+            match new.record.value.consumer {
+                Some(_) => scoped = true,
+                None => chains.add(new.link()),
+            }
+        }
     }
-    // In the order of the table, so that every compilation chooses the same.
-    let enabled = entities.plugins.iter().filter_map(|record| {
-        let built = filters.get(&record.value.id)?;
-        Some(Link::new(built.record.clone(), built.filter.clone()))
-    });
-    Arc::new(Chains::of(enabled))
+    if scoped {
+        chains.replace_scoped(filters.iter().map(|(_, built)| built.link()));
+    }
+    chains
+}
+
+/// The filters that give browsers cookies of their own.
+pub(super) fn cookie_givers(
+    filters: &Filters,
+    changed: &[Uuid],
+    previous: Option<&Snapshot>,
+) -> Arc<[Arc<dyn Filter>]> {
+    let gives = |filters: &Filters, id: Uuid| {
+        let built = filters.get(id);
+        built.is_some_and(|built| built.filter.gives_cookies())
+    };
+    if let Some(previous) = previous {
+        let mut ids = changed.iter();
+        if !ids.any(|id| gives(filters, *id) || gives(&previous.filters, *id)) {
+            return previous.cookie_givers.clone();
+        }
+    }
+    let all = filters.iter().map(|(_, built)| &built.filter);
+    all.filter(|filter| filter.gives_cookies())
+        .cloned()
+        .collect()
 }
 
 /// What a plugin is attached to: a service, a route.
-type Place = (Option<Uuid>, Option<Uuid>);
+pub(super) type Place = (Option<Uuid>, Option<Uuid>);
 
 /// Where plugins came, went or changed.
 #[derive(Default)]
@@ -107,20 +152,14 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    /// From one state of the filters to another.
-    pub(super) fn between(old: &Arc<Filters>, new: &Arc<Filters>) -> Self {
+    /// From the filters of `previous` to these, of which `changed` are others.
+    pub(super) fn between(previous: &Snapshot, filters: &Filters, changed: &[Uuid]) -> Self {
         let mut replaced = Self::default();
-        if Arc::ptr_eq(old, new) {
-            return replaced;
-        }
-        let differ = |a: &Built, b: &Built| {
-            !Arc::ptr_eq(&a.record, &b.record) || !Arc::ptr_eq(&a.filter, &b.filter)
-        };
-        for (these, those) in [(new, old), (old, new)] {
-            for (id, built) in these.iter() {
-                if those.get(id).is_none_or(|other| differ(built, other)) {
-                    replaced.add(&built.record.value);
-                }
+        for id in changed {
+            for built in [previous.filters.get(*id), filters.get(*id)] {
+                built
+                    .into_iter()
+                    .for_each(|one| replaced.add(&one.record.value));
             }
         }
         replaced
@@ -133,6 +172,13 @@ impl Replaced {
         let service = service.filter(|_| !(scoped && route.is_some()));
         self.places.insert((service, route));
         self.scoped |= scoped;
+    }
+
+    /// The places of routes that may have other filters now: services and routes;
+    /// `None`: all routes may.
+    pub(super) fn places(&self) -> Option<&HashSet<Place, RandomState>> {
+        let all = self.scoped || self.places.contains(&(None, None));
+        (!all).then_some(&self.places)
     }
 
     /// Whether the filters of `route` may be other ones.

@@ -1,5 +1,6 @@
 //! Routes as requests meet them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::HeaderName;
@@ -7,10 +8,11 @@ use uuid::Uuid;
 
 use super::filters::{Filters, Replaced};
 use super::service::{LiveService, Services, Upstream};
+use super::slots::Slots;
 use super::{Snapshot, Workshop, label};
 use crate::gateway::chain::{Chains, Link, Place, Scoped};
 use crate::gateway::choose::Protocols;
-use crate::gateway::entities::Record;
+use crate::gateway::entities::{Entities, Record};
 use crate::gateway::router::groups::Groups;
 use crate::model::route::{PathHandling, Route};
 use crate::telemetry::traffic::RouteTraffic;
@@ -49,9 +51,18 @@ pub struct LiveRoute {
 /// What routes are made of besides their records.
 pub(super) struct Parts<'a> {
     pub(super) services: &'a Services,
-    pub(super) filters: &'a Arc<Filters>,
+    pub(super) filters: &'a Filters,
+    /// The filters that are others than before.
+    pub(super) changed_filters: &'a [Uuid],
     pub(super) chains: &'a Chains,
     pub(super) workshop: &'a Workshop,
+}
+
+/// Routes, and what of them the router has to learn.
+pub(super) struct Routes {
+    pub(super) slots: Slots,
+    /// The positions whose routes have come, gone or changed.
+    pub(super) touched: Vec<usize>,
 }
 
 impl LiveRoute {
@@ -60,43 +71,84 @@ impl LiveRoute {
         &self.record
     }
 
-    /// Whether it was made from this very record.
-    pub(super) fn is_of(&self, record: &Arc<Record<Route>>) -> bool {
-        Arc::ptr_eq(&self.record, record)
-    }
-
     /// The id of the route.
     pub fn id(&self) -> Uuid {
         self.record.value.id
     }
 }
 
-/// The routes of `records`, which ascend by id; what has not changed since
+/// The routes of `entities` that requests can reach; what has not changed since
 /// `previous` is kept.
-pub(super) fn build(
-    records: &[&Arc<Record<Route>>],
-    parts: &Parts<'_>,
-    previous: Option<&Snapshot>,
-) -> Vec<Arc<LiveRoute>> {
-    let Some(previous) = previous else {
-        return records.iter().map(|record| live(record, parts)).collect();
+pub(super) fn build(entities: &Entities, parts: &Parts<'_>, previous: Option<&Snapshot>) -> Routes {
+    let none = Snapshot::default();
+    let previous = previous.unwrap_or(&none);
+    let replaced = Replaced::between(previous, parts.filters, parts.changed_filters);
+    let mut routes = Routes {
+        slots: previous.routes.clone(),
+        touched: Vec::new(),
     };
-    let replaced = Replaced::between(&previous.filters, parts.filters);
-    let same_services = std::ptr::eq(parts.services, &*previous.services);
-    let mut olds = previous.routes.iter().peekable();
-    let keep_or_make = |record: &&Arc<Record<Route>>| {
-        while olds.next_if(|old| old.id() < record.value.id).is_some() {}
-        let same = olds.peek().filter(|old| {
-            Arc::ptr_eq(&old.record, record)
-                && (same_services || has_service(old, parts.services))
-                && !replaced.concern(old)
+    for id in concerned(entities, parts, previous, &replaced) {
+        let record = entities
+            .routes
+            .get(id)
+            .filter(|route| is_live(entities, &route.value));
+        let Some(record) = record else {
+            routes.touched.extend(routes.slots.remove(id));
+            continue;
+        };
+        let old = routes.slots.by_id(id).map(|(_, old)| old);
+        let same_record = old.is_some_and(|old| Arc::ptr_eq(&old.record, record));
+        let kept = old.filter(|old| {
+            same_record && has_service(old, parts.services) && !replaced.concern(old)
         });
-        match same {
-            Some(old) => Arc::clone(old),
-            None => live(record, parts),
+        if kept.is_some() {
+            continue;
         }
+        let position = routes.slots.put(live(record, parts));
+        if !same_record {
+            routes.touched.push(position);
+        }
+    }
+    routes
+}
+
+/// The routes that may be others than in `previous`, each once.
+fn concerned(
+    entities: &Entities,
+    parts: &Parts<'_>,
+    previous: &Snapshot,
+    replaced: &Replaced,
+) -> BTreeSet<Uuid> {
+    let ids = entities.routes.changed_since(&previous.entities.routes);
+    let mut ids: BTreeSet<Uuid> = ids.into_iter().collect();
+    let of_service = |service: Uuid| {
+        let routes = entities.routes.referring("service", service, None);
+        routes.map(|record| record.value.id)
     };
-    records.iter().map(keep_or_make).collect()
+    let services = parts
+        .services
+        .changed_since(&previous.services, Arc::ptr_eq);
+    ids.extend(services.into_iter().flat_map(of_service));
+    match replaced.places() {
+        None => ids.extend(entities.routes.iter().map(|record| record.value.id)),
+        Some(places) => {
+            for (service, route) in places {
+                match (service, route) {
+                    (_, Some(route)) => drop(ids.insert(*route)),
+                    (Some(service), None) => ids.extend(of_service(*service)),
+                    (None, None) => {}
+                }
+            }
+        }
+    }
+    ids
+}
+
+/// Whether requests can reach `route`: a disabled service takes its routes
+/// out of the router.
+fn is_live(entities: &Entities, route: &Route) -> bool {
+    let service = route.service.and_then(|s| entities.services.get(s.id));
+    service.is_none_or(|service| service.value.enabled)
 }
 
 fn has_service(route: &LiveRoute, services: &Services) -> bool {
@@ -104,7 +156,7 @@ fn has_service(route: &LiveRoute, services: &Services) -> bool {
         .record
         .value
         .service
-        .and_then(|to| services.get(&to.id));
+        .and_then(|to| services.get(to.id));
     match (&route.service, now) {
         (Some(old), Some(new)) => Arc::ptr_eq(old, new),
         (None, None) => true,
@@ -118,7 +170,7 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
         route: route.id,
         service: route.service.map(|s| s.id),
     };
-    let service = place.service.and_then(|id| parts.services.get(&id));
+    let service = place.service.and_then(|id| parts.services.get(id));
     let service = service.cloned();
     let chain = parts.chains.chain(place);
     let label = label(route.name.as_deref(), route.id);

@@ -4,21 +4,21 @@ use std::collections::HashMap;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use ahash::RandomState;
 use http::HeaderValue;
 use uuid::Uuid;
 
 use super::{CompileError, Snapshot, Workshop, label};
 use crate::gateway::balance::Balancer;
 use crate::gateway::balance::roster::Roster;
-use crate::gateway::entities::{Entities, Entity as _, Record};
+use crate::gateway::entities::{Entities, Entity as _, Record, Table};
+use crate::gateway::parted::Parted;
 use crate::gateway::peer::{DialError, Dialer, Papers};
 use crate::gateway::resolve::Resolver;
 use crate::gateway::upstream::Peers;
 use crate::model::service::{Protocol, Service};
 
 /// Services by their ids.
-pub(super) type Services = HashMap<Uuid, Arc<LiveService>, RandomState>;
+pub(super) type Services = Parted<Arc<LiveService>>;
 
 /// A service with everything resolved that can be resolved beforehand.
 pub struct LiveService {
@@ -56,37 +56,40 @@ pub(super) fn build(
     balancers: &Arc<Roster>,
     workshop: &Workshop,
     previous: Option<&Snapshot>,
-) -> Result<Arc<Services>, CompileError> {
-    if let Some(previous) = previous
-        && entities.services.is_same(&previous.entities.services)
-        && Arc::ptr_eq(balancers, &previous.balancers)
-        && entities
-            .certificates
-            .is_same(&previous.entities.certificates)
-        && entities
-            .ca_certificates
-            .is_same(&previous.entities.ca_certificates)
-    {
-        return Ok(previous.services.clone());
+) -> Result<Services, CompileError> {
+    let mut services = previous.map_or_else(Services::default, |one| one.services.clone());
+    let same_surroundings = previous.is_some_and(|previous| {
+        let before = &previous.entities;
+        Arc::ptr_eq(balancers, &previous.balancers)
+            && entities.certificates.is_same(&before.certificates)
+            && entities.ca_certificates.is_same(&before.ca_certificates)
+    });
+    let none = Table::default();
+    let before = previous.map_or(&none, |one| &one.entities.services);
+    let mut touched = entities.services.changed_since(before);
+    if !same_surroundings {
+        touched.extend(entities.services.iter().map(|record| record.value.id));
     }
-    let mut services = Services::default();
-    for record in entities.services.iter() {
-        let id = record.value.id;
+    for id in touched {
+        let Some(record) = entities.services.get(id) else {
+            services.remove(id);
+            continue;
+        };
         let balancer = balancer(entities, balancers, &record.value);
         let upstream = balancer.map(|balancer| balancer.upstream());
         let papers =
             Papers::of(&record.value, upstream, entities).map_err(|e| undialable(id, e))?;
-        let kept = previous
-            .and_then(|snapshot| snapshot.services.get(&id))
-            .filter(|live| Arc::ptr_eq(&live.record, record) || live.record == *record)
-            .filter(|live| live.is_balanced_by(balancer) && live.papers.is_same(&papers));
-        let live = match kept {
-            Some(live) => live.clone(),
-            None => Arc::new(live_service(record, balancer, papers, workshop)?),
-        };
-        services.insert(id, live);
+        let is_kept = services.get(id).is_some_and(|live| {
+            (Arc::ptr_eq(&live.record, record) || live.record == *record)
+                && live.is_balanced_by(balancer)
+                && live.papers.is_same(&papers)
+        });
+        if !is_kept {
+            let live = live_service(record, balancer, papers, workshop)?;
+            services.put(id, Arc::new(live));
+        }
     }
-    Ok(Arc::new(services))
+    Ok(services)
 }
 
 /// The balancer of the upstream that the service's host names, if it names one.

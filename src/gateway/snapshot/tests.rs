@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::clock::Clock;
 use crate::gateway::chain::Link;
-use crate::gateway::entities::Origin;
+use crate::gateway::entities::{Origin, Record};
 use crate::gateway::internal;
 use crate::http::outbound::Outbound;
 use crate::model::plugin::Plugin;
@@ -100,7 +100,7 @@ type Plugins = Vec<(Uuid, Value)>;
 fn seen(snapshot: &Snapshot) -> Vec<(Uuid, Option<(Uuid, usize)>, Plugins, Plugins)> {
     let plugin_of = |link: &Link| {
         let plugin = &link.record.value;
-        let built = &snapshot.filters[&plugin.id];
+        let built = snapshot.filters.get(plugin.id).expect("built");
         assert!(Arc::ptr_eq(&link.filter, &built.filter));
         (plugin.id, Value::Object(plugin.config.clone()))
     };
@@ -114,7 +114,12 @@ fn seen(snapshot: &Snapshot) -> Vec<(Uuid, Option<(Uuid, usize)>, Plugins, Plugi
         let filters = route.filters.iter().map(plugin_of).collect();
         (route.id(), service, filters, scoped)
     };
-    snapshot.routes.iter().map(of_route).collect()
+    snapshot
+        .routes
+        .by_ascending_id()
+        .into_iter()
+        .map(of_route)
+        .collect()
 }
 
 proptest! {
@@ -131,10 +136,10 @@ proptest! {
             let scratch = Snapshot::compile(&entities, &workshop, None).expect("compiles");
             prop_assert_eq!(seen(&next), seen(&scratch), "after {:?}", step);
             for gone in live.routes_gone_in(&next) {
-                prop_assert!(!next.routes.iter().any(|route| Arc::ptr_eq(route, &gone)));
+                prop_assert!(!next.routes.iter().any(|(_, route)| Arc::ptr_eq(route, &gone)));
             }
             let kept = live.routes.len() - live.routes_gone_in(&next).len();
-            let shared = next.routes.iter().filter(|r| live.routes.iter().any(|o| Arc::ptr_eq(o, r)));
+            let shared = next.routes.iter().filter(|(_, r)| live.routes.iter().any(|(_, o)| Arc::ptr_eq(o, r)));
             prop_assert_eq!(shared.count(), kept);
             live = next;
         }
@@ -151,7 +156,11 @@ fn a_change_keeps_what_it_does_not_touch() {
     }
     let before = Snapshot::compile(&entities, &workshop, None).expect("compiles");
     let kept = |next: &Snapshot| -> Vec<bool> {
-        let pairs = before.routes.iter().zip(&next.routes);
+        let (old, new) = (
+            before.routes.by_ascending_id(),
+            next.routes.by_ascending_id(),
+        );
+        let pairs = old.into_iter().zip(new);
         pairs.map(|(old, new)| Arc::ptr_eq(old, new)).collect()
     };
     let after = |change: &dyn Fn(&mut Entities)| {

@@ -1,0 +1,64 @@
+//! What a change costs, by how many services there are: CPU time of the program,
+//! and whether its memory grows with the number of changes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::door::Door;
+use crate::many;
+use crate::mega;
+use crate::process::Port;
+
+/// Rounds that are measured: each makes a service and a route, changes both and
+/// removes both.
+const ROUNDS: usize = 100;
+/// Changes of a round.
+const CHANGES: usize = 6;
+/// The most that a change may cost among ten thousand services, in milliseconds.
+const BAR_MS: f64 = 1.2;
+
+/// Prints the cost of a change among each of these numbers of services.
+pub(crate) fn measure(binary: &Path, upstream: &Port, counts: &[usize]) -> Result<()> {
+    println!("\nwhat a change costs, CPU time of the program, 1 worker");
+    for count in counts {
+        let mut door = Door::prepare(binary, upstream, 1)?;
+        door.start()?;
+        many::over_admin_api(&door, upstream, *count)?;
+        std::thread::sleep(Duration::from_secs(2));
+        let mut admin = Client::connect(door.admin())?;
+        // What is made once is made before.
+        changes(&mut admin, upstream, 20)?;
+        let (before, began) = (door.resident()?, door.cpu()?);
+        changes(&mut admin, upstream, ROUNDS)?;
+        let spent = door.cpu()?.saturating_sub(began);
+        let each = spent.as_secs_f64() * 1000.0 / (ROUNDS * CHANGES) as f64;
+        changes(&mut admin, upstream, 2 * ROUNDS)?;
+        let grown = mega(door.resident()?) - mega(before);
+        let met = if each <= BAR_MS { "met" } else { "missed" };
+        println!(
+            "  among {count:>6} services      {each:.2} ms   (bar: {BAR_MS} ms): {met}; {} changes \
+             later {grown:+.1} MB",
+            3 * ROUNDS * CHANGES
+        );
+        door.stop();
+    }
+    Ok(())
+}
+
+fn changes(admin: &mut Client, upstream: &Port, rounds: usize) -> Result<()> {
+    let service = json!({"name": "grown", "host": "127.0.0.1", "port": upstream.0});
+    for _ in 0..rounds {
+        admin.admin("POST", "/services", &service)?;
+        let route = json!({"name": "grown", "paths": ["/grown"]});
+        admin.admin("POST", "/services/grown/routes", &route)?;
+        admin.admin("PATCH", "/services/grown", &json!({"retries": 3}))?;
+        admin.admin("PATCH", "/routes/grown", &json!({"paths": ["/other"]}))?;
+        admin.admin("DELETE", "/routes/grown", &Value::Null)?;
+        admin.admin("DELETE", "/services/grown", &Value::Null)?;
+    }
+    Ok(())
+}
