@@ -133,6 +133,10 @@ pub trait Entity: Clone + fmt::Debug + PartialEq + Serialize + Send + Sync + 'st
     fn references(&self) -> Vec<(&'static str, Uuid)> {
         Vec::new()
     }
+    /// Texts that records are looked up by though others may have the same, by field.
+    fn texts(&self) -> Vec<(&'static str, &str)> {
+        Vec::new()
+    }
     /// All records of the kind.
     fn table(entities: &Entities) -> &Table<Self>;
     /// All records of the kind, to be changed.

@@ -24,6 +24,15 @@ impl<V> Clone for Parted<V> {
     }
 }
 
+impl<V: std::fmt::Debug> std::fmt::Debug for Parted<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = self.parts.iter().flat_map(|part| part.iter());
+        f.debug_map()
+            .entries(all.map(|(id, value)| (id, value)))
+            .finish()
+    }
+}
+
 impl<V> Default for Parted<V> {
     fn default() -> Self {
         let empty = Arc::new(Part::new());

@@ -86,8 +86,7 @@ impl Snapshot {
 
     /// Compiles `entities`. What `previous` holds and has not changed is kept:
     /// filters with their counters and caches, resolved addresses, compiled
-    /// expressions. A change costs work for what it touches only, but for one of
-    /// upstreams, targets or certificates, which is compared with each service.
+    /// expressions. A change costs work for what it touches only.
     ///
     /// # Errors
     /// [`CompileError`] for the first entity that can't be compiled.
@@ -176,7 +175,7 @@ fn balancers(entities: &Entities, previous: Option<&Snapshot>) -> Arc<Roster> {
     {
         return previous.balancers.clone();
     }
-    let before = previous.map(|snapshot| &*snapshot.balancers);
+    let before = previous.map(|snapshot| (&*snapshot.balancers, &snapshot.entities));
     Arc::new(Roster::new(entities, before, clock::monotonic_ns()))
 }
 

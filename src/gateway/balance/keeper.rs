@@ -19,8 +19,11 @@ use uuid::Uuid;
 use super::balancer::Balancer;
 use super::member::Names;
 use super::probe::Prober;
+use super::roster::Roster;
 use super::tender::{Charge, Means, Tender};
+use crate::gateway::entities::Table;
 use crate::gateway::snapshot::Snapshot;
+use crate::model::certificate::Certificate;
 
 /// Most look-ups of all upstreams at once.
 const LOOKUPS: usize = 64;
@@ -39,6 +42,26 @@ pub struct Keeper {
 struct Tended {
     charge: watch::Sender<Charge>,
     task: AbortHandle,
+}
+
+/// What of a snapshot decides who is cared for, and how.
+struct Seen {
+    balancers: Arc<Roster>,
+    certificates: Table<Certificate>,
+}
+
+impl Seen {
+    fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            balancers: snapshot.balancers.clone(),
+            certificates: snapshot.entities().certificates.clone(),
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.balancers, &other.balancers)
+            && self.certificates.is_same(&other.certificates)
+    }
 }
 
 impl Drop for Tended {
@@ -66,12 +89,15 @@ impl Keeper {
 
     /// Works until `changes`, which tells of each new snapshot, is closed.
     pub async fn run(mut self, mut changes: watch::Receiver<()>) {
+        let mut seen = self.look();
         loop {
-            self.look();
             tokio::select! {
                 changed = changes.changed() => {
                     if changed.is_err() {
                         return;
+                    }
+                    if seen.is_same(&Seen::of(&self.live.load())) {
+                        continue;
                     }
                 }
                 Some(ended) = self.tenders.join_next() => {
@@ -82,10 +108,11 @@ impl Keeper {
                     }
                 }
             }
+            seen = self.look();
         }
     }
 
-    fn look(&mut self) {
+    fn look(&mut self) -> Seen {
         let snapshot = self.live.load_full();
         self.tended.retain(|id, tended| {
             let balancer = snapshot.balancers.get(*id);
@@ -109,6 +136,7 @@ impl Keeper {
                 None => self.begin(charge),
             }
         }
+        Seen::of(&snapshot)
     }
 
     fn begin(&mut self, charge: Charge) {

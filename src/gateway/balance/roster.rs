@@ -1,13 +1,13 @@
 //! The balancers of one snapshot.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ahash::RandomState;
 use uuid::Uuid;
 
 use super::balancer::Balancer;
 use crate::gateway::entities::{Entities, Record};
+use crate::gateway::parted::Parted;
 use crate::model::target::Target;
 use crate::model::upstream::Upstream;
 use crate::telemetry::targets::TargetNumbers;
@@ -15,7 +15,7 @@ use crate::telemetry::targets::TargetNumbers;
 /// A balancer for each upstream.
 #[derive(Debug, Default)]
 pub struct Roster {
-    by_id: HashMap<Uuid, Seat, RandomState>,
+    by_id: Parted<Arc<Seat>>,
 }
 
 /// A balancer and the records that it was made of.
@@ -28,12 +28,21 @@ struct Seat {
 
 impl Roster {
     /// The balancers of all upstreams. One whose records are those of
-    /// `previous` is kept; of the others the endpoints' states are.
-    pub fn new(entities: &Entities, previous: Option<&Roster>, now_ns: u64) -> Self {
-        let seat = |upstream: &Arc<Record<Upstream>>| {
-            let id = upstream.value.id;
+    /// `previous`, with the entities that it was made of, is kept; of the others the
+    /// endpoints' states are.
+    pub fn new(entities: &Entities, previous: Option<(&Roster, &Entities)>, now_ns: u64) -> Self {
+        let none = (Self::default(), Entities::default());
+        let (previous, before) = previous.unwrap_or((&none.0, &none.1));
+        let mut roster = Self {
+            by_id: previous.by_id.clone(),
+        };
+        for id in touched(entities, before) {
+            let Some(upstream) = entities.upstreams.get(id) else {
+                roster.by_id.remove(id);
+                continue;
+            };
             let targets = targets(entities, id);
-            let old = previous.and_then(|roster| roster.by_id.get(&id));
+            let old = previous.by_id.get(id);
             let balancer = match old.filter(|old| old.is_made_of(upstream, &targets)) {
                 Some(old) => old.balancer.clone(),
                 None => Arc::new(Balancer::new(
@@ -49,16 +58,20 @@ impl Roster {
                 targets,
                 balancer,
             };
-            (id, seat)
-        };
-        Self {
-            by_id: entities.upstreams.iter().map(seat).collect(),
+            roster.by_id.put(id, Arc::new(seat));
         }
+        roster
+    }
+
+    /// The upstreams that have another balancer than in `previous`, or none.
+    pub fn changed_since(&self, previous: &Self) -> Vec<Uuid> {
+        let same = |a: &Arc<Seat>, b: &Arc<Seat>| Arc::ptr_eq(&a.balancer, &b.balancer);
+        self.by_id.changed_since(&previous.by_id, same)
     }
 
     /// The balancer of the upstream with this id.
     pub fn get(&self, id: Uuid) -> Option<&Arc<Balancer>> {
-        self.by_id.get(&id).map(|seat| &seat.balancer)
+        self.by_id.get(id).map(|seat| &seat.balancer)
     }
 
     /// What metrics tell of all targets, by upstream.
@@ -73,7 +86,7 @@ impl Roster {
 
     /// All balancers, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Balancer>> {
-        self.by_id.values().map(|seat| &seat.balancer)
+        self.by_id.iter().map(|(_, seat)| &seat.balancer)
     }
 }
 
@@ -91,6 +104,20 @@ impl Seat {
                 .zip(targets)
                 .all(|(a, b)| Arc::ptr_eq(a, b))
     }
+}
+
+/// The upstreams that are others than `before`, or have other targets.
+fn touched(entities: &Entities, before: &Entities) -> BTreeSet<Uuid> {
+    let upstreams = entities.upstreams.changed_since(&before.upstreams);
+    let targets = entities.targets.changed_since(&before.targets);
+    let of_target = |id: Uuid| {
+        let both = [entities.targets.get(id), before.targets.get(id)];
+        let both = both.into_iter().flatten();
+        both.map(|target| target.value.upstream.id)
+            .collect::<Vec<_>>()
+    };
+    let of_targets = targets.into_iter().flat_map(of_target);
+    upstreams.into_iter().chain(of_targets).collect()
 }
 
 /// The targets of an upstream, oldest first.

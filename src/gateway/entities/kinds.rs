@@ -56,6 +56,10 @@ impl Entity for Service {
         Unique::text("name", self.name.as_deref()).collect()
     }
 
+    fn texts(&self) -> Vec<(&'static str, &str)> {
+        vec![("host", &self.host)]
+    }
+
     fn references(&self) -> Vec<(&'static str, Uuid)> {
         let authorities = self.ca_certificates.iter().flatten();
         link("client_certificate", self.client_certificate)

@@ -105,6 +105,18 @@ impl<T: Entity> Table<T> {
             .filter(move |record| record.value.references().contains(&(field, to)))
     }
 
+    /// The records whose `field` is this text, by ascending id; of the fields that
+    /// `Entity::texts` names.
+    pub fn with_text<'t>(
+        &'t self,
+        field: &'static str,
+        text: &'t str,
+    ) -> impl Iterator<Item = &'t Arc<Record<T>>> {
+        self.indexed(hash_of(&(field, text)))
+            .filter_map(|id| self.get(id))
+            .filter(move |record| record.value.texts().contains(&(field, text)))
+    }
+
     /// All records, by ascending id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Record<T>>> {
         self.after(None)
@@ -188,10 +200,12 @@ impl<T: Entity> Table<T> {
 fn hashes<T: Entity>(value: &T) -> impl Iterator<Item = u64> {
     let unique = value.unique().into_iter().map(|unique| hash_of(&unique));
     let references = value.references();
+    let texts: Vec<u64> = value.texts().iter().map(hash_of).collect();
     unique
         .collect::<Vec<_>>()
         .into_iter()
         .chain(references.into_iter().map(|reference| hash_of(&reference)))
+        .chain(texts)
 }
 
 fn hash_of(entry: &impl Hash) -> u64 {
@@ -215,6 +229,7 @@ mod tests {
     use super::*;
     use crate::gateway::entities::Origin;
     use crate::model::consumer::Consumer;
+    use crate::model::service::Service;
     use crate::model::target::Target;
 
     fn consumer(id: u128, name: &str) -> Arc<Record<Consumer>> {
@@ -312,6 +327,32 @@ mod tests {
         assert_eq!(of(1, Some(3)), [5, 9]);
         assert_eq!(of(2, None), [4]);
         assert!(of(3, None).is_empty());
+    }
+
+    #[test]
+    fn services_are_found_by_their_host() {
+        let service = |id: u128, host: &str| {
+            let value = json!({"id": Uuid::from_u128(id), "protocol": "http", "host": host,
+                "port": 80, "retries": 5, "connect_timeout": 1, "write_timeout": 1,
+                "read_timeout": 1, "enabled": true, "created_at": 1, "updated_at": 1});
+            let value: Service = serde_json::from_value(value).expect("a service");
+            Arc::new(Record::of(value, Origin::Store))
+        };
+        let mut table = Table::default();
+        for (id, host) in [(1, "a"), (2, "b"), (3, "a")] {
+            table.put(service(id, host));
+        }
+        let found = |table: &Table<Service>, host: &str| -> Vec<u128> {
+            let found = table.with_text("host", host);
+            found.map(|record| record.value.id.as_u128()).collect()
+        };
+        assert_eq!(found(&table, "a"), [1, 3]);
+        table.put(service(3, "b"));
+        assert_eq!(found(&table, "a"), [1]);
+        assert_eq!(found(&table, "b"), [2, 3]);
+        table.remove(Uuid::from_u128(2));
+        assert_eq!(found(&table, "b"), [3]);
+        assert!(found(&table, "c").is_empty());
     }
 
     #[test]

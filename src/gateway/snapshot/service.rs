@@ -1,6 +1,6 @@
 //! Services as requests meet them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{CompileError, Snapshot, Workshop, label};
 use crate::gateway::balance::Balancer;
 use crate::gateway::balance::roster::Roster;
-use crate::gateway::entities::{Entities, Entity as _, Record, Table};
+use crate::gateway::entities::{Entities, Entity as _, Record};
 use crate::gateway::parted::Parted;
 use crate::gateway::peer::{DialError, Dialer, Papers};
 use crate::gateway::resolve::Resolver;
@@ -58,19 +58,7 @@ pub(super) fn build(
     previous: Option<&Snapshot>,
 ) -> Result<Services, CompileError> {
     let mut services = previous.map_or_else(Services::default, |one| one.services.clone());
-    let same_surroundings = previous.is_some_and(|previous| {
-        let before = &previous.entities;
-        Arc::ptr_eq(balancers, &previous.balancers)
-            && entities.certificates.is_same(&before.certificates)
-            && entities.ca_certificates.is_same(&before.ca_certificates)
-    });
-    let none = Table::default();
-    let before = previous.map_or(&none, |one| &one.entities.services);
-    let mut touched = entities.services.changed_since(before);
-    if !same_surroundings {
-        touched.extend(entities.services.iter().map(|record| record.value.id));
-    }
-    for id in touched {
+    for id in touched(entities, balancers, previous) {
         let Some(record) = entities.services.get(id) else {
             services.remove(id);
             continue;
@@ -90,6 +78,45 @@ pub(super) fn build(
         }
     }
     Ok(services)
+}
+
+/// The services that may be others than in `previous`: their records, the balancers
+/// of their hosts, or the certificates that they or their upstreams name.
+fn touched(
+    entities: &Entities,
+    balancers: &Arc<Roster>,
+    previous: Option<&Snapshot>,
+) -> BTreeSet<Uuid> {
+    let none = Snapshot::default();
+    let previous = previous.unwrap_or(&none);
+    let before = &previous.entities;
+    let mut ids: BTreeSet<Uuid> = BTreeSet::new();
+    ids.extend(entities.services.changed_since(&before.services));
+    let mut upstreams: BTreeSet<Uuid> = BTreeSet::new();
+    upstreams.extend(entities.upstreams.changed_since(&before.upstreams));
+    upstreams.extend(balancers.changed_since(&previous.balancers));
+    for id in entities.certificates.changed_since(&before.certificates) {
+        let field = "client_certificate";
+        let services = entities.services.referring(field, id, None);
+        ids.extend(services.map(|record| record.value.id));
+        let shown = entities.upstreams.referring(field, id, None);
+        upstreams.extend(shown.map(|record| record.value.id));
+    }
+    for id in entities
+        .ca_certificates
+        .changed_since(&before.ca_certificates)
+    {
+        let services = entities.services.referring("ca_certificates", id, None);
+        ids.extend(services.map(|record| record.value.id));
+    }
+    for id in upstreams {
+        let names = [entities.upstreams.get(id), before.upstreams.get(id)];
+        for upstream in names.into_iter().flatten() {
+            let services = entities.services.with_text("host", &upstream.value.name);
+            ids.extend(services.map(|record| record.value.id));
+        }
+    }
+    ids
 }
 
 /// The balancer of the upstream that the service's host names, if it names one.

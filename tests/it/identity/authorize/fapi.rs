@@ -234,7 +234,7 @@ async fn a_proof_by_a_weak_algorithm_is_refused_at_resources_as_at_endpoints() {
     let token = token.as_str().expect("a token");
     let hash = digest::digest(&digest::SHA256, token.as_bytes());
     let orders = door.proxy_url("/orders");
-    let claims = json!({"htm": "GET", "htu": orders, "ath": URL_SAFE_NO_PAD.encode(&hash)});
+    let claims = json!({"htm": "GET", "htu": orders, "ath": URL_SAFE_NO_PAD.encode(hash)});
     for (how, status) in [(("RS256", None), 401), (("PS256", None), 200)] {
         let request = client().get(&orders);
         let request = request.header("authorization", format!("DPoP {token}"));
