@@ -166,7 +166,6 @@ impl Balancer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::balance::roster::Roster;
     use crate::gateway::balance::tests::tending::Script;
     use crate::gateway::balance::tests::upstream;
     use crate::gateway::entities::{Entities, Origin, Record};

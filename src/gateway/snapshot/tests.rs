@@ -177,3 +177,65 @@ fn a_change_keeps_what_it_does_not_touch() {
     let next = after(&|entities| entities.plugins.put(plugin(7, [None; 3], 2)));
     assert_eq!(kept(&next), [false, false, false], "a plugin for all");
 }
+
+/// A service whose host is this.
+fn hosted(number: u8, host: &str) -> Arc<Record<Service>> {
+    record(json!({
+        "id": id(number), "name": format!("s{number}"), "protocol": "http", "host": host,
+        "port": 80, "path": null, "retries": 5, "connect_timeout": 1, "write_timeout": 1,
+        "read_timeout": 1, "enabled": true, "created_at": 1, "updated_at": 1,
+    }))
+}
+
+fn named_upstream(number: u8, name: &str) -> Arc<Record<crate::model::upstream::Upstream>> {
+    record(json!({"id": id(number), "name": name, "created_at": 1, "updated_at": 1}))
+}
+
+#[test]
+fn a_change_of_an_upstream_touches_the_services_that_name_it() {
+    let workshop = workshop();
+    let mut entities = Entities::default();
+    for (number, host) in [(1, "one"), (2, "two"), (3, "three")] {
+        entities.services.put(hosted(number, host));
+        entities.routes.put(route(number, Some(number), number));
+    }
+    entities.upstreams.put(named_upstream(1, "one"));
+    entities.upstreams.put(named_upstream(2, "two"));
+    let mut live = Snapshot::compile(&entities, &workshop, None).expect("compiles");
+    // Which routes are new ones, and which services are balanced.
+    let mut step = |change: &dyn Fn(&mut Entities)| {
+        change(&mut entities);
+        let next = Snapshot::compile(&entities, &workshop, Some(&live)).expect("compiles");
+        let new: Vec<bool> = (live.routes.by_ascending_id().into_iter())
+            .zip(next.routes.by_ascending_id())
+            .map(|(old, new)| !Arc::ptr_eq(old, new))
+            .collect();
+        let is_balanced = |route: &Arc<LiveRoute>| {
+            let service = route.service.as_ref().expect("a service");
+            matches!(service.upstream, Upstream::Balanced(..))
+        };
+        let routes = next.routes.by_ascending_id();
+        let balanced: Vec<bool> = routes.into_iter().map(is_balanced).collect();
+        live = next;
+        (new, balanced)
+    };
+    let target = |upstream: u8| -> Arc<Record<crate::model::target::Target>> {
+        record(
+            json!({"id": id(9), "target": "10.0.0.1:80", "weight": 100, "created_at": 1.0,
+            "updated_at": 1.0, "upstream": {"id": id(upstream)}}),
+        )
+    };
+    let come = step(&|entities| entities.targets.put(target(1)));
+    assert_eq!(come, (vec![true, false, false], vec![true, true, false]));
+    let moved = step(&|entities| entities.targets.put(target(2)));
+    assert_eq!(moved, (vec![true, true, false], vec![true, true, false]));
+    let named = step(&|entities| entities.upstreams.put(named_upstream(1, "three")));
+    assert_eq!(named, (vec![true, false, true], vec![false, true, true]));
+    let gone = step(&|entities| drop(entities.upstreams.remove(id(1))));
+    assert_eq!(gone, (vec![false, false, true], vec![false, true, false]));
+    let hosted_anew = step(&|entities| entities.services.put(hosted(1, "two")));
+    assert_eq!(
+        hosted_anew,
+        (vec![true, false, false], vec![true, true, false])
+    );
+}
