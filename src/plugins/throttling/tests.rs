@@ -603,10 +603,38 @@ fn numbers_may_be_texts_and_expressions_of_the_configuration() {
     for config in [
         json!({"rate": {"numberOfRequests": "6", "duration": "10 s"}}),
         json!({"rate": {"numberOfRequests": "${integer('6')}", "duration": "${10} ${'s'}"}}),
-        json!({"rate": rate(6, "10 s"), "cleaningInterval": "1 day", "executor": "Executor"}),
+        json!({"rate": rate(6, "10 s"), "cleaningInterval": "1 day",
+            "executor": "ScheduledExecutorService"}),
         json!({"rate": rate(6, "10 s"), "throttlingRatePolicy": null, "executor": null}),
     ] {
         assert!(build(config.clone()).is_ok(), "{config}");
+    }
+}
+
+#[test]
+fn an_executor_that_there_is_not_is_refused() {
+    let with = |executor: Value| build(json!({"rate": rate(6, "10 s"), "executor": executor}));
+    for good in [
+        json!(null),
+        json!("ScheduledExecutorService"),
+        json!({"type": "ScheduledExecutorService", "config": {"corePoolSize": 2}}),
+    ] {
+        assert!(with(good.clone()).is_ok(), "{good}");
+    }
+    for bad in [
+        json!("Nobody"),
+        json!(""),
+        json!(5),
+        json!({"type": "Chain"}),
+    ] {
+        let Err(error) = with(bad.clone()) else {
+            panic!("{bad} was accepted");
+        };
+        assert_eq!(error.field, "executor", "{bad}");
+        assert!(
+            error.message.contains("ScheduledExecutorService"),
+            "{error}"
+        );
     }
 }
 
