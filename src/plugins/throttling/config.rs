@@ -1,5 +1,6 @@
 //! The `config` of a throttling filter (interface 4.9), from record to rates.
 
+mod groovy;
 mod limits;
 mod policies;
 

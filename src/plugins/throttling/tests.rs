@@ -247,6 +247,35 @@ async fn an_expression_names_the_rate() {
 }
 
 #[tokio::test]
+async fn a_groovy_script_that_chooses_a_rate_is_read_as_an_expression() {
+    let policy = json!({"type": "ScriptableThrottlingPolicy", "config": {
+        "type": "application/x-groovy",
+        "source": [
+            "/**",
+            " * Script to throttle access to the accounts team",
+            " */",
+            "import org.forgerock.openig.filter.throttling.ThrottlingRate",
+            "if (request.headers['X-Forwarded-For'].values[0] == department) {",
+            "    return new ThrottlingRate(6, '10 seconds')",
+            "} else {",
+            "    return null",
+            "}"
+        ],
+        "args": {"department": "accounts"},
+    }});
+    let filter = build(json!({"throttlingRatePolicy": policy})).unwrap();
+    for (head, wanted) in [
+        ("X-Forwarded-For: accounts\r\n", 6),
+        ("X-Forwarded-For: sales\r\n", 9),
+        ("", 9),
+    ] {
+        let mut session = session(head).await;
+        let passed = passes(&*filter, &mut session, from("192.0.2.1:1"), 9);
+        assert_eq!(passed, wanted, "{head}");
+    }
+}
+
+#[tokio::test]
 async fn policies_may_be_given_by_name() {
     let declared = json!({
         "Mapped": {"type": "MappedThrottlingPolicy", "config": {
@@ -512,6 +541,21 @@ fn a_configuration_that_makes_no_sense_is_refused_by_field() {
         (
             json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy", "config": {
                 "type": "application/x-groovy", "file": "rate.groovy",
+            }}}),
+            "throttlingRatePolicy.config.file",
+            "write the choice as an expression",
+        ),
+        (
+            json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy", "config": {
+                "type": "application/x-groovy", "source": ["", "System.exit(1)"],
+            }}}),
+            "throttlingRatePolicy.config.source",
+            "line 2: only `null` and `new ThrottlingRate(number, 'duration')` are returned. \
+             Scripts are read, never run: write the choice as an expression",
+        ),
+        (
+            json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy", "config": {
+                "type": "text/javascript", "source": "null",
             }}}),
             "throttlingRatePolicy.config.type",
             "write the choice as an expression",
