@@ -131,8 +131,17 @@ impl Config {
             }
         };
         let shown = limits.names();
+        let grouping = expression("requestGroupingPolicy", grouping, constants)?;
+        for (field, unknown) in [
+            ("requestGroupingPolicy", grouping.unknown()),
+            ("throttlingRatePolicy", policy.unknown()),
+        ] {
+            let told = unknown.iter();
+            let told = told.map(|unknown| format!("{field} is null in part: {unknown}"));
+            limits.warnings.extend(told);
+        }
         Ok(Self {
-            grouping: expression("requestGroupingPolicy", grouping, constants)?,
+            grouping,
             rates: Rates::new(limits.rates, policy.is_open()),
             policy,
             names: shown,
