@@ -19,7 +19,7 @@ use crate::gateway::internal;
 use crate::gateway::resolve::Resolver;
 use crate::gateway::route_files::{RouteFiles, State};
 use crate::gateway::snapshot::{Snapshot, Workshop};
-use crate::http::outbound::Outbound;
+use crate::http::outbound::{Authorities, AuthorityError, Outbound};
 use crate::identity::{Identity, IdentityError};
 use crate::plugins::Parts;
 use crate::plugins::openid_connect::Storages;
@@ -53,6 +53,9 @@ pub enum BootError {
     /// Certificate files.
     #[error(transparent)]
     Tls(#[from] ServerError),
+    /// Authorities of upstreams and providers.
+    #[error("proxy.upstream_ca: {0}")]
+    Authorities(#[from] AuthorityError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -89,6 +92,11 @@ fn lines(errors: &[DocumentError]) -> String {
     lines.join("\n")
 }
 
+/// What an operator is told whose provider nobody can reach.
+const NOT_MOUNTED: &str = "identity: no service leads to the provider, so its addresses answer 404; \
+    declare a service with protocol `internal` and host `identity`, and a route to it (see \
+    conf/demo-routes.yaml)";
+
 /// The running parts, before anybody can connect.
 pub struct Opened {
     /// Owner of the entities.
@@ -117,10 +125,14 @@ pub struct Opened {
 /// [`BootError`]: what in which file, or which part.
 pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     let started_ms = clock.now_ms();
-    let Read { declared, routes } = reading::read(config, started_ms, HashSet::new())?;
+    let read = reading::read(config, started_ms, HashSet::new())?;
+    let mut leads_to_provider = read.leads_to_provider();
+    let Read { declared, routes } = read;
     let declared = declared?;
     let store = store::open_for_server(&config.store.0).await?;
-    let outbound = Arc::new(Outbound::new());
+    let authorities = config.proxy.upstream_ca.as_deref().map(Authorities::read);
+    let authorities = authorities.transpose()?.unwrap_or_default();
+    let outbound = Arc::new(Outbound::trusting(authorities));
     let mut internals = HashMap::from([("echo", internal::echo())]);
     let mut identity = None;
     let telemetry = Telemetry::default();
@@ -154,6 +166,16 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         .await
         .map_err(|error| refused(&declared, &error))?;
     control.follow();
+    leads_to_provider |= {
+        let snapshot = control.live().load_full();
+        let services = snapshot.entities().services.iter();
+        services
+            .map(|record| &record.value)
+            .any(reading::is_provider)
+    };
+    if config.identity.is_some() && !leads_to_provider {
+        tracing::warn!("{NOT_MOUNTED}");
+    }
     // A broken one is told, and does not keep the others from their work.
     control.replace_route_files(route_files.load(routes)).await;
     let fine = count_route_files(&route_files, &telemetry);
@@ -214,7 +236,11 @@ fn on_access_log<T>(
 pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     on_access_log(config, access_log::check)?;
     Audit::check(&config.audit)?;
-    let Read { declared, routes } = reading::read(config, clock.now_ms(), HashSet::new())?;
+    let read = reading::read(config, clock.now_ms(), HashSet::new())?;
+    if config.identity.is_some() && !read.leads_to_provider() {
+        tracing::warn!("{NOT_MOUNTED}, unless the store has one");
+    }
+    let Read { declared, routes } = read;
     let workshop = bare_workshop(config, clock)?;
     let mut route_files = route_files(&workshop);
     let checked = declared.and_then(|declared| {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
@@ -251,6 +252,9 @@ pub struct Exchange {
     /// The request as the client sent it, once a filter changed its method or
     /// its target; see [`Exchange::keep_original`].
     pub original: Option<Box<Original>>,
+    /// Host and port of the upstream that was asked, where the request's target
+    /// named them.
+    pub upstream: Option<Authority>,
     /// What upstreams get in place of the client's body, if a filter said so;
     /// empty: none. Its length and framing are the gateway's to announce.
     pub replacement: Option<Bytes>,
@@ -284,6 +288,7 @@ impl Default for Exchange {
             route: None,
             body: None,
             original: None,
+            upstream: None,
             replacement: None,
             response_headers: Vec::new(),
             in_place: Vec::new(),

@@ -9,6 +9,7 @@ use super::BootError;
 use crate::config::{self, Config, ConfigError};
 use crate::gateway::declarative::{self, Declared};
 use crate::gateway::route_files::{self, Content, Source, classify};
+use crate::model::service::{Protocol, Service};
 
 /// How long a thread that read files stays: what it freed is given back to the
 /// system when it ends, unless that was freed only a moment ago.
@@ -20,6 +21,33 @@ pub(super) struct Read {
     pub(super) declared: Result<Declared, BootError>,
     /// The route files, each for itself.
     pub(super) routes: Vec<Source>,
+}
+
+/// What leads to the identity provider in this process.
+const PROVIDER: &str = "identity";
+
+impl Read {
+    /// Whether a service or a route file leads to the identity provider.
+    pub(super) fn leads_to_provider(&self) -> bool {
+        let declared = self.declared.as_ref().ok();
+        let mut services = declared
+            .into_iter()
+            .flat_map(|declared| declared.entities.of::<Service>())
+            .map(|record| &record.value);
+        let address = format!("internal://{PROVIDER}");
+        let names = |source: &Source| {
+            source
+                .text
+                .as_ref()
+                .is_ok_and(|text| text.contains(&address))
+        };
+        services.any(is_provider) || self.routes.iter().any(names)
+    }
+}
+
+/// Whether a service is the identity provider in this process.
+pub(super) fn is_provider(service: &Service) -> bool {
+    service.protocol == Protocol::Internal && service.host == PROVIDER
 }
 
 /// Reads the files of `config`; those of `known` were route files before.

@@ -23,14 +23,18 @@ pub(super) struct Needs {
 }
 
 /// Compiles a text: literal text and `${…}` mixed.
-pub(super) fn template(text: &str, constants: &Constants) -> Result<(Node, Needs), Fault> {
+pub(super) fn template(
+    text: &str,
+    constants: &Constants,
+) -> Result<(Node, Needs, Vec<String>), Fault> {
     let mut compiler = Compiler {
         constants,
         needs: Needs::default(),
         bodies: 0,
+        unknown: Vec::new(),
     };
     let node = compiler.template(text)?;
-    Ok((node, compiler.needs))
+    Ok((node, compiler.needs, compiler.unknown))
 }
 
 pub(super) struct Compiler<'c> {
@@ -38,6 +42,8 @@ pub(super) struct Compiler<'c> {
     needs: Needs,
     /// How often the body is read as JSON.
     bodies: usize,
+    /// What is named and is not there.
+    pub(super) unknown: Vec<String>,
 }
 
 /// Most readings of the body as JSON in one expression.

@@ -14,6 +14,7 @@ use serde_json::{Map, Value as Json};
 pub struct Constants {
     names: Map<String, Json>,
     files: bool,
+    lenient: bool,
     witness: Option<Witness>,
 }
 
@@ -33,6 +34,7 @@ impl Constants {
         Self {
             names,
             files: false,
+            lenient: false,
             witness: None,
         }
     }
@@ -43,6 +45,14 @@ impl Constants {
     #[must_use]
     pub fn with_files(mut self) -> Self {
         self.files = true;
+        self
+    }
+
+    /// Lets expressions name what there is not: it is null, and the expression
+    /// tells of it ([`super::Expression::unknown`]).
+    #[must_use]
+    pub fn leniently(mut self) -> Self {
+        self.lenient = true;
         self
     }
 
@@ -69,6 +79,11 @@ impl Constants {
     /// The names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.keys().map(String::as_str)
+    }
+
+    /// Whether what there is not is null.
+    pub(super) fn is_lenient(&self) -> bool {
+        self.lenient
     }
 
     /// Whether files may be read.

@@ -159,6 +159,7 @@ pub struct Expression {
     needs: compile::Needs,
     /// See [`Expression::path_prefix`].
     path_prefix: Option<Box<str>>,
+    unknown: Box<[String]>,
 }
 
 impl Expression {
@@ -177,16 +178,24 @@ impl Expression {
     /// # Errors
     /// As [`Self::compile`].
     pub fn compile_with(text: &str, constants: &Constants) -> Result<Self, ExprError> {
-        let (root, needs) = compile::template(text, constants).map_err(|fault| ExprError {
-            column: column(text, fault.at),
-            message: fault.message,
-        })?;
+        let (root, needs, unknown) =
+            compile::template(text, constants).map_err(|fault| ExprError {
+                column: column(text, fault.at),
+                message: fault.message,
+            })?;
         let path_prefix = scan::path_prefix(&root).map(Box::from);
         Ok(Self {
             root,
             needs,
             path_prefix,
+            unknown: unknown.into(),
         })
+    }
+
+    /// What it names that there is not, in words, where that is null and no
+    /// error ([`Constants::leniently`]).
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
     }
 
     /// Whether it looks at the body of the request, which must then be read
@@ -317,7 +326,12 @@ pub fn at_load_with(text: &str, constants: &Constants) -> Result<Value<'static>,
     let expression = Expression::compile_with(text, constants)?;
     let value = expression.constant().ok_or_else(|| ExprError {
         column: 1,
-        message: "depends on a request, and there is none when the configuration is loaded".into(),
+        message: match expression.unknown.first() {
+            Some(unknown) => unknown.clone(),
+            None => {
+                "depends on a request, and there is none when the configuration is loaded".into()
+            }
+        },
     })?;
     Ok(value.into_owned())
 }

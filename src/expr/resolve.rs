@@ -38,7 +38,13 @@ impl Compiler<'_> {
             Some(near) => format!("; did you mean `{near}`?"),
             None => format!(": an expression begins with {}", names(known())),
         };
-        Err(Fault::new(at, format!("there is no `{name}`{advice}")))
+        let message = format!("there is no `{name}`{advice}");
+        if self.constants.is_lenient() {
+            self.unknown.push(message);
+            // No constant: what looks at it is not taken for a mistake of its own.
+            return Ok(Node::Slot(Slot::Absent));
+        }
+        Err(Fault::new(at, message))
     }
 
     /// `of.name`, the same as `of['name']` where the request names the members.

@@ -47,8 +47,13 @@ impl<'a> Target<'a> {
         match part {
             Part::Scheme => Some(Value::borrowed_text(self.scheme)),
             Part::Host => self.host().map(Value::borrowed_text),
-            // As the imitated gateway has it: -1 where none is named.
-            Part::Port => Some(Value::Integer(self.port().map_or(-1, i64::from))),
+            Part::Port => Some(Value::Integer(self.port().map_or_else(
+                || match self.scheme {
+                    "https" => 443,
+                    _ => 80,
+                },
+                i64::from,
+            ))),
             Part::Path => Some(decoded(self.uri.path())),
             Part::RawPath => Some(Value::borrowed_text(self.uri.path())),
             Part::Elements => Some(self.elements(scope)),

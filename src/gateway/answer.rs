@@ -49,7 +49,7 @@ pub(super) fn compose(
         return Ok((grpc_head(reply, additions)?, Bytes::new()));
     }
     let mut head = ResponseHeader::build(reply.status, Some(10))?;
-    let (content_type, body) = render(reply.body, &reply.headers, &request.headers);
+    let (content_type, body) = render(reply.body, &request.headers);
     if let Some(content_type) = content_type {
         head.insert_header(header::CONTENT_TYPE, content_type)?;
     }
@@ -205,20 +205,11 @@ fn percent_encoded(message: &str) -> String {
     out
 }
 
-fn render(
-    body: ReplyBody,
-    own: &[(HeaderName, HeaderValue)],
-    asked: &HeaderMap,
-) -> (Option<&'static str>, Bytes) {
+fn render(body: ReplyBody, asked: &HeaderMap) -> (Option<&'static str>, Bytes) {
     let message = match body {
         ReplyBody::Empty => return (None, Bytes::new()),
         ReplyBody::Raw(content_type, bytes) => return (Some(content_type), bytes),
-        ReplyBody::Own(bytes) => {
-            let named = own.iter().any(|(name, _)| name == header::CONTENT_TYPE);
-            // Without a name, browsers guess: and find scripts in what clients sent.
-            let guarded = !named && !bytes.is_empty();
-            return (guarded.then_some("text/plain; charset=utf-8"), bytes);
-        }
+        ReplyBody::Own(bytes) => return (None, bytes),
         ReplyBody::Message(message) => message,
     };
     match Format::wanted(asked) {

@@ -234,6 +234,10 @@ impl ClientIdentities for Arc<Certificates> {
         });
         Some(Arc::clone(shown))
     }
+
+    fn authority(&self, id: Uuid) -> Option<Vec<u8>> {
+        Certificates::authority(self, id).map(|der| der.to_vec())
+    }
 }
 
 /// Keys never show.

@@ -13,6 +13,7 @@ mod shown;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -33,6 +34,7 @@ pub use guarded::{Authorities, AuthorityError, Bounds, ChosenBy, Guarded};
 pub use proxy::{Proxies, Via};
 pub use shown::{ClientIdentities, ClientIdentity};
 pub use standing::{Standing, Untold};
+pub use trust::Trusted;
 
 /// The longest answer that is read, in bytes.
 pub const BODY_MAX: usize = 1024 * 1024;
@@ -60,6 +62,9 @@ pub struct Options {
     /// The certificate that is shown to a server that asks for one, of
     /// [`Outbound::publish_identities`].
     pub shows: Option<Uuid>,
+    /// The authorities that vouch for the server, of [`Outbound::trust`];
+    /// `None`: those of the system, and the operator's.
+    pub trusts: Option<Trusted>,
 }
 
 impl Default for Options {
@@ -72,6 +77,7 @@ impl Default for Options {
             on_behalf_of: None,
             via: None,
             shows: None,
+            trusts: None,
         }
     }
 }
@@ -112,6 +118,9 @@ pub enum OutboundError {
     /// There is no certificate of this name to be shown.
     #[error("there is no certificate {0}")]
     NoCertificate(Uuid),
+    /// There is no authority of this name that could vouch for the server.
+    #[error("there is no CA certificate {0}")]
+    NoAuthority(Uuid),
     /// No connection, or it broke.
     #[error("no answer: {0}")]
     Unreachable(String),
@@ -139,12 +148,22 @@ pub struct Outbound {
     clients: [OnceLock<Result<reqwest::Client, String>>; Transport::COUNT],
     proxied: proxy::Proxied,
     shown: shown::Shown,
+    trust: trust::Trust,
 }
 
 impl Outbound {
     /// A client that knows no local provider yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, where these authorities vouch for servers besides those of the
+    /// system.
+    pub fn trusting(authorities: Authorities) -> Self {
+        Self {
+            trust: trust::Trust::besides(authorities),
+            ..Self::default()
+        }
     }
 
     /// From now on, requests to URLs at or below `base_url` go to `router`,
@@ -279,10 +298,12 @@ impl Outbound {
         options: Options,
     ) -> Result<Answer, OutboundError> {
         let transport = Transport::new(url, options);
-        let client = match (options.shows, options.via) {
-            (Some(id), via) => self.showing(id, via, transport)?,
-            (None, None) => self.client(transport)?.clone(),
-            (None, Some(via)) => self.proxied.client(via, transport)?,
+        let client = match (options.shows, options.trusts, options.via) {
+            (None, None, None) => self.client(transport)?.clone(),
+            (None, None, Some(via)) => {
+                (self.proxied).client((via, transport), || self.builder(transport))?
+            }
+            _ => self.with_papers(options, transport)?,
         };
         let request = client.request(method, url.clone()).headers(headers);
         let response = request.body(body).send().await.map_err(unreachable)?;
@@ -291,9 +312,21 @@ impl Outbound {
 
     fn client(&self, transport: Transport) -> Result<&reqwest::Client, OutboundError> {
         self.clients[transport.index()]
-            .get_or_init(|| transport.client())
+            .get_or_init(|| {
+                let built = self.builder(transport).build();
+                built.map_err(|error| chain(&error))
+            })
             .as_ref()
             .map_err(|reason| OutboundError::Client(reason.clone()))
+    }
+
+    /// A client that trusts the system's authorities and the operator's.
+    fn builder(&self, transport: Transport) -> reqwest::ClientBuilder {
+        let builder = transport.builder();
+        match transport.security {
+            Security::Checked => self.trust.add_to(builder),
+            Security::Plain | Security::Unchecked => builder,
+        }
     }
 }
 
@@ -332,10 +365,6 @@ impl Transport {
 
     fn index(self) -> usize {
         (self.security as usize * 2 + self.version as usize) * 2 + usize::from(self.keepalive)
-    }
-
-    fn client(self) -> Result<reqwest::Client, String> {
-        self.builder().build().map_err(|error| chain(&error))
     }
 
     fn builder(self) -> reqwest::ClientBuilder {

@@ -13,10 +13,9 @@ pub(super) struct Version {
     pub(super) minor: u32,
 }
 
-/// The versions that answer a request.
+/// The version that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    pub(super) protocol: Version,
     pub(super) resource: Version,
     /// Whether the client is told that it should have named one.
     pub(super) warns: bool,
@@ -38,13 +37,11 @@ pub(super) enum VersionError {
 }
 
 impl Chosen {
-    /// Names the versions in the response; `agent` signs the warning.
+    /// Names the version of the resource in the response, and it alone, as the
+    /// imitated service does; `agent` signs the warning.
     pub(super) fn stamp(self, response: &mut Response, agent: &str) {
-        let (protocol, resource) = (self.protocol, self.resource);
-        let versions = format!(
-            "protocol={}.{},resource={}.{}",
-            protocol.major, protocol.minor, resource.major, resource.minor
-        );
+        let Version { major, minor } = self.resource;
+        let version = format!("resource={major}.{minor}");
         let mut set = |name, text: &str| {
             if let Ok(value) = HeaderValue::from_str(text) {
                 response
@@ -52,7 +49,7 @@ impl Chosen {
                     .insert(HeaderName::from_static(name), value);
             }
         };
-        set("content-api-version", &versions);
+        set("content-api-version", &version);
         if self.warns {
             let text = "Accept-API-Version should be included in the request.";
             set("warning", &format!("100 {agent} \"{text}\""));
@@ -98,17 +95,13 @@ pub(super) fn choose(
     let text = fields.map_err(|_| VersionError::Format(String::new()))?;
     let text = text.join(",");
     let (protocol, resource) = parse(&text).ok_or_else(|| VersionError::Format(text.clone()))?;
-    let protocol = match protocol {
-        None => PROTOCOLS[0],
-        Some(asked) => {
-            let same = PROTOCOLS.iter().find(|known| known.major == asked.major);
-            let known = same.ok_or(VersionError::Major(asked.major))?;
-            if known.minor < asked.minor {
-                return Err(VersionError::Minor(asked));
-            }
-            *known
+    if let Some(asked) = protocol {
+        let same = PROTOCOLS.iter().find(|known| known.major == asked.major);
+        let known = same.ok_or(VersionError::Major(asked.major))?;
+        if known.minor < asked.minor {
+            return Err(VersionError::Minor(asked));
         }
-    };
+    }
     let default = || match api.default_version {
         DefaultVersion::Latest => Ok(offered.last().copied().unwrap_or(version(1, 0))),
         DefaultVersion::Oldest => Ok(offered.first().copied().unwrap_or(version(1, 0))),
@@ -123,7 +116,6 @@ pub(super) fn choose(
             .ok_or(VersionError::Resource(asked))
     };
     Ok(Chosen {
-        protocol,
         resource: resource.map_or_else(default, fits)?,
         warns: resource.is_none() && api.warnings,
     })

@@ -296,7 +296,7 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         | Endpoint::Authenticate
         | Endpoint::SignOut
         | Endpoint::FederationAnswer => refused(Kind::SessionBegin),
-        Endpoint::Person => refused(Kind::PasswordChange),
+        Endpoint::Person if method == Method::POST => refused(Kind::PasswordChange),
         Endpoint::Forgot | Endpoint::Reset => refused(Kind::PasswordReset),
         Endpoint::Sessions | Endpoint::Session => refused(Kind::SessionEnd),
         Endpoint::Register => register(method),

@@ -107,6 +107,9 @@ pub(super) struct TokenResponse {
     pub(super) scope: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id_token: Option<String>,
+    /// That of the authorization request whose code this answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nonce: Option<String>,
     /// Of a token exchange only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) issued_token_type: Option<&'static str>,
@@ -191,22 +194,29 @@ struct IdClaims<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     amr: &'a [String],
     sub: &'a str,
-    #[serde(rename = "auditTrackingId")]
-    audit_tracking_id: String,
     iss: &'a str,
-    #[serde(rename = "tokenName")]
-    token_name: &'static str,
     aud: &'a str,
     acr: &'a str,
     azp: &'a str,
     auth_time: i64,
-    realm: &'a str,
     exp: i64,
-    #[serde(rename = "tokenType")]
-    token_type: &'static str,
     iat: i64,
     #[serde(flatten)]
+    proprietary: Option<ProprietaryClaims<'a>>,
+    #[serde(flatten)]
     others: Option<&'a Map<String, Value>>,
+}
+
+/// What ID tokens of the imitated service say besides.
+#[derive(Serialize)]
+struct ProprietaryClaims<'a> {
+    #[serde(rename = "auditTrackingId")]
+    audit_tracking_id: String,
+    #[serde(rename = "tokenName")]
+    token_name: &'static str,
+    realm: &'a str,
+    #[serde(rename = "tokenType")]
+    token_type: &'static str,
 }
 
 /// A random handle: 160 bits in 27 characters.
@@ -283,6 +293,7 @@ pub(super) async fn access_token(
         refresh_token: None,
         scope: issue.scopes.join(" "),
         id_token: None,
+        nonce: None,
         issued_token_type: None,
         token_type: token_type(issue),
         // What is left, rounded down: a second that has begun is not promised.
@@ -381,17 +392,21 @@ pub(super) async fn id_token(
         sid: asked.sid,
         amr: issue.context.amr,
         sub: issue.subject,
-        audit_tracking_id: state.audit_id(),
         iss: &issue.realm.issuer,
-        token_name: "id_token",
         aud: issue.client.id(),
         acr: issue.context.acr.unwrap_or(NO_CLASS),
         azp: issue.client.id(),
         auth_time: issue.auth_time,
-        realm: &issue.realm.path,
         exp: iat + life,
-        token_type: "JWTToken",
         iat,
+        proprietary: (issue.client.has_proprietary_claims(issue.realm)).then(|| {
+            ProprietaryClaims {
+                audit_tracking_id: state.audit_id(),
+                token_name: "id_token",
+                realm: &issue.realm.path,
+                token_type: "JWTToken",
+            }
+        }),
         others: asked.id_claims,
     };
     match issue.client.shared_signer(alg) {

@@ -18,10 +18,12 @@ use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use url::Url;
+use uuid::Uuid;
 
 use super::config::{MailConfig, SmtpConfig, SmtpTls, WebhookConfig};
 use super::records::is_safe_source;
 use super::{IdentityError, State};
+use crate::clock::random_uuid;
 use crate::http::outbound::{Bounds, ChosenBy, OutboundError};
 use crate::model::visible;
 
@@ -167,8 +169,10 @@ where
 
 async fn deliver(state: &State, letter: &Letter) {
     let mut pauses = PAUSES.into_iter();
+    // The same with each try: who gets it twice can tell.
+    let id = random_uuid();
     loop {
-        let error = match attempt(state, letter).await {
+        let error = match attempt(state, letter, id).await {
             Ok(()) => return,
             Err(error) => error,
         };
@@ -182,25 +186,34 @@ async fn deliver(state: &State, letter: &Letter) {
     }
 }
 
-async fn attempt(state: &State, letter: &Letter) -> Result<(), MailError> {
+async fn attempt(state: &State, letter: &Letter, id: Uuid) -> Result<(), MailError> {
     // Never closed.
     let _active = state.mailer.active.acquire().await;
     let config = state.live().config.mail.clone();
     match (&config.webhook, &config.smtp) {
         (Some(webhook), _) => tell(state, webhook, letter).await,
-        (None, Some(smtp)) => relay(smtp, letter).await,
+        (None, Some(smtp)) => relay(smtp, letter, id).await,
         // Taken away meanwhile.
         (None, None) => Ok(()),
     }
 }
 
-async fn relay(smtp: &SmtpConfig, letter: &Letter) -> Result<(), MailError> {
+/// A letter as mail (RFC 5322), with an identifier of the sender's domain (§3.6.4).
+fn message(smtp: &SmtpConfig, letter: &Letter, id: Uuid) -> Result<Message, MailError> {
+    let from: Mailbox = smtp.from.parse()?;
+    let id = format!("<{id}@{}>", from.email.domain());
     let message = Message::builder()
-        .from(smtp.from.parse()?)
+        .message_id(Some(id))
+        .from(from)
         .to(letter.to.parse()?)
         .subject(visible::without_overrides(&letter.subject))
         .header(ContentType::TEXT_PLAIN)
         .body(visible::without_overrides(&letter.text).into_owned())?;
+    Ok(message)
+}
+
+async fn relay(smtp: &SmtpConfig, letter: &Letter, id: Uuid) -> Result<(), MailError> {
+    let message = message(smtp, letter, id)?;
     let (tls, port) = match smtp.tls {
         SmtpTls::Starttls => (Tls::Required(TlsParameters::new(smtp.host.clone())?), 587),
         SmtpTls::Implicit => (Tls::Wrapper(TlsParameters::new(smtp.host.clone())?), 465),
@@ -247,5 +260,32 @@ async fn tell(state: &State, webhook: &WebhookConfig, letter: &Letter) -> Result
     match answer.status.is_success() {
         true => Ok(()),
         false => Err(MailError::Refused(answer.status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_mail_has_an_identifier_of_the_senders_domain() {
+        let smtp = json!({"host": "relay.example", "from": "Doors <no-reply@example.com>"});
+        let smtp: SmtpConfig = serde_json::from_value(smtp).expect("a section");
+        let letter = Letter {
+            to: "ann@x.example".to_owned(),
+            subject: "A link".to_owned(),
+            text: "https://id.example/reset".to_owned(),
+            told: Value::Null,
+        };
+        let id = random_uuid();
+        let mail = message(&smtp, &letter, id).expect("a mail").formatted();
+        let mail = String::from_utf8(mail).expect("text");
+        assert!(
+            mail.contains(&format!("Message-ID: <{id}@example.com>\r\n")),
+            "{mail}"
+        );
+        assert!(mail.contains("Date: "), "{mail}");
     }
 }

@@ -35,6 +35,7 @@ pub(crate) mod import;
 mod inherit;
 mod introspect;
 mod issue;
+mod json_view;
 mod keys;
 mod ldap;
 mod lockout;
@@ -244,7 +245,7 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
     (Surface::Json, "sessions", POST, Endpoint::Sessions),
     (Surface::Json, "users", POST, Endpoint::People),
-    (Surface::Json, "users/{id}", POST, Endpoint::Person),
+    (Surface::Json, "users/{id}", LIST, Endpoint::Person),
     (Surface::Json, "sessions/{id}", POST, Endpoint::Session),
     (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
     (Surface::V1, "users", LIST, Endpoint::Users),

@@ -1,6 +1,7 @@
 //! `/json[/realms/…]/users`: what clients ask about the user of their session.
 
 use axum::response::Response;
+use chrono::DateTime;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -9,8 +10,8 @@ use super::change_password::{self, ChangeError};
 use super::context::{PASSWORD, SEVERAL};
 use super::error::{Fault, JsonError};
 use super::password_policy::told;
-use super::{Call, form, goto, respond, rest, sessions};
-use crate::model::user::name;
+use super::{Call, form, goto, respond, rest, sessions, userinfo};
+use crate::model::user::{User, name};
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1), version(4, 1)];
 
@@ -26,6 +27,72 @@ pub(super) async fn post(call: &Call, named: Option<&str>) -> Response {
         }
         Err(refused) => refused.response(),
     }
+}
+
+/// Answers with the record of the user of the caller's session, whom the path
+/// names.
+pub(super) async fn get(call: &Call) -> Response {
+    match rest::version(call, VERSIONS) {
+        Ok(chosen) => rest::finish(chosen, read(call, call.last_segment()).await),
+        Err(refused) => refused.response(),
+    }
+}
+
+async fn read(call: &Call, named: &str) -> Result<Response, JsonError> {
+    let caller = sessions::of_caller(call, None).await?;
+    let (_, user) = caller.ok_or_else(rest::denied)?;
+    if !is_named(&user, named) {
+        return Err(rest::forbidden());
+    }
+    Ok(respond::json(StatusCode::OK, &record(&user)))
+}
+
+/// Whether a part of a path names this user.
+fn is_named(user: &User, part: &str) -> bool {
+    let part = part.replace('+', "%2B");
+    let named = form::decode(part.as_bytes()).unwrap_or_default();
+    name::key(&named) == name::key(&user.user_name) || named == user.id.to_string()
+}
+
+/// A user as the imitated service shows one to itself: every attribute is a
+/// list, named as in a directory (RFC 4519).
+fn record(user: &User) -> Value {
+    let claims = userinfo::all(user);
+    let status = match user.active {
+        true => "Active",
+        false => "Inactive",
+    };
+    let time = |ms: i64| {
+        let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
+        time.format("%Y%m%d%H%M%SZ").to_string()
+    };
+    let mut record = json!({
+        "_id": user.user_name,
+        "_rev": user.version.to_string(),
+        "username": user.user_name,
+        "realm": user.realm,
+        "uid": [user.user_name],
+        "universalid": [sessions::universal_id(user)],
+        "inetUserStatus": [status],
+        "createTimestamp": [time(user.created_ms)],
+        "modifyTimestamp": [time(user.updated_ms)],
+    });
+    for (attribute, claim) in [
+        ("cn", "name"),
+        ("givenName", "given_name"),
+        ("sn", "family_name"),
+        ("mail", "email"),
+        ("telephoneNumber", "phone_number"),
+        ("preferredLanguage", "locale"),
+    ] {
+        if let Some(value) = claims.get(claim) {
+            record[attribute] = json!([value]);
+        }
+    }
+    if let Some(address) = claims.get("address").and_then(|one| one.get("formatted")) {
+        record["postalAddress"] = json!([address]);
+    }
+    record
 }
 
 /// What a user does with its own record.
@@ -51,9 +118,7 @@ async fn act_on(call: &Call, named: &str) -> Result<Response, JsonError> {
         return Err(JsonError::new(StatusCode::FORBIDDEN, text));
     }
     proof.methods.add([PASSWORD]);
-    let named = named.replace('+', "%2B");
-    let named = form::decode(named.as_bytes()).unwrap_or_default();
-    if name::key(&named) != name::key(&user.user_name) && named != user.id.to_string() {
+    if !is_named(&user, named) {
         return Err(rest::forbidden());
     }
     let given = |name: &str| {

@@ -71,6 +71,12 @@ impl LiveClient {
         self.client.is_public() || own.unwrap_or(other)
     }
 
+    /// Whether its ID tokens and authorization answers say what OpenID Connect does
+    /// not name.
+    pub(super) fn has_proprietary_claims(&self, realm: &Realm) -> bool {
+        realm.settings.proprietary_claims && !self.is_fapi2()
+    }
+
     /// How its ID tokens are signed.
     pub(super) fn id_token_alg(&self, realm: &Realm) -> SignAlg {
         let own = self.client.metadata.id_token_signed_response_alg;

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::error::{JsonError, OAuthError, ScimError, allow, printable, wrong_method};
 use super::form::Form;
+use super::json_view::JsonView;
 use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
@@ -29,8 +30,13 @@ const BODY_MAX: usize = 64 * 1024;
 enum Lost {
     /// No such path.
     Path,
-    /// No such realm, as the path names it.
-    Realm(String),
+    /// No such realm.
+    Realm {
+        /// Its path.
+        path: String,
+        /// Whether the query names it, and not the path.
+        by_query: bool,
+    },
     /// The endpoint has other methods.
     Method(&'static [Method]),
     /// The body is longer than [`BODY_MAX`].
@@ -145,7 +151,9 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
         .response();
     };
     let method = request.method().clone();
-    let secret = matches!(endpoint(surface, rest), Some((_, _, Endpoint::Session)));
+    let found = endpoint(surface, rest).map(|(_, _, endpoint)| endpoint);
+    let secret = found == Some(Endpoint::Session);
+    let view = JsonView::of(surface, found, request.uri());
     let frame = frame(live, surface, rest, &request);
     let mut response = match call(state, live, surface, rest, request).await {
         Ok((endpoint, call)) => audit::follow(endpoint, &call, dispatch(endpoint, &call)).await,
@@ -154,6 +162,9 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
             None => lost_response(lost, surface, path, &method),
         },
     };
+    if let Some(view) = view {
+        response = view.apply(response).await;
+    }
     if secret {
         response.extensions_mut().insert(SecretPath);
     }
@@ -309,7 +320,9 @@ fn resolve(
     request: &Request,
 ) -> Result<Arc<Realm>, Lost> {
     if let Some(path) = realm_of_query(surface, request.uri()) {
-        return live.realm(&path).cloned().ok_or(Lost::Realm(path));
+        let by_query = true;
+        let realm = live.realm(&path).cloned();
+        return realm.ok_or(Lost::Realm { path, by_query });
     }
     if part.is_empty()
         && let Some(path) = live.hosts.realm(request.uri(), request.headers())
@@ -317,8 +330,12 @@ fn resolve(
     {
         return Ok(Arc::clone(realm));
     }
-    let path = realm_of_path(part).ok_or_else(|| Lost::Realm(format!("/{part}")))?;
-    live.realm(&path).cloned().ok_or(Lost::Realm(path))
+    let unknown = |path| Lost::Realm {
+        path,
+        by_query: false,
+    };
+    let path = realm_of_path(part).ok_or_else(|| unknown(format!("/{part}")))?;
+    live.realm(&path).cloned().ok_or_else(|| unknown(path))
 }
 
 /// The realm that the query names, if it does: that counts for more than path
@@ -363,7 +380,7 @@ fn lost_oauth(lost: Lost, method: &Method) -> OAuthError {
             "not_found",
             "Resource not found".to_owned(),
         ),
-        Lost::Realm(path) => {
+        Lost::Realm { path, .. } => {
             let name = path.trim_start_matches('/');
             with(
                 StatusCode::NOT_FOUND,
@@ -386,8 +403,13 @@ fn lost_json(lost: Lost, path: &str) -> JsonError {
             StatusCode::NOT_FOUND,
             format!("Resource '{path}' not found"),
         ),
-        Lost::Realm(realm) => {
-            JsonError::new(StatusCode::BAD_REQUEST, format!("Invalid realm, {realm}"))
+        Lost::Realm {
+            path,
+            by_query: true,
+        } => JsonError::new(StatusCode::BAD_REQUEST, format!("Invalid realm, {path}")),
+        Lost::Realm { path, .. } => {
+            let text = format!("Realm \"{path}\" not found");
+            JsonError::new(StatusCode::NOT_FOUND, text)
         }
         Lost::Method(_) => JsonError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
         Lost::TooLong => JsonError::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long"),
@@ -398,7 +420,7 @@ fn lost_json(lost: Lost, path: &str) -> JsonError {
 fn lost_scim(lost: Lost) -> Response {
     let error = |status, text: &str| ScimError::new(status, text);
     match lost {
-        Lost::Path | Lost::Realm(_) => {
+        Lost::Path | Lost::Realm { .. } => {
             error(StatusCode::NOT_FOUND, "There is no such resource.").response()
         }
         Lost::Method(_) => {
@@ -439,7 +461,10 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Session => Ok(sessions::post(call, Some(call.last_segment())).await),
         Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
         Endpoint::People => Ok(people::post(call, None).await),
-        Endpoint::Person => Ok(people::post(call, Some(call.last_segment())).await),
+        Endpoint::Person if call.parts.method == Method::POST => {
+            Ok(people::post(call, Some(call.last_segment())).await)
+        }
+        Endpoint::Person => Ok(people::get(call).await),
         Endpoint::Users
         | Endpoint::UserSearch
         | Endpoint::Search

@@ -26,7 +26,7 @@ use crate::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 use crate::model::user::{Owner, User};
 use crate::store::StoreError;
 
-pub(super) use actions::{id_from_session, post};
+pub(super) use actions::{id_from_session, post, universal_id};
 pub(super) use server_info::server_info;
 
 /// A use within this part of the idle time, and at most a minute, of the last

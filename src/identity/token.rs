@@ -6,6 +6,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::clients::LiveClient;
+use super::config::UnknownScope;
 use super::error::OAuthError;
 use super::form::{self, Form};
 use super::issue::TokenResponse;
@@ -67,6 +68,28 @@ pub(super) async fn client_for(
 pub(super) fn required<'f>(form: &'f Form<'_>, name: &str) -> Result<&'f str, OAuthError> {
     let missing = || OAuthError::bad("invalid_request", format!("Missing parameter, '{name}'"));
     form.get(name).ok_or_else(missing)
+}
+
+/// The scopes to grant to a client: those that it asked for, or its defaults.
+/// The realm says what becomes of scopes that the client does not have.
+pub(super) fn scopes_for(
+    call: &Call,
+    client: &LiveClient,
+    asked: Option<&str>,
+) -> Result<Vec<String>, OAuthError> {
+    let unknown = call.realm.settings.unknown_scope;
+    let known;
+    let asked = match (unknown, asked) {
+        (UnknownScope::Ignore, Some(asked)) => {
+            let has = |scope: &&str| client.scopes.iter().any(|one| one == scope);
+            known = asked.split(' ').filter(has).collect::<Vec<_>>().join(" ");
+            // The defaults are for who asks for nothing.
+            let nothing_left = known.is_empty() && !asked.trim_matches(' ').is_empty();
+            Some(if nothing_left { asked } else { &known })
+        }
+        (_, asked) => asked,
+    };
+    granted(asked, &client.scopes, &client.default_scopes)
 }
 
 /// The scopes to grant: those asked for, each once and in their order, or the

@@ -14,7 +14,7 @@ use super::{Call, dpop, membership, respond};
 use crate::model::user::{User, schema};
 
 /// Every claim that the endpoint may tell, besides `sub`.
-pub(super) const CLAIMS: [&str; 15] = [
+pub(super) const CLAIMS: [&str; 19] = [
     "name",
     "given_name",
     "family_name",
@@ -22,6 +22,10 @@ pub(super) const CLAIMS: [&str; 15] = [
     "nickname",
     "preferred_username",
     "profile",
+    "picture",
+    "website",
+    "gender",
+    "birthdate",
     "zoneinfo",
     "locale",
     "updated_at",
@@ -200,6 +204,10 @@ fn profile(user: &User) -> Vec<(&'static str, Value)> {
         ("nickname", of("nickName")),
         ("preferred_username", json!(user.user_name)),
         ("profile", of("profileUrl")),
+        ("picture", main_value(user, "photos")),
+        ("website", of("website")),
+        ("gender", of("gender")),
+        ("birthdate", of("birthdate")),
         ("zoneinfo", of("timezone")),
         ("locale", of("locale")),
         ("updated_at", json!(user.updated_ms.div_euclid(1000))),
@@ -207,10 +215,19 @@ fn profile(user: &User) -> Vec<(&'static str, Value)> {
 }
 
 /// The primary value of a list of the record, or else its first.
-fn main_of<'a>(user: &'a User, list: &str) -> Option<&'a Map<String, Value>> {
+fn main_of<'a>(user: &'a User, list: &str) -> Option<&'a Value> {
     let values = user.profile.get(list)?.as_array()?;
     let primary = values.iter().find(|value| value["primary"] == true);
-    primary.or_else(|| values.first())?.as_object()
+    primary.or_else(|| values.first())
+}
+
+/// The same, where it is a text or has one as its `value`; null: there is none.
+fn main_value(user: &User, list: &str) -> Value {
+    match main_of(user, list) {
+        Some(Value::Object(members)) => members.get("value").cloned().unwrap_or_default(),
+        Some(text @ Value::String(_)) => text.clone(),
+        _ => Value::Null,
+    }
 }
 
 fn email(user: &User) -> Vec<(&'static str, Value)> {
@@ -219,27 +236,24 @@ fn email(user: &User) -> Vec<(&'static str, Value)> {
     };
     let verified = email.get("verified").and_then(Value::as_bool);
     vec![
-        ("email", email.get("value").cloned().unwrap_or_default()),
+        ("email", main_value(user, "emails")),
         ("email_verified", json!(verified.unwrap_or(false))),
     ]
 }
 
 fn phone(user: &User) -> Vec<(&'static str, Value)> {
-    let Some(phone) = main_of(user, "phoneNumbers") else {
+    if main_of(user, "phoneNumbers").is_none() {
         return Vec::new();
-    };
+    }
     vec![
-        (
-            "phone_number",
-            phone.get("value").cloned().unwrap_or_default(),
-        ),
+        ("phone_number", main_value(user, "phoneNumbers")),
         // The record does not say.
         ("phone_number_verified", json!(false)),
     ]
 }
 
 fn address(user: &User) -> Vec<(&'static str, Value)> {
-    let Some(address) = main_of(user, "addresses") else {
+    let Some(address) = main_of(user, "addresses").and_then(Value::as_object) else {
         return Vec::new();
     };
     let mut members: Map<String, Value> = [
@@ -259,4 +273,39 @@ fn address(user: &User) -> Vec<(&'static str, Value)> {
         members.insert("formatted".to_owned(), Value::String(formatted));
     }
     vec![("address", Value::Object(members))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_claim_of_the_standard_has_an_attribute() {
+        let record = json!({
+            "userName": "ann", "profileUrl": "https://x.example/ann",
+            "website": "https://ann.example", "gender": "female", "birthdate": "0000-10-31",
+            "photos": ["https://x.example/a.png", {"value": "https://x.example/b.png",
+                "primary": true}],
+            "emails": ["ann@x.example"], "phoneNumbers": ["+1 555 1"],
+        });
+        let record = record.as_object().cloned().expect("an object");
+        let user = crate::identity::new_user("/", &record).expect("a user");
+        let claims = all(&user);
+        for (claim, value) in [
+            ("profile", json!("https://x.example/ann")),
+            ("picture", json!("https://x.example/b.png")),
+            ("website", json!("https://ann.example")),
+            ("gender", json!("female")),
+            ("birthdate", json!("0000-10-31")),
+            ("email", json!("ann@x.example")),
+            ("email_verified", json!(false)),
+            ("phone_number", json!("+1 555 1")),
+        ] {
+            assert_eq!(claims.get(claim), Some(&value), "{claim}");
+            assert!(
+                CLAIMS.contains(&claim) && scope_of(claim).is_some(),
+                "{claim}"
+            );
+        }
+    }
 }

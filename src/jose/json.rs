@@ -82,7 +82,8 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(name) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(self)?;
             if members.contains_key(&name) {
-                return Err(A::Error::custom("repeated member"));
+                let shown: String = name.chars().take(64).collect();
+                return Err(A::Error::custom(format_args!("repeated member {shown:?}")));
             }
             members.insert(name, value);
         }

@@ -110,6 +110,14 @@ impl<'a> Unverified<'a> {
         })
     }
 
+    /// What is wrong with the payload, for an operator's log: no JSON object, or
+    /// one in which a member is repeated. `None`: nothing.
+    pub fn fault(&self) -> Option<String> {
+        let payload = decode(self.payload).ok()?;
+        let error = json::object(&payload).err()?;
+        Some(format!("its payload can't be read: {error}"))
+    }
+
     /// The header, for the one profile whose tokens carry their key.
     pub(super) fn header(&self) -> Result<Map<String, Value>, VerifyError> {
         let header = self.signed.split('.').next().unwrap_or_default();

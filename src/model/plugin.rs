@@ -11,6 +11,11 @@ pub const CERTIFICATE_FIELD: &str = "tls_client_auth_cert_id";
 /// The same, as seen from the record.
 pub const CERTIFICATE: &str = "config.tls_client_auth_cert_id";
 
+/// The field of `config` that names authorities.
+pub const AUTHORITIES_FIELD: &str = "ca_certificates";
+/// The same, as seen from the record.
+pub const AUTHORITIES: &str = "config.ca_certificates";
+
 /// A plugin, as stored. `config` is complete: every field of the plugin's
 /// schema is present, defaults filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,5 +59,12 @@ impl Plugin {
     pub fn certificate(&self) -> Option<Uuid> {
         let id = self.config.get(CERTIFICATE_FIELD)?.as_str()?;
         Uuid::parse_str(id).ok()
+    }
+
+    /// The authorities that its configuration names.
+    pub fn authorities(&self) -> impl Iterator<Item = Uuid> {
+        let ids = self.config.get(AUTHORITIES_FIELD).and_then(Value::as_array);
+        let ids = ids.into_iter().flatten();
+        ids.filter_map(|id| Uuid::parse_str(id.as_str()?).ok())
     }
 }

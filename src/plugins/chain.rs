@@ -5,8 +5,13 @@
 //! What decides between handlers (`Chain`, `SwitchFilter` and their like) is
 //! part of the tree of handlers and not here.
 
+mod basic_auth;
+mod cookies;
 mod field;
 mod header;
+mod location;
+mod origin;
+mod path_rewrite;
 mod refused;
 pub(super) mod settings;
 mod static_request;
@@ -43,8 +48,20 @@ pub type Build = fn(&Map<String, Value>, &Parts, Named<'_>) -> Result<Arc<dyn Fi
 /// Every type of filter.
 pub static CHAIN: &[ChainKind] = &[
     ChainKind {
+        types: &["CookieFilter"],
+        build: cookies::build,
+    },
+    ChainKind {
         types: &["HeaderFilter"],
         build: header::build,
+    },
+    ChainKind {
+        types: &["HttpBasicAuthFilter"],
+        build: basic_auth::build,
+    },
+    ChainKind {
+        types: &["LocationHeaderFilter"],
+        build: location::build,
     },
     resource_server::KIND,
     ChainKind {
@@ -56,6 +73,10 @@ pub static CHAIN: &[ChainKind] = &[
         build: throttling::filter::build_named,
     },
     token_broker::CHAIN_KIND,
+    ChainKind {
+        types: &["UriPathRewriteFilter"],
+        build: path_rewrite::build,
+    },
 ];
 
 /// The kind whose declarations have this `type`.

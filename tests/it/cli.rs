@@ -407,3 +407,20 @@ async fn the_help_of_each_command_has_examples() {
         assert!(text.contains("Examples:") && text.contains(&format!("doorward {command} ")));
     }
 }
+
+#[tokio::test]
+async fn a_provider_that_nothing_leads_to_is_told_to_the_operator() {
+    let mut door = Setup::new().lay_out();
+    let told = "identity: no service leads to the provider, so its addresses answer 404";
+    let check = |door: &Door| {
+        let output = door.run(&["check", "-c", "doorward.yaml"]);
+        assert!(output.status.success(), "{}", printed(&output));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (printed(&output) + &errors).contains(told)
+    };
+    assert!(!check(&door));
+    door.edit("routes.yaml", "host: identity", "host: echo");
+    assert!(check(&door));
+    door.start().await;
+    assert!(door.log_text().contains(told), "{}", door.log_text());
+}

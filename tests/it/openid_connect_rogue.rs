@@ -125,7 +125,7 @@ async fn each_wrong_id_token_of_a_provider_is_refused_by_its_own_name() {
         (json!({"aud": "another"}), 403, "wrong_audience"),
         (json!({"nonce": "another"}), 401, "wrong_nonce"),
         (json!({"at_hash": "AAAA"}), 401, "wrong_at_hash"),
-        (json!({"exp": 1}), 401, "token_expired"),
+        (json!({"exp": 1}), 401, "id_token_expired"),
         (json!({"sub": ""}), 401, "wrong_id_token"),
     ] {
         stage.answer(move |issuer, nonce| {

@@ -89,3 +89,51 @@ async fn a_provider_that_nobody_vouches_for_is_asked_where_nobody_minds() {
         door.get_as(&token, "api.test", "/").await.expect(status);
     }
 }
+
+#[tokio::test]
+async fn authorities_of_the_operator_and_of_a_plugin_vouch_for_providers() {
+    let (authority, upstream) = (Authority::new(), Upstream::echo().await);
+    let (provider, tls) = provider(&authority).await;
+    let token = token(&provider).await;
+    let stranger = Authority::new();
+    let id = "11111111-1111-4111-8111-111111111111";
+    let indented = |pem: &str| pem.replace('\n', "\n      ");
+    for (upstream_ca, record, named, status) in [
+        (None, None, false, 500),
+        (Some(&authority), None, false, 200),
+        (Some(&stranger), None, false, 500),
+        (None, Some(&authority), true, 200),
+        (None, Some(&authority), false, 500),
+        // The plugin's own take the place of all others.
+        (Some(&authority), Some(&stranger), true, 500),
+    ] {
+        let named = match named {
+            true => format!(", ca_certificates: ['{id}']"),
+            false => String::new(),
+        };
+        let record = record.map_or_else(String::new, |record: &Authority| {
+            let pem = indented(&record.pem());
+            format!("ca_certificates:\n- id: {id}\n  cert: |\n      {pem}\n")
+        });
+        let service = format!(
+            "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+             - {{name: openid-connect, config: {{issuer: 'https://{}/oauth2', \
+             auth_methods: [bearer]{named}}}}}\n{record}",
+            upstream.url(""),
+            tls.authority()
+        );
+        let mut proxy = "{listen: [\"@PROXY@\"]}".to_owned();
+        if upstream_ca.is_some() {
+            proxy = "{listen: [\"@PROXY@\"], upstream_ca: \"@DIR@/own.pem\"}".to_owned();
+        }
+        let setup = Setup::new().env("SSL_CERT_FILE", "ca.pem").proxy(&proxy);
+        let mut door = setup.services(&service).lay_out();
+        door.write("ca.pem", &Authority::new().pem());
+        if let Some(own) = upstream_ca {
+            door.write("own.pem", &own.pem());
+        }
+        door.start().await;
+        let answer = door.get_as(&token, "api.test", "/").await;
+        assert_eq!(answer.status, status, "{proxy} {named}: {}", answer.body);
+    }
+}

@@ -112,7 +112,7 @@ fn the_target_is_read_by_its_parts() {
     );
     assert_eq!(
         read("http://h/x", "${request.uri.port}"),
-        Value::Integer(-1)
+        Value::Integer(80)
     );
     assert_eq!(read("/x%zz", "${request.uri.path}"), text("/x%zz"));
     assert_eq!(read("/x%ff", "${request.uri.path}"), text("/x\u{fffd}"));

@@ -134,6 +134,7 @@ impl Kind {
                         link("route", Kind::Route, Cascade),
                         link("consumer", Kind::Consumer, Cascade),
                         link(plugin::CERTIFICATE, Kind::Certificate, Restrict),
+                        link(plugin::AUTHORITIES, Kind::CaCertificate, Restrict),
                     ]
                 }
             }

@@ -6,7 +6,7 @@ use super::{Column, Entities, Entity, Kind, Table, Unique};
 use crate::model::ca_certificate::CaCertificate;
 use crate::model::certificate::Certificate;
 use crate::model::consumer::Consumer;
-use crate::model::plugin::{CERTIFICATE, Plugin};
+use crate::model::plugin::{AUTHORITIES, CERTIFICATE, Plugin};
 use crate::model::route::{Reference, Route};
 use crate::model::service::Service;
 use crate::model::sni::Sni;
@@ -114,6 +114,7 @@ impl Entity for Plugin {
         ]
         .into_iter()
         .flatten()
+        .chain(self.authorities().map(|id| (AUTHORITIES, id)))
         .collect()
     }
 }

@@ -119,6 +119,7 @@ fn restore(session: &mut Session, ctx: &mut Ctx) {
         let normal = path::normalize(request.uri.path()).ok();
         let normal = normal.filter(|path| *path != request.uri.path());
         let normal = normal.map(|path| path.into_owned());
+        ctx.exchange.upstream = request.uri.authority().cloned();
         if normal.is_some() || request.uri.authority().is_some() {
             let uri = origin_form(&request.uri, normal.as_deref());
             request.set_uri(uri);

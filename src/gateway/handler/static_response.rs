@@ -112,6 +112,15 @@ impl StaticResponse {
                 .map(|text| Bytes::from(text.into_owned()))
                 .unwrap_or_default(),
         });
+        let named = |name: HeaderName| reply.headers.iter().any(|(one, _)| *one == name);
+        let has_content = matches!(&reply.body, ReplyBody::Own(bytes) if !bytes.is_empty());
+        // Without a type, browsers guess: and find scripts in what clients sent.
+        if has_content && !named(header::CONTENT_TYPE) && !named(header::X_CONTENT_TYPE_OPTIONS) {
+            let no_guess = HeaderValue::from_static("nosniff");
+            reply
+                .headers
+                .push((header::X_CONTENT_TYPE_OPTIONS, no_guess));
+        }
         reply
     }
 

@@ -222,6 +222,43 @@ impl Page<'_> {
         Some(Built::filter(shown, filter))
     }
 
+    /// A filter that gives credentials, behind what answers where the upstream
+    /// does not take them.
+    pub(super) fn basic_auth(
+        &self,
+        type_name: &str,
+        declared: &Fields<'_>,
+        config: &Fields<'_>,
+    ) -> Option<Built> {
+        let built = self.filter(type_name, declared, config)?;
+        if config.value("failureHandler").is_none() {
+            return Some(built);
+        }
+        const REFUSED: &str = "${response.status.code == 401}";
+        let condition = self.expression(&REFUSED.into(), &config.at("failureHandler"))?;
+        let leads = self.leads_to(config, "failureHandler")?;
+        if !leads.handler.answers() {
+            let message = "must answer by itself (StaticResponseHandler): an upstream has \
+                           answered, and no second one is asked in its place";
+            return config.wrong("failureHandler", message);
+        }
+        let case = Case {
+            condition: Some(condition),
+            handler: leads.handler,
+        };
+        let switch = Step::Switch {
+            on_request: Box::default(),
+            on_response: [case].into(),
+        };
+        let height = built.height.max(leads.height);
+        let weight = built.weight + leads.weight;
+        Some(Built {
+            part: Part::Steps([switch, step(built)].into()),
+            height: height + 1,
+            weight,
+        })
+    }
+
     /// The filter that runs already, unless a file says something else now.
     fn kept(&self, scope: &str) -> Option<Kept> {
         let kept = self.running.borrow().before.get(scope).cloned();

@@ -148,7 +148,12 @@ impl<'a> Page<'a> {
             return None;
         };
         match Expression::compile_with(text, &self.constants) {
-            Ok(expression) => Some(expression),
+            Ok(expression) => {
+                for unknown in expression.unknown() {
+                    self.warn(place, format!("{unknown}. It is null"));
+                }
+                Some(expression)
+            }
             Err(fault) => {
                 self.wrong(place, fault.to_string());
                 None

@@ -234,6 +234,7 @@ impl Page<'_> {
             "ConditionalFilter" => self.conditional(config),
             "Delegate" => self.delegate(config),
             "DispatchHandler" => self.dispatch(config),
+            "HttpBasicAuthFilter" => self.basic_auth(type_name, declared, config),
             "Router" => self.router(config),
             "StaticResponseHandler" => self.static_response(config),
             SWITCH => self.switch(config),

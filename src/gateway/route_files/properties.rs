@@ -67,7 +67,7 @@ impl Properties {
 
     /// The properties, as constants of expressions.
     pub(super) fn constants(&self, world: &World<'_>) -> Arc<Constants> {
-        let constants = Constants::new(self.values.clone()).with_files();
+        let constants = Constants::new(self.values.clone()).with_files().leniently();
         Arc::new(constants.witnessed(world.witness()))
     }
 

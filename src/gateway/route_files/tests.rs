@@ -617,6 +617,41 @@ fn handlers_of_every_kind_load() {
 }
 
 #[test]
+fn a_root_that_there_is_not_is_null_with_a_warning() {
+    let files = Files::with(&[(
+        "r.json",
+        r#"{"condition": "${find(reqest.uri.path, '^/a')}", "handler": {"type": "Chain", "config": {
+  "filters": [
+    {"type": "ThrottlingFilter", "config": {
+      "requestGroupingPolicy": "${nowhere.user}",
+      "rate": {"numberOfRequests": 6, "duration": "1 s"}}},
+    {"type": "HeaderFilter", "config": {"messageType": "REQUEST",
+      "add": {"X-A": ["${somewhere['a']}"]}}}
+  ], "handler": "ClientHandler"}}}"#,
+    )]);
+    assert_eq!(files.errors(), [""; 0]);
+    let warnings = files.warnings();
+    for (line, place, told) in [
+        (
+            "r.json:1: ",
+            "condition",
+            "there is no `reqest`; did you mean `request`?",
+        ),
+        (
+            "r.json:3: ",
+            "requestGroupingPolicy",
+            "there is no `nowhere`",
+        ),
+        ("r.json:6: ", "add", "there is no `somewhere`"),
+    ] {
+        let found = warnings.iter().any(|warning| {
+            warning.starts_with(line) && warning.contains(place) && warning.contains(told)
+        });
+        assert!(found, "{line}{place}: {told} is not in {warnings:#?}");
+    }
+}
+
+#[test]
 fn wrong_fields_are_told_by_line_and_key() {
     for (handler, message) in [
         (
@@ -663,6 +698,10 @@ fn wrong_fields_are_told_by_line_and_key() {
         (
             r#"{"type": "DispatchHandler", "config": {"bindings": [{"condition": "${response.status.code == 1}", "handler": "ClientHandler"}]}}"#,
             "bindings[0].condition: looks at the response",
+        ),
+        (
+            r#"{"type": "Chain", "config": {"handler": "ClientHandler", "filters": [{"type": "HttpBasicAuthFilter", "config": {"username": "u", "password": "p", "failureHandler": "ClientHandler"}}]}}"#,
+            "config.failureHandler: must answer by itself",
         ),
         (
             r#"{"type": "ClientHandler", "config": {"soTimeout": "10"}}"#,

@@ -98,6 +98,14 @@ impl Authorities {
         }
         Ok(Self(all))
     }
+
+    /// Adds them to those of the system.
+    pub(super) fn add_to(&self, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+        match self.0.is_empty() {
+            true => builder,
+            false => builder.tls_certs_merge(self.0.iter().cloned()),
+        }
+    }
 }
 
 /// Sends requests to addresses that somebody else chose. Redirects are never

@@ -54,8 +54,8 @@ impl Proxied {
     /// The client for this way.
     pub(super) fn client(
         &self,
-        via: Via,
-        transport: Transport,
+        (via, transport): (Via, Transport),
+        builder: impl FnOnce() -> reqwest::ClientBuilder,
     ) -> Result<reqwest::Client, OutboundError> {
         let key = (via, transport.index());
         let clients = self.clients.lock();
@@ -63,7 +63,7 @@ impl Proxied {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let client = self.add(via, transport.builder()).and_then(|builder| {
+        let client = self.add(via, builder()).and_then(|builder| {
             let built = builder.build();
             built.map_err(|error| chain(&error))
         });

@@ -1,4 +1,5 @@
-//! Certificates that the gateway shows to providers (RFC 8705).
+//! Certificates that the gateway shows to providers (RFC 8705), and those of
+//! authorities that vouch for one provider alone.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use uuid::Uuid;
 
-use super::{Outbound, OutboundError, Transport, Via, chain};
+use super::{Options, Outbound, OutboundError, Security, Transport, Trusted, Via, chain};
 use crate::model::secret::Secret;
 
 /// A certificate chain with its private key.
@@ -34,12 +35,42 @@ impl ClientIdentity {
 pub trait ClientIdentities: Send + Sync {
     /// The certificate `id`: the same value as long as it is the same one.
     fn client_identity(&self, id: Uuid) -> Option<Arc<ClientIdentity>>;
+
+    /// The certificate of the authority `id`, in DER.
+    fn authority(&self, id: Uuid) -> Option<Vec<u8>>;
 }
 
-type Clients = HashMap<(Uuid, Option<Via>, usize), (Arc<ClientIdentity>, reqwest::Client)>;
+/// What sets a client apart from the others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    shows: Option<Uuid>,
+    trusts: Option<Trusted>,
+    via: Option<Via>,
+    transport: usize,
+}
 
-/// The certificates in force, and clients that show them. A client goes with
-/// its certificate, so connections are made with the present one alone.
+/// What it shows, and what vouches for servers.
+#[derive(Clone)]
+struct Papers {
+    identity: Option<Arc<ClientIdentity>>,
+    authorities: Option<Vec<Vec<u8>>>,
+}
+
+impl Papers {
+    fn are(&self, other: &Self) -> bool {
+        let same = match (&self.identity, &other.identity) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        same && self.authorities == other.authorities
+    }
+}
+
+type Clients = HashMap<Key, (Papers, reqwest::Client)>;
+
+/// The certificates in force, and clients that go with them. A client ends with
+/// its certificates, so connections are made with the present ones alone.
 #[derive(Default)]
 pub(super) struct Shown {
     identities: ArcSwapOption<Box<dyn ClientIdentities>>,
@@ -54,54 +85,90 @@ impl fmt::Debug for Shown {
 }
 
 impl Outbound {
-    /// From now on these are the certificates that [`super::Options::shows`]
-    /// names.
+    /// From now on these are the certificates that [`Options::shows`] and
+    /// [`Options::trusts`] name.
     pub fn publish_identities(&self, identities: Box<dyn ClientIdentities>) {
         self.shown.identities.store(Some(Arc::new(identities)));
         let clients = self.shown.clients.lock();
         let mut clients = clients.unwrap_or_else(PoisonError::into_inner);
-        clients.retain(|(id, ..), (of, _)| {
-            let now = self.shown.find(*id);
-            now.is_some_and(|now| Arc::ptr_eq(of, &now))
+        clients.retain(|key, (of, _)| {
+            let now = self.papers(key.shows, key.trusts);
+            now.is_ok_and(|now| now.are(of))
         });
     }
 
-    /// The client that shows the certificate `id`.
-    pub(super) fn showing(
+    /// The client that shows the certificate, and trusts the authorities, that
+    /// these options name.
+    pub(super) fn with_papers(
         &self,
-        id: Uuid,
-        via: Option<Via>,
+        options: Options,
         transport: Transport,
     ) -> Result<reqwest::Client, OutboundError> {
-        let identity = self
-            .shown
-            .find(id)
-            .ok_or(OutboundError::NoCertificate(id))?;
-        let key = (id, via, transport.index());
+        let papers = self.papers(options.shows, options.trusts)?;
+        let key = Key {
+            shows: options.shows,
+            trusts: options.trusts,
+            via: options.via,
+            transport: transport.index(),
+        };
         let clients = self.shown.clients.lock();
         let mut clients = clients.unwrap_or_else(PoisonError::into_inner);
         if let Some((of, client)) = clients.get(&key)
-            && Arc::ptr_eq(of, &identity)
+            && of.are(&papers)
         {
             return Ok(client.clone());
         }
-        let builder = match via {
-            None => Ok(transport.builder()),
-            Some(via) => self.proxied.add(via, transport.builder()),
-        };
-        let client = builder.and_then(|builder| {
-            let built = builder.identity(identity.to_tls()?).build();
-            built.map_err(|error| chain(&error))
-        });
+        let client = self.build(&papers, options.via, transport);
         let client = client.map_err(OutboundError::Client)?;
-        clients.insert(key, (identity, client.clone()));
+        clients.insert(key, (papers, client.clone()));
         Ok(client)
     }
-}
 
-impl Shown {
-    fn find(&self, id: Uuid) -> Option<Arc<ClientIdentity>> {
-        let identities = self.identities.load();
-        identities.as_ref()?.client_identity(id)
+    fn build(
+        &self,
+        papers: &Papers,
+        via: Option<Via>,
+        transport: Transport,
+    ) -> Result<reqwest::Client, String> {
+        let mut builder = match (&papers.authorities, transport.security) {
+            (Some(authorities), Security::Checked) => {
+                let parse = |der: &Vec<u8>| reqwest::Certificate::from_der(der);
+                let all: Result<Vec<_>, _> = authorities.iter().map(parse).collect();
+                let all = all.map_err(|error| chain(&error))?;
+                transport.builder().tls_certs_only(all)
+            }
+            _ => self.builder(transport),
+        };
+        if let Some(via) = via {
+            builder = self.proxied.add(via, builder)?;
+        }
+        if let Some(identity) = &papers.identity {
+            builder = builder.identity(identity.to_tls()?);
+        }
+        builder.build().map_err(|error| chain(&error))
+    }
+
+    fn papers(
+        &self,
+        shows: Option<Uuid>,
+        trusts: Option<Trusted>,
+    ) -> Result<Papers, OutboundError> {
+        let all = self.shown.identities.load();
+        let identity = shows.map(|id| {
+            let found = all.as_ref().and_then(|all| all.client_identity(id));
+            found.ok_or(OutboundError::NoCertificate(id))
+        });
+        let authority = |id: &Uuid| {
+            let found = all.as_ref().and_then(|all| all.authority(*id));
+            found.ok_or(OutboundError::NoAuthority(*id))
+        };
+        let authorities = trusts.map(|trusted| {
+            let records = self.trust.records(trusted);
+            records.iter().map(authority).collect()
+        });
+        Ok(Papers {
+            identity: identity.transpose()?,
+            authorities: authorities.transpose()?,
+        })
     }
 }

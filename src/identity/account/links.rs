@@ -5,7 +5,6 @@
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::view::moment;
 use super::{SignedIn, Visit};
 use crate::identity::error::{Fault, OAuthError};
 use crate::identity::factors;
@@ -38,8 +37,8 @@ impl Visit<'_> {
             id: link.id.to_string(),
             title: self.title(link),
             email: link.email.clone().unwrap_or_default(),
-            since: moment(link.created_ms),
-            used: moment(link.used_ms),
+            since: self.moment(link.created_ms),
+            used: self.moment(link.used_ms),
         });
         Ok((shown.collect(), ways))
     }

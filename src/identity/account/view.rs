@@ -1,7 +1,6 @@
 //! What the page shows.
 
 use axum::response::Response;
-use chrono::DateTime;
 
 use super::{SignedIn, Visit, agent, purpose};
 use crate::identity::error::{Fault, OAuthError};
@@ -60,7 +59,7 @@ impl Visit<'_> {
                 .map(|one| self.session(one, &session.sid))
                 .collect(),
             consents,
-            factors: factors.iter().map(shown).collect(),
+            factors: factors.iter().map(|one| self.factor(one)).collect(),
             codes_left: (!factors.is_empty()).then_some(left),
             may_add: !factors::kinds(call).is_empty(),
             may_change_password: own && directory.is_none(),
@@ -97,8 +96,8 @@ impl Visit<'_> {
             own: session.sid == own,
             agent: agent::name(&session.agent),
             address: session.address.clone(),
-            since: moment(session.auth_ms),
-            used: moment(session.used_ms),
+            since: self.moment(session.auth_ms),
+            used: self.moment(session.used_ms),
             clients: one.clients.join(", "),
         }
     }
@@ -120,23 +119,20 @@ impl Visit<'_> {
             scopes: consent.scopes.clone(),
         })
     }
-}
 
-fn shown(factor: &StoredFactor) -> pages::AccountFactor {
-    pages::AccountFactor {
-        id: factor.id.to_string(),
-        name: factor.name.clone(),
-        is_passkey: factor.kind == Kind::Passkey,
-        copied: factors::is_backed_up(factor),
-        added: moment(factor.created_ms),
-        used: factor.used_ms.map(moment),
+    fn factor(&self, factor: &StoredFactor) -> pages::AccountFactor {
+        pages::AccountFactor {
+            id: factor.id.to_string(),
+            name: factor.name.clone(),
+            is_passkey: factor.kind == Kind::Passkey,
+            copied: factors::is_backed_up(factor),
+            added: self.moment(factor.created_ms),
+            used: factor.used_ms.map(|ms| self.moment(ms)),
+        }
     }
-}
 
-/// A moment as people read it, to the minute.
-pub(super) fn moment(ms: i64) -> String {
-    let time = DateTime::from_timestamp_millis(ms);
-    time.map_or_else(String::new, |time| {
-        time.format("%Y-%m-%d %H:%M UTC").to_string()
-    })
+    /// A moment in the words of the page.
+    pub(super) fn moment(&self, ms: i64) -> pages::Moment {
+        self.frame.texts().moment(ms, self.call.now_ms)
+    }
 }

@@ -50,6 +50,9 @@ impl Asked {
         if self.no_session {
             claims["noSession"] = json!(true);
         }
+        if let Some(user) = &self.user {
+            claims["onlyUser"] = json!(user.as_str());
+        }
         for (name, value) in [("goto", &self.goto), ("gotoOnFail", &self.goto_on_fail)] {
             // What is too long to be followed is not carried around.
             if let Some(value) = value.as_ref().filter(|value| value.len() <= 2000) {
@@ -68,6 +71,9 @@ impl Asked {
         };
         or(&mut self.goto, "goto");
         or(&mut self.goto_on_fail, "gotoOnFail");
+        if let Some(user) = text("onlyUser") {
+            self.user = Some(SignInName::signed(user));
+        }
         self.no_session |= claims.get("noSession") == Some(&Value::Bool(true));
     }
 

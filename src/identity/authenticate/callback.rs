@@ -121,16 +121,15 @@ pub(super) async fn ask(
         "jti": random_uuid(),
         "iss": call.realm.issuer,
         "realm": call.realm.path,
-        "name": given.name.as_ref().map(SignInName::as_str),
         "iat": now,
         "exp": now + LIFE,
     });
     asked.remember(&mut claims);
-    let mut callbacks = Vec::new();
-    if given.name.is_none() {
-        callbacks.push(callback("NameCallback", " User Name: ", "IDToken1"));
-    }
-    callbacks.push(callback("PasswordCallback", " Password: ", "IDToken2"));
+    let name = given.name.as_ref().map_or("", SignInName::as_str);
+    let callbacks = [
+        callback("NameCallback", "User Name:", "IDToken1", name),
+        callback("PasswordCallback", "Password:", "IDToken2", ""),
+    ];
     question(call, &claims, ("DataStore1", "Sign in"), &callbacks).await
 }
 
@@ -156,8 +155,9 @@ pub(super) async fn ask_code(
     asked.remember(&mut claims);
     let callbacks = [callback(
         "PasswordCallback",
-        " Verification code: ",
+        "Verification code:",
         "IDToken1",
+        "",
     )];
     question(call, &claims, ("TOTP2", "Verification code"), &callbacks).await
 }
@@ -184,11 +184,11 @@ async fn question(
     Ok(respond::json(StatusCode::OK, &body))
 }
 
-fn callback(kind: &str, prompt: &str, input: &str) -> Value {
+fn callback(kind: &str, prompt: &str, input: &str, value: &str) -> Value {
     json!({
         "type": kind,
         "output": [{"name": "prompt", "value": prompt}],
-        "input": [{"name": input, "value": ""}],
+        "input": [{"name": input, "value": value}],
     })
 }
 
@@ -228,29 +228,20 @@ pub(super) fn submitted(
     }
     asked.recall(&claims);
     let begun = Some(Begun::of(call, &claims).ok_or_else(not_valid)?);
-    let known = claims.get("name").and_then(Value::as_str);
-    let known = known.map(SignInName::signed);
     if is(&claims, "tokenName", SECOND) {
         let second = second(&claims, body)?;
+        let known = claims.get("name").and_then(Value::as_str);
         return Ok(Credentials {
-            name: known,
+            name: known.map(SignInName::signed),
             second: Some(second),
             begun,
             ..Credentials::default()
         });
     }
-    let name = answer(body, "NameCallback");
-    let name = name.map(|name| NamePlace::CallbackValue.says(name));
-    let password = answer(body, "PasswordCallback");
-    if password.is_none() || (name.is_none() && known.is_none()) {
-        return Err(refused(
-            StatusCode::BAD_REQUEST,
-            "The callbacks are not those that were sent",
-        ));
-    }
+    let [name, password] = answers(body, [&["NameCallback"], &["PasswordCallback"]])?;
     Ok(Credentials {
-        name: known.or(name),
-        password,
+        name: Some(NamePlace::CallbackValue.says(name)),
+        password: Some(password),
         begun,
         ..Credentials::default()
     })
@@ -258,13 +249,12 @@ pub(super) fn submitted(
 
 /// The code in a posted callback object: clients know it by either callback.
 fn second(claims: &Map<String, Value>, body: &Map<String, Value>) -> Result<Second, JsonError> {
-    let code = answer(body, "PasswordCallback").or_else(|| answer(body, "NameCallback"));
+    let [code] = answers(body, [&["PasswordCallback", "NameCallback"]])?;
     let user_id = claims.get("user").and_then(Value::as_str);
     let user_id = user_id.and_then(|id| Uuid::parse_str(id).ok());
     let version = claims.get("version").and_then(Value::as_i64);
-    let (Some(code), Some(user_id), Some(version)) = (code, user_id, version) else {
-        let text = "The callbacks are not those that were sent";
-        return Err(JsonError::new(StatusCode::BAD_REQUEST, text));
+    let (Some(user_id), Some(version)) = (user_id, version) else {
+        return Err(other_callbacks());
     };
     Ok(Second {
         user_id,
@@ -273,9 +263,28 @@ fn second(claims: &Map<String, Value>, body: &Map<String, Value>) -> Result<Seco
     })
 }
 
-fn answer(body: &Map<String, Value>, kind: &str) -> Option<String> {
-    let callbacks = body.get("callbacks")?.as_array()?;
-    let callback = callbacks.iter().find(|callback| callback["type"] == kind)?;
-    let typed = &callback["input"][0][NamePlace::CallbackValue.name()];
-    typed.as_str().map(str::to_owned)
+/// The answers to callbacks of these types: to as many as were sent, and in the
+/// same order.
+fn answers<const N: usize>(
+    body: &Map<String, Value>,
+    kinds: [&[&str]; N],
+) -> Result<[String; N], JsonError> {
+    let callbacks = body.get("callbacks").and_then(Value::as_array);
+    let callbacks = callbacks.filter(|callbacks| callbacks.len() == N);
+    let callbacks = callbacks.ok_or_else(other_callbacks)?;
+    let answer = |(kinds, callback): (&&[&str], &Value)| {
+        let kind = callback["type"].as_str()?;
+        let typed = &callback["input"][0][NamePlace::CallbackValue.name()];
+        let typed = typed.as_str().filter(|_| kinds.contains(&kind));
+        typed.map(str::to_owned)
+    };
+    let all = kinds.iter().zip(callbacks).map(answer);
+    let all: Option<Vec<String>> = all.collect();
+    all.and_then(|all| all.try_into().ok())
+        .ok_or_else(other_callbacks)
+}
+
+fn other_callbacks() -> JsonError {
+    let text = "The callbacks are not those that were sent, or are in another order";
+    JsonError::new(StatusCode::BAD_REQUEST, text)
 }

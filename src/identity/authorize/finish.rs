@@ -91,8 +91,12 @@ pub(super) async fn finish(
         let token = issue::id_token(state, &issue, access_token.as_deref()).await?;
         fields.push(("id_token", token));
     }
-    fields.push(("scope", grant.scopes.join(" ")));
-    if !given.id_token {
+    let proprietary = request.client.has_proprietary_claims(&call.realm);
+    // Beside an access token the scope may have to be said (RFC 6749 §4.2.2).
+    if proprietary || given.token {
+        fields.push(("scope", grant.scopes.join(" ")));
+    }
+    if proprietary && !given.id_token {
         fields.push(("client_id", request.client.id().to_owned()));
     }
     Ok(request.back.answer(call, fields))

@@ -11,7 +11,7 @@ use super::resolve::Resolved;
 use crate::identity::clients::LiveClient;
 use crate::identity::context::Demand;
 use crate::identity::error::OAuthError;
-use crate::identity::token::granted;
+use crate::identity::token::scopes_for;
 use crate::identity::{Call, audit, hint, resource};
 use crate::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
@@ -198,7 +198,7 @@ async fn checked(
 ) -> Result<Request, Told> {
     let given = response_type(params, client, back, given)?;
     not_supported(params)?;
-    let scopes = scopes(params, client, given)?;
+    let scopes = scopes(call, params, client, given)?;
     let is_openid = scopes.iter().any(|scope| scope == "openid");
     if given.id_token && !is_openid {
         let text = "Missing expected scope=openid from request";
@@ -378,22 +378,22 @@ fn not_supported(params: &Params) -> Result<(), Told> {
     }
 }
 
-/// The scopes to ask the user for. OpenID Connect has unknown ones ignored
-/// (Core §3.1.2.1); lasting access is for codes alone (§11).
-fn scopes(params: &Params, client: &LiveClient, given: Given) -> Result<Vec<String>, Told> {
+/// The scopes to ask the user for. A client that may not ask for `openid` is told
+/// so, whatever becomes of other scopes; lasting access is for codes alone
+/// (OpenID Connect Core §11).
+fn scopes(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    given: Given,
+) -> Result<Vec<String>, Told> {
     let asked = params.get("scope");
-    let is_openid = asked.is_some_and(|asked| asked.split(' ').any(|scope| scope == "openid"));
-    let known = asked.map(|asked| {
-        let known = |scope: &&str| !is_openid || client.scopes.iter().any(|known| known == scope);
-        asked.split(' ').filter(known).collect::<Vec<_>>().join(" ")
-    });
-    let invalid = |_| Told::new("invalid_scope", "Unknown or invalid scope, or none");
-    let asked_openid = is_openid && client.scopes.iter().any(|scope| scope == "openid");
-    if is_openid && !asked_openid {
-        return Err(invalid(()));
+    let invalid = || Told::new("invalid_scope", "Unknown or invalid scope, or none");
+    let is_openid = |scopes: &str| scopes.split(' ').any(|scope| scope == "openid");
+    if asked.is_some_and(is_openid) && !client.scopes.iter().any(|scope| scope == "openid") {
+        return Err(invalid());
     }
-    let mut scopes = granted(known.as_deref(), &client.scopes, &client.default_scopes)
-        .map_err(|_| invalid(()))?;
+    let mut scopes = scopes_for(call, client, asked).map_err(|_| invalid())?;
     if !given.code {
         scopes.retain(|scope| scope != "offline_access");
     }

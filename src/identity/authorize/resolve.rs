@@ -50,7 +50,7 @@ async fn client(call: &Call, params: &Params) -> Result<Arc<LiveClient>, Refused
         0..=255 => state.clients.find(&*state.store, &call.realm, id).await?,
         _ => None,
     };
-    known.ok_or_else(|| here("invalid_client", "Client authentication failed"))
+    known.ok_or_else(|| here("invalid_client", "The client is unknown"))
 }
 
 async fn resolve(

@@ -19,7 +19,7 @@ use super::clients::LiveClient;
 use super::config::LockoutConfig;
 use super::error::OAuthError;
 use super::form::{self, Form};
-use super::token::{client_for, granted};
+use super::token::{client_for, scopes_for};
 use super::{Call, audit, issue, resource, respond};
 use crate::model::audit::Kind;
 use crate::model::authorization::{Challenge, ChallengeMethod};
@@ -57,7 +57,7 @@ pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
     let form = form::posted(call)?;
     let client = client_for(call, &form, GRANT).await?;
     let request = DeviceRequest {
-        scopes: granted(form.get("scope"), &client.scopes, &client.default_scopes)?,
+        scopes: scopes_for(call, &client, form.get("scope"))?,
         resources: resource::asked(&form, &client)?,
         challenge: challenge(call, &form)?,
     };

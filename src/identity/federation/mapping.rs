@@ -11,9 +11,11 @@ use crate::model::user::schema::{self, RecordError, Type};
 const TEXT_MAX: usize = 1024;
 
 /// The usual claims (OpenID Connect Core §5.1), by attribute.
-const USUAL: [(&str, &str); 10] = [
+const USUAL: [(&str, &str); 13] = [
+    ("birthdate", "birthdate"),
     ("displayName", "name"),
     ("emails", "email"),
+    ("gender", "gender"),
     ("locale", "locale"),
     ("name.familyName", "family_name"),
     ("name.givenName", "given_name"),
@@ -22,6 +24,7 @@ const USUAL: [(&str, &str); 10] = [
     ("phoneNumbers", "phone_number"),
     ("profileUrl", "profile"),
     ("timezone", "zoneinfo"),
+    ("website", "website"),
 ];
 
 /// What decides about accounts, and is never taken from elsewhere.

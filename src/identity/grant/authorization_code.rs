@@ -141,6 +141,7 @@ async fn give(
         confined,
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;
+    response.nonce.clone_from(&code.authorization.nonce);
     let mut refresh = None;
     let grants = &client.client.metadata.grant_types;
     let refreshes = grants.iter().any(|grant| grant == "refresh_token");

@@ -9,7 +9,7 @@ use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::resource;
-use crate::identity::token::{client_for, granted};
+use crate::identity::token::{client_for, scopes_for};
 
 const GRANT: &str = "client_credentials";
 
@@ -24,7 +24,7 @@ pub(in crate::identity) async fn issue(
     }
     let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::asked(form, &client)?;
-    let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
+    let scopes = scopes_for(call, &client, form.get("scope"))?;
     let issue = Issue {
         realm: &call.realm,
         client: &client,

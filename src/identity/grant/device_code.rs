@@ -1,7 +1,7 @@
 //! A device code for tokens, once its user has agreed (RFC 8628 §3.4).
 
 use crate::identity::clients::LiveClient;
-use crate::identity::device::GRANT;
+use crate::identity::device::{EARLIER_GRANT, GRANT};
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
 use crate::identity::grant::authorization_code::is_proven;
@@ -19,7 +19,7 @@ pub(in crate::identity) async fn issue(
     form: &Form<'_>,
 ) -> Result<TokenResponse, OAuthError> {
     let client = client_for(call, form, GRANT).await?;
-    let hash = TokenHash::of(required(form, "device_code")?);
+    let hash = TokenHash::of(device_code(form)?);
     let device = call.state.store.device(hash).await?;
     let own =
         |device: &StoredDevice| device.client_id == client.id() && device.realm == call.realm.path;
@@ -37,6 +37,20 @@ pub(in crate::identity) async fn issue(
     };
     let user = user(call, &grant).await?;
     give(call, &client, (hash, grant), (&user, confined)).await
+}
+
+/// The code of the device. Drafts of RFC 8628, whose name of the grant came
+/// before, had it in `code`.
+fn device_code<'f>(form: &'f Form<'_>) -> Result<&'f str, OAuthError> {
+    let earlier = form.get("grant_type") == Some(EARLIER_GRANT);
+    match form.get("code").filter(|_| earlier) {
+        None => required(form, "device_code"),
+        Some(code) if form.get("device_code").is_none_or(|other| other == code) => Ok(code),
+        Some(_) => {
+            let text = "The parameters 'code' and 'device_code' differ";
+            Err(OAuthError::bad("invalid_request", text))
+        }
+    }
 }
 
 /// The grant, or what the device is told while there is none (RFC 8628 §3.5).

@@ -15,7 +15,7 @@ use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::login::is_confined;
 use crate::identity::resource;
-use crate::identity::token::{client_for, granted, required};
+use crate::identity::token::{client_for, required, scopes_for};
 use crate::jose::claims::{CLOCK_SKEW, check_times};
 use crate::jose::verify::Unverified;
 use crate::model::user::User;
@@ -39,7 +39,7 @@ pub(in crate::identity) async fn issue(
     let assertion = required(form, "assertion")?;
     let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::asked(form, &client)?;
-    let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
+    let scopes = scopes_for(call, &client, form.get("scope"))?;
     let user = subject(call, &client, assertion).await?;
     let subject = user.as_ref().map(|user| client.subject(user));
     let issue = Issue {

@@ -10,7 +10,7 @@ use crate::identity::factors::{self, Checked};
 use crate::identity::form::Form;
 use crate::identity::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
 use crate::identity::login::{LoginError, login, still_stands};
-use crate::identity::token::{client_for, granted, required};
+use crate::identity::token::{client_for, required, scopes_for};
 use crate::identity::{resource, sign_in};
 use crate::model::audit::Kind;
 use crate::model::grant::Grant;
@@ -28,7 +28,7 @@ pub(in crate::identity) async fn issue(
     let name = required(form, NamePlace::Username.name())?;
     let name = NamePlace::Username.says(name);
     let password = required(form, "password")?;
-    let scopes = granted(form.get("scope"), &client.scopes, &client.default_scopes)?;
+    let scopes = scopes_for(call, &client, form.get("scope"))?;
     let audience = resource::asked(form, &client)?;
     let user = sign_in(call, &name, password).await?;
     let methods = second_factor(call, form, &client, &user).await?;

@@ -38,6 +38,12 @@ pub(in crate::identity) async fn issue(
     let old = store.refresh_tokens(presented.family()).await?;
     let old = old.ok_or_else(not_valid)?;
     check(call, &client, &old, &presented).await?;
+    let due = old.grant.bound_to.is_some() || client.must_prove_possession();
+    if due && !call.headers().contains_key("dpop") {
+        // The grant is as good as before, and says so (RFC 9449 §5).
+        let text = "A DPoP proof is required";
+        return Err(OAuthError::bad("invalid_request", text));
+    }
     let bound_to = dpop::binding(call, &client).await?;
     if old.grant.bound_to.is_some() && old.grant.bound_to != bound_to {
         return Err(not_valid());

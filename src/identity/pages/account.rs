@@ -5,9 +5,12 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::frame::show;
-use super::texts::Texts;
+use super::texts::{Moment, Texts};
 use super::{Alert, Failed, FormParts, Frame};
 use crate::identity::federation::Way;
+
+/// Sessions that are shown at once; the others unfold.
+const SHOWN: usize = 10;
 
 /// A session of the user.
 #[derive(Debug)]
@@ -17,8 +20,8 @@ pub(in crate::identity) struct AccountSession {
     pub(in crate::identity) own: bool,
     pub(in crate::identity) agent: String,
     pub(in crate::identity) address: String,
-    pub(in crate::identity) since: String,
-    pub(in crate::identity) used: String,
+    pub(in crate::identity) since: Moment,
+    pub(in crate::identity) used: Moment,
     pub(in crate::identity) clients: String,
 }
 
@@ -38,8 +41,8 @@ pub(in crate::identity) struct AccountFactor {
     pub(in crate::identity) is_passkey: bool,
     /// Whether it is kept on several devices.
     pub(in crate::identity) copied: bool,
-    pub(in crate::identity) added: String,
-    pub(in crate::identity) used: Option<String>,
+    pub(in crate::identity) added: Moment,
+    pub(in crate::identity) used: Option<Moment>,
 }
 
 /// An account at another provider that is linked to the user's.
@@ -49,8 +52,8 @@ pub(in crate::identity) struct AccountLink {
     pub(in crate::identity) title: String,
     /// The address there; none, if it is empty.
     pub(in crate::identity) email: String,
-    pub(in crate::identity) since: String,
-    pub(in crate::identity) used: String,
+    pub(in crate::identity) since: Moment,
+    pub(in crate::identity) used: Moment,
 }
 
 /// All that the page shows.
@@ -81,6 +84,7 @@ struct Account<'a> {
     action: &'a str,
     csrf: &'a str,
     page: AccountPage<'a>,
+    shown: usize,
 }
 
 /// The page.
@@ -97,6 +101,7 @@ pub(in crate::identity) fn account(
         action: &form.action,
         csrf: &form.csrf,
         page,
+        shown: SHOWN,
     };
     show(frame, failed.map_or(StatusCode::OK, Failed::status), &page)
 }

@@ -36,6 +36,7 @@ pub(super) use password::{
 };
 pub(super) use script::passkey as passkey_script;
 pub(super) use signed_out::{Farewell, signed_out};
+pub(super) use texts::Moment;
 use texts::Texts;
 pub(super) use theme::files as theme_files;
 
@@ -354,6 +355,8 @@ struct Error<'a> {
     texts: &'a Texts,
     code: &'a str,
     description: &'a str,
+    /// What it means, in the language of the page.
+    known: Option<&'a String>,
 }
 
 /// The page for what can't be told to the client.
@@ -363,6 +366,7 @@ pub(super) fn error(frame: &Frame, status: StatusCode, code: &str, description: 
         texts: &frame.texts,
         code,
         description,
+        known: (code == "invalid_client").then_some(&frame.texts.error_client),
     };
     show(frame, status, &page)
 }

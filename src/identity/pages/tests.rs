@@ -111,6 +111,11 @@ fn way() -> Way {
 
 fn hostile_account() -> AccountPage<'static> {
     let text = || HOSTILE.to_owned();
+    let moment = || Moment {
+        text: text(),
+        exact: text(),
+        machine: text(),
+    };
     AccountPage {
         user_name: HOSTILE,
         sessions: vec![AccountSession {
@@ -118,8 +123,8 @@ fn hostile_account() -> AccountPage<'static> {
             own: false,
             agent: text(),
             address: text(),
-            since: text(),
-            used: text(),
+            since: moment(),
+            used: moment(),
             clients: text(),
         }],
         consents: vec![AccountConsent {
@@ -132,7 +137,7 @@ fn hostile_account() -> AccountPage<'static> {
             name: text(),
             is_passkey: true,
             copied: true,
-            added: text(),
+            added: moment(),
             used: None,
         }],
         codes_left: Some(1),
@@ -142,8 +147,8 @@ fn hostile_account() -> AccountPage<'static> {
             id: text(),
             title: text(),
             email: text(),
-            since: text(),
-            used: text(),
+            since: moment(),
+            used: moment(),
         }],
         ways: vec![way()],
         refused: HOSTILE,
@@ -234,6 +239,89 @@ fn pictures_of_clients_come_from_elsewhere_only_where_allowed() {
         let wanted = format!("img-src 'self' data: {source};");
         assert!(frame.policy().contains(&wanted), "{}", frame.policy());
     }
+}
+
+#[tokio::test]
+async fn many_sessions_unfold_below_the_way_to_end_them() {
+    let page = |count: usize| {
+        let mut page = hostile_account();
+        let one = || hostile_account().sessions.remove(0);
+        page.sessions = (0..count).map(|_| one()).collect();
+        let form = FormParts {
+            action: "/oauth2/account".to_owned(),
+            csrf: String::new(),
+            since: String::new(),
+            ways: Vec::new(),
+            forgot: None,
+        };
+        html(account(&frame(), &form, page, None))
+    };
+    let one = page(1).await;
+    assert!(!one.contains("end-others") && !one.contains("more-sessions"));
+    let few = page(10).await;
+    assert!(few.contains("end-others") && !few.contains("more-sessions"));
+    let many = page(100).await;
+    let at = |part: &str| many.find(part).unwrap_or_else(|| panic!("no {part}"));
+    assert!(at("id=\"end-others\"") < at("id=\"more-sessions\""));
+    assert!(many.contains("Show the other sessions (90)"), "{many}");
+    let open = many.matches("<ul").count() + many.matches("<details").count();
+    let closed = many.matches("</ul>").count() + many.matches("</details>").count();
+    assert_eq!(open, closed);
+}
+
+#[test]
+fn moments_are_told_in_the_language_of_the_page() {
+    let look = Look::compile(&PagesConfig::default(), "https://op.example", "");
+    let look = Arc::new(look.expect("a look"));
+    let told = |lang: &'static str, ago_s: i64| {
+        let mut headers = HeaderMap::new();
+        headers.insert("accept-language", http::HeaderValue::from_static(lang));
+        let now_ms = 1_800_000_000_500;
+        let frame = Frame::of(&look, &headers, None);
+        frame.texts.moment(now_ms - ago_s * 1000, now_ms)
+    };
+    for (lang, ago_s, text) in [
+        ("en", -5, "just now"),
+        ("en", 59, "just now"),
+        ("en", 60, "1 min ago"),
+        ("en", 7_300, "2 h ago"),
+        ("en", 86_400, "on 2027-01-14"),
+        ("de", 0, "gerade eben"),
+        ("de", 300, "vor 5 Min."),
+        ("de", 86_400, "am 14.01.2027"),
+    ] {
+        assert_eq!(told(lang, ago_s).text, text);
+    }
+    let exact = told("en", 86_400);
+    assert_eq!(exact.exact, "2027-01-14 08:00 UTC");
+    assert_eq!(exact.machine, "2027-01-14T08:00:00Z");
+}
+
+#[tokio::test]
+async fn an_unknown_client_is_told_in_the_language_of_the_page() {
+    let look = Look::compile(&PagesConfig::default(), "https://op.example", "");
+    let mut headers = HeaderMap::new();
+    headers.insert("accept-language", http::HeaderValue::from_static("de"));
+    let frame = Frame::of(&Arc::new(look.expect("a look")), &headers, None);
+    let status = StatusCode::BAD_REQUEST;
+    let page = html(error(
+        &frame,
+        status,
+        "invalid_client",
+        "The client is unknown",
+    ))
+    .await;
+    assert!(page.contains("ist hier nicht bekannt"), "{page}");
+    assert!(!page.contains("The client is unknown"), "{page}");
+    // What is for developers stays as it is.
+    let page = html(error(
+        &frame,
+        status,
+        "invalid_request",
+        "Missing parameter",
+    ))
+    .await;
+    assert!(page.contains("lang=\"en\">Missing parameter"), "{page}");
 }
 
 #[tokio::test]

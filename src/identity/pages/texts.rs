@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -11,6 +12,17 @@ use crate::yaml::{Document, DocumentError};
 
 /// Longest text that a theme may give, in bytes.
 const TEXT_MAX: usize = 2000;
+
+/// A moment, as a page tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::identity) struct Moment {
+    /// In the words of the page.
+    pub(in crate::identity) text: String,
+    /// To the minute, in UTC.
+    pub(in crate::identity) exact: String,
+    /// For programs (RFC 3339).
+    pub(in crate::identity) machine: String,
+}
 
 /// The texts of one language.
 #[derive(Clone, Debug, Deserialize)]
@@ -44,6 +56,7 @@ pub(in crate::identity) struct Texts {
     pub(super) goes_to: String,
     pub(super) error: String,
     pub(super) error_hint: String,
+    pub(super) error_client: String,
     pub(super) going_on: String,
     pub(super) go_on: String,
     pub(super) sign_out: String,
@@ -111,6 +124,13 @@ pub(in crate::identity) struct Texts {
     pub(super) account_never: String,
     pub(super) account_end: String,
     pub(super) account_end_others: String,
+    pub(super) account_more_sessions: String,
+    /// When something was: less than a minute, an hour, a day ago, with `{n}`;
+    /// and the day, with `{y}`, `{m}` and `{d}`.
+    pub(super) ago_now: String,
+    pub(super) ago_minutes: String,
+    pub(super) ago_hours: String,
+    pub(super) ago_day: String,
     pub(super) account_consents: String,
     pub(super) account_no_consents: String,
     pub(super) account_withdraw: String,
@@ -171,6 +191,29 @@ pub(in crate::identity) struct Texts {
 
 impl Texts {
     /// What a scope means to its user.
+    /// When something was, as people read it: nobody has told in which time zone
+    /// they are.
+    pub(in crate::identity) fn moment(&self, ms: i64, now_ms: i64) -> Moment {
+        let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
+        let seconds = (now_ms - ms).max(0) / 1000;
+        let count = |text: &str, n: i64| text.replace("{n}", &n.to_string());
+        let text = match seconds {
+            0..60 => self.ago_now.clone(),
+            60..3600 => count(&self.ago_minutes, seconds / 60),
+            3600..86_400 => count(&self.ago_hours, seconds / 3600),
+            _ => {
+                let day = self.ago_day.replace("{y}", &time.format("%Y").to_string());
+                let day = day.replace("{m}", &time.format("%m").to_string());
+                day.replace("{d}", &time.format("%d").to_string())
+            }
+        };
+        Moment {
+            text,
+            exact: time.format("%Y-%m-%d %H:%M UTC").to_string(),
+            machine: time.to_rfc3339_opts(SecondsFormat::Secs, true),
+        }
+    }
+
     pub(super) fn scope<'a>(&'a self, name: &'a str) -> &'a str {
         self.scopes.get(name).map_or(name, String::as_str)
     }

@@ -225,7 +225,7 @@ fn mutability(attribute: &Attribute) -> &'static str {
 
 fn references(attribute: &Attribute) -> Option<Value> {
     Some(match attribute.path {
-        "profileUrl" | "photos.value" => json!(["external"]),
+        "profileUrl" | "website" | "photos.value" => json!(["external"]),
         "groups.$ref" => json!(["Group"]),
         "members.$ref" | "enterprise.manager.$ref" => json!(["User"]),
         _ => return None,

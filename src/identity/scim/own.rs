@@ -17,10 +17,13 @@ use crate::model::user::schema::USER_URN;
 use crate::model::user::{User, fold};
 
 /// What users may change of themselves.
-const OWN: [&str; 12] = [
+const OWN: [&str; 15] = [
     "displayName",
     "nickName",
     "profileUrl",
+    "website",
+    "gender",
+    "birthdate",
     "preferredLanguage",
     "locale",
     "timezone",

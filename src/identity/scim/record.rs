@@ -102,6 +102,9 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
             ),
         ),
     ];
+    if place.standard {
+        record.values_mut().for_each(spell_out);
+    }
     for (name, value) in members {
         record.insert(name.to_owned(), value);
     }
@@ -123,6 +126,17 @@ pub(super) fn user(user: &User, groups: &[Membership], place: &Place) -> Map<Str
         record.entry("preferences").or_insert_with(|| json!({}));
     }
     record
+}
+
+/// Plain values of a list as the standard has them: `{"value": …}` (RFC 7643
+/// §2.4).
+fn spell_out(attribute: &mut Value) {
+    let Value::Array(values) = attribute else {
+        return;
+    };
+    for value in values.iter_mut().filter(|value| value.is_string()) {
+        *value = json!({ "value": value.take() });
+    }
 }
 
 /// The record of a group without its members.

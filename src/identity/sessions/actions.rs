@@ -25,6 +25,10 @@ const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1)];
 /// The one property of sessions.
 const CONTEXT: &str = "AMCtxId";
 
+/// What who validates another's token is told who shows none of their own.
+const NO_CALLER: &str = "A tokenId in the body needs the caller's own token in a header or cookie; \
+    without one, name the session in the path: /sessions/{token}?_action=validate";
+
 /// A session and its user.
 type Found = (StoredSession, User);
 
@@ -45,6 +49,8 @@ struct Asked<'a> {
     own: Option<String>,
     /// The token that path, body or query names.
     named: Option<String>,
+    /// Whether body or query names it, and not the path.
+    named_beside_path: bool,
     version: Version,
 }
 
@@ -57,6 +63,7 @@ async fn act(call: &Call, path: Option<&str>, version: Version) -> Result<Respon
         query: &query,
         body: &body,
         own: token_of_caller(call),
+        named_beside_path: path.is_none() && named.or_else(|| query.get("tokenId")).is_some(),
         named: named.or_else(|| query.get("tokenId")).map(str::to_owned),
         version,
     };
@@ -116,6 +123,9 @@ impl Asked<'_> {
     }
 
     async fn validate(&self) -> Result<Value, JsonError> {
+        if self.named_beside_path && self.own.is_none() {
+            return Err(rest::bad_request(NO_CALLER));
+        }
         let token = self.named.as_ref().or(self.own.as_ref());
         let Some((session, user)) = self.find(token.ok_or_else(denied)?).await? else {
             return Ok(json!({"valid": false}));
@@ -141,14 +151,7 @@ impl Asked<'_> {
     }
 
     async fn info(&self) -> Result<Value, JsonError> {
-        let own = self.own.as_ref().ok_or_else(denied)?;
-        let found = match self.find(own).await? {
-            Some(_) => self.named().await?,
-            None => None,
-        };
-        let Some((session, user)) = found else {
-            return Ok(json!({"valid": false}));
-        };
+        let (session, user) = self.subject().await?;
         let instant = |ms: i64| {
             let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
             time.to_rfc3339_opts(SecondsFormat::Secs, true)
@@ -245,7 +248,7 @@ impl Asked<'_> {
 }
 
 /// The name of a user among those of all realms, as a distinguished name.
-fn universal_id(user: &User) -> String {
+pub(in crate::identity) fn universal_id(user: &User) -> String {
     let escaped = |text: &str| {
         let special = |c: char| matches!(c, ',' | '+' | '"' | '\\' | '<' | '>' | ';' | '=');
         let escape = |c: char| special(c).then_some('\\').into_iter().chain([c]);

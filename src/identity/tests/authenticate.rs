@@ -59,10 +59,7 @@ async fn both_header_pairs_give_a_session_that_is_kept() {
             answer.header("cache-control"),
             "no-cache, no-store, must-revalidate"
         );
-        assert_eq!(
-            answer.header("content-api-version"),
-            "protocol=1.0,resource=2.1"
-        );
+        assert_eq!(answer.header("content-api-version"), "resource=2.1");
         assert!(!answer.headers.contains_key("warning"));
         let other = provider.other_process().await;
         let session = other.session(TokenHash::of(token)).await.expect("a lookup");
@@ -95,6 +92,10 @@ async fn every_path_form_reaches_its_realm() {
             "",
         ))
         .await;
+    let text = "Realm \"/x\" not found".to_owned();
+    assert_eq!(message(&unknown), (404, text));
+    let path = "/json/authenticate?realm=/x";
+    let unknown = provider.send(request("POST", path, &headers, "")).await;
     assert_eq!(message(&unknown), (400, "Invalid realm, /x".to_owned()));
 }
 
@@ -190,15 +191,9 @@ async fn versions_are_matched_and_named() {
     };
     let old = ask(&[("accept-api-version", "resource=1.1")]).await;
     assert_eq!(old.json(), json!({"errorMessage": "Authentication Failed"}));
-    assert_eq!(
-        old.header("content-api-version"),
-        "protocol=1.0,resource=1.2"
-    );
+    assert_eq!(old.header("content-api-version"), "resource=1.2");
     let none = ask(&[]).await;
-    assert_eq!(
-        none.header("content-api-version"),
-        "protocol=1.0,resource=2.1"
-    );
+    assert_eq!(none.header("content-api-version"), "resource=2.1");
     assert!(none.header("warning").starts_with("100 chf "));
     let unknown = ask(&[("accept-api-version", "resource=999.0")]).await;
     assert_eq!(unknown.status, 404);
@@ -314,9 +309,36 @@ async fn callbacks_lead_to_the_same_session() {
     let named = [VERSION, ("x-service-username", "demo")];
     let rest = provider.send(request("POST", PATH, &named, "")).await;
     let mut form = rest.json();
-    assert_eq!(form["callbacks"].as_array().map(Vec::len), Some(1));
-    form["callbacks"][0]["input"][0]["value"] = json!("correct horse");
+    assert_eq!(form["callbacks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(form["callbacks"][0]["input"][0]["value"], "demo");
+    form["callbacks"][1]["input"][0]["value"] = json!("correct horse");
     assert_eq!(send(&form).await.status, 200);
+}
+
+#[tokio::test]
+async fn callbacks_in_another_order_or_number_are_refused() {
+    let provider = Provider::new().await;
+    let asked = provider.send(request("POST", PATH, &[VERSION], "")).await;
+    let mut form = asked.json();
+    form["callbacks"][0]["input"][0]["value"] = json!("demo");
+    form["callbacks"][1]["input"][0]["value"] = json!("correct horse");
+    let (name, password) = (&form["callbacks"][0], &form["callbacks"][1]);
+    for callbacks in [
+        json!([password, name]),
+        json!([password]),
+        json!([name, password, password]),
+        json!([name, name]),
+        json!("none"),
+    ] {
+        let body = json!({"authId": form["authId"], "callbacks": callbacks});
+        let request = request("POST", PATH, &[VERSION, JSON], &body.to_string());
+        let answer = provider.send(request).await;
+        let text = "The callbacks are not those that were sent, or are in another order";
+        assert_eq!(message(&answer), (400, text.to_owned()), "{body}");
+    }
+    // None of them has spent the sign-in.
+    let request = request("POST", PATH, &[VERSION, JSON], &form.to_string());
+    assert_eq!(provider.send(request).await.status, 200);
 }
 
 #[tokio::test]

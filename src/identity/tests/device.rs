@@ -158,3 +158,25 @@ async fn settings_of_devices_out_of_bounds_are_refused() {
     let complete = format!("https://x.example/tv?a=b&user_code={code}");
     assert_eq!(given["verification_uri_complete"], *complete);
 }
+
+#[tokio::test]
+async fn the_earlier_name_of_the_grant_takes_its_code_in_the_earlier_parameter() {
+    let provider = provider().await;
+    let (code, user_code) = codes(&provider, "").await;
+    assert_eq!(approve(&provider, &user_code).await, 200);
+    let ask = async |grant: &str, fields: &str| {
+        let body = format!("grant_type={grant}&client_id=tv&{fields}");
+        provider.token(&body).await
+    };
+    let earlier = "http://oauth.net/grant_type/device/1.0";
+    // The name of the standard has the parameter of the standard.
+    let missing = ask(GRANT, &format!("code={code}")).await.oauth_error();
+    assert_eq!(missing.2, "Missing parameter, 'device_code'");
+    let both = format!("code={code}&device_code=another");
+    let both = ask(earlier, &both).await.oauth_error();
+    assert_eq!(both.1, "invalid_request");
+    let wrong = ask(earlier, "code=another").await.oauth_error();
+    assert_eq!(wrong.1, "invalid_grant");
+    let tokens = ask(earlier, &format!("code={code}")).await;
+    assert_eq!(tokens.status, 200, "{}", tokens.text);
+}

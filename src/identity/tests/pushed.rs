@@ -99,3 +99,40 @@ async fn a_request_object_that_ends_while_its_user_signs_in_still_counts() {
     assert!(told.contains("error=invalid_request_object"), "{told}");
     assert_eq!(later(&provider, &path, &mine).await.status, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn unknown_scopes_get_at_every_endpoint_what_the_realm_says() {
+    let both = async |setting: &str, scope: &str| {
+        let mut config = config();
+        config["realms"]["/"]["settings"] = json!({"unknown_scope": setting});
+        let clients = config["realms"]["/"]["clients"].as_array_mut();
+        clients.expect("a list").push(json!({
+            "client_id": "web", "client_secret": "web-secret", "scope": "openid a",
+            "grant_types": ["authorization_code", "client_credentials"],
+            "redirect_uris": [CALLBACK], "default_scope": "a",
+        }));
+        let provider = Provider::with(config).await;
+        let sender = format!("client_id=web&client_secret=web-secret&scope={scope}");
+        let pushed = format!("{sender}&response_type=code&redirect_uri={CALLBACK}");
+        let pushed = provider.form("/oauth2/par", &pushed).await;
+        let token = format!("{sender}&grant_type=client_credentials");
+        let token = provider.token(&token).await;
+        (
+            (pushed.status.as_u16(), pushed.oauth_error().1),
+            (token.status.as_u16(), token.json()["scope"].clone()),
+        )
+    };
+    let refused = ((400, "invalid_scope".to_owned()), (400, Value::Null));
+    let granted = |scope: &str| ((201, String::new()), (200, json!(scope)));
+    for (setting, scope, wanted) in [
+        ("refuse", "openid+nonsense", &refused),
+        ("refuse", "a+nonsense", &refused),
+        ("refuse", "openid+a", &granted("openid a")),
+        ("ignore", "openid+nonsense+a", &granted("openid a")),
+        ("ignore", "a+nonsense", &granted("a")),
+        ("ignore", "nonsense", &refused),
+        ("ignore", "", &granted("a")),
+    ] {
+        assert_eq!(both(setting, scope).await, *wanted, "{setting}: {scope}");
+    }
+}

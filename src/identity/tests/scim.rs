@@ -837,3 +837,26 @@ async fn users_change_what_is_theirs_at_me() {
     let client = desk.send("GET", "/v1/Me", &Value::Null).await;
     assert_eq!(error(&client).0, 404);
 }
+
+#[tokio::test]
+async fn plain_values_are_objects_where_records_are_the_standards_own() {
+    let mut config = crate::identity::testing::config();
+    config["realms"]["/"]["users"] = json!([
+        {"userName": "ann", "emails": ["ann@x.example"], "ims": ["ann@chat"],
+         "phoneNumbers": ["+1 555 1"]},
+    ]);
+    let provider = Provider::with(config).await;
+    let token = provider.client_token().await;
+    let shown = async |path: &str| {
+        let answer = provider.get_with(path, &token).await;
+        answer.json()["Resources"][0].clone()
+    };
+    let ann = shown("/scim/v2/Users").await;
+    assert_eq!(ann["emails"], json!([{"value": "ann@x.example"}]));
+    assert_eq!(ann["ims"], json!([{"value": "ann@chat"}]));
+    assert_eq!(ann["phoneNumbers"], json!([{"value": "+1 555 1"}]));
+    assert!(ann["schemas"][0].is_string());
+    let ann = shown("/v1/Users").await;
+    assert_eq!(ann["emails"], json!([{"value": "ann@x.example"}]));
+    assert_eq!(ann["ims"], json!(["ann@chat"]), "as it was written");
+}

@@ -60,6 +60,94 @@ async fn the_path_may_name_the_session() {
 }
 
 #[tokio::test]
+async fn who_validates_a_token_of_the_body_shows_one_of_their_own() {
+    let provider = Provider::new().await;
+    let token = session(&provider, "demo").await;
+    for version in [FIRST, "resource=2.1", THIRD] {
+        let nobody = act(&provider, version, "validate", "", &token).await;
+        let (status, text) = refusal(&nobody);
+        assert_eq!(status, 400, "{version}: {text}");
+        assert!(
+            text.contains("/sessions/{token}?_action=validate"),
+            "{text}"
+        );
+        let own = act(&provider, version, "validate", &token, &token).await;
+        assert_eq!(own.json()["valid"], true, "{version}");
+    }
+    let query = format!("validate&tokenId={token}");
+    assert_eq!(act(&provider, THIRD, &query, "", "").await.status, 400);
+}
+
+#[tokio::test]
+async fn every_resource_of_json_is_shown_in_the_view_that_is_asked_for() {
+    let provider = Provider::new().await;
+    let token = session(&provider, "demo").await;
+    let get = async |path: &str| {
+        let headers = [("iplanetdirectorypro", token.as_str())];
+        provider.send(request("GET", path, &headers, "")).await
+    };
+    let action = "getSessionInfo&_fields=username,/realm,nothing";
+    let info = act(&provider, THIRD, action, &token, "").await;
+    assert_eq!(info.json(), json!({"username": "demo", "realm": "/"}));
+    let info = get("/json/serverinfo/*?_fields=cookieName,zeroPageLogin/enabled").await;
+    let wanted = json!({"cookieName": "iPlanetDirectoryPro", "enabled": false});
+    assert_eq!(info.json(), wanted);
+    let user = get("/json/users/demo?_fields=username&_prettyPrint=true").await;
+    assert_eq!(user.text, "{\n  \"username\": \"demo\"\n}");
+    // Refusals are whole, and `authenticate` says all it has to say.
+    let refused = get("/json/users/other?_fields=code&_prettyPrint=true").await;
+    assert!(refused.text.contains("\n  \"message\": \"Forbidden\""));
+    let path = "/json/authenticate?_fields=realm&_prettyPrint=true";
+    let answer = provider.send(request("POST", path, &[], "")).await;
+    assert!(answer.json()["authId"].is_string(), "{}", answer.text);
+    assert!(answer.text.starts_with("{\n"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_session_shows_its_users_own_record_and_nobody_elses() {
+    let provider = Provider::new().await;
+    let token = session(&provider, "demo").await;
+    let get = async |path: &str, own: &str| {
+        let headers = [
+            ("iplanetdirectorypro", own),
+            ("accept-api-version", "resource=3.0"),
+        ];
+        provider.send(request("GET", path, &headers, "")).await
+    };
+    let answer = get("/json/realms/root/users/DEMO", &token).await;
+    assert_eq!(answer.header("cache-control"), "no-store");
+    assert_eq!(answer.header("content-api-version"), "resource=3.1");
+    let record = answer.json();
+    for (name, value) in [
+        ("_id", json!("demo")),
+        ("username", json!("demo")),
+        ("realm", json!("/")),
+        ("uid", json!(["demo"])),
+        ("universalid", json!(["id=demo,ou=user,ou=services"])),
+        ("inetUserStatus", json!(["Active"])),
+        ("mail", json!(["demo@example.com"])),
+        ("createTimestamp", json!(["20270115080000Z"])),
+    ] {
+        assert_eq!(record[name], value, "{name}");
+    }
+    assert!(!answer.text.contains("password"), "{}", answer.text);
+    let other = get("/json/users/other", &token).await;
+    assert_eq!(refusal(&other), (403, "Forbidden".to_owned()));
+    let unknown = get("/json/users/nobody", &token).await;
+    assert_eq!(
+        refusal(&unknown),
+        (403, "Forbidden".to_owned()),
+        "who exists is not told"
+    );
+    for own in ["", "junk"] {
+        let nobody = get("/json/users/demo", own).await;
+        assert_eq!(refusal(&nobody), (401, "Access Denied".to_owned()));
+    }
+    let elsewhere = get("/json/alpha/users/demo", &token).await;
+    assert_eq!(elsewhere.status, 401, "the session is of another realm");
+}
+
+#[tokio::test]
 async fn times_of_a_session_are_told() {
     let provider = Provider::new().await;
     let token = session(&provider, "demo").await;
@@ -135,7 +223,7 @@ async fn information_grows_with_the_version() {
     let valid = act(&provider, "resource=2.1", "validate", &token, "").await;
     assert_eq!(valid.json()["sessionUid"], name);
     let unknown = act(&provider, THIRD, "getSessionInfo", "junk", "").await;
-    assert_eq!(unknown.json(), json!({"valid": false}));
+    assert_eq!(refusal(&unknown), (401, "Access Denied".to_owned()));
     assert_eq!(
         act(&provider, "resource=4.0", "validate", &token, "")
             .await

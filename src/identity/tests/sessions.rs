@@ -135,7 +135,7 @@ async fn the_server_says_which_cookie_it_uses() {
         };
         assert_eq!(info["realm"], realm, "{path}");
         let version = answer.header("content-api-version");
-        assert_eq!(version, "protocol=1.0,resource=1.1");
+        assert_eq!(version, "resource=1.1");
     }
     let cookies = provider.get("/json/serverinfo/cookieDomains").await;
     assert_eq!(cookies.json()["domains"], json!([]));

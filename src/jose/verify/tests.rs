@@ -276,3 +276,16 @@ proptest::proptest! {
         let _ = KeySet::parse(&bytes);
     }
 }
+
+#[test]
+fn what_is_wrong_with_a_payload_is_said() {
+    let key = TestKey::es256("k");
+    let fault = |payload: &str| {
+        let token = key.sign(&header("ES256", "k"), payload);
+        Unverified::parse(&token).unwrap().fault()
+    };
+    assert_eq!(fault(r#"{"iss": "a"}"#), None);
+    let twice = fault(r#"{"iss": "a", "iss": "a"}"#).expect("a fault");
+    assert!(twice.contains("iss"), "{twice}");
+    assert!(fault("[]").is_some());
+}

@@ -1,7 +1,7 @@
 //! Records by their schema: how attributes are called and what values they
 //! have, and what of them the store indexes for filters.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{fold, name};
 
@@ -246,7 +246,16 @@ impl Schema {
         value: &Value,
     ) -> Result<Option<Value>, RecordError> {
         match (value, self.part(parent, "value")) {
-            (Value::String(_), Some(plain)) => simple(plain, at, value).map(Some),
+            (Value::String(_), Some(plain)) => {
+                let value = simple(plain, at, value)?;
+                // Whether it is verified is noted beside it.
+                let noted = parent.path == "emails";
+                Ok(Some(if noted {
+                    json!({ "value": value })
+                } else {
+                    value
+                }))
+            }
             _ => self.object(parent, at, value),
         }
     }
@@ -430,8 +439,6 @@ pub fn formatted_address(address: &Map<String, Value>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn record(value: Value) -> Map<String, Value> {
@@ -465,6 +472,14 @@ mod tests {
         let both = json!({"emails": [
             {"value": "a@x", "primary": true}, {"value": "b@x", "primary": true}]});
         assert!(canonical(&record(both)).is_err());
+    }
+
+    #[test]
+    fn an_address_that_is_a_text_is_kept_with_room_for_what_is_noted_of_it() {
+        let plain = record(json!({"emails": ["a@x", {"value": "b@x"}], "ims": ["a@chat"]}));
+        let clean = canonical(&plain).expect("valid");
+        let wanted = json!({"emails": [{"value": "a@x"}, {"value": "b@x"}], "ims": ["a@chat"]});
+        assert_eq!(Value::Object(clean), wanted);
     }
 
     #[test]

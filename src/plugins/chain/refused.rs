@@ -219,26 +219,6 @@ static REFUSED: &[(&[&str], &str)] = &[
         "change the header with HeaderFilter where its value can be written as an expression",
     ),
     (
-        &["UriPathRewriteFilter"],
-        "rewrites paths: write the new target into a StaticRequestFilter, or declare the route as \
-         an entity with strip_path and a service with a path",
-    ),
-    (
-        &["LocationHeaderFilter"],
-        "rewrites redirects: a HeaderFilter on RESPONSE can take Location out and add another, or \
-         let the upstream see the public host (a HeaderFilter on Host)",
-    ),
-    (
-        &["CookieFilter"],
-        "keeps cookies in a session of the gateway, which keeps none: cookies pass as they are; \
-         HeaderFilter takes out Cookie or Set-Cookie",
-    ),
-    (
-        &["HttpBasicAuthFilter"],
-        "answers the upstream's 401 with credentials: send them with each request by a \
-         HeaderFilter, \"Authorization\": [\"Basic ${encodeBase64(…)}\"]",
-    ),
-    (
         &["AssignmentFilter"],
         "writes attributes that other objects read: give names to values in the properties of \
          the route, and change requests with HeaderFilter and StaticRequestFilter",

@@ -242,8 +242,12 @@ impl<'a> Settings<'a> {
         name: &str,
         text: &str,
     ) -> Result<Expression, ConfigError> {
-        Expression::compile_with(text, self.reading.constants)
-            .map_err(|fault| self.wrong(name, fault.to_string()))
+        let compiled = Expression::compile_with(text, self.reading.constants)
+            .map_err(|fault| self.wrong(name, fault.to_string()))?;
+        for unknown in compiled.unknown() {
+            self.warn(name, &format!("is null in part: {unknown}"));
+        }
+        Ok(compiled)
     }
 
     /// An expression.

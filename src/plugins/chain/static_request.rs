@@ -166,7 +166,8 @@ impl StaticRequest {
             false => self.method.clone(),
         };
         request.set_method(method);
-        request.set_uri(made.uri);
+        let uri = at_base(made.uri, &request.uri);
+        request.set_uri(uri);
         exchange.body = Some(made.body.clone());
         exchange.replacement = Some(made.body);
     }
@@ -260,6 +261,17 @@ fn target(text: &str) -> Option<Uri> {
         _ => false,
     };
     good.then_some(uri)
+}
+
+/// A path alone leads to where the request was going: to a `baseURI` that is in
+/// force, for instance.
+fn at_base(uri: Uri, now: &Uri) -> Uri {
+    let (mut parts, now) = (uri.clone().into_parts(), now.clone().into_parts());
+    if parts.authority.is_some() || now.authority.is_none() || now.scheme.is_none() {
+        return uri;
+    }
+    (parts.scheme, parts.authority) = (now.scheme, now.authority);
+    Uri::from_parts(parts).unwrap_or(uri)
 }
 
 fn form(fields: &[(String, Expression)], scope: &Scope<'_>) -> String {

@@ -184,17 +184,12 @@ impl Agent {
         let url = self.endpoints.url_for(question.endpoint, proof, &known)?;
         let (mut form, mut headers) = (question.form, question.headers);
         if let (Some(client), Some(proof)) = (client, proof) {
-            // OpenID Connect Core §9: the token endpoint, whatever is asked.
-            let audience = self.endpoints.url(Endpoint::Token, &known);
-            let audience = audience.unwrap_or_else(|_| url.clone());
+            let audience = self.endpoints.assertion_audience(&url, &known);
             let now = self.clock.now_secs();
-            client.prove(proof, audience.as_str(), now, &mut form, &mut headers)?;
+            client.prove(proof, &audience, now, &mut form, &mut headers)?;
         }
         let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        let options = match proof {
-            Some(Proof::Tls) => self.endpoints.mutual_tls.options(self.options),
-            _ => Some(self.options),
-        };
+        let options = self.endpoints.options_for(proof, &url, self.options);
         let options = Options {
             on_behalf_of: question.from,
             ..options.ok_or(Refusal::ClientRefused)?

@@ -21,6 +21,7 @@ pub(super) struct Answers {
     unauthorized: Vec<HeaderValue>,
     forbidden: Vec<HeaderValue>,
     unexpected: Vec<HeaderValue>,
+    explains: bool,
 }
 
 impl Answers {
@@ -54,7 +55,13 @@ impl Answers {
             unauthorized: addresses(fields, "unauthorized_redirect_uri")?,
             forbidden: addresses(fields, "forbidden_redirect_uri")?,
             unexpected: addresses(fields, "unexpected_redirect_uri")?,
+            explains: fields.flag("display_errors")?,
         })
+    }
+
+    /// Whether clients are told what is wrong.
+    pub(super) fn explains(&self) -> bool {
+        self.explains
     }
 
     /// The answer to `refusal` of a request of the client with this index.

@@ -162,6 +162,8 @@ pub(super) struct Channels {
     clients: Vec<String>,
     issuers: Issuers,
     leeway: i64,
+    /// Whether a logout in a frame must name its session.
+    session_required: bool,
 }
 
 /// By which way one is asked for.
@@ -189,6 +191,7 @@ impl Channels {
             clients: fields.texts("client_id")?,
             issuers: Issuers::new(fields)?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
+            session_required: fields.flag("frontchannel_logout_session_required")?,
         };
         let any = channels.back.is_some() || channels.front.is_some();
         Ok(any.then_some(channels))
@@ -351,6 +354,28 @@ impl OpenIdConnect {
         }
     }
 
+    /// Ends the session of the browser, if there is one, for a provider that says
+    /// nothing but that its user has signed out (Front-Channel Logout 1.0 §2).
+    async fn end_of_browser(
+        &self,
+        sessions: &Sessions,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<(), LogoutRefusal> {
+        let down = |_| LogoutRefusal::Unavailable;
+        let now_ms = self.agent.clock.now_ms();
+        let shown = sessions.find_or_recall(&request.headers, now_ms).await;
+        for held in shown.map_err(down)? {
+            sessions.end(&held, now_ms).await.map_err(down)?;
+        }
+        sessions.forget(Browser {
+            headers: &request.headers,
+            secure: exchange.secure,
+            fields: &mut exchange.response_headers,
+        });
+        Ok(())
+    }
+
     /// Ends the session of the browser, or one that is kept here: whoever knows
     /// its name at the provider has it from there. Browsers often keep cookies
     /// back in frames.
@@ -362,6 +387,11 @@ impl OpenIdConnect {
         given: &Arguments,
         exchange: &mut Exchange,
     ) -> Result<(), LogoutRefusal> {
+        if !channels.session_required
+            && !["iss", "sid"].iter().any(|name| given.has(name, IN_QUERY))
+        {
+            return self.end_of_browser(sessions, request, exchange).await;
+        }
         let only = |name| {
             let found = given.only(name, IN_QUERY).ok().flatten();
             found.ok_or(LogoutRefusal::Malformed)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
 use super::arguments::Arguments;
-use super::fields::{Fields, header_name, wrong};
+use super::fields::{Fields, header_name, header_names, wrong};
 use super::mutual_tls;
 use super::refusal::Refusal;
 use super::signing_algs::{check_profile, is_fapi2};
@@ -95,10 +95,11 @@ impl Clients {
         let argument = fields.text("client_arg")?.unwrap_or("client_id").to_owned();
         let headers = match argument.is_empty() {
             true => Vec::new(),
-            false => vec![
-                header_name("client_arg", &format!("x-{argument}"))?,
-                header_name("client_arg", &argument)?,
-            ],
+            false => {
+                let mut names = vec![header_name("client_arg", &format!("x-{argument}"))?];
+                names.extend(header_names("client_arg", &argument)?);
+                names
+            }
         };
         let ids = fields.texts("client_id")?;
         let all = ids.iter().enumerate();
@@ -221,17 +222,24 @@ impl Client {
             Proof::None => self.secret.is_none() && self.signer.is_none() && !self.certified,
         };
         let offered = offered.and_then(Value::as_array);
-        let mut offered = offered
-            .into_iter()
-            .flatten()
-            .filter_map(|name| Proof::known(name.as_str()?));
-        let own = self.proof.or_else(|| offered.find(can));
-        own.unwrap_or(match (self.secret.is_some(), self.signer.is_some()) {
-            (true, _) => Proof::Basic,
-            (false, true) => Proof::PrivateKeyJwt,
-            (false, false) if self.certified => Proof::Tls,
-            (false, false) => Proof::None,
-        })
+        let offered = offered.into_iter().flatten();
+        let offered = offered.filter_map(|name| Proof::known(name.as_str()?));
+        let mut offered = offered.filter(can).peekable();
+        let first = offered.peek().copied();
+        // Beside a secret, a key is there to sign requests.
+        let by_secret = |proof: &Proof| *proof != Proof::PrivateKeyJwt;
+        let usual = match self.secret.is_some() {
+            true => offered.find(by_secret).or(first),
+            false => first,
+        };
+        self.proof
+            .or(usual)
+            .unwrap_or(match (self.secret.is_some(), self.signer.is_some()) {
+                (true, _) => Proof::Basic,
+                (false, true) => Proof::PrivateKeyJwt,
+                (false, false) if self.certified => Proof::Tls,
+                (false, false) => Proof::None,
+            })
     }
 
     /// What requests for a login are signed with: a key of its own, or the
@@ -421,6 +429,30 @@ mod tests {
         assert_eq!(with_secret.proof(Some(&offered)), Proof::Post);
         assert_eq!(with_secret.proof(None), Proof::Basic);
         assert_eq!(bare.all[0].proof(Some(&offered)), Proof::None);
+    }
+
+    #[test]
+    fn a_key_that_signs_requests_is_no_proof_beside_a_secret() {
+        // That of RFC 7515, A.3.
+        let key = json!({"kty": "EC", "crv": "P-256",
+            "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+            "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+            "d": "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI"});
+        let both = clients(json!({"client_id": "a", "client_secret": "s", "client_jwk": [key]}));
+        let both = &both.expect("valid").all[0];
+        let alone = clients(json!({"client_id": "a", "client_jwk": [key]}));
+        let alone = &alone.expect("valid").all[0];
+        let usual = json!([
+            "private_key_jwt",
+            "client_secret_post",
+            "client_secret_basic"
+        ]);
+        assert_eq!(both.proof(Some(&usual)), Proof::Post);
+        assert_eq!(alone.proof(Some(&usual)), Proof::PrivateKeyJwt);
+        let strict = json!(["private_key_jwt"]);
+        assert_eq!(both.proof(Some(&strict)), Proof::PrivateKeyJwt);
+        assert_eq!(both.proof(None), Proof::Basic);
+        assert!(both.signs_requests().is_some());
     }
 
     #[test]

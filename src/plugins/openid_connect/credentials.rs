@@ -9,7 +9,7 @@ use pingora::http::RequestHeader;
 
 use super::arguments::{Arguments, Where, retarget, without};
 use super::entry::Place;
-use super::fields::{Fields, header_name};
+use super::fields::{Fields, header_names};
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
 use crate::model::secret::Secret;
@@ -60,7 +60,8 @@ pub(super) struct Search {
 struct TokenPlace {
     places: Where,
     parameter: String,
-    header: HeaderName,
+    /// The name with `-` for `_`, and the name as it is written.
+    headers: Vec<HeaderName>,
 }
 
 impl Search {
@@ -89,7 +90,7 @@ impl Search {
     pub(super) fn may_be_in_head(&self, request: &RequestHeader) -> bool {
         let in_header = self.all().any(|places| places.header)
             && (request.headers.contains_key(AUTHORIZATION)
-                || (self.refresh.iter()).any(|one| request.headers.contains_key(&one.header)));
+                || (self.refresh.iter()).any(|one| one.is_in_header(&request.headers)));
         in_header || (request.uri.query().is_some() && self.all().any(|places| places.query))
     }
 
@@ -107,7 +108,7 @@ impl Search {
     /// Whether an ID token may come with this request.
     pub(super) fn may_bring_id_token(&self, request: &RequestHeader) -> bool {
         self.id_token.as_ref().is_some_and(|place| {
-            (place.places.header && request.headers.contains_key(&place.header))
+            (place.places.header && place.is_in_header(&request.headers))
                 || (place.places.query && request.uri.query().is_some())
                 || self.may_bring_id_token_in_body(request)
         })
@@ -210,13 +211,18 @@ impl TokenPlace {
         Ok(Some(Self {
             places: fields.places(&format!("{kind}_param_type"))?,
             parameter: name.to_owned(),
-            header: header_name(&field, name)?,
+            headers: header_names(&field, name)?,
         }))
     }
 
+    fn is_in_header(&self, headers: &HeaderMap) -> bool {
+        self.headers.iter().any(|name| headers.contains_key(name))
+    }
+
     fn find(&self, headers: &HeaderMap, arguments: &Arguments) -> Result<Option<Shown>, Refusal> {
-        let mut values = headers.get_all(&self.header).iter();
-        if let Some(value) = values.next().filter(|_| self.places.header) {
+        let named = |name| headers.get_all(name).iter().map(move |value| (name, value));
+        let mut values = self.headers.iter().flat_map(named);
+        if let Some((name, value)) = values.next().filter(|_| self.places.header) {
             if values.next().is_some() {
                 return Err(Refusal::RepeatedCredentials);
             }
@@ -228,7 +234,7 @@ impl TokenPlace {
             if !token.trim().is_empty() {
                 return Ok(Some(Shown {
                     credential: Credential::RefreshToken(Secret::new(token.trim())),
-                    header: Some(self.header.clone()),
+                    header: Some(name.clone()),
                     parameters: Vec::new(),
                 }));
             }

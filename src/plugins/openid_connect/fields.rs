@@ -218,6 +218,18 @@ pub(super) fn header_name(field: &str, text: &str) -> Result<HeaderName, ConfigE
         .map_err(|_| wrong(field, "expected the name of a header"))
 }
 
+/// The headers in which something of this name may come: with `_` read as `-`,
+/// and as it is written.
+pub(super) fn header_names(field: &str, text: &str) -> Result<Vec<HeaderName>, ConfigError> {
+    let mut names = vec![header_name(field, text)?];
+    let written = HeaderName::from_bytes(text.as_bytes());
+    let written = written.map_err(|_| wrong(field, "expected the name of a header"))?;
+    if !names.contains(&written) {
+        names.push(written);
+    }
+    Ok(names)
+}
+
 fn list(name: &str, value: &Value) -> Result<Vec<String>, ConfigError> {
     let text = |item: &Value| item.as_str().map(str::to_owned);
     match value {

@@ -120,10 +120,11 @@ impl OpenIdConnect {
         logins.check(&begun, state, now_ms)?;
         self.check_sender(answer("iss")?).await?;
         if let Some(error) = answer("error")? {
-            let error: String = error.chars().take(64).collect();
-            tracing::info!(error = ?error, "the provider refused a login");
+            let said = words_of_error(error, answer("error_description")?);
+            tracing::info!(error = said, "the provider refused a login");
             logins.end(state);
-            return Err(Refusal::LoginRefused);
+            let refused = self.refuse_as_told(Refusal::LoginRefused, &said, exchange);
+            return Ok(refused);
         }
         let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
         let claim = logins.claim(state, code)?;
@@ -260,7 +261,7 @@ impl OpenIdConnect {
         let look = |known: &Known| id_tokens.verify(id, known, &expected, signed);
         match self.agent.with_keys(look).await {
             Ok((claims, _)) => Ok(claims),
-            Err(refusal) => Err(self.agent.doubts_of_given(refusal, id)),
+            Err(refusal) => Err(self.agent.doubts_of_given(refusal.of_id_token(), id)),
         }
     }
 
@@ -368,6 +369,20 @@ fn restore(
         exchange.replacement = Some(Bytes::new());
     }
     Ok(())
+}
+
+/// What a provider says of an error (RFC 6749 §4.1.2.1), as it may stand in a log
+/// and in an answer: in the characters that it may have, and not endless.
+pub(super) fn words_of_error(code: &str, description: Option<&str>) -> String {
+    let legal = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    let shown = |text: &str, most: usize| -> String {
+        let all = text.chars().take(most);
+        all.map(|c| if legal(c) { c } else { '?' }).collect()
+    };
+    match description.map(|text| shown(text, 300)) {
+        Some(text) if !text.is_empty() => format!("{}: {text}", shown(code, 64)),
+        _ => shown(code, 64),
+    }
 }
 
 /// Sends the browser to an address, of which nothing may be remembered.

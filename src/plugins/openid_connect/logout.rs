@@ -2,6 +2,7 @@
 //! RP-Initiated Logout).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
@@ -21,6 +22,28 @@ use super::sessions::{Browser, Held, LoginSession, Sessions};
 use crate::filter::{Exchange, Flow};
 use crate::http::reply::Reply;
 use crate::plugins::ConfigError;
+
+/// How long a browser has to end its session at the provider before the refresh
+/// token is revoked.
+const AT_PROVIDER: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 10 });
+
+/// A token that is revoked (RFC 7009 §2.1).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hint {
+    Refresh,
+    Access,
+}
+
+impl Hint {
+    pub(super) const ALL: [Self; 2] = [Self::Refresh, Self::Access];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Refresh => "refresh_token",
+            Self::Access => "access_token",
+        }
+    }
+}
 
 /// How requests ask for a logout, and what is done then.
 #[derive(Debug)]
@@ -112,8 +135,12 @@ impl OpenIdConnect {
             fields: &mut exchange.response_headers,
         });
         self.logouts.inc();
+        let end_session = self.agent.url(Endpoint::EndSession).await.ok();
         for login in &logins {
-            self.revoke(logout, login).await;
+            match end_session {
+                Some(_) => self.revoke_around(logout, login).await,
+                None => self.revoke(logout, login, &Hint::ALL).await,
+            }
         }
         let login = logins.first();
         let client = login.as_ref().map(|login| login.client.as_str());
@@ -122,7 +149,7 @@ impl OpenIdConnect {
         let client = client.or_else(|| clients.first());
         let index = client.map_or(0, |(_, index)| index);
         let back = nth(&logout.addresses, index);
-        if let Ok(mut url) = self.agent.url(Endpoint::EndSession).await {
+        if let Some(mut url) = end_session {
             let mut query = url.query_pairs_mut();
             if let Some(id_token) = login.as_ref().and_then(|login| login.id_token.as_ref()) {
                 query.append_pair("id_token_hint", id_token);
@@ -175,14 +202,34 @@ impl OpenIdConnect {
         flow
     }
 
-    /// Revokes the session's tokens, as far as the provider does; the user is
-    /// out here in any case.
-    pub(super) async fn revoke(&self, logout: &Logout, login: &LoginSession) {
-        let refresh = login.refresh.as_deref().filter(|_| logout.revokes_refresh);
-        let access = Some(login.access.as_str()).filter(|_| logout.revokes_access);
+    /// Revokes the access token now, and the refresh token a little later: with
+    /// that many providers end their session, and could not sign the user out
+    /// further up any more when the browser comes to end it.
+    async fn revoke_around(&self, logout: &Logout, login: &Arc<Held>) {
+        self.revoke(logout, login, &[Hint::Access]).await;
+        let (Some(me), true) = (self.me.upgrade(), logout.revokes_refresh) else {
+            return;
+        };
+        let login = Arc::clone(login);
+        tokio::spawn(async move {
+            tokio::time::sleep(AT_PROVIDER).await;
+            if let Some(logout) = &me.logout {
+                me.revoke(logout, &login, &[Hint::Refresh]).await;
+            }
+        });
+    }
+
+    /// Revokes these tokens of the session, as far as the provider does and the
+    /// configuration says; the user is out here in any case.
+    pub(super) async fn revoke(&self, logout: &Logout, login: &LoginSession, which: &[Hint]) {
         let client = self.settings().clients.named(&login.client);
-        for (hint, token) in [("refresh_token", refresh), ("access_token", access)] {
+        for hint in which {
+            let token = match hint {
+                Hint::Refresh => login.refresh.as_deref().filter(|_| logout.revokes_refresh),
+                Hint::Access => Some(login.access.as_str()).filter(|_| logout.revokes_access),
+            };
             let Some(token) = token else { continue };
+            let hint = hint.name();
             let form = vec![
                 (logout.revocation_parameter.clone(), token.to_owned()),
                 ("token_type_hint".to_owned(), hint.to_owned()),

@@ -88,7 +88,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use crate::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
-use crate::http::reply::Reply;
+use crate::http::reply::{Reply, ReplyBody};
 use crate::jose::claims::time;
 use crate::jose::verify::Unverified;
 use crate::plugins::consumers::Consumers;
@@ -129,7 +129,7 @@ pub const KIND: Kind = Kind {
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let fields = fields::Fields(config);
     let (mut settings, asked) = Settings::new(fields, parts)?;
-    settings.provider.options.via = parts.outbound.via(settings::proxies(fields)?);
+    settings::lead(fields, &mut settings.provider.options, parts)?;
     Ok(Arc::new_cyclic(|me| {
         OpenIdConnect::new(me.clone(), settings, asked, parts)
     }))
@@ -243,6 +243,18 @@ impl OpenIdConnect {
         exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
         self.refused[refusal as usize].inc();
         Flow::Respond(self.settings().answers.to(refusal, 0))
+    }
+
+    /// As [`Self::refuse`], with the provider's own words where errors are shown.
+    fn refuse_as_told(&self, refusal: Refusal, said: &str, exchange: &mut Exchange) -> Flow {
+        let mut flow = self.refuse(refusal, exchange);
+        if let Flow::Respond(reply) = &mut flow
+            && let ReplyBody::Message(message) = &mut reply.body
+            && self.settings().answers.explains()
+        {
+            message.to_mut().push_str(&format!(": {said}"));
+        }
+        flow
     }
 
     /// Judges a token with what is at hand.

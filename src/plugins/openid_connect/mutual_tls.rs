@@ -63,6 +63,11 @@ impl MutualTls {
         found.map(|(_, url)| url)
     }
 
+    /// Whether there is a certificate that is shown.
+    pub(super) fn is_shown(&self) -> bool {
+        self.certificate.is_some()
+    }
+
     /// As `options`, with the certificate; `None`: there is none.
     pub(super) fn options(&self, options: Options) -> Option<Options> {
         Some(Options {
@@ -102,7 +107,9 @@ pub(super) fn idle(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
     }
     let pushes = fields.text("pushed_authorization_request_endpoint_auth_method")?;
     methods.extend(pushes.map(str::to_owned));
-    let by_tls = methods.iter().any(|one| one.ends_with("tls_client_auth"));
+    // Who signs an assertion shows it, too: tokens may be bound to it.
+    let shown = |one: &String| one.ends_with("tls_client_auth") || one == "private_key_jwt";
+    let by_tls = methods.iter().any(shown);
     if by_tls || (chosen && certificate(fields)?.is_some()) {
         return Ok(None);
     }
@@ -136,6 +143,7 @@ mod tests {
             json!({}),
             json!({CERTIFICATE_FIELD: ID}),
             json!({CERTIFICATE_FIELD: ID, "client_auth": ["tls_client_auth"]}),
+            json!({CERTIFICATE_FIELD: ID, "client_auth": ["private_key_jwt"]}),
             json!({CERTIFICATE_FIELD: ID, "client_auth": ["none"],
                 "introspection_endpoint_auth_method": "self_signed_tls_client_auth"}),
         ] {
@@ -143,7 +151,7 @@ mod tests {
         }
         for config in [
             json!({CERTIFICATE_FIELD: ID, "client_auth": ["client_secret_post"]}),
-            json!({"tls_client_auth_cert_id": ID, "client_auth": ["private_key_jwt"]}),
+            json!({"tls_client_auth_cert_id": ID, "client_auth": ["none"]}),
         ] {
             let warning = idle_with(config.clone()).expect("a warning");
             assert!(warning.starts_with("tls_client_auth_cert_id: "), "{config}");

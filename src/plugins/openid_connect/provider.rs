@@ -33,10 +33,12 @@ pub use health::IssuerReport;
 /// Least pause after a failed fetch, in milliseconds.
 const PAUSE_AFTER_FAILURE: i64 = 5_000;
 /// Pause between fetches that tokens with unknown keys may cause, in
-/// milliseconds: a stranger can't make us hammer the provider, and a rotation
-/// is still seen soon. A provider in this process is spared less.
-const PAUSE_AFTER_UNKNOWN: i64 = 30_000;
-const PAUSE_LOCAL: i64 = 1_000;
+/// milliseconds: a stranger can't make us hammer the provider, and a second
+/// rotation right after the first is still seen.
+const PAUSE_AFTER_UNKNOWN: i64 = 1_000;
+/// Pause between tries in the background to hear of a provider that can't be
+/// asked, in milliseconds.
+const PAUSE_UNHEARD: i64 = 30_000;
 /// Least age of keys that are refreshed in the background, in milliseconds.
 const REFRESH_MIN: i64 = 60_000;
 /// Longest time that a request waits for keys.
@@ -423,8 +425,8 @@ impl Provider {
                 self.install(fetched, previous);
                 self.refresh_at.store(next, Ordering::Relaxed);
                 if reason == Reason::UnknownKey {
-                    let pause = self.pause_after_unknown();
-                    self.not_before.store(now + pause, Ordering::Release);
+                    let next = now.saturating_add(PAUSE_AFTER_UNKNOWN);
+                    self.not_before.store(next, Ordering::Release);
                 }
             }
             Err(error) => {
@@ -466,18 +468,9 @@ impl Provider {
 
     fn refresh_after(&self, known: &Known) -> i64 {
         if known.unheard {
-            return PAUSE_AFTER_UNKNOWN;
+            return PAUSE_UNHEARD;
         }
         (self.config.rediscovery_lifetime.saturating_mul(1000)).max(REFRESH_MIN)
-    }
-
-    fn pause_after_unknown(&self) -> i64 {
-        let most = match self.outbound.is_local(&self.config.issuer) {
-            true => PAUSE_LOCAL,
-            false => PAUSE_AFTER_UNKNOWN,
-        };
-        let lifetime = self.config.rediscovery_lifetime.saturating_mul(1000);
-        lifetime.clamp(PAUSE_LOCAL, most)
     }
 }
 

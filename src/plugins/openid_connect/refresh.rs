@@ -11,6 +11,7 @@ use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::client::Client;
 use super::flight::digest_of;
+use super::logout::Hint;
 use super::refusal::Refusal;
 use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
 use super::storage::Lock;
@@ -122,7 +123,7 @@ impl OpenIdConnect {
                 let saved = sessions.save(next.clone(), of, clock.now_ms()).await;
                 if let (Err(Refusal::SessionOver), Some(logout)) = (&saved, &self.logout) {
                     // Who has ended it meanwhile knew the last tokens alone.
-                    self.revoke(logout, &next).await;
+                    self.revoke(logout, &next, &Hint::ALL).await;
                 }
                 return saved;
             }

@@ -111,6 +111,12 @@ refusals! {
     SessionElsewhere: BadToken, "session_elsewhere", "the session is bound to another client";
     ClientRefused: Broken, "client_refused", "the provider refuses the gateway as its client";
     SessionUnfit: BadToken, "session_unfit", "the session was begun in a way that is not taken here";
+    IdTokenExpired: BadToken, "id_token_expired", "the ID token has expired";
+    IdTokenNotYetValid: BadToken, "id_token_not_yet_valid", "the ID token is not valid yet";
+    IdTokenMalformed: BadToken, "malformed_id_token", "the ID token is malformed";
+    IdTokenTooLong: BadToken, "id_token_too_long", "the ID token is too long";
+    IdTokenEncrypted: BadToken, "encrypted_id_token", "the ID token is encrypted, and the gateway has no key for it";
+    IdTokenUnsigned: BadToken, "id_token_alg", "the ID token is not signed, or by an algorithm that is not allowed";
 }
 
 use Refusal::*;
@@ -139,6 +145,19 @@ impl Refusal {
     pub(in crate::plugins) fn named(code: &str) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|refusal| refusal.describe().0 == code)
+    }
+
+    /// The same of an ID token: what is said of access tokens is not said of it.
+    pub(in crate::plugins) fn of_id_token(self) -> Self {
+        match self {
+            TokenExpired => IdTokenExpired,
+            TokenNotYetValid => IdTokenNotYetValid,
+            MalformedToken => IdTokenMalformed,
+            TokenTooLong => IdTokenTooLong,
+            EncryptedToken => IdTokenEncrypted,
+            UnsupportedAlg => IdTokenUnsigned,
+            other => other,
+        }
     }
 
     /// Whether a proof of possession is what is wrong or missing.

@@ -230,6 +230,7 @@ fn answers() -> Vec<Field> {
         text("logout_uri_suffix"),
         text("backchannel_logout_uri_suffix"),
         text("frontchannel_logout_uri_suffix"),
+        flag("frontchannel_logout_session_required", false),
         flag("logout_revoke_access_token", true),
         flag("logout_revoke_refresh_token", true),
         flag("unauthorized_destroy_session", true),

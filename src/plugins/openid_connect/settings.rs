@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use uuid::Uuid;
 
 use super::after::After;
 use super::answers::Answers;
@@ -36,6 +37,7 @@ use super::unsigned::Exempt;
 use super::upstream::Headers;
 use super::user_info;
 use crate::http::outbound::{Options, Proxies, Version};
+use crate::model::plugin::AUTHORITIES_FIELD;
 use crate::plugins::{ConfigError, Parts};
 
 /// Settings that are taken and returned, but do nothing yet.
@@ -192,7 +194,7 @@ impl Asked {
         let sessions = methods.has(Method::Session);
         let logins = methods.has(Method::AuthorizationCode);
         let mut config = provider(fields, issuer.clone())?;
-        config.options.via = parts.outbound.via(proxies(fields)?);
+        lead(fields, &mut config.options, parts)?;
         Ok(Self {
             distributed: distributed::How::new(fields)?,
             token_exchange: token_exchange::How::new(fields, &config)?,
@@ -239,6 +241,22 @@ fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, Conf
     })
 }
 
+/// Adds the proxies on the way to the provider, and who vouches for it.
+pub(super) fn lead(
+    fields: Fields<'_>,
+    options: &mut Options,
+    parts: &Parts,
+) -> Result<(), ConfigError> {
+    let name = AUTHORITIES_FIELD;
+    let ids = fields.texts(name)?;
+    let ids = ids.iter().map(|id| Uuid::parse_str(id));
+    let ids: Result<_, _> = ids.collect();
+    let ids = ids.map_err(|_| wrong(name, "expected valid UUIDs"))?;
+    options.via = parts.outbound.via(proxies(fields)?);
+    options.trusts = parts.outbound.trust(ids);
+    Ok(())
+}
+
 /// How logins are asked for, by clients that can do that.
 fn manner(fields: Fields<'_>, methods: Methods) -> Result<Manner, ConfigError> {
     let signed = fields.maybe_flag("require_signed_request_object")? == Some(true);
@@ -250,7 +268,7 @@ fn manner(fields: Fields<'_>, methods: Methods) -> Result<Manner, ConfigError> {
 }
 
 /// The proxies on the way to the provider.
-pub(super) fn proxies(fields: Fields<'_>) -> Result<Proxies, ConfigError> {
+fn proxies(fields: Fields<'_>) -> Result<Proxies, ConfigError> {
     let one = |name: &str| {
         let Some(url) = fields.url(name)? else {
             return Ok(None);

@@ -49,6 +49,9 @@ impl Answers {
             Class::Broken if refusal == Refusal::ProviderUnavailable => {
                 return Reply::empty(StatusCode::SERVICE_UNAVAILABLE);
             }
+            Class::Broken if refusal == Refusal::InsecureRequest => {
+                return Reply::empty(StatusCode::FORBIDDEN);
+            }
             Class::Broken => return Reply::empty(StatusCode::INTERNAL_SERVER_ERROR),
         };
         Reply::empty(class.status()).header(WWW_AUTHENTICATE, challenge.clone())

@@ -1,5 +1,6 @@
 //! The `config` of a throttling filter (interface 4.9), from record to rates.
 
+mod groovy;
 mod limits;
 mod policies;
 
@@ -108,6 +109,7 @@ impl Config {
         let mut limits = Limits::new(constants);
         let known: Vec<&str> = schema().fields.iter().map(|field| field.name).collect();
         limits.known("", config, &known);
+        check_executor(field("executor"), named)?;
         let sources = ["rate", "rates", "throttlingRatePolicy"];
         let mut given = sources.iter().filter(|name| field(name).is_some());
         let policy = match (given.next(), given.next()) {
@@ -129,8 +131,17 @@ impl Config {
             }
         };
         let shown = limits.names();
+        let grouping = expression("requestGroupingPolicy", grouping, constants)?;
+        for (field, unknown) in [
+            ("requestGroupingPolicy", grouping.unknown()),
+            ("throttlingRatePolicy", policy.unknown()),
+        ] {
+            let told = unknown.iter();
+            let told = told.map(|unknown| format!("{field} is null in part: {unknown}"));
+            limits.warnings.extend(told);
+        }
         Ok(Self {
-            grouping: expression("requestGroupingPolicy", grouping, constants)?,
+            grouping,
             rates: Rates::new(limits.rates, policy.is_open()),
             policy,
             names: shown,
@@ -160,6 +171,37 @@ impl Config {
             shared: word(config, "counters", COUNTERS)? == COUNTERS[0],
             warnings: limits.warnings,
         })
+    }
+}
+
+/// Types of objects that clean-up may be scheduled on, and the name of the one
+/// that needs no declaration.
+const EXECUTORS: [&str; 2] = [DEFAULT_EXECUTOR, "ThreadPoolExecutor"];
+const DEFAULT_EXECUTOR: &str = "ScheduledExecutorService";
+
+/// Refuses an executor that there is not: whoever names one expects it to be.
+/// Clean-up goes by the gateway's own clock, whichever is named.
+fn check_executor(value: Option<&Value>, named: Named<'_>) -> Result<(), ConfigError> {
+    let is_executor = |object: &Value| {
+        let kind = object.get("type").and_then(Value::as_str);
+        kind.is_some_and(|kind| EXECUTORS.contains(&kind))
+    };
+    match value {
+        None => Ok(()),
+        Some(Value::String(name)) if name == DEFAULT_EXECUTOR => Ok(()),
+        Some(Value::String(name)) if named(name).is_some_and(|found| is_executor(&found)) => Ok(()),
+        Some(Value::String(name)) => {
+            let message = format!(
+                "there is no executor `{name}`: declare one of type {DEFAULT_EXECUTOR} in the \
+                 heap, or name `{DEFAULT_EXECUTOR}`, which needs no declaration"
+            );
+            Err(error("executor", message))
+        }
+        Some(object) if is_executor(object) => Ok(()),
+        Some(_) => {
+            let message = format!("must be a name, or an object of type {DEFAULT_EXECUTOR}");
+            Err(error("executor", message))
+        }
     }
 }
 

@@ -51,6 +51,16 @@ impl Choice<'_> {
 }
 
 impl Policy {
+    /// What its expression names that there is not.
+    pub(super) fn unknown(&self) -> &[String] {
+        match self {
+            Self::Fixed(_) => &[],
+            Self::Mapped { mapper, .. } => mapper.unknown(),
+            Self::Expression(expression) => expression.unknown(),
+            Self::WithDefault(policy, _) => policy.unknown(),
+        }
+    }
+
     /// The rates for a request.
     pub(super) fn choose<'a>(&'a self, scope: &Scope<'_>, rates: &Rates) -> Choice<'a> {
         let some = |limit: Option<&'a Limit>| limit.map_or(Choice::Nothing, |l| Choice::Limit(l));

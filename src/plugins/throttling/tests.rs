@@ -247,6 +247,35 @@ async fn an_expression_names_the_rate() {
 }
 
 #[tokio::test]
+async fn a_groovy_script_that_chooses_a_rate_is_read_as_an_expression() {
+    let policy = json!({"type": "ScriptableThrottlingPolicy", "config": {
+        "type": "application/x-groovy",
+        "source": [
+            "/**",
+            " * Script to throttle access to the accounts team",
+            " */",
+            "import org.forgerock.openig.filter.throttling.ThrottlingRate",
+            "if (request.headers['X-Forwarded-For'].values[0] == department) {",
+            "    return new ThrottlingRate(6, '10 seconds')",
+            "} else {",
+            "    return null",
+            "}"
+        ],
+        "args": {"department": "accounts"},
+    }});
+    let filter = build(json!({"throttlingRatePolicy": policy})).unwrap();
+    for (head, wanted) in [
+        ("X-Forwarded-For: accounts\r\n", 6),
+        ("X-Forwarded-For: sales\r\n", 9),
+        ("", 9),
+    ] {
+        let mut session = session(head).await;
+        let passed = passes(&*filter, &mut session, from("192.0.2.1:1"), 9);
+        assert_eq!(passed, wanted, "{head}");
+    }
+}
+
+#[tokio::test]
 async fn policies_may_be_given_by_name() {
     let declared = json!({
         "Mapped": {"type": "MappedThrottlingPolicy", "config": {
@@ -513,6 +542,21 @@ fn a_configuration_that_makes_no_sense_is_refused_by_field() {
             json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy", "config": {
                 "type": "application/x-groovy", "file": "rate.groovy",
             }}}),
+            "throttlingRatePolicy.config.file",
+            "write the choice as an expression",
+        ),
+        (
+            json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy", "config": {
+                "type": "application/x-groovy", "source": ["", "System.exit(1)"],
+            }}}),
+            "throttlingRatePolicy.config.source",
+            "line 2: only `null` and `new ThrottlingRate(number, 'duration')` are returned. \
+             Scripts are read, never run: write the choice as an expression",
+        ),
+        (
+            json!({"throttlingRatePolicy": {"type": "ScriptableThrottlingPolicy", "config": {
+                "type": "text/javascript", "source": "null",
+            }}}),
             "throttlingRatePolicy.config.type",
             "write the choice as an expression",
         ),
@@ -603,10 +647,38 @@ fn numbers_may_be_texts_and_expressions_of_the_configuration() {
     for config in [
         json!({"rate": {"numberOfRequests": "6", "duration": "10 s"}}),
         json!({"rate": {"numberOfRequests": "${integer('6')}", "duration": "${10} ${'s'}"}}),
-        json!({"rate": rate(6, "10 s"), "cleaningInterval": "1 day", "executor": "Executor"}),
+        json!({"rate": rate(6, "10 s"), "cleaningInterval": "1 day",
+            "executor": "ScheduledExecutorService"}),
         json!({"rate": rate(6, "10 s"), "throttlingRatePolicy": null, "executor": null}),
     ] {
         assert!(build(config.clone()).is_ok(), "{config}");
+    }
+}
+
+#[test]
+fn an_executor_that_there_is_not_is_refused() {
+    let with = |executor: Value| build(json!({"rate": rate(6, "10 s"), "executor": executor}));
+    for good in [
+        json!(null),
+        json!("ScheduledExecutorService"),
+        json!({"type": "ScheduledExecutorService", "config": {"corePoolSize": 2}}),
+    ] {
+        assert!(with(good.clone()).is_ok(), "{good}");
+    }
+    for bad in [
+        json!("Nobody"),
+        json!(""),
+        json!(5),
+        json!({"type": "Chain"}),
+    ] {
+        let Err(error) = with(bad.clone()) else {
+            panic!("{bad} was accepted");
+        };
+        assert_eq!(error.field, "executor", "{bad}");
+        assert!(
+            error.message.contains("ScheduledExecutorService"),
+            "{error}"
+        );
     }
 }
 

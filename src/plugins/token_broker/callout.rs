@@ -186,7 +186,8 @@ fn granted(members: &Map<String, Value>) -> Result<Granted, Fault> {
     }
     Ok(Granted {
         set,
-        life_ms: life.map(|seconds| seconds.saturating_mul(1000)),
+        // A provider rounds down: the second that it names has begun.
+        life_ms: life.map(|seconds| seconds.saturating_mul(1000).saturating_add(1)),
         user: None,
         origin: None,
     })
@@ -215,7 +216,7 @@ mod tests {
         let granted = read(&answer(200, body), true).expect("granted");
         assert_eq!(granted.set["forgerock_access_token"], "abc");
         assert_eq!(granted.set["oauth_external_authorization_status"], "true");
-        assert_eq!(granted.life_ms, Some(60_000));
+        assert_eq!(granted.life_ms, Some(60_001));
     }
 
     #[test]

@@ -106,5 +106,24 @@ impl<'a> TokenResponse<'a> {
 
 /// Whole seconds that are left of a life that has just begun.
 fn seconds(life_ms: i64) -> String {
-    (life_ms / 1000 - 1).max(0).to_string()
+    ((life_ms - 1) / 1000).max(0).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn a_life_that_has_begun_is_told_less_a_second_and_a_providers_as_it_told_it() {
+        for (life_ms, told) in [
+            (1_800_000, "1799"),
+            // 599 of the 600 that a provider gave.
+            (599_001, "599"),
+            (1_500, "1"),
+            (1_000, "0"),
+            (0, "0"),
+        ] {
+            assert_eq!(seconds(life_ms), told, "{life_ms}");
+        }
+    }
 }

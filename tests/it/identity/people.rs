@@ -94,8 +94,8 @@ async fn unknown_realms_have_their_own_answers() {
     let request = client().post(url).header("x-service-username", "demo");
     let answer = send(request.header("x-service-password", "x"))
         .await
-        .expect(400);
-    assert_eq!(answer.json()["message"], "Invalid realm, /nowhere");
+        .expect(404);
+    assert_eq!(answer.json()["message"], "Realm \"/nowhere\" not found");
     let url = door.proxy_url("/oauth2/realms/root/realms/nowhere/access_token");
     let answer = send(client().post(url).form(FOR_ITSELF)).await;
     assert_error(answer, 404, "not_found", "");

@@ -71,6 +71,23 @@ async fn the_request_is_another_one() {
 }
 
 #[tokio::test]
+async fn a_path_keeps_the_base_that_is_in_force() {
+    let config = json!({"method": "GET", "uri": "/b?q=2"});
+    let filter = filter(config).unwrap();
+    for (now, wanted) in [
+        ("https://app:8443/a?q=1", "https://app:8443/b?q=2"),
+        ("/a", "/b?q=2"),
+    ] {
+        let (mut session, _client) = session(PLAIN).await;
+        session.req_header_mut().set_uri(now.parse().unwrap());
+        let mut exchange = Exchange::default();
+        let reply = decide(&*filter, &mut session, &mut exchange).await;
+        assert!(reply.is_none());
+        assert_eq!(session.req_header().uri, wanted);
+    }
+}
+
+#[tokio::test]
 async fn a_form_is_the_body_of_a_post_and_the_query_of_others() {
     let form =
         json!({"a b": ["1", "${request.headers['X-Name'][0]}"], "c": ["&="], "n": ["${null}"]});

@@ -9,6 +9,7 @@ use crate::jose::claims::lifetime;
 use crate::model::secret::Secret;
 use crate::plugins::openid_connect::agent::object;
 use crate::plugins::openid_connect::beside::Beside;
+use crate::plugins::openid_connect::login::words_of_error;
 use crate::plugins::openid_connect::refusal::Refusal;
 
 /// Tokens that the provider gave.
@@ -67,7 +68,8 @@ pub(in super::super) fn read(
     let body = object(answer);
     let text = |name: &str| body.as_ref()?.get(name)?.as_str();
     if answer.status != StatusCode::OK || text("error").is_some() {
-        return Err(refused(answer.status, text("error"), own_client));
+        let said = (text("error"), text("error_description"));
+        return Err(refused(answer.status, said, own_client));
     }
     let body = body.as_ref().ok_or(Refusal::ProviderMalformed)?;
     let text = |name| optional_text(body, name);
@@ -111,7 +113,11 @@ fn scope(body: &Map<String, Value>) -> Result<Option<String>, Refusal> {
 /// What a refusal of the token endpoint means: one of what was shown, unless it is
 /// of the gateway itself. Some providers refuse with 200, or without a word; other
 /// statuses without one are of whatever stands before them.
-fn refused(status: StatusCode, error: Option<&str>, own_client: bool) -> Refusal {
+fn refused(
+    status: StatusCode,
+    (error, description): (Option<&str>, Option<&str>),
+    own_client: bool,
+) -> Refusal {
     let refusal = match error {
         _ if status == StatusCode::TOO_MANY_REQUESTS => Refusal::ProviderError,
         Some("invalid_client") if own_client => Refusal::ClientRefused,
@@ -120,9 +126,14 @@ fn refused(status: StatusCode, error: Option<&str>, own_client: bool) -> Refusal
         None if !matches!(status.as_u16(), 400 | 401 | 403) => Refusal::ProviderMalformed,
         _ => Refusal::WrongCredentials,
     };
-    if own_client && error != Some("invalid_grant") {
-        let error: String = error.unwrap_or_default().chars().take(64).collect();
-        crate::telemetry::warn_limited!(%status, error = ?error, "the token endpoint gives no tokens");
+    if own_client {
+        let said = words_of_error(error.unwrap_or_default(), description);
+        if error == Some("invalid_grant") {
+            // Anybody can send wrong passwords.
+            tracing::debug!(%status, error = said, "the token endpoint gives no tokens");
+        } else {
+            crate::telemetry::warn_limited!(%status, error = said, "the token endpoint gives no tokens");
+        }
     }
     refusal
 }

@@ -26,36 +26,62 @@ impl OpenIdConnect {
         logins: &Logins,
         response: &str,
     ) -> Result<Map<String, Value>, Refusal> {
-        let wrong = |_| Refusal::WrongAnswer;
-        let parsed = Unverified::parse(response).map_err(wrong)?;
+        let opened = self.opened_answer(logins, response).await;
+        opened.map_err(|(refusal, reason)| {
+            // Anybody can send one.
+            crate::telemetry::warn_limited!(
+                code = refusal.describe().0,
+                reason,
+                "a signed answer of the provider is refused"
+            );
+            refusal
+        })
+    }
+
+    /// As [`Self::open_answer`], with the reason.
+    async fn opened_answer(
+        &self,
+        logins: &Logins,
+        response: &str,
+    ) -> Result<Map<String, Value>, (Refusal, String)> {
+        let wrong = |error: &dyn std::fmt::Display| (Refusal::WrongAnswer, error.to_string());
+        let parsed = Unverified::parse(response).map_err(|error| wrong(&error))?;
         let pinned = self.agent.response_alg.check(&parsed);
-        pinned.map_err(|_| Refusal::WrongAnswer)?;
-        let said = parsed.claims_of_anyone().map_err(wrong)?;
+        pinned.map_err(|_| wrong(&"it is signed by another algorithm than the configured one"))?;
+        let said = parsed.claims_of_anyone();
+        let said = said.map_err(|error| wrong(&parsed.fault().unwrap_or(error.to_string())))?;
         // Nobody but the gateway makes a state.
         let begun = said.get("state").and_then(Value::as_str);
         let begun = begun.and_then(|state| logins.find(state).ok());
         let secrets = begun.map(|begun| self.agent.hmac_keys.of(&begun.client));
         let secrets = secrets.unwrap_or_default();
         let signed = self.agent.signed(&parsed, secrets).await;
-        let (claims, known) = signed.map_err(|refusal| match refusal.class() {
-            Class::Broken => refusal,
-            _ => Refusal::WrongAnswer,
+        let (claims, known) = signed.map_err(|refusal| {
+            let reason = refusal.describe().1.to_owned();
+            match refusal.class() {
+                Class::Broken => (refusal, reason),
+                _ => (Refusal::WrongAnswer, reason),
+            }
         })?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let issuers = &self.settings().rules.issuers;
         if !text("iss").is_some_and(|issuer| issuers.answers_as(issuer, &known.issuer)) {
-            return Err(Refusal::MixedUp);
+            return Err((Refusal::MixedUp, "its iss is not the provider's".to_owned()));
         }
         let now = self.agent.clock.now_secs();
-        check_times(&claims, now, logins.leeway).map_err(|_| Refusal::WrongAnswer)?;
-        let state = text("state").ok_or(Refusal::MalformedCallback)?;
-        let client = logins.find(state)?.client;
+        let times = check_times(&claims, now, logins.leeway);
+        times.map_err(|_| wrong(&"it has expired, is not valid yet, or says not when"))?;
+        let state = text("state");
+        let state = state.ok_or((Refusal::MalformedCallback, "it has no state".to_owned()))?;
+        let begun = logins.find(state);
+        let client = begun.map_err(|refusal| (refusal, refusal.describe().1.to_owned()))?;
+        let client = client.client;
         let audience = claims.get("aud").map(words).unwrap_or_default();
         let for_us = audience.iter().any(|one| *one == client);
         drop(audience);
         match for_us {
             true => Ok(claims),
-            false => Err(Refusal::WrongAnswer),
+            false => Err(wrong(&"its aud is not the client that asked")),
         }
     }
 

@@ -16,6 +16,7 @@ const CLIENT_AUTH: &[&str] = &[
     "self_signed_tls_client_auth",
     "none",
 ];
+const ASSERTION_AUDIENCES: &[&str] = &["issuer", "token_endpoint"];
 const PROOF: &[&str] = &["off", "optional", "strict"];
 const ACCEPT: &[&str] = &[
     "application/json",
@@ -43,6 +44,7 @@ pub(super) fn clients() -> Vec<Field> {
         word("introspection_accept", ACCEPT).default("application/json"),
         text("introspection_token_param_name").default("token"),
         text("revocation_token_param_name").default("token"),
+        word("client_assertion_audience", ASSERTION_AUDIENCES),
     ]
 }
 
@@ -177,6 +179,7 @@ pub(super) fn connection() -> Vec<Field> {
         text("https_proxy"),
         text("https_proxy_authorization"),
         text("no_proxy"),
+        Field::new("ca_certificates", Type::array(Type::checked(is_uuid))),
     ]
 }
 

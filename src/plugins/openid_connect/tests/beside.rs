@@ -201,7 +201,7 @@ async fn an_id_token_beside_adds_its_claims_and_must_be_good() {
     for (changes, code) in [
         (json!({"sub": "mallory"}), (401, "wrong_id_token")),
         (json!({"aud": "other"}), (403, "wrong_audience")),
-        (json!({"exp": NOW}), (401, "token_expired")),
+        (json!({"exp": NOW}), (401, "id_token_expired")),
     ] {
         assert_eq!(ask(id(changes)).await.code(), code);
     }

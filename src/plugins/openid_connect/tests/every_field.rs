@@ -435,3 +435,48 @@ async fn a_token_is_found_in_a_header_of_its_own() {
     let header = format!("X-Token: {}", world.token(json!({})));
     assert_eq!(world.ask(&get_with(&header)).await.code(), (200, "pass"));
 }
+
+#[tokio::test]
+async fn a_token_comes_in_a_header_of_the_very_name_that_is_configured_too() {
+    let (world, _) = world(json!({
+        "auth_methods": ["refresh_token"], "refresh_token_param_name": "refresh_token",
+    }));
+    for (headers, code) in [
+        ("refresh_token: r-1", (200, "pass")),
+        ("Refresh-Token: Bearer r-1", (200, "pass")),
+        (
+            "refresh_token: r-1\r\nRefresh-Token: r-2",
+            (400, "repeated_credentials"),
+        ),
+        ("refreshtoken: r-1", (401, "no_token")),
+    ] {
+        let outcome = world.ask(&get_with(headers)).await;
+        assert_eq!(outcome.code(), code, "{headers}");
+    }
+}
+
+#[tokio::test]
+async fn an_assertion_is_for_the_endpoint_or_for_the_issuer_as_configured() {
+    for (field, audience) in [
+        (None, "http://id.test/oauth2/token"),
+        (Some("token_endpoint"), "http://id.test/oauth2/token"),
+        (Some("issuer"), ISSUER),
+    ] {
+        let mut config = json!({"auth_methods": ["password"],
+            "client_auth": ["client_secret_jwt"], "client_id": ["gateway"],
+            "client_secret": ["0123456789abcdef0123456789abcdef"]});
+        if let Some(field) = field {
+            config["client_assertion_audience"] = json!(field);
+        }
+        let (world, recorder) = world(config);
+        let outcome = world.ask(&get_with("Authorization: Basic YW5uYTpz")).await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        let noted = recorder.at("/token").remove(0);
+        let assertion = noted.form("client_assertion").unwrap().to_owned();
+        let claims = URL_SAFE_NO_PAD
+            .decode(assertion.split('.').nth(1).unwrap())
+            .unwrap();
+        let claims: Value = serde_json::from_slice(&claims).unwrap();
+        assert_eq!(claims["aud"], audience, "a text, and no list");
+    }
+}

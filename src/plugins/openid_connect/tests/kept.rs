@@ -385,9 +385,42 @@ async fn a_logout_that_the_provider_did_not_ask_for_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_frame_of_the_provider_ends_its_session_and_only_that() {
+async fn a_frame_that_names_no_session_ends_that_of_its_browser_alone() {
     for storage in ["cookie", "store"] {
         let node = Node::new(json!({"session_storage": storage})).await;
+        let mut browser = Browser::signed_in(&node.world).await;
+        let copy = browser.clone();
+        let other = Browser::signed_in(&node.world).await;
+        // One of both is none.
+        for target in [
+            "/frontchannel?sid=s-1",
+            "/frontchannel?iss=x",
+            "/frontchannel?sid=",
+        ] {
+            let outcome = browser.get(&node.world, target).await;
+            let malformed = (400, "malformed_logout");
+            let done = (200, "provider_logout");
+            let wanted = if target.ends_with('=') {
+                done
+            } else {
+                malformed
+            };
+            assert_eq!(outcome.code(), wanted, "{target}");
+        }
+        assert!(!browser.0.contains_key("session"));
+        assert!(is_out(&copy, &node.world).await, "{storage}");
+        assert!(!is_out(&other, &node.world).await, "{storage}");
+        let nobody = Browser::default().get(&node.world, "/frontchannel").await;
+        assert_eq!(nobody.code(), (200, "provider_logout"), "it is out already");
+    }
+}
+
+#[tokio::test]
+async fn a_frame_of_the_provider_ends_its_session_and_only_that() {
+    for storage in ["cookie", "store"] {
+        let config = json!({"session_storage": storage,
+            "frontchannel_logout_session_required": true});
+        let node = Node::new(config).await;
         *node.provider.twist.lock().unwrap() = json!({"sid": "s-1"});
         let mut browser = Browser::signed_in(&node.world).await;
         let issuer = "http%3A%2F%2Fid.test%2Foauth2";

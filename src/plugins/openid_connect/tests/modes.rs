@@ -74,6 +74,26 @@ fn signed(world: &World, asked: &HashMap<String, String>, changes: Value) -> Str
 }
 
 #[tokio::test]
+async fn a_signed_answer_that_names_its_issuer_twice_is_refused() {
+    let config = json!({"response_mode": "jwt", "redirect_uri": ["http://orders.test/back"]});
+    let (world, _) = world(config);
+    let mut browser = Browser::default();
+    let asked = query_of(&location(&browser.get(&world, "/orders").await));
+    let head = json!({"alg": "ES256", "kid": "key-1"}).to_string();
+    // Two readers could take different ones.
+    let payload = format!(
+        r#"{{"iss":"{ISSUER}","iss":"{ISSUER}","aud":"gateway","exp":{},"state":"{}"}}"#,
+        NOW + 60,
+        asked["state"]
+    );
+    let twice = world.key.sign(&head, &payload);
+    let outcome = browser
+        .get(&world, &format!("/back?response={twice}"))
+        .await;
+    assert_eq!(outcome.code(), (401, "wrong_answer"));
+}
+
+#[tokio::test]
 async fn a_signed_answer_is_of_the_provider_for_this_client_at_this_time() {
     for mode in ["jwt", "query.jwt", "form_post.jwt"] {
         let (world, _) = world(json!({ "response_mode": mode }));

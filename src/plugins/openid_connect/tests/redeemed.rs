@@ -92,7 +92,7 @@ async fn tokens_with_an_id_token_that_does_not_hold_let_nobody_in() {
         (json!({"hd": null}), (403, "wrong_domain")),
         (json!({"aud": "other"}), (403, "wrong_audience")),
         (json!({"iss": "http://evil.test"}), (401, "wrong_issuer")),
-        (json!({"exp": NOW}), (401, "token_expired")),
+        (json!({"exp": NOW}), (401, "id_token_expired")),
         (json!({"sub": null}), (401, "wrong_id_token")),
         (json!({"at_hash": "another"}), (401, "wrong_at_hash")),
     ] {
@@ -158,7 +158,7 @@ async fn the_id_token_of_a_client_that_calls_may_be_signed_with_its_own_secret()
     for (secret, enabled, code) in [
         ("b-secret", true, (200, "pass")),
         ("g-secret", true, (401, "bad_signature")),
-        ("b-secret", false, (401, "unsupported_alg")),
+        ("b-secret", false, (401, "id_token_alg")),
     ] {
         let config = json!({ "enable_hs_signatures": enabled });
         let (world, provider) = world("client_credentials", config);

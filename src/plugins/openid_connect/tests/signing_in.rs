@@ -117,6 +117,49 @@ async fn answers_that_are_not_of_a_login_in_this_browser_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn the_providers_own_words_are_shown_where_errors_are() {
+    for shown in [true, false] {
+        let (world, _) = world(json!({ "display_errors": shown }));
+        let mut browser = Browser::default();
+        let back = browser.begin(&world, "/orders").await;
+        let (path, query) = back.split_once('?').unwrap();
+        let state = query.split_once('&').unwrap().1;
+        let said = "error=access_denied&error_description=No%20such%20%22group%22%0A";
+        let outcome = browser.get(&world, &format!("{path}?{said}&{state}")).await;
+        assert_eq!(outcome.code(), (401, "login_refused"));
+        let wanted = match shown {
+            true => {
+                "Unauthorized (login_refused: the provider did not let the user in): \
+                 access_denied: No such ?group??"
+            }
+            false => "Unauthorized",
+        };
+        assert_eq!(outcome.message(), wanted);
+    }
+}
+
+#[tokio::test]
+async fn an_id_token_that_is_wrong_is_not_called_the_access_token() {
+    for (id_token, code) in [
+        ("a.b.c.d.e".to_owned(), "encrypted_id_token"),
+        ("rubbish".to_owned(), "malformed_id_token"),
+        ("x".repeat(20_000), "id_token_too_long"),
+        ("eyJhbGciOiJub25lIn0.e30.".to_owned(), "id_token_alg"),
+    ] {
+        let (world, recorder) = super::recorded::world(json!({
+            "auth_methods": ["password"], "display_errors": true,
+        }));
+        let token = world.token(json!({}));
+        let answer = json!({"access_token": token, "expires_in": 600, "id_token": id_token});
+        recorder.answer("/token", answer);
+        let outcome = world.ask(&get_with("Authorization: Basic YW5uYTpz")).await;
+        assert_eq!(outcome.code(), (401, code));
+        let message = outcome.message();
+        assert!(!message.contains("access token"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn each_wrong_id_token_is_refused_by_name() {
     for (twist, code) in [
         (json!({"nonce": "other"}), (401, "wrong_nonce")),
@@ -125,7 +168,7 @@ async fn each_wrong_id_token_is_refused_by_name() {
         (json!({"azp": "other"}), (403, "wrong_audience")),
         (json!({"at_hash": "AAAA"}), (401, "wrong_at_hash")),
         (json!({"sub": ""}), (401, "wrong_id_token")),
-        (json!({"exp": NOW - 1}), (401, "token_expired")),
+        (json!({"exp": NOW - 1}), (401, "id_token_expired")),
     ] {
         let (world, provider) = world(json!({}));
         *provider.twist.lock().unwrap() = twist.clone();

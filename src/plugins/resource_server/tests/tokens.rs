@@ -128,7 +128,7 @@ async fn requests_have_to_come_by_https_unless_configured() {
     let token = world.token(json!({}));
     let request = format!("GET /a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n\r\n");
     let outcome = world.ask_with(&request, false).await;
-    assert_eq!(outcome.code(), (500, "https_required"));
+    assert_eq!(outcome.code(), (403, "https_required"));
     assert_eq!(outcome.challenge(), None);
     for name in ["requireHttps", "enforceHttps"] {
         let open = World::of_tokens(json!({name: false}));

@@ -2,11 +2,14 @@
 //! name of such an object.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::limits::Limits;
-use super::{error, expression, text_at_load};
+use super::{error, expression, groovy, text_at_load};
 use crate::plugins::ConfigError;
 use crate::plugins::chain::Named;
 use crate::plugins::throttling::policy::Policy;
@@ -17,6 +20,14 @@ const MAX_DELEGATES: usize = 8;
 const MAX_MAPPING: usize = 10_000;
 /// What a script is in, where it is an expression.
 const EXPRESSION: &str = "application/x-expression";
+/// What a script is in, where it is read and written as an expression.
+const GROOVY: &str = "application/x-groovy";
+/// Where files of scripts lie, in the directory of the gateway.
+const SCRIPTS: &str = "scripts/groovy";
+/// What to do about a script that is not read.
+const AS_EXPRESSION: &str = "write the choice as an expression, with the type \
+     `application/x-expression` and a `source` such as `${request.method == 'GET' ? '60/1 min' : \
+     '6/1 min'}`";
 
 /// Reads a rate policy.
 pub(super) fn read(
@@ -88,22 +99,120 @@ pub(super) fn read(
     }
 }
 
-/// A script, where it is an expression: nothing else is run here.
+/// A script, where it is an expression, or a Groovy script that can be written
+/// as one: nothing else is run here.
 fn scriptable(
     field: &str,
     config: &Map<String, Value>,
     limits: &mut Limits<'_>,
 ) -> Result<Policy, ConfigError> {
-    if config.get("type").and_then(Value::as_str) != Some(EXPRESSION) {
-        let message = format!(
-            "scripts (Groovy, files) are not supported: write the choice as an expression, with \
-             the type `{EXPRESSION}` and a `source` such as `${{request.method == 'GET' ? '60/1 \
-             min' : '6/1 min'}}`"
-        );
-        return Err(error(format!("{field}.type"), message));
+    match config.get("type").and_then(Value::as_str) {
+        Some(EXPRESSION) => {
+            limits.known(field, config, &["type", "source"]);
+            by_expression(&format!("{field}.source"), config.get("source"), limits)
+        }
+        Some(GROOVY) => {
+            limits.known(field, config, &["type", "source", "file", "args"]);
+            groovy(field, config, limits)
+        }
+        _ => {
+            let message = format!(
+                "must be `{GROOVY}`, for a script that only chooses a rate: {AS_EXPRESSION}"
+            );
+            Err(error(format!("{field}.type"), message))
+        }
     }
-    limits.known(field, config, &["type", "source"]);
-    by_expression(&format!("{field}.source"), config.get("source"), limits)
+}
+
+/// A Groovy script that only compares and chooses, read as the expression that
+/// says the same.
+fn groovy(
+    field: &str,
+    config: &Map<String, Value>,
+    limits: &Limits<'_>,
+) -> Result<Policy, ConfigError> {
+    let (place, script) = script(field, config, limits)?;
+    let mut args = Map::new();
+    for (name, value) in config
+        .get("args")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let value = match value {
+            Value::String(text) => {
+                let text = text_at_load(text, limits.constants);
+                let field = format!("{field}.args.{name}");
+                Value::String(text.map_err(|message| error(field, message))?)
+            }
+            value => value.clone(),
+        };
+        args.insert(name.clone(), value);
+    }
+    let refused = |message: String| {
+        let message = format!("{message}. Scripts are read, never run: {AS_EXPRESSION}");
+        error(&place, message)
+    };
+    let text = groovy::translated(&script, &args)
+        .map_err(|unread| refused(format!("line {}: {}", unread.line, unread.what)))?;
+    match expression(&place, &text, limits.constants) {
+        Ok(read) => Ok(Policy::Expression(read)),
+        Err(fault) => Err(refused(format!("as the expression `{text}`: {fault}"))),
+    }
+}
+
+/// The text of a Groovy script, and the field that names it.
+fn script(
+    field: &str,
+    config: &Map<String, Value>,
+    limits: &Limits<'_>,
+) -> Result<(String, String), ConfigError> {
+    let source = format!("{field}.source");
+    match (config.get("source"), config.get("file")) {
+        (Some(Value::String(text)), None) => Ok((source, text.clone())),
+        (Some(Value::Array(lines)), None) => {
+            let lines: Option<Vec<&str>> = lines.iter().map(Value::as_str).collect();
+            match lines {
+                Some(lines) => Ok((source, lines.join("\n"))),
+                None => Err(error(source, "must be a text or a list of texts")),
+            }
+        }
+        (None, Some(Value::String(file))) => {
+            let place = format!("{field}.file");
+            let file =
+                text_at_load(file, limits.constants).map_err(|message| error(&place, message))?;
+            let instance = limits.constants.get("ig");
+            let instance = instance.and_then(|ig| ig.pointer("/instance/dir")?.as_str());
+            // Only route files name files: what is refused of one is told.
+            let Some(instance) = instance else {
+                let message = format!("give the script as `source`, or {AS_EXPRESSION}");
+                return Err(error(place, message));
+            };
+            let path = Path::new(instance).join(SCRIPTS).join(&file);
+            limits.constants.looks_at(&path);
+            match bounded(&path) {
+                Ok(text) => Ok((place, text)),
+                Err(fault) => {
+                    let message = format!(
+                        "{} can't be read: {fault}. If it only chooses a rate, {AS_EXPRESSION}",
+                        path.display()
+                    );
+                    Err(error(place, message))
+                }
+            }
+        }
+        _ => Err(error(source, "give either `source` or `file`")),
+    }
+}
+
+/// The text of a file that is no longer than a script may be.
+fn bounded(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let most = u64::try_from(groovy::MAX_SCRIPT).unwrap_or(u64::MAX);
+    File::open(path)?
+        .take(most.saturating_add(1))
+        .read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn by_expression(

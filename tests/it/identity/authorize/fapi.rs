@@ -129,6 +129,8 @@ async fn a_client_of_the_profile_is_served_from_push_to_refresh() {
     let answer = browser.sign_in(&page, "demo").await.expect(302);
     let answer = told(&answer, CALLBACK);
     assert_eq!(answer["iss"], door.proxy_url("/oauth2"));
+    let names: Vec<&str> = answer.keys().map(String::as_str).collect();
+    assert_eq!(names, ["code", "iss", "state"], "nothing besides");
 
     let form = [
         ("grant_type", "authorization_code"),
@@ -143,6 +145,10 @@ async fn a_client_of_the_profile_is_served_from_push_to_refresh() {
     let header = id_token.split('.').next().expect("a header");
     let header = claims_of(&format!(".{header}"));
     assert_eq!(header["alg"], "ES256", "the realm's is RS256");
+    let claims = claims_of(id_token);
+    for claim in ["auditTrackingId", "tokenName", "tokenType", "realm"] {
+        assert_eq!(claims.get(claim), None, "{claim}");
+    }
 
     let refresh = body["refresh_token"].as_str().expect("a token");
     let form = [("grant_type", "refresh_token"), ("refresh_token", refresh)];
@@ -154,7 +160,7 @@ async fn a_client_of_the_profile_is_served_from_push_to_refresh() {
         assert!(next.is_none_or(|next| next == refresh), "{body}");
     }
     let answer = post(&door, TOKEN, (&by(), None), &form).await;
-    assert_error(answer, 400, "invalid_dpop_proof", "");
+    assert_error(answer, 400, "invalid_request", "A DPoP proof is required");
 }
 
 /// An RSA key, which is good for PS256 and RS256.

@@ -42,6 +42,7 @@ async fn sign_in_consent_and_code_lead_to_tokens() {
     assert_eq!(body.header("cache-control"), "no-store");
     let body = body.json();
     assert!(body["refresh_token"].is_string());
+    assert_eq!(body["nonce"], "n-1");
     let access = body["access_token"].as_str().expect("a token");
     assert_eq!(claims_of(access)["grant_type"], "authorization_code");
     let id = claims_of(body["id_token"].as_str().expect("an ID token"));
@@ -136,6 +137,7 @@ async fn every_later_error_goes_back_with_state_and_issuer() {
         ("code_challenge_method", "plain", "invalid_request"),
         ("code_challenge_method", "", "invalid_request"),
         ("scope", "profile nonsense", "invalid_scope"),
+        ("scope", "openid nonsense", "invalid_scope"),
     ] {
         let answer = browser.get(&path(&with(web(), name, value))).await;
         let mut location = CALLBACK;
@@ -172,7 +174,6 @@ async fn wishes_that_cannot_be_met_never_fail() {
         ("ui_locales", "tlh xx-YY"),
         ("claims_locales", "tlh"),
         ("login_hint", "nobody@example.com"),
-        ("scope", "email nonsense openid"),
         ("extra", "ignored"),
         ("claims", r#"{"userinfo":{"shoe_size":null}}"#),
     ] {
