@@ -71,6 +71,8 @@ use crate::plugins::token_broker::Broker;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
 
+pub use info::Listener;
+
 /// Largest request body, in bytes.
 pub const MAX_BODY: usize = 1 << 20;
 /// Largest body of a `POST /config`, in bytes.
@@ -101,6 +103,10 @@ pub struct AdminState {
     pub metrics: bool,
     /// The listeners for clients, for `/explain`.
     pub listeners: Listeners,
+    /// Where clients connect, for `/`.
+    pub proxy_listeners: Vec<Listener>,
+    /// Where operators connect, for `/`.
+    pub admin_listeners: Vec<Listener>,
     /// What has become of the route files.
     pub route_files: Board,
     /// What is served below `/identity`, if there is an identity provider. It
@@ -119,6 +125,8 @@ struct State {
     access: Access,
     metrics: bool,
     listeners: Listeners,
+    proxy_listeners: Vec<Listener>,
+    admin_listeners: Vec<Listener>,
     route_files: Board,
     identity: Option<Router>,
     broker: Option<Arc<Broker>>,
@@ -139,6 +147,8 @@ pub fn router(state: AdminState) -> Router {
         },
         metrics: state.metrics,
         listeners: state.listeners,
+        proxy_listeners: state.proxy_listeners,
+        admin_listeners: state.admin_listeners,
         route_files: state.route_files,
         identity: state.identity,
         broker: state.broker,
@@ -456,21 +466,24 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     let origin = head.headers.get(header::ORIGIN).cloned();
     let access = state.access.check(&head.method, &head.uri, &head.headers);
     let is_head = head.method == Method::HEAD;
-    let mut response = match access {
+    let id = clock::random_uuid().simple().to_string();
+    let response = match access {
         Err(error) => {
             let response = error.into_response();
             let client = head.extensions.get::<ClientInfo>().copied();
-            told::refused(&state, client, response.status());
+            told::refused(&state, client, response.status(), &id);
             response
         }
         Ok(()) => {
-            let mut response = dispatch(state, head, body)
+            let mut response = dispatch(state, head, body, &id)
                 .await
                 .unwrap_or_else(ApiError::into_response);
             cors::allow_origin(response.headers_mut(), origin);
             response
         }
     };
+    let mut response = reply::identified(response, &id).await;
+    cors::insert(response.headers_mut(), REQUEST_ID, &id);
     if is_head {
         let length = http_body::Body::size_hint(response.body()).exact();
         *response.body_mut() = axum::body::Body::empty();
@@ -506,11 +519,14 @@ async fn hand_over(
 }
 
 const LATENCY: HeaderName = HeaderName::from_static("x-kong-admin-latency");
+/// What the audit log and the bodies of refusals call the request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-admin-request-id");
 
 async fn dispatch(
     state: Arc<State>,
     head: http::request::Parts,
     body: axum::body::Body,
+    id: &str,
 ) -> Result<Response, ApiError> {
     if let Some(identity) = &state.identity
         && let Some(below) = path::of_identity(head.uri.path())
@@ -554,5 +570,5 @@ async fn dispatch(
         body,
         client,
     };
-    told::answer(endpoint, call).await
+    told::answer(endpoint, call, id).await
 }

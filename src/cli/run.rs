@@ -281,6 +281,18 @@ fn admin_addresses(config: &Config) -> Vec<Address<'_>> {
         .collect()
 }
 
+/// The addresses of a section, for the Admin API.
+fn addresses(plain: &[String], tls: Option<&TlsConfig>) -> Vec<admin::Listener> {
+    let parsed = |texts: &[String], tls| -> Vec<admin::Listener> {
+        let addresses = texts.iter().filter_map(|text| text.parse().ok());
+        addresses
+            .map(|address| admin::Listener { address, tls })
+            .collect()
+    };
+    let encrypted = tls.map_or(&[][..], |tls| &tls.listen);
+    [parsed(plain, false), parsed(encrypted, true)].concat()
+}
+
 fn admin_listener<'a>(
     config: &'a Config,
     clock: &Clock,
@@ -298,6 +310,11 @@ fn admin_listener<'a>(
         hosts: config.admin.hosts.clone(),
         metrics: config.telemetry.metrics,
         listeners: listeners(config),
+        proxy_listeners: addresses(&config.proxy.listen, config.proxy.tls.as_ref()),
+        admin_listeners: addresses(
+            std::slice::from_ref(&config.admin.listen),
+            config.admin.tls.as_ref(),
+        ),
         route_files: parts.route_files.lock().board(),
         identity: parts
             .identity

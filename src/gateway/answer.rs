@@ -49,7 +49,9 @@ pub(super) fn compose(
         return Ok((grpc_head(reply, additions)?, Bytes::new()));
     }
     let mut head = ResponseHeader::build(reply.status, Some(10))?;
-    let (content_type, body) = render(reply.body, &reply.headers, &request.headers);
+    let id = additions.request_id.and_then(|id| id.to_str().ok());
+    let id = id.filter(|_| reply.status.as_u16() >= 400);
+    let (content_type, body) = render(reply.body, &reply.headers, &request.headers, id);
     if let Some(content_type) = content_type {
         head.insert_header(header::CONTENT_TYPE, content_type)?;
     }
@@ -205,10 +207,12 @@ fn percent_encoded(message: &str) -> String {
     out
 }
 
+/// The body and its type; a message says which request it is about.
 fn render(
     body: ReplyBody,
     own: &[(HeaderName, HeaderValue)],
     asked: &HeaderMap,
+    request_id: Option<&str>,
 ) -> (Option<&'static str>, Bytes) {
     let message = match body {
         ReplyBody::Empty => return (None, Bytes::new()),
@@ -221,42 +225,53 @@ fn render(
         }
         ReplyBody::Message(message) => message,
     };
+    let identified = |before: &str, after: &str| {
+        request_id.map_or_else(String::new, |id| format!("{before}{id}{after}"))
+    };
     match Format::wanted(asked) {
         Format::Json => (
             Some("application/json; charset=utf-8"),
-            json(&message).into(),
+            json(&message, request_id).into(),
         ),
         Format::Html => (
             Some("text/html; charset=utf-8"),
             format!(
                 "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  \
-                 </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>\n  </body>\n</html>\n",
-                escape(&message)
+                 </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>{}\n  </body>\n</html>\n",
+                escape(&message),
+                identified("\n    <p>request_id: ", "</p>")
             )
             .into(),
         ),
         Format::Xml => (
             Some("application/xml; charset=utf-8"),
             format!(
-                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{}</message>\n</error>",
-                escape(&message)
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{}</message>{}\n</error>",
+                escape(&message),
+                identified("\n  <requestid>", "</requestid>")
             )
             .into(),
         ),
         Format::Plain => (
             Some("text/plain; charset=utf-8"),
-            format!("{message}\n").into(),
+            format!("{message}\n{}", identified("request_id: ", "\n")).into(),
         ),
     }
 }
 
-fn json(message: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + 16);
+/// As `{"message":…,"request_id":…}`. The identifier has only hexadecimal digits.
+fn json(message: &str, request_id: Option<&str>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 64);
     out.extend_from_slice(b"{\"message\":");
-    match serde_json::to_writer(&mut out, message) {
-        Ok(()) => out.push(b'}'),
-        Err(_) => return b"{\"message\":\"\"}".to_vec(),
+    if serde_json::to_writer(&mut out, message).is_err() {
+        return b"{\"message\":\"\"}".to_vec();
     }
+    if let Some(id) = request_id {
+        out.extend_from_slice(b",\"request_id\":\"");
+        out.extend_from_slice(id.as_bytes());
+        out.push(b'"');
+    }
+    out.push(b'}');
     out
 }
 
@@ -350,6 +365,28 @@ mod tests {
     #[test]
     fn markup_in_a_message_is_escaped() {
         assert_eq!(escape("<a href='x'>&"), "&lt;a href=&#39;x&#39;&gt;&amp;");
-        assert_eq!(json("a\"b"), br#"{"message":"a\"b"}"#);
+        assert_eq!(json("a\"b", None), br#"{"message":"a\"b"}"#);
+    }
+
+    #[test]
+    fn every_form_of_a_message_names_the_request() {
+        for (accept, named) in [
+            ("*/*", r#"{"message":"no","request_id":"0a"}"#),
+            ("text/plain", "no\nrequest_id: 0a\n"),
+            ("text/html", "<p>no.</p>\n    <p>request_id: 0a</p>"),
+            ("text/xml", "</message>\n  <requestid>0a</requestid>"),
+        ] {
+            let mut asked = HeaderMap::new();
+            asked.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            let message = || ReplyBody::Message("no".into());
+            let (_, body) = render(message(), &[], &asked, Some("0a"));
+            let text = String::from_utf8_lossy(&body);
+            assert!(text.contains(named), "{accept}: {text}");
+            let (_, body) = render(message(), &[], &asked, None);
+            assert!(
+                !String::from_utf8_lossy(&body).contains("request"),
+                "{accept}"
+            );
+        }
     }
 }

@@ -24,6 +24,7 @@ use crate::telemetry::traffic::Traffic;
 use filters::Filters;
 use service::Services;
 
+pub(super) use filters::check as check_plugin;
 pub use route::LiveRoute;
 pub use service::{LiveService, Upstream};
 
