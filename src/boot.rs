@@ -21,12 +21,13 @@ use crate::gateway::route_files::{RouteFiles, State};
 use crate::gateway::snapshot::{Snapshot, Workshop};
 use crate::http::outbound::Outbound;
 use crate::identity::{Identity, IdentityError};
+use crate::jose::vault::Vault;
 use crate::plugins::Parts;
-use crate::plugins::openid_connect::Storages;
+use crate::plugins::openid_connect::{Providers, Storages};
 use crate::plugins::token_broker::Broker;
 use crate::server::ServerError;
 use crate::shared::{Redis, RedisConfigError};
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, SharedSecretError, Store, StoreError, shared_secret};
 use crate::telemetry::outlet::Outlet;
 use crate::telemetry::{Telemetry, access_log};
 use crate::yaml::DocumentError;
@@ -148,6 +149,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     if let Some(section) = &config.redis {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
+    workshop.parts.providers = providers(config, &*store).await?;
     workshop.parts.storages = Storages::on(store.clone(), clock.clone()).await;
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
@@ -173,6 +175,30 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         route_files: Arc::new(Mutex::new(route_files)),
         started_ms,
     })
+}
+
+/// What the store calls the secret of login sessions.
+const SESSIONS: &str = "login sessions";
+
+/// The providers of plugins, none yet, with the secret that their sessions are
+/// sealed with where no `session_secret` is set: the store's, so that a session
+/// outlives the process and is known to all nodes.
+async fn providers(config: &Config, store: &dyn Store) -> Result<Arc<Providers>, BootError> {
+    let section = config.identity.as_ref();
+    let vault = section.map_or_else(|| Ok(Vault::default()), |section| section.keys.vault());
+    let vault = vault.map_err(IdentityError::Key)?;
+    match shared_secret(store, &vault, SESSIONS).await {
+        Ok(secret) => Ok(Arc::new(Providers::with_secret(secret))),
+        Err(SharedSecretError::Store(error)) => Err(error.into()),
+        // Another node's file names the master key, and this one's does not.
+        Err(SharedSecretError::Key(error)) => {
+            tracing::warn!(
+                %error,
+                "login sessions without session_secret are of this process alone, and end with it"
+            );
+            Ok(Arc::default())
+        }
+    }
 }
 
 /// The entities of files and store, with nothing running.
