@@ -99,6 +99,10 @@ pub struct AdminState {
     /// Host names, besides addresses and `localhost`, under which the listener
     /// is reached.
     pub hosts: Vec<String>,
+    /// Origins of web pages that may use it, besides its own; `*`: all.
+    pub cors_origins: Vec<String>,
+    /// Whether answers say how long they took.
+    pub latency: bool,
     /// Whether `/metrics` is served.
     pub metrics: bool,
     /// The listeners for clients, for `/explain`.
@@ -123,6 +127,7 @@ struct State {
     telemetry: Telemetry,
     clock: Clock,
     access: Access,
+    latency: bool,
     metrics: bool,
     listeners: Listeners,
     proxy_listeners: Vec<Listener>,
@@ -144,7 +149,9 @@ pub fn router(state: AdminState) -> Router {
         access: Access {
             token: state.token,
             hosts: state.hosts,
+            origins: state.cors_origins,
         },
+        latency: state.latency,
         metrics: state.metrics,
         listeners: state.listeners,
         proxy_listeners: state.proxy_listeners,
@@ -163,6 +170,7 @@ pub fn gate(state: &AdminState) -> Gate {
     let access = Access {
         token: state.token.clone(),
         hosts: state.hosts.clone(),
+        origins: state.cors_origins.clone(),
     };
     Arc::new(move |head| access.check(&head.method, &head.uri, &head.headers).is_ok())
 }
@@ -465,6 +473,7 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let origin = head.headers.get(header::ORIGIN).cloned();
     let access = state.access.check(&head.method, &head.uri, &head.headers);
+    let latency = state.latency;
     let is_head = head.method == Method::HEAD;
     let id = clock::random_uuid().simple().to_string();
     let response = match access {
@@ -494,10 +503,15 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     }
     let millis = (clock::monotonic_ns() - started) / 1_000_000;
     let headers = response.headers_mut();
-    headers.insert(LATENCY, HeaderValue::from(millis));
+    if latency {
+        headers.insert(LATENCY, HeaderValue::from(millis));
+    }
     headers.insert(header::SERVER, HeaderValue::from_static(info::SERVER));
     response
 }
+
+/// What pages of other origins may send below `/identity`.
+const OF_IDENTITY: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 
 /// The identity provider answers; `below` is the path that it knows.
 async fn hand_over(
@@ -531,6 +545,9 @@ async fn dispatch(
     if let Some(identity) = &state.identity
         && let Some(below) = path::of_identity(head.uri.path())
     {
+        if head.method == Method::OPTIONS {
+            return Ok(cors::options(OF_IDENTITY, &head.headers));
+        }
         return hand_over(identity, below, head, body).await;
     }
     let segments = path::segments(head.uri.path())?;
@@ -539,7 +556,7 @@ async fn dispatch(
         .find_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
         .ok_or(ApiError::NotFound)?;
     if head.method == Method::OPTIONS {
-        return Ok(cors::options(endpoint, &head.headers));
+        return Ok(cors::options(&endpoint.allow(), &head.headers));
     }
     let method = match head.method {
         Method::HEAD => Method::GET,

@@ -96,6 +96,7 @@ impl Api {
             internals: HashMap::from([("echo", Router::new())]),
             traffic: telemetry.traffic.clone(),
             resolver: Resolver::new(&DnsConfig::default(), Default::default()),
+            upstream_verify: true,
         };
         let declared = match file {
             "" => DeclaredEntities::default(),
@@ -121,6 +122,8 @@ impl Api {
             clock: clock.clone(),
             token: token.map(Secret::new),
             hosts: Vec::new(),
+            cors_origins: Vec::new(),
+            latency: true,
             metrics: true,
             listeners: Default::default(),
             proxy_listeners: vec![

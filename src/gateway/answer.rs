@@ -8,6 +8,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
+use super::own_headers::{DefaultType, OwnHeaders};
 use crate::http::reply::{Reply, ReplyBody};
 
 /// Product token in `Server` and `Via`.
@@ -37,6 +38,8 @@ pub(super) struct Additions<'a> {
     pub(super) latency_ms: u64,
     /// The part of it that went by at upstreams, where one was tried.
     pub(super) upstream_ms: Option<u64>,
+    /// Which of its own headers the gateway shows.
+    pub(super) shown: OwnHeaders,
 }
 
 /// Head and body of `reply` to `request`.
@@ -58,7 +61,9 @@ pub(super) fn compose(
     if has_length(reply.status) {
         head.insert_header(header::CONTENT_LENGTH, body.len())?;
     }
-    head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    if additions.shown.has(OwnHeaders::SERVER) {
+        head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    }
     for (name, value) in reply.headers {
         if name == header::SERVER {
             head.insert_header(name, value)?;
@@ -125,14 +130,24 @@ fn add(head: &mut ResponseHeader, additions: &Additions<'_>) -> pingora::Result<
     for (name, value) in additions.headers {
         head.append_header(name.clone(), value.clone())?;
     }
-    let latency = HeaderValue::from(additions.latency_ms);
-    head.insert_header("X-Kong-Response-Latency", latency)?;
+    let shown = |one| additions.shown.has(one);
+    if shown(OwnHeaders::RESPONSE_LATENCY) {
+        let latency = HeaderValue::from(additions.latency_ms);
+        head.insert_header("X-Kong-Response-Latency", latency)?;
+    }
     if let Some(upstream_ms) = additions.upstream_ms {
         let own = additions.latency_ms.saturating_sub(upstream_ms);
-        head.insert_header(X_KONG_UPSTREAM_LATENCY, HeaderValue::from(upstream_ms))?;
-        head.insert_header(X_KONG_PROXY_LATENCY, HeaderValue::from(own))?;
+        if shown(OwnHeaders::UPSTREAM_LATENCY) {
+            head.insert_header(X_KONG_UPSTREAM_LATENCY, HeaderValue::from(upstream_ms))?;
+        }
+        if shown(OwnHeaders::PROXY_LATENCY) {
+            head.insert_header(X_KONG_PROXY_LATENCY, HeaderValue::from(own))?;
+        }
     }
-    if let Some(id) = additions.request_id {
+    if let Some(id) = additions
+        .request_id
+        .filter(|_| shown(OwnHeaders::REQUEST_ID))
+    {
         head.insert_header("X-Kong-Request-Id", id.clone())?;
     }
     Ok(())
@@ -166,7 +181,9 @@ fn grpc_head(reply: Reply, additions: &Additions<'_>) -> pingora::Result<Respons
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
     )?;
-    head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    if additions.shown.has(OwnHeaders::SERVER) {
+        head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    }
     head.insert_header("grpc-status", HeaderValue::from(grpc_status(reply.status)))?;
     let message = match &reply.body {
         ReplyBody::Message(message) => message.as_ref(),
@@ -225,38 +242,25 @@ fn render(
         }
         ReplyBody::Message(message) => message,
     };
-    let identified = |before: &str, after: &str| {
-        request_id.map_or_else(String::new, |id| format!("{before}{id}{after}"))
+    let (content_type, body) = Format::wanted(asked).render(&message, request_id);
+    (Some(content_type), body)
+}
+
+/// A message in the form that clients get who name none, as [`ReplyBody::Raw`].
+pub(super) fn unasked(
+    form: DefaultType,
+    message: &str,
+    request_id: Option<&HeaderValue>,
+) -> ReplyBody {
+    let format = match form {
+        DefaultType::Plain => Format::Plain,
+        DefaultType::Html => Format::Html,
+        DefaultType::Json => Format::Json,
+        DefaultType::Xml => Format::Xml,
     };
-    match Format::wanted(asked) {
-        Format::Json => (
-            Some("application/json; charset=utf-8"),
-            json(&message, request_id).into(),
-        ),
-        Format::Html => (
-            Some("text/html; charset=utf-8"),
-            format!(
-                "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  \
-                 </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>{}\n  </body>\n</html>\n",
-                escape(&message),
-                identified("\n    <p>request_id: ", "</p>")
-            )
-            .into(),
-        ),
-        Format::Xml => (
-            Some("application/xml; charset=utf-8"),
-            format!(
-                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{}</message>{}\n</error>",
-                escape(&message),
-                identified("\n  <requestid>", "</requestid>")
-            )
-            .into(),
-        ),
-        Format::Plain => (
-            Some("text/plain; charset=utf-8"),
-            format!("{message}\n{}", identified("request_id: ", "\n")).into(),
-        ),
-    }
+    let id = request_id.and_then(|id| id.to_str().ok());
+    let (content_type, body) = format.render(message, id);
+    ReplyBody::Raw(content_type, body)
 }
 
 /// As `{"message":…,"request_id":…}`. The identifier has only hexadecimal digits.
@@ -294,6 +298,42 @@ enum Format {
 }
 
 impl Format {
+    /// A message in this form, with the identifier of its request.
+    fn render(self, message: &str, request_id: Option<&str>) -> (&'static str, Bytes) {
+        let identified = |before: &str, after: &str| {
+            request_id.map_or_else(String::new, |id| format!("{before}{id}{after}"))
+        };
+        match self {
+            Format::Json => (
+                "application/json; charset=utf-8",
+                json(message, request_id).into(),
+            ),
+            Format::Html => (
+                "text/html; charset=utf-8",
+                format!(
+                    "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  \
+                     </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>{}\n  </body>\n</html>\n",
+                    escape(message),
+                    identified("\n    <p>request_id: ", "</p>")
+                )
+                .into(),
+            ),
+            Format::Xml => (
+                "application/xml; charset=utf-8",
+                format!(
+                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{}</message>{}\n</error>",
+                    escape(message),
+                    identified("\n  <requestid>", "</requestid>")
+                )
+                .into(),
+            ),
+            Format::Plain => (
+                "text/plain; charset=utf-8",
+                format!("{message}\n{}", identified("request_id: ", "\n")).into(),
+            ),
+        }
+    }
+
     /// The format that the client likes best (RFC 9110 §12.5.1); JSON for
     /// those who say nothing or that anything will do.
     fn wanted(headers: &HeaderMap) -> Self {

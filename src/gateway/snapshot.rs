@@ -39,6 +39,9 @@ pub struct Workshop {
     pub traffic: Arc<Traffic>,
     /// Finds the addresses of hosts.
     pub resolver: Arc<Resolver>,
+    /// Whether certificates of https upstreams are verified where services do
+    /// not say (`tls_verify`).
+    pub upstream_verify: bool,
 }
 
 /// Why entities can't become a snapshot.
