@@ -130,6 +130,7 @@ fn compiling(c: &mut Criterion) {
         internals: Default::default(),
         traffic: Arc::default(),
         resolver: Resolver::new(&DnsConfig::default(), Default::default()),
+        upstream_verify: true,
     };
     let mut entities = Entities::default();
     entities.services.put(record(service()));

@@ -13,22 +13,26 @@ use parking_lot::Mutex;
 use crate::audit::{Audit, AuditError};
 use crate::clock::{self, Clock};
 use crate::config::{Config, ConfigError};
-use crate::gateway::control::{Control, DeclaredError};
+use crate::gateway::control::{ChangeError, Control, DeclaredError};
 use crate::gateway::declarative::Declared;
+use crate::gateway::entities::Entity as _;
 use crate::gateway::internal;
 use crate::gateway::resolve::Resolver;
 use crate::gateway::route_files::{RouteFiles, State};
 use crate::gateway::snapshot::{Snapshot, Workshop};
 use crate::http::outbound::{Authorities, AuthorityError, Outbound};
 use crate::identity::{Identity, IdentityError};
+use crate::jose::vault::Vault;
+use crate::model::certificate::Certificate;
 use crate::plugins::Parts;
-use crate::plugins::openid_connect::Storages;
+use crate::plugins::openid_connect::{Providers, Storages};
 use crate::plugins::token_broker::Broker;
 use crate::server::ServerError;
 use crate::shared::{Redis, RedisConfigError};
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, SharedSecretError, Store, StoreError, shared_secret};
 use crate::telemetry::outlet::Outlet;
 use crate::telemetry::{Telemetry, access_log};
+use crate::x509;
 use crate::yaml::DocumentError;
 use reading::Read;
 
@@ -160,6 +164,7 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     if let Some(section) = &config.redis {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
+    workshop.parts.providers = providers(config, &*store).await?;
     workshop.parts.storages = Storages::on(store.clone(), clock.clone()).await;
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
@@ -195,6 +200,30 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
         route_files: Arc::new(Mutex::new(route_files)),
         started_ms,
     })
+}
+
+/// What the store calls the secret of login sessions.
+const SESSIONS: &str = "login sessions";
+
+/// The providers of plugins, none yet, with the secret that their sessions are
+/// sealed with where no `session_secret` is set: the store's, so that a session
+/// outlives the process and is known to all nodes.
+async fn providers(config: &Config, store: &dyn Store) -> Result<Arc<Providers>, BootError> {
+    let section = config.identity.as_ref();
+    let vault = section.map_or_else(|| Ok(Vault::default()), |section| section.keys.vault());
+    let vault = vault.map_err(IdentityError::Key)?;
+    match shared_secret(store, &vault, SESSIONS).await {
+        Ok(secret) => Ok(Arc::new(Providers::with_secret(secret))),
+        Err(SharedSecretError::Store(error)) => Err(error.into()),
+        // Another node's file names the master key, and this one's does not.
+        Err(SharedSecretError::Key(error)) => {
+            tracing::warn!(
+                %error,
+                "login sessions without session_secret are of this process alone, and end with it"
+            );
+            Ok(Arc::default())
+        }
+    }
 }
 
 /// The entities of files and store, with nothing running.
@@ -244,7 +273,9 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     let workshop = bare_workshop(config, clock)?;
     let mut route_files = route_files(&workshop);
     let checked = declared.and_then(|declared| {
-        Control::check(&workshop, declared.entities.clone()).map_err(|e| refused(&declared, &e))
+        let entities = declared.entities.clone();
+        Control::check(&workshop, entities).map_err(|e| refused(&declared, &e))?;
+        certificates_are_valid(&declared, clock.now_secs())
     });
     route_files.load_quietly(routes);
     let report = route_files.board().read();
@@ -259,6 +290,28 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
         findings.insert(0, error.to_string());
     }
     Err(BootError::Findings(findings))
+}
+
+/// Whether no declared certificate has expired. One that has does not keep the
+/// gateway from its work, but nobody wants to serve it.
+fn certificates_are_valid(declared: &Declared, now_secs: i64) -> Result<(), BootError> {
+    for record in declared.entities.of::<Certificate>() {
+        let chain = x509::chain(record.value.cert.as_bytes()).unwrap_or_default();
+        let leaf = chain.first().map(|der| x509::valid_at(der, now_secs));
+        if let Some(Err(message)) = leaf {
+            let error = ChangeError::Invalid {
+                field: "cert".to_owned(),
+                message,
+            };
+            let error = DeclaredError {
+                kind: Certificate::KIND.plural(),
+                id: record.value.id,
+                error,
+            };
+            return Err(refused(declared, &error));
+        }
+    }
+    Ok(())
 }
 
 /// No route files yet.
@@ -327,6 +380,7 @@ fn workshop(
         internals,
         traffic: telemetry.traffic.clone(),
         resolver: Resolver::new(&config.proxy.dns, telemetry.dns.clone()),
+        upstream_verify: config.proxy.upstream_verify,
     }
 }
 

@@ -26,7 +26,13 @@ use crate::telemetry::process_log;
 
 /// One front door: reverse proxy, API gateway and identity provider.
 #[derive(Debug, Parser)]
-#[command(name = "doorward", version, about, propagate_version = true)]
+#[command(
+    name = "doorward",
+    version,
+    about,
+    propagate_version = true,
+    max_term_width = 80
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -130,7 +136,8 @@ fn complain(error: &dyn std::fmt::Display) {
 fn listeners(config: &Config) -> Listeners {
     let port = |addresses: &[String]| {
         let first = addresses.first().and_then(|a| a.rsplit(':').next());
-        first.and_then(|port| port.parse().ok()).unwrap_or(0)
+        let port = first.and_then(|port| port.parse().ok()).unwrap_or(0);
+        config.proxy.port_maps.known_to_clients(port)
     };
     Listeners {
         port: port(&config.proxy.listen),
@@ -153,10 +160,17 @@ fn check(file: &Path) -> ExitCode {
 
 fn try_check(file: &Path) -> anyhow::Result<()> {
     let config = Config::load(file)?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
     let clock = Clock::system();
-    boot::check(&config, &clock)?;
-    tls::check(&config, &clock)?;
-    Ok(())
+    let tls = tls::check(&config, &clock).map_err(|error| error.located(&config));
+    let rest = boot::check(&config, &clock).map_err(|error| error.to_string());
+    let findings: Vec<String> = [tls, rest].into_iter().filter_map(Result::err).collect();
+    match findings.is_empty() {
+        true => Ok(()),
+        false => anyhow::bail!(findings.join("\n")),
+    }
 }
 
 fn health(file: &Path, path: &str) -> ExitCode {
@@ -202,4 +216,37 @@ fn ask_status(config: &Config, path: &str) -> std::io::Result<bool> {
     let mut head = [0_u8; 12];
     stream.read_exact(&mut head)?;
     Ok(&head == b"HTTP/1.1 200")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `look` with a command and all below it.
+    fn each(command: &mut clap::Command, look: &mut impl FnMut(&mut clap::Command)) {
+        look(command);
+        let names = command.get_subcommands().map(|c| c.get_name().to_owned());
+        let names: Vec<_> = names.collect();
+        for name in names {
+            if let Some(below) = command.find_subcommand_mut(&name) {
+                each(below, look);
+            }
+        }
+    }
+
+    #[test]
+    fn help_fits_eighty_columns_and_examples_can_be_copied() {
+        let mut command = Cli::command();
+        command.build();
+        each(&mut command, &mut |command| {
+            let name = command.get_name().to_owned();
+            let examples = command.get_after_help().map(ToString::to_string);
+            for line in examples.iter().flat_map(|text| text.lines()) {
+                assert!(line.chars().count() <= 80, "{name}: {line}");
+            }
+            for line in command.render_long_help().to_string().lines() {
+                assert!(line.chars().count() <= 80, "{name}: {line}");
+            }
+        });
+    }
 }

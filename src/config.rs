@@ -1,6 +1,6 @@
 //! The configuration file: composes the parts' own sections.
 //!
-//! Relative paths in it are relative to the working directory.
+//! Relative paths in it are relative to the directory of the file.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use http::HeaderName;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use crate::audit::AuditConfig;
+use crate::gateway::own_headers::{DefaultType, OwnHeaders};
 use crate::gateway::resolve::DnsConfig;
 use crate::http::cipher_suites;
 use crate::identity::config::IdentityConfig;
@@ -44,6 +46,12 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// The audit log.
     pub audit: AuditConfig,
+    /// The file that it was read from.
+    #[serde(skip)]
+    pub file: PathBuf,
+    /// What its writer should know, though it works.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
 }
 
 /// The listeners for clients.
@@ -67,8 +75,19 @@ pub struct ProxyConfig {
     pub request_ids: bool,
     /// Seconds for which requests may finish after SIGTERM.
     pub drain_seconds: u64,
+    /// Which of the gateway's own headers are on answers.
+    pub headers: OwnHeaders,
+    /// The form of messages about failed upstreams for clients that name none.
+    pub error_default_type: DefaultType,
+    /// Whether clients that send `Kong-Debug` learn route and service.
+    pub allow_debug_header: bool,
+    /// The ports that clients know, of those that are listened on.
+    pub port_maps: PortMaps,
     /// File of certificate authorities for upstreams; by default the system's.
     pub upstream_ca: Option<PathBuf>,
+    /// Whether certificates of https upstreams are verified where a service does
+    /// not say (`tls_verify`).
+    pub upstream_verify: bool,
     /// Most open client connections; 0: half of the files that the process
     /// may open.
     pub max_connections: usize,
@@ -90,12 +109,49 @@ impl Default for ProxyConfig {
             workers: 0,
             request_ids: true,
             drain_seconds: 30,
+            headers: OwnHeaders::default(),
+            error_default_type: DefaultType::default(),
+            allow_debug_header: false,
+            port_maps: PortMaps::default(),
             upstream_ca: None,
+            upstream_verify: true,
             max_connections: 0,
             handshake_seconds: 15,
             head_seconds: 60,
             dns: DnsConfig::default(),
         }
+    }
+}
+
+/// The ports that clients know, by those that are listened on: something in
+/// front forwards the one to the other. Written as `80:8000`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PortMaps(Vec<(u16, u16)>);
+
+impl PortMaps {
+    /// The port that clients know.
+    pub fn known_to_clients(&self, listened: u16) -> u16 {
+        let mut maps = self.0.iter();
+        let found = maps.find(|(_, inside)| *inside == listened);
+        found.map_or(listened, |(outside, _)| *outside)
+    }
+}
+
+impl<'de> Deserialize<'de> for PortMaps {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        let pair = |text: &String| {
+            let (outside, inside) = text.split_once(':')?;
+            let port = |text: &str| text.parse().ok().filter(|port| *port != 0);
+            Some((port(outside)?, port(inside)?))
+        };
+        let read = texts.iter().map(|text| {
+            pair(text).ok_or_else(|| {
+                let message = format!("'{text}' is not PORT:PORT, such as 80:8000");
+                serde::de::Error::custom(message)
+            })
+        });
+        read.collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -167,6 +223,8 @@ pub struct AdminConfig {
     pub token: Option<Secret>,
     /// Host names, besides the listener's own, under which it is reached.
     pub hosts: Vec<String>,
+    /// Origins of web pages that may use it, besides its own; `*`: all.
+    pub cors_origins: Vec<String>,
     /// Its TLS listener.
     pub tls: Option<TlsConfig>,
     /// Most open connections to it.
@@ -179,6 +237,7 @@ impl Default for AdminConfig {
             listen: "127.0.0.1:8001".to_owned(),
             token: None,
             hosts: Vec::new(),
+            cors_origins: Vec::new(),
             tls: None,
             max_connections: 256,
         }
@@ -236,6 +295,14 @@ pub enum ConfigError {
     /// A file is wrong.
     #[error(transparent)]
     Document(#[from] DocumentError),
+    /// A file is wrong, each finding on a line of its own.
+    #[error("{}", lines(.0))]
+    Findings(Vec<DocumentError>),
+}
+
+fn lines(errors: &[DocumentError]) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }
 
 impl Config {
@@ -245,15 +312,36 @@ impl Config {
     /// What can't be read, or file, line and key of what is wrong.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         let text = read(file)?;
-        let document = Document::parse(&text, file)?;
-        let mut config: Config = document.deserialize()?;
+        let mut document = Document::parse(&text, file)?;
+        let warnings = relocate(&mut document);
+        let read = document.deserialize_whole();
+        let mut config: Config = read.map_err(ConfigError::Findings)?;
+        config.warnings = warnings;
+        file.clone_into(&mut config.file);
         config.complete();
         if let Some(identity) = &mut config.identity {
             identity.file = Some(file.to_owned());
         }
         file.clone_into(&mut config.broker.file);
-        config.check(&document)?;
-        Ok(config)
+        let findings = config.check(&document);
+        match findings.is_empty() {
+            true => Ok(config),
+            false => Err(ConfigError::Findings(findings)),
+        }
+    }
+
+    /// What is wrong with the value of `key`, with file and line.
+    pub fn wrong(&self, key: &str, message: String) -> DocumentError {
+        let text = read(&self.file).unwrap_or_default();
+        match Document::parse_unresolved(&text, &self.file) {
+            Ok(document) => document.error(&segments(key), message),
+            Err(_) => DocumentError {
+                file: self.file.clone(),
+                line: None,
+                path: segments(key),
+                message,
+            },
+        }
     }
 
     /// Fills in what depends on where it stands.
@@ -271,55 +359,62 @@ impl Config {
         }
     }
 
-    /// What serde can't see.
-    fn check(&self, document: &Document) -> Result<(), DocumentError> {
-        let at = |path: &str, message: String| Err(document.error(&segments(path), message));
+    /// What serde can't see, by its lines.
+    fn check(&self, document: &Document) -> Vec<DocumentError> {
+        let mut findings = Vec::new();
+        let mut at = |path: &str, message: String| {
+            findings.push(document.error(&segments(path), message));
+        };
         for (i, listen) in self.proxy.listen.iter().enumerate() {
             if listen.parse::<SocketAddr>().is_err() {
                 let path = format!("proxy.listen.{i}");
-                return at(&path, format!("'{listen}' is not ADDRESS:PORT"));
+                at(&path, format!("'{listen}' is not ADDRESS:PORT"));
             }
         }
-        self.check_tls("proxy.tls", self.proxy.tls.as_ref(), document)?;
-        self.check_tls("admin.tls", self.admin.tls.as_ref(), document)?;
-        let Ok(admin) = self.admin.listen.parse::<SocketAddr>() else {
+        self.check_tls("proxy.tls", self.proxy.tls.as_ref(), &mut at);
+        self.check_tls("admin.tls", self.admin.tls.as_ref(), &mut at);
+        let admin = self.admin.listen.parse::<SocketAddr>();
+        if admin.is_err() {
             let message = format!("'{}' is not ADDRESS:PORT", self.admin.listen);
-            return at("admin.listen", message);
-        };
+            at("admin.listen", message);
+        }
         let tls = self.admin.tls.iter().flat_map(|tls| &tls.listen);
         let open = tls.map(|listen| ("admin.tls.listen", listen.parse::<SocketAddr>().ok()));
-        for (path, address) in open.chain([("admin.listen", Some(admin))]) {
+        for (path, address) in open.chain([("admin.listen", admin.ok())]) {
             let exposed = address.is_some_and(|address| !address.ip().is_loopback());
             if exposed && self.admin.token.is_none() {
                 let message = "an admin listener that is not on loopback needs admin.token";
-                return at(path, message.to_owned());
+                at(path, message.to_owned());
             }
         }
-        if self
-            .admin
-            .token
-            .as_ref()
-            .is_some_and(|t| t.expose().len() < 16)
-        {
-            return at("admin.token", "must have at least 16 characters".to_owned());
+        for (i, origin) in self.admin.cors_origins.iter().enumerate() {
+            let message = match origin.as_str() {
+                "*" if self.admin.token.is_none() => {
+                    "pages of every origin need admin.token: without it, any of them could \
+                     administer this gateway"
+                }
+                "*" => continue,
+                origin if is_origin(origin) => continue,
+                _ => "expected an origin such as https://console.example, or *",
+            };
+            at(&format!("admin.cors_origins.{i}"), message.to_owned());
+        }
+        let token = self.admin.token.as_ref();
+        if token.is_some_and(|token| token.expose().len() < 16) {
+            at("admin.token", "must have at least 16 characters".to_owned());
         }
         if store::check_address(&self.store.0).is_err() {
             let expected = "expected sqlite:PATH or postgres://USER@HOST/DATABASE";
-            return at("store", expected.to_owned());
+            at("store", expected.to_owned());
         }
         if let Some(Err(error)) = self.redis.as_ref().map(RedisConfig::check) {
             let dot = if error.key().is_some() { "." } else { "" };
             let path = format!("redis{dot}{}", error.key().unwrap_or_default());
-            return at(&path, error.to_string());
-        }
-        if let Some(identity) = &self.identity
-            && let Err(IdentityError::Config { path, message }) = Identity::check(identity.clone())
-        {
-            return Err(document.error(&path, message));
+            at(&path, error.to_string());
         }
         if let Err(error) = self.broker.records() {
             let path = format!("broker.{}", error.path);
-            return at(path.trim_end_matches('.'), error.message);
+            at(path.trim_end_matches('.'), error.message);
         }
         for (key, seconds) in [
             ("handshake_seconds", self.proxy.handshake_seconds),
@@ -327,20 +422,24 @@ impl Config {
         ] {
             if !(1..=3600).contains(&seconds) {
                 let message = "value should be between 1 and 3600".to_owned();
-                return at(&format!("proxy.{key}"), message);
+                at(&format!("proxy.{key}"), message);
             }
         }
         if self.admin.max_connections == 0 {
             let message = "value should be 1 or more".to_owned();
-            return at("admin.max_connections", message);
+            at("admin.max_connections", message);
         }
         if self.proxy.workers > 256 {
-            return at(
-                "proxy.workers",
-                "value should be between 0 and 256".to_owned(),
-            );
+            let message = "value should be between 0 and 256".to_owned();
+            at("proxy.workers", message);
         }
-        Ok(())
+        if let Some(identity) = &self.identity
+            && let Err(IdentityError::Config { path, message }) = Identity::check(identity.clone())
+        {
+            findings.push(document.error(&path, message));
+        }
+        findings.sort_by_key(|finding| finding.line);
+        findings
     }
 }
 
@@ -360,24 +459,21 @@ impl Config {
         &self,
         path: &str,
         section: Option<&TlsConfig>,
-        document: &Document,
-    ) -> Result<(), DocumentError> {
+        tell: &mut impl FnMut(&str, String),
+    ) {
         let Some(tls) = section else {
-            return Ok(());
+            return;
         };
-        let at = |key: &str, message: &str| {
-            let path = format!("{path}{key}");
-            Err(document.error(&segments(&path), message.to_owned()))
-        };
+        let mut at = |key: &str, message: &str| tell(&format!("{path}{key}"), message.to_owned());
         for (i, listen) in tls.listen.iter().enumerate() {
             if listen.parse::<SocketAddr>().is_err() {
                 let message = format!("'{listen}' is not ADDRESS:PORT");
-                return at(&format!(".listen.{i}"), &message);
+                at(&format!(".listen.{i}"), &message);
             }
         }
         match (&tls.certificate, &tls.key) {
-            (Some(_), None) => return at(".certificate", "needs its key"),
-            (None, Some(_)) => return at(".key", "needs its certificate"),
+            (Some(_), None) => at(".certificate", "needs its key"),
+            (None, Some(_)) => at(".key", "needs its certificate"),
             _ => {}
         }
         let named = |place: Option<usize>| match place {
@@ -386,26 +482,126 @@ impl Config {
         };
         let with_12 = tls.min_version == TlsVersion::V12;
         if let Err((place, message)) = cipher_suites::check(&tls.cipher_suites, with_12) {
-            return at(&named(place), &message);
+            at(&named(place), &message);
         }
         if let Some(client_id) = self.fapi2_client()
             && let Some(place) = cipher_suites::unfit_for_fapi2(&tls.cipher_suites)
         {
             let message = format!("the client '{client_id}' with profile fapi2 rules this one out");
-            return at(&named(Some(place)), &message);
+            at(&named(Some(place)), &message);
         }
         let asked = &tls.client_certificates;
         if asked.mode != CertificateMode::Off && asked.ca.is_none() {
-            return at(
+            at(
                 ".client_certificates.mode",
                 "needs ca, a file of authorities",
             );
         }
         if asked.mode == CertificateMode::Off && asked.forward {
-            return at(".client_certificates.forward", "has no effect without mode");
+            at(".client_certificates.forward", "has no effect without mode");
         }
-        Ok(())
     }
+}
+
+/// Where paths stand in the file; `*` is every key and every item.
+const PATHS: &[&str] = &[
+    "entities.*",
+    "proxy.upstream_ca",
+    "proxy.dns.resolv_conf",
+    "proxy.dns.hosts_file",
+    "proxy.tls.certificate",
+    "proxy.tls.key",
+    "proxy.tls.client_certificates.ca",
+    "admin.tls.certificate",
+    "admin.tls.key",
+    "admin.tls.client_certificates.ca",
+    "identity.pages.theme",
+    "identity.outbound.ca_file",
+    "identity.realms.*.settings.password_policy.breached_list",
+    "identity.realms.*.settings.ldap.ca_file",
+    "redis.ca",
+    "audit.file",
+];
+
+/// Has the relative paths of a document begin at its directory. What is not
+/// there, but is in the working directory, where earlier versions looked for
+/// it, is taken from there; the answer says which.
+fn relocate(document: &mut Document) -> Vec<String> {
+    let file = document.file().to_owned();
+    let directory = file.parent().unwrap_or(Path::new("")).to_owned();
+    let mut warnings = Vec::new();
+    if directory.as_os_str().is_empty() {
+        return warnings;
+    }
+    let mut place = |key: &str, path: &str| -> Option<String> {
+        let path = Path::new(path);
+        if path.is_absolute() || path.as_os_str().is_empty() {
+            return None;
+        }
+        let there = directory.join(path);
+        if !there.exists() && path.exists() {
+            warnings.push(format!(
+                "{}: {key}: {} is taken from the working directory, since there is no {}; paths \
+                 are relative to the file that names them",
+                file.display(),
+                path.display(),
+                there.display()
+            ));
+            return None;
+        }
+        there.to_str().map(str::to_owned)
+    };
+    let value = document.value_mut();
+    for pattern in PATHS {
+        let pieces: Vec<&str> = pattern.split('.').collect();
+        let key = pattern.trim_end_matches(".*");
+        each(value, &pieces, &mut |text| {
+            if let Some(moved) = place(key, text) {
+                *text = moved;
+            }
+        });
+    }
+    each(value, &["store"], &mut |text| {
+        let path = text.strip_prefix("sqlite:");
+        let path = path.map(|path| path.strip_prefix("//").unwrap_or(path));
+        if let Some(moved) = path.and_then(|path| place("store", path)) {
+            *text = format!("sqlite:{moved}");
+        }
+    });
+    each(value, &["telemetry", "access_log"], &mut |text| {
+        if !matches!(text.as_str(), "stdout" | "off")
+            && let Some(moved) = place("telemetry.access_log", text)
+        {
+            *text = moved;
+        }
+    });
+    warnings
+}
+
+/// Calls `act` with each text at `path`.
+fn each(value: &mut Value, path: &[&str], act: &mut impl FnMut(&mut String)) {
+    match (path.split_first(), value) {
+        (None, Value::String(text)) => act(text),
+        (Some((&"*", rest)), Value::Array(list)) => {
+            list.iter_mut().for_each(|item| each(item, rest, act));
+        }
+        (Some((&"*", rest)), Value::Object(map)) => {
+            map.values_mut().for_each(|item| each(item, rest, act));
+        }
+        (Some((key, rest)), Value::Object(map)) => {
+            if let Some(inner) = map.get_mut(*key) {
+                each(inner, rest, act);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether this is an origin as browsers send it (RFC 6454 §6.2).
+fn is_origin(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
+    })
 }
 
 /// Where TLS is spoken unless the section says.
@@ -470,7 +666,7 @@ mod tests {
         };
         let mut config = config;
         config.complete();
-        config.check(&document).expect_err("refused").to_string()
+        lines(&config.check(&document))
     }
 
     #[test]
@@ -516,7 +712,7 @@ mod tests {
         let accepted = |text: &str| {
             let document = Document::parse(text, Path::new("d.yaml")).expect("YAML");
             let config: Config = document.deserialize().expect("a configuration");
-            config.check(&document).expect("fine");
+            assert_eq!(config.check(&document), []);
             config.redis.expect("a Redis")
         };
         let short = accepted("redis: redis://user:sesame@127.0.0.1:6379/2\n");
@@ -550,10 +746,92 @@ mod tests {
     }
 
     #[test]
+    fn origins_of_pages_are_whole_and_all_of_them_need_a_token() {
+        for (origin, wanted) in [
+            ("https://a.example/", "expected an origin"),
+            ("a.example", "expected an origin"),
+            ("'null'", "expected an origin"),
+            ("'*'", "need admin.token"),
+        ] {
+            let told = refused(&format!("admin:\n  cors_origins: [{origin}]\n"));
+            assert!(
+                told.starts_with("d.yaml:2: admin.cors_origins[0]: "),
+                "{told}"
+            );
+            assert!(told.contains(wanted), "{told}");
+        }
+        assert_eq!(
+            refused("admin: {cors_origins: ['http://localhost:3000']}\n"),
+            ""
+        );
+    }
+
+    #[test]
+    fn ports_are_mapped_to_those_that_clients_know() {
+        let text = "proxy: {port_maps: ['80:8000', '443:8443']}\n";
+        let document = Document::parse(text, Path::new("d.yaml")).expect("YAML");
+        let config: Config = document.deserialize().expect("a configuration");
+        let known = |port| config.proxy.port_maps.known_to_clients(port);
+        assert_eq!((known(8000), known(8443), known(9000)), (80, 443, 9000));
+        for wrong in ["80", "80:0", "a:b", "80:8000:1"] {
+            let told = refused(&format!("proxy: {{port_maps: ['{wrong}']}}\n"));
+            assert!(told.contains("is not PORT:PORT"), "{told}");
+        }
+    }
+
+    #[test]
     fn an_open_admin_listener_without_token_is_refused() {
         let message = refused("admin:\n  listen: 0.0.0.0:8001\n");
         assert!(message.starts_with("d.yaml:2: admin.listen: "), "{message}");
         let message = refused("admin:\n  listen: 0.0.0.0:8001\n  token: short\n");
         assert!(message.starts_with("d.yaml:3: admin.token: "), "{message}");
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_by_lines() {
+        let text = "proxy:\n  listen: [\"nowhere\"]\n  head_seconds: 0\nadmin:\n  \
+                    listen: 0.0.0.0:8001\nstore: x\n";
+        let told = refused(text);
+        let keys = told.lines().filter_map(|line| line.split(' ').nth(1));
+        let keys: Vec<_> = keys.collect();
+        let wanted = [
+            "proxy.listen[0]:",
+            "proxy.head_seconds:",
+            "admin.listen:",
+            "store:",
+        ];
+        assert_eq!(keys, wanted, "{told}");
+    }
+
+    #[test]
+    fn relative_paths_begin_at_the_file_that_names_them() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let conf = directory.path().join("conf");
+        std::fs::create_dir(&conf).expect("a directory");
+        let file = conf.join("d.yaml");
+        let text = "entities: [routes.yaml, /srv/a.yaml]\nstore: sqlite:../data/x.db\n\
+                    proxy: {upstream_ca: tls/ca.pem}\naudit: {file: audit.log}\n\
+                    telemetry: {access_log: stdout}\n\
+                    identity: {base_url: 'http://h', pages: {theme: theme}}\n";
+        let mut document = Document::parse(text, &file).expect("YAML");
+        assert_eq!(relocate(&mut document), [String::new(); 0]);
+        let config: Config = document.deserialize().expect("a configuration");
+        assert_eq!(
+            config.entities,
+            [conf.join("routes.yaml"), "/srv/a.yaml".into()]
+        );
+        let store = format!("sqlite:{}", conf.join("../data/x.db").display());
+        assert_eq!(config.store.0, store);
+        assert_eq!(config.proxy.upstream_ca, Some(conf.join("tls/ca.pem")));
+        assert_eq!(config.audit.file, Some(conf.join("audit.log")));
+        assert_eq!(config.telemetry.access_log, "stdout");
+        let identity = config.identity.expect("a provider");
+        assert_eq!(identity.pages.theme, Some(conf.join("theme")));
+        // The directory of the tests is that of the repository.
+        let text = "entities: [Cargo.toml]\n";
+        let mut document = Document::parse(text, &file).expect("YAML");
+        let warnings = relocate(&mut document);
+        assert!(warnings[0].contains("working directory"), "{warnings:?}");
+        assert_eq!(document.value()["entities"][0], "Cargo.toml");
     }
 }

@@ -20,7 +20,7 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
 
-use crate::config::ProxyConfig;
+use crate::config::{Config, ProxyConfig};
 use crate::gateway::proxy::{Gateway, Settings};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::tries::RetryBudget;
@@ -55,27 +55,36 @@ pub enum ServerError {
         /// The system's word on it.
         source: std::io::Error,
     },
-    /// Certificate or key can't be used.
-    #[error("can't serve TLS with {certificate} and {key}: {reason}")]
+    /// A file of TLS can't be used.
+    #[error("{key}: {reason}")]
     Tls {
-        /// File of the certificate.
-        certificate: String,
-        /// File of the key.
+        /// The key in the configuration file that names it, or its section.
         key: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The authorities for upstreams can't be used.
-    #[error("can't verify upstreams with {file}: {reason}")]
-    Authorities {
-        /// Their file.
-        file: String,
-        /// What is wrong.
+        /// The file, and what is wrong with it.
         reason: String,
     },
     /// A thread can't be started.
     #[error("can't start a worker: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+impl ServerError {
+    /// The error with file and line of the key that it is about.
+    pub fn located(&self, config: &Config) -> String {
+        let located = match self {
+            Self::Bind {
+                key,
+                address,
+                source,
+            } => {
+                let message = format!("can't listen on {address}: {source}");
+                config.wrong(key, message)
+            }
+            Self::Tls { key, reason } => config.wrong(key, reason.clone()),
+            Self::Thread(_) => return self.to_string(),
+        };
+        located.to_string()
+    }
 }
 
 /// The running threads.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use chrono::DateTime;
 use http::HeaderValue;
 use rustls::SignatureAlgorithm;
 use rustls::crypto::CryptoProvider;
@@ -113,6 +114,32 @@ pub fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, X509Error> {
 /// [`X509Error::Key`] if there is none.
 pub fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, X509Error> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| X509Error::Key(error.to_string()))
+}
+
+/// Whether a certificate is valid at this time, in seconds since the epoch.
+///
+/// # Errors
+/// Since when it is not, or from when on it is. One that can't be read is not
+/// judged.
+pub fn valid_at(der: &[u8], now: i64) -> Result<(), String> {
+    let Ok(facts) = facts(der) else {
+        return Ok(());
+    };
+    let date = |seconds| {
+        let time = DateTime::from_timestamp(seconds, 0);
+        time.map_or_else(String::new, |time| time.format("%Y-%m-%d").to_string())
+    };
+    if facts.not_after < now {
+        return Err(format!(
+            "the certificate expired on {}",
+            date(facts.not_after)
+        ));
+    }
+    if facts.not_before > now {
+        let from = date(facts.not_before);
+        return Err(format!("the certificate is not valid before {from}"));
+    }
+    Ok(())
 }
 
 /// `chain` with the key that signs for its leaf.

@@ -7,6 +7,7 @@
 //! once, and always to text: typing is the business of whoever reads the value.
 
 mod coerce;
+mod findings;
 mod parse;
 mod relaxed;
 mod sources;
@@ -26,12 +27,17 @@ use serde_json::Value;
 pub use crate::model::key_path::PathSegment;
 use crate::model::key_path::render;
 use crate::model::secret;
+use crate::model::words;
+use findings::Findings;
 use parse::Syntax;
 pub use sources::Sources;
 use tokens::Tokens;
 
 /// Longest text of a document, in bytes.
 pub const MAX_TEXT: usize = 64 << 20;
+
+/// Most errors of a document that are told at once.
+const MAX_ERRORS: usize = 50;
 
 /// A document that was read from a file.
 #[derive(Clone)]
@@ -116,6 +122,8 @@ impl Document {
     /// The first thing that is wrong with the text.
     pub fn parse_unresolved(text: &str, file: &Path) -> Result<Self, DocumentError> {
         let syntax = Syntax::of(file);
+        // A byte order mark that some editors write is not part of the document.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let fail = |line, message| DocumentError {
             file: file.to_owned(),
             line,
@@ -191,15 +199,61 @@ impl Document {
     /// The first value that does not fit, with its line and key path. A value
     /// that came from a token is never quoted.
     pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
-        serde_path_to_error::deserialize(&self.value).map_err(|error| {
-            let path = segments(error.path());
-            let message = error.inner().to_string();
-            if self.resolved.contains(&path) {
-                self.error(&path, without_quoted_value(&message))
-            } else {
-                self.error(&path, message)
+        serde_path_to_error::deserialize(&self.value)
+            .map_err(|error| self.misfit(&segments(error.path()), &error.inner().to_string()))
+    }
+
+    /// As [`Document::deserialize`], but tells all that does not fit, as far as
+    /// one mistake does not hide another.
+    ///
+    /// # Errors
+    /// The values that do not fit, by their lines.
+    pub fn deserialize_whole<T: DeserializeOwned>(&self) -> Result<T, Vec<DocumentError>> {
+        let first = match serde_path_to_error::deserialize(&self.value) {
+            Ok(value) => return Ok(value),
+            Err(error) => (segments(error.path()), error.inner().to_string()),
+        };
+        let mut findings = Findings::of(&self.value);
+        let mut errors = Vec::new();
+        let mut next = Some(first);
+        while let Some((path, message)) = next {
+            let path = findings.written(&path);
+            if !findings.is_consequence(&path, &message) {
+                errors.push(self.misfit(&path, &message));
             }
-        })
+            if errors.len() >= MAX_ERRORS || !findings.leave_out(&path) {
+                break;
+            }
+            let again: Result<T, _> = serde_path_to_error::deserialize(&findings.rest);
+            next = again.err().map(|error| {
+                let path = segments(error.path());
+                (path, error.inner().to_string())
+            });
+        }
+        errors.sort_by_key(|error| error.line);
+        Err(errors)
+    }
+
+    /// An error about the value at `path`, from what the deserializer says.
+    fn misfit(&self, path: &[PathSegment], message: &str) -> DocumentError {
+        // Messages of its own quote no value; others may.
+        let quotes = ![
+            "invalid type: ",
+            "invalid value: ",
+            "missing field ",
+            "unknown field ",
+        ]
+        .iter()
+        .any(|own| message.starts_with(own));
+        if quotes && self.resolved.contains(path) {
+            return self.error(path, "invalid value");
+        }
+        self.error(path, words::plain(message))
+    }
+
+    /// The value, to be changed before it is read; lines can still be told.
+    pub fn value_mut(&mut self) -> &mut Value {
+        &mut self.value
     }
 
     /// Refuses secrets that are written as variables of another program: what
@@ -288,12 +342,4 @@ fn segments(path: &serde_path_to_error::Path) -> Vec<PathSegment> {
             Segment::Enum { .. } | Segment::Unknown => None,
         })
         .collect()
-}
-
-/// The message less the value that it quotes before `, expected …`.
-fn without_quoted_value(message: &str) -> String {
-    match message.rfind(", expected ") {
-        Some(at) => format!("invalid value{}", &message[at..]),
-        None => "invalid value".to_owned(),
-    }
 }

@@ -24,6 +24,8 @@ pub(super) struct Access {
     pub(super) token: Option<Secret>,
     /// Host names that may stand in `Host`, besides those of this machine.
     pub(super) hosts: Vec<String>,
+    /// Origins of pages that are let in, besides the listener's own; `*`: all.
+    pub(super) origins: Vec<String>,
 }
 
 impl Access {
@@ -43,9 +45,13 @@ impl Access {
         {
             return Err(ApiError::Forbidden("Host not allowed"));
         }
-        same_origin(method, host.as_ref(), headers)?;
+        let origin = self.origin(method, host.as_ref(), headers)?;
+        // Browsers ask before they send the token, and never with it.
+        let asks_first = *method == Method::OPTIONS
+            && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
         match &self.token {
             None => Ok(()),
+            Some(_) if asks_first && origin == From::Allowed => Ok(()),
             Some(token) => {
                 let given = headers.get(TOKEN).and_then(|value| value.to_str().ok());
                 match given {
@@ -53,6 +59,26 @@ impl Access {
                     _ => Err(ApiError::Token),
                 }
             }
+        }
+    }
+
+    /// Whether a request may come from where it comes from.
+    fn origin(
+        &self,
+        method: &Method,
+        host: Option<&Authority>,
+        headers: &HeaderMap,
+    ) -> Result<From, ApiError> {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let (first, second) = (origins.next(), origins.next());
+        let allowed = |origin: &str| {
+            let mut all = self.origins.iter();
+            all.any(|own| own == "*" || own.eq_ignore_ascii_case(origin))
+        };
+        let single = first.filter(|_| second.is_none());
+        match single.and_then(|origin| origin.to_str().ok()) {
+            Some(origin) if allowed(origin) => Ok(From::Allowed),
+            _ => same_origin(method, host, headers).map(|()| From::Here),
         }
     }
 
@@ -67,6 +93,15 @@ impl Access {
             || lower.ends_with(".localhost")
             || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
+}
+
+/// Where a request comes from that may pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// No page, or one of the listener's own origin.
+    Here,
+    /// A page of an origin that the configuration names.
+    Allowed,
 }
 
 /// The host that the request is for; `None` only in HTTP/1.0.
@@ -191,6 +226,40 @@ mod tests {
             ("origin", "http://localhost:8001"),
         ];
         check(&access, Method::POST, &own).expect("own console");
+    }
+
+    #[test]
+    fn pages_of_origins_that_are_named_get_in_and_no_others() {
+        let mut access = Access {
+            origins: vec!["https://console.example".to_owned()],
+            ..Access::default()
+        };
+        let host = ("host", "localhost:8001");
+        let asks = ("access-control-request-method", "PATCH");
+        for token in [None, Some("s3cret-s3cret-s3cret")] {
+            access.token = token.map(Secret::new);
+            let named = ("origin", "https://console.example");
+            check(&access, Method::OPTIONS, &[host, named, asks]).expect("asks first");
+            let shown = ("kong-admin-token", "s3cret-s3cret-s3cret");
+            check(&access, Method::PATCH, &[host, named, shown]).expect("named");
+            let bare = check(&access, Method::PATCH, &[host, named]);
+            assert_eq!(bare.is_ok(), token.is_none());
+            // What is no question before a request needs the token like any other.
+            let options = check(&access, Method::OPTIONS, &[host, named]);
+            assert_eq!(options.is_ok(), token.is_none());
+            for origin in [
+                "https://evil.example",
+                "https://console.example.evil.example",
+                "http://console.example",
+                "null",
+            ] {
+                let origin = ("origin", origin);
+                check(&access, Method::OPTIONS, &[host, origin, asks]).expect_err(origin.1);
+                check(&access, Method::GET, &[host, origin, shown]).expect_err(origin.1);
+            }
+            let two = [host, named, ("origin", "https://evil.example"), shown];
+            check(&access, Method::GET, &two).expect_err("two origins");
+        }
     }
 
     #[test]

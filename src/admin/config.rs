@@ -225,19 +225,23 @@ fn flattened(errors: &[DocumentError], source: &Value) -> Value {
             }
             continue;
         }
-        entities.push((at.to_vec(), entity_of(kind, value_at(source, at), told)));
+        entities.push((at.to_vec(), entity_of(kind, at, source, told)));
     }
     entities.into_iter().map(|(_, entity)| entity).collect()
 }
 
-fn entity_of(kind: Kind, entity: Option<&Value>, error: Value) -> Value {
-    let entity = entity.cloned().unwrap_or_default();
+/// The entity at a path, with what is wrong with it.
+fn entity_of(kind: Kind, at: &[PathSegment], source: &Value, error: Value) -> Value {
+    let entity = alone(kind, at, source);
     let mut told = json!({"entity_type": kind.singular(), "errors": [error]});
-    let of = |field: Option<&str>| field.and_then(|field| entity.get(field)).cloned();
+    let of = |field: &str| entity.get(field).cloned();
     let facts = [
-        ("entity_id", of(Some("id"))),
-        ("entity_name", of(kind.key())),
-        ("entity_tags", of(Some("tags"))),
+        ("entity_id", of("id")),
+        (
+            "entity_name",
+            kind.key().and_then(of).or_else(|| of("name")),
+        ),
+        ("entity_tags", of("tags")),
     ];
     if let Value::Object(told) = &mut told {
         for (name, fact) in facts {
@@ -246,6 +250,30 @@ fn entity_of(kind: Kind, entity: Option<&Value>, error: Value) -> Value {
         told.insert("entity".to_owned(), entity);
     }
     told
+}
+
+/// The entity at a path as it would stand by itself: without the entities that
+/// are nested in it, and with a reference to the one that it is nested in.
+fn alone(kind: Kind, at: &[PathSegment], source: &Value) -> Value {
+    let mut entity = value_at(source, at).cloned().unwrap_or_default();
+    let Value::Object(fields) = &mut entity else {
+        return entity;
+    };
+    fields.retain(|name, value| {
+        let nested = Kind::of_plural(name).filter(|_| value.is_array());
+        let refers = |nested: Kind| nested.links().iter().any(|link| link.to == kind);
+        !nested.is_some_and(refers)
+    });
+    let around = &at[..at.len().saturating_sub(2)];
+    if let Some((depth, parent)) = innermost(around)
+        && depth == around.len()
+        && let Some(link) = kind.links().iter().find(|link| link.to == parent)
+        && let Some(id) = value_at(source, around).and_then(|parent| parent.get("id"))
+        && !fields.contains_key(link.field)
+    {
+        fields.insert(link.field.to_owned(), json!({"id": id}));
+    }
+    entity
 }
 
 /// How deep in a path its innermost entity is, and of which kind.

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::entity::{self, Answer};
 use super::error::ApiError;
+use super::list::Scope;
 use super::{draft, reply};
 use crate::gateway::entities::Unique;
-use crate::gateway::records::Resource;
 use crate::model::consumer::Consumer;
 
 /// `/consumers`. A GET with `custom_id` lists the one consumer that has it.
@@ -27,9 +27,10 @@ pub(super) fn all(call: Call) -> Answer {
             });
         }
         let entities = call.state.control.entities();
+        let scope = Scope::of(&call.query)?;
         let found: Vec<Value> = Unique::text("custom_id", Some(&id))
             .filter_map(|unique| entities.consumers.find(&unique))
-            .map(|record| Value::Object(Consumer::show(record, &entities)))
+            .map(|record| Value::Object(scope.show(record, &entities)))
             .collect();
         let body = json!({"data": found, "next": null});
         Ok(reply::json(StatusCode::OK, &body))

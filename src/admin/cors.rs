@@ -4,15 +4,14 @@
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::{Endpoint, reply};
+use super::reply;
 
-/// The answer to `OPTIONS`.
-pub(super) fn options(endpoint: &Endpoint, request: &HeaderMap) -> Response {
+/// The answer to `OPTIONS`, with the methods that a path knows.
+pub(super) fn options(allow: &str, request: &HeaderMap) -> Response {
     let mut response = reply::empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
-    let allow = endpoint.allow();
-    insert(headers, header::ALLOW, &allow);
-    insert(headers, header::ACCESS_CONTROL_ALLOW_METHODS, &allow);
+    insert(headers, header::ALLOW, allow);
+    insert(headers, header::ACCESS_CONTROL_ALLOW_METHODS, allow);
     let wanted = request
         .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
         .cloned()
@@ -28,7 +27,7 @@ pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// An origin that got this far is the listener's own.
+/// An origin that got this far is the listener's own, or one that is allowed.
 pub(super) fn allow_origin(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     let origin = origin.unwrap_or(HeaderValue::from_static("*"));

@@ -13,7 +13,7 @@ use super::call::Call;
 use super::certificates::ServerNames;
 use super::draft::{self, Draft, Key};
 use super::error::ApiError;
-use super::list::Page;
+use super::list::{Page, Scope};
 use super::reply;
 use crate::gateway::control::{Change, ChangeError};
 use crate::gateway::entities::{Entities, Kind, Origin, Record};
@@ -62,7 +62,7 @@ pub(super) fn parent<T: Resource, P: Resource>(call: Call) -> Answer {
                 let child = found::<T>(&entities, &key)?;
                 let id = referenced::<P, T>(child).ok_or(ApiError::NotFound)?;
                 let parent = found::<P>(&entities, &Key::Id(id))?;
-                Ok(shown(&entities, parent))
+                shown(&call, &entities, parent)
             }
             _ => write_parent::<T, P>(call, key).await,
         }
@@ -163,7 +163,7 @@ pub(super) async fn item_of<T: Resource>(
             if !belongs(record, owner) {
                 return Err(ApiError::NotFound);
             }
-            Ok(shown(&entities, record))
+            shown(&call, &entities, record)
         }
         Method::DELETE => {
             let delete = |entities: &Entities| {
@@ -285,6 +285,12 @@ fn written<T: Resource>(
     Ok((changes, Value::Object(doc)))
 }
 
-fn shown<T: Resource>(entities: &Entities, record: &Record<T>) -> Response {
-    reply::json(StatusCode::OK, &Value::Object(T::show(record, entities)))
+/// What is asked for by its key is shown wherever it comes from.
+fn shown<T: Resource>(
+    call: &Call,
+    entities: &Entities,
+    record: &Record<T>,
+) -> Result<Response, ApiError> {
+    let shown = Scope::of(&call.query)?.show(record, entities);
+    Ok(reply::json(StatusCode::OK, &Value::Object(shown)))
 }

@@ -1,6 +1,7 @@
 //! What the node says about itself (gateway-admin-api §7).
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -43,6 +44,42 @@ impl Node {
     }
 }
 
+/// An address that the process listens on.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener {
+    /// Where.
+    pub address: SocketAddr,
+    /// Whether clients speak TLS there.
+    pub tls: bool,
+}
+
+impl Listener {
+    /// As the imitated gateway tells its own.
+    fn shown(self) -> Value {
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let tls = if self.tls { " ssl" } else { "" };
+        json!({
+            "ip": ip,
+            "port": self.address.port(),
+            "ssl": self.tls,
+            "http2": true,
+            "proxy_protocol": false,
+            "deferred": false,
+            "bind": false,
+            "reuseport": true,
+            "listener": format!("{}{tls} http2 reuseport", self.address),
+        })
+    }
+}
+
+/// The listeners of one section as a list.
+fn listeners(of: &[Listener]) -> Value {
+    of.iter().map(|listener| listener.shown()).collect()
+}
+
 /// `GET /`.
 pub(super) fn root(call: Call) -> Answer {
     Box::pin(async move { Ok(reply::json(StatusCode::OK, &about(&call.state))) })
@@ -82,6 +119,8 @@ fn about(state: &State) -> Value {
             "database": "postgres",
             "router_flavor": "traditional_compatible",
             "plugins": names,
+            "proxy_listeners": listeners(&state.proxy_listeners),
+            "admin_listeners": listeners(&state.admin_listeners),
         },
         "pids": {"master": std::process::id(), "workers": [std::process::id()]},
     })

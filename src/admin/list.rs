@@ -1,4 +1,8 @@
 //! Lists: paging and filters (gateway-admin-api §3).
+//!
+//! A list has the stored records alone: tools that bring a gateway to a wanted
+//! state delete whatever else is listed, and a declared record can only be
+//! deleted in its file. With `declared=true` the declared ones are there, too.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,7 +17,7 @@ use uuid::Uuid;
 
 use super::error::ApiError;
 use super::reply;
-use crate::gateway::entities::{Entities, Kind, Record};
+use crate::gateway::entities::{Entities, Kind, Origin, Record};
 use crate::gateway::records::Resource;
 
 pub(super) const DEFAULT_SIZE: usize = 100;
@@ -26,8 +30,59 @@ pub(super) struct Page {
     size: Option<usize>,
     after: Option<Uuid>,
     tags: Option<Tags>,
+    scope: Scope,
     /// Query parameters as sent, decoded.
     query: Vec<(String, String)>,
+}
+
+/// Which records an answer tells of, by their origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Those of the store.
+    #[default]
+    Stored,
+    /// Those that files declare as well, each with its file.
+    Declared,
+}
+
+impl Scope {
+    /// The query parameter.
+    const NAME: &str = "declared";
+
+    /// Reads the query parameter.
+    ///
+    /// # Errors
+    /// If its value is neither yes nor no.
+    pub(super) fn of(query: &[(String, String)]) -> Result<Self, ApiError> {
+        let given = query.iter().find(|(name, _)| name == Self::NAME);
+        match given.map(|(_, value)| value.as_str()) {
+            None | Some("false" | "0") => Ok(Self::Stored),
+            Some("true" | "1") => Ok(Self::Declared),
+            Some(_) => Err(ApiError::Option {
+                option: Self::NAME.into(),
+                message: "expected true or false".into(),
+            }),
+        }
+    }
+
+    /// Whether a list has records of this origin.
+    pub(super) fn admits(self, origin: &Origin) -> bool {
+        self == Self::Declared || *origin == Origin::Store
+    }
+
+    /// The record as the Admin API shows it; with its file, if that was asked
+    /// for and it has one.
+    pub(super) fn show<T: Resource>(
+        self,
+        record: &Record<T>,
+        entities: &Entities,
+    ) -> Map<String, Value> {
+        let mut shown = T::show(record, entities);
+        if let (Self::Declared, Origin::File(file)) = (self, &record.origin) {
+            shown.insert("declared_in".to_owned(), file.display().to_string().into());
+        }
+        shown
+    }
 }
 
 #[derive(Debug)]
@@ -48,12 +103,14 @@ impl Page {
             size: find("size").map(|text| size(text)).transpose()?,
             after: find("offset").map(|text| offset(text)).transpose()?,
             tags: find("tags").map(|text| tags(text)).transpose()?,
+            scope: Scope::of(&query)?,
             query,
         })
     }
 
     /// One page of the records, or of those that refer to `owner` by a field.
-    /// `path` is that of the list; a nested list's `next` repeats no filters.
+    /// `path` is that of the list; a nested list's `next` repeats neither tags
+    /// nor size.
     pub(super) fn answer<T: Resource>(
         &self,
         entities: &Entities,
@@ -66,7 +123,8 @@ impl Page {
             let tags = record.value.tags();
             // As in the imitated gateway, tags choose among all records only.
             let chosen = |wanted: &Tags| owner.is_some() || wanted.admit(tags);
-            self.tags.as_ref().is_none_or(chosen)
+            self.scope.admits(&record.origin)
+                && self.tags.as_ref().is_none_or(chosen)
                 && (fields.is_empty() || {
                     let shown = T::show(record, entities);
                     let fits = |(key, wanted): &(&str, &str)| shown_as(&shown, key, wanted);
@@ -86,7 +144,7 @@ impl Page {
             .take(size)
             .map(|record| {
                 last = Some(record.value.id());
-                Value::Object(T::show(record, entities))
+                Value::Object(self.scope.show(record, entities))
             })
             .collect();
         let more = last.filter(|_| found.next().is_some());
@@ -106,7 +164,7 @@ impl Page {
 
     /// In the older dialect any other parameter is an equality filter.
     fn field_filters<T: Resource>(&self) -> Vec<(&str, &str)> {
-        let own = ["size", "offset", "tags"];
+        let own = ["size", "offset", "tags", Scope::NAME];
         self.query
             .iter()
             .filter(|(key, _)| T::LEGACY_LIST && !own.contains(&key.as_str()))
@@ -126,6 +184,9 @@ impl Page {
             if let Some(size) = self.size {
                 let _ = write!(next, "&size={size}");
             }
+        }
+        if self.scope == Scope::Declared {
+            let _ = write!(next, "&{}=true", Scope::NAME);
         }
         next
     }

@@ -71,6 +71,8 @@ use crate::plugins::token_broker::Broker;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
 
+pub use info::Listener;
+
 /// Largest request body, in bytes.
 pub const MAX_BODY: usize = 1 << 20;
 /// Largest body of a `POST /config`, in bytes.
@@ -97,10 +99,18 @@ pub struct AdminState {
     /// Host names, besides addresses and `localhost`, under which the listener
     /// is reached.
     pub hosts: Vec<String>,
+    /// Origins of web pages that may use it, besides its own; `*`: all.
+    pub cors_origins: Vec<String>,
+    /// Whether answers say how long they took.
+    pub latency: bool,
     /// Whether `/metrics` is served.
     pub metrics: bool,
     /// The listeners for clients, for `/explain`.
     pub listeners: Listeners,
+    /// Where clients connect, for `/`.
+    pub proxy_listeners: Vec<Listener>,
+    /// Where operators connect, for `/`.
+    pub admin_listeners: Vec<Listener>,
     /// What has become of the route files.
     pub route_files: Board,
     /// What is served below `/identity`, if there is an identity provider. It
@@ -117,8 +127,11 @@ struct State {
     telemetry: Telemetry,
     clock: Clock,
     access: Access,
+    latency: bool,
     metrics: bool,
     listeners: Listeners,
+    proxy_listeners: Vec<Listener>,
+    admin_listeners: Vec<Listener>,
     route_files: Board,
     identity: Option<Router>,
     broker: Option<Arc<Broker>>,
@@ -136,9 +149,13 @@ pub fn router(state: AdminState) -> Router {
         access: Access {
             token: state.token,
             hosts: state.hosts,
+            origins: state.cors_origins,
         },
+        latency: state.latency,
         metrics: state.metrics,
         listeners: state.listeners,
+        proxy_listeners: state.proxy_listeners,
+        admin_listeners: state.admin_listeners,
         route_files: state.route_files,
         identity: state.identity,
         broker: state.broker,
@@ -153,6 +170,7 @@ pub fn gate(state: &AdminState) -> Gate {
     let access = Access {
         token: state.token.clone(),
         hosts: state.hosts.clone(),
+        origins: state.cors_origins.clone(),
     };
     Arc::new(move |head| access.check(&head.method, &head.uri, &head.headers).is_ok())
 }
@@ -455,22 +473,26 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let origin = head.headers.get(header::ORIGIN).cloned();
     let access = state.access.check(&head.method, &head.uri, &head.headers);
+    let latency = state.latency;
     let is_head = head.method == Method::HEAD;
-    let mut response = match access {
+    let id = clock::random_uuid().simple().to_string();
+    let response = match access {
         Err(error) => {
             let response = error.into_response();
             let client = head.extensions.get::<ClientInfo>().copied();
-            told::refused(&state, client, response.status());
+            told::refused(&state, client, response.status(), &id);
             response
         }
         Ok(()) => {
-            let mut response = dispatch(state, head, body)
+            let mut response = dispatch(state, head, body, &id)
                 .await
                 .unwrap_or_else(ApiError::into_response);
             cors::allow_origin(response.headers_mut(), origin);
             response
         }
     };
+    let mut response = reply::identified(response, &id).await;
+    cors::insert(response.headers_mut(), REQUEST_ID, &id);
     if is_head {
         let length = http_body::Body::size_hint(response.body()).exact();
         *response.body_mut() = axum::body::Body::empty();
@@ -481,10 +503,15 @@ async fn answer(state: Arc<State>, request: Request) -> Response {
     }
     let millis = (clock::monotonic_ns() - started) / 1_000_000;
     let headers = response.headers_mut();
-    headers.insert(LATENCY, HeaderValue::from(millis));
+    if latency {
+        headers.insert(LATENCY, HeaderValue::from(millis));
+    }
     headers.insert(header::SERVER, HeaderValue::from_static(info::SERVER));
     response
 }
+
+/// What pages of other origins may send below `/identity`.
+const OF_IDENTITY: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 
 /// The identity provider answers; `below` is the path that it knows.
 async fn hand_over(
@@ -506,15 +533,21 @@ async fn hand_over(
 }
 
 const LATENCY: HeaderName = HeaderName::from_static("x-kong-admin-latency");
+/// What the audit log and the bodies of refusals call the request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-admin-request-id");
 
 async fn dispatch(
     state: Arc<State>,
     head: http::request::Parts,
     body: axum::body::Body,
+    id: &str,
 ) -> Result<Response, ApiError> {
     if let Some(identity) = &state.identity
         && let Some(below) = path::of_identity(head.uri.path())
     {
+        if head.method == Method::OPTIONS {
+            return Ok(cors::options(OF_IDENTITY, &head.headers));
+        }
         return hand_over(identity, below, head, body).await;
     }
     let segments = path::segments(head.uri.path())?;
@@ -523,7 +556,7 @@ async fn dispatch(
         .find_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
         .ok_or(ApiError::NotFound)?;
     if head.method == Method::OPTIONS {
-        return Ok(cors::options(endpoint, &head.headers));
+        return Ok(cors::options(&endpoint.allow(), &head.headers));
     }
     let method = match head.method {
         Method::HEAD => Method::GET,
@@ -554,5 +587,5 @@ async fn dispatch(
         body,
         client,
     };
-    told::answer(endpoint, call).await
+    told::answer(endpoint, call, id).await
 }

@@ -45,6 +45,8 @@ pub(super) fn entity(call: Call) -> Answer {
                 plugins = schemas::plugin_of(&any);
                 &plugins
             }
+            // Rows, and no records of their own.
+            None if name == "tags" => schemas::tag(),
             None => return Err(no_entity(name)),
         };
         Ok(shown(schema))

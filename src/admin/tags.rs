@@ -1,26 +1,31 @@
 //! `/tags`: who carries which tag.
 
+use axum::response::Response;
 use http::StatusCode;
 use serde_json::json;
 
 use super::call::Call;
 use super::entity::Answer;
+use super::error::ApiError;
+use super::list::Scope;
 use super::reply;
-use crate::gateway::entities::Entities;
 
 /// `GET /tags`.
 pub(super) fn all(call: Call) -> Answer {
-    Box::pin(async move { Ok(answer(&call.state.control.entities(), None)) })
+    Box::pin(async move { answer(&call, None) })
 }
 
 /// `GET /tags/{tag}`.
 pub(super) fn one(call: Call) -> Answer {
-    Box::pin(async move { Ok(answer(&call.state.control.entities(), Some(call.param(0)))) })
+    Box::pin(async move { answer(&call, Some(call.param(0))) })
 }
 
-fn answer(entities: &Entities, wanted: Option<&str>) -> axum::response::Response {
+fn answer(call: &Call, wanted: Option<&str>) -> Result<Response, ApiError> {
+    let scope = Scope::of(&call.query)?;
+    let entities = call.state.control.entities();
+    let listed = entities.items().filter(|item| scope.admits(item.origin()));
     let mut rows = Vec::new();
-    for item in entities.items() {
+    for item in listed {
         for tag in item.tags() {
             if wanted.is_none_or(|wanted| tag == wanted) {
                 rows.push(json!({
@@ -31,5 +36,6 @@ fn answer(entities: &Entities, wanted: Option<&str>) -> axum::response::Response
             }
         }
     }
-    reply::json(StatusCode::OK, &json!({"data": rows, "next": null}))
+    let body = json!({"data": rows, "next": null});
+    Ok(reply::json(StatusCode::OK, &body))
 }

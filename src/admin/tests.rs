@@ -48,8 +48,18 @@ struct Reply {
 }
 
 impl Reply {
+    /// The body; what a refusal says of its own identifier is checked, and left
+    /// out.
     fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+        let mut body: Value = serde_json::from_str(&self.text).unwrap_or(Value::Null);
+        if self.status.as_u16() >= 400
+            && let Value::Object(told) = &mut body
+        {
+            let id = told.remove("request_id").expect("an identifier");
+            let header = self.headers["x-kong-admin-request-id"].to_str();
+            assert_eq!(id, *header.expect("text"), "{}", self.text);
+        }
+        body
     }
 
     /// Status and message of a refusal.
@@ -86,6 +96,7 @@ impl Api {
             internals: HashMap::from([("echo", Router::new())]),
             traffic: telemetry.traffic.clone(),
             resolver: Resolver::new(&DnsConfig::default(), Default::default()),
+            upstream_verify: true,
         };
         let declared = match file {
             "" => DeclaredEntities::default(),
@@ -111,8 +122,21 @@ impl Api {
             clock: clock.clone(),
             token: token.map(Secret::new),
             hosts: Vec::new(),
+            cors_origins: Vec::new(),
+            latency: true,
             metrics: true,
             listeners: Default::default(),
+            proxy_listeners: vec![
+                Listener {
+                    address: ([127, 0, 0, 1], 8000).into(),
+                    tls: false,
+                },
+                Listener {
+                    address: (std::net::Ipv6Addr::UNSPECIFIED, 8443).into(),
+                    tls: true,
+                },
+            ],
+            admin_listeners: Vec::new(),
             route_files: Default::default(),
             broker: None,
             identity: None,

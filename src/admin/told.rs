@@ -32,7 +32,11 @@ fn kind(endpoint: &Endpoint, method: &str) -> Option<Kind> {
 
 /// Answers a request; if it changes something, the record of it goes into the
 /// store with the change.
-pub(super) async fn answer(endpoint: &Endpoint, call: Call) -> Result<Response, ApiError> {
+pub(super) async fn answer(
+    endpoint: &Endpoint,
+    call: Call,
+    request_id: &str,
+) -> Result<Response, ApiError> {
     let Some(kind) = kind(endpoint, call.method.as_str()) else {
         return (endpoint.handler)(call).await;
     };
@@ -41,7 +45,7 @@ pub(super) async fn answer(endpoint: &Endpoint, call: Call) -> Result<Response, 
     let event = Event::new(kind, Actor::Admin)
         .address(call.client.map(|info| info.addr.ip()))
         .target(call.path.trim_start_matches('/'));
-    let told = (event.clone(), Trace::default());
+    let told = (event.clone(), trace(request_id));
     let act = async {
         let answered = (endpoint.handler)(call).await;
         let response = answered.unwrap_or_else(ApiError::into_response);
@@ -56,18 +60,30 @@ pub(super) async fn answer(endpoint: &Endpoint, call: Call) -> Result<Response, 
     let outcome = state.audit.with(told, now_ms, act, |_| unwritten).await;
     Ok(outcome.unwrap_or_else(|refusal| {
         let event = event.failed(reason(refusal.status()));
-        state.audit.note(event, Trace::default(), now_ms);
+        state.audit.note(event, trace(request_id), now_ms);
         refusal
     }))
 }
 
 /// A request that may not use the listener.
-pub(super) fn refused(state: &State, client: Option<ClientInfo>, status: StatusCode) {
+pub(super) fn refused(
+    state: &State,
+    client: Option<ClientInfo>,
+    status: StatusCode,
+    request_id: &str,
+) {
     let event = Event::new(Kind::AdminRefuse, Actor::Anonymous);
     let event = event.address(client.map(|info| info.addr.ip()));
     let event = event.failed(reason(status));
     let now_ms = state.clock.now_ms();
-    state.audit.note(event, Trace::default(), now_ms);
+    state.audit.note(event, trace(request_id), now_ms);
+}
+
+fn trace(request_id: &str) -> Trace {
+    Trace {
+        request_id: Some(request_id.to_owned()),
+        ..Trace::default()
+    }
 }
 
 fn reason(status: StatusCode) -> &'static str {

@@ -172,7 +172,9 @@ impl Reloader {
         if let Some(section) = &config.identity {
             Identity::check(section.clone())?;
         }
-        let certificates = self.tls.prepare(config)?;
+        let certificates = self.tls.prepare(config);
+        let certificates =
+            certificates.map_err(|error| BootError::Refused(error.located(config)))?;
         let entities = declared.entities.clone();
         let prepared = self.parts.control.prepare_declared(entities).await;
         let prepared = prepared.map_err(|error| refused(&declared, &error))?;

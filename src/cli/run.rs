@@ -18,6 +18,7 @@ use crate::config::{CertificateMode, Config, TlsConfig};
 use crate::gateway::balance::keeper::Keeper;
 use crate::gateway::ending::Endings;
 use crate::gateway::explain::Listeners;
+use crate::gateway::own_headers::OwnHeaders;
 use crate::gateway::proxy::Settings;
 use crate::gateway::resolve::TargetNames;
 use crate::http::bridge::Bounds;
@@ -54,6 +55,15 @@ pub(super) fn run(file: &Path) -> ExitCode {
     if let Err(error) = process_log::serve(&OPERATORS) {
         complain(&error);
         return ExitCode::FAILURE;
+    }
+    if !config.proxy.upstream_verify {
+        tracing::warn!(
+            "proxy.upstream_verify is false: whoever is on the way to an https upstream can \
+             take its place, but for services with tls_verify"
+        );
+    }
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
     // For everything that is not a request: signals, files, keys, the store.
     let background = tokio::runtime::Builder::new_multi_thread()
@@ -99,7 +109,7 @@ async fn serve(
     let tls = match open_tls(config, clock, &parts) {
         Ok(tls) => tls,
         Err(error) => {
-            complain(&error);
+            complain(&error.located(config));
             return ExitCode::from(USAGE);
         }
     };
@@ -131,7 +141,7 @@ async fn serve(
     let (proxy, admin) = match started {
         Ok(servers) => servers,
         Err(error) => {
-            complain(&error);
+            complain(&error.located(config));
             return ExitCode::from(USAGE);
         }
     };
@@ -281,6 +291,18 @@ fn admin_addresses(config: &Config) -> Vec<Address<'_>> {
         .collect()
 }
 
+/// The addresses of a section, for the Admin API.
+fn addresses(plain: &[String], tls: Option<&TlsConfig>) -> Vec<admin::Listener> {
+    let parsed = |texts: &[String], tls| -> Vec<admin::Listener> {
+        let addresses = texts.iter().filter_map(|text| text.parse().ok());
+        addresses
+            .map(|address| admin::Listener { address, tls })
+            .collect()
+    };
+    let encrypted = tls.map_or(&[][..], |tls| &tls.listen);
+    [parsed(plain, false), parsed(encrypted, true)].concat()
+}
+
 fn admin_listener<'a>(
     config: &'a Config,
     clock: &Clock,
@@ -296,8 +318,15 @@ fn admin_listener<'a>(
         clock: clock.clone(),
         token: config.admin.token.clone(),
         hosts: config.admin.hosts.clone(),
+        cors_origins: config.admin.cors_origins.clone(),
+        latency: config.proxy.headers.has(OwnHeaders::ADMIN_LATENCY),
         metrics: config.telemetry.metrics,
         listeners: listeners(config),
+        proxy_listeners: addresses(&config.proxy.listen, config.proxy.tls.as_ref()),
+        admin_listeners: addresses(
+            std::slice::from_ref(&config.admin.listen),
+            config.admin.tls.as_ref(),
+        ),
         route_files: parts.route_files.lock().board(),
         identity: parts
             .identity
@@ -366,6 +395,9 @@ fn settings(
             .map_or_else(Vec::new, |identity| identity.cookie_names())
             .into(),
         request_ids: config.proxy.request_ids,
+        headers: config.proxy.headers,
+        error_default_type: config.proxy.error_default_type,
+        allow_debug_header: config.proxy.allow_debug_header,
         access_log,
         endings: Endings::new(config.proxy.upstream_ca.as_deref()),
         destinations: parts.control.destinations(),

@@ -28,12 +28,13 @@ const PRINTED: usize = 1000;
 const EXAMPLES: &str = "\
 Examples:
   doorward store export backup.jsonl
-  doorward store export - --store sqlite:data/doorward.db | zstd > backup.jsonl.zst
+  doorward store export - --store sqlite:data/doorward.db | zstd > backup.zst
   doorward store import backup.jsonl --store postgres://doorward@db/doorward
   doorward store check
 
-An export is of one moment, beside a running server or without one. It holds hashes of
-passwords and private keys (sealed, if there is a master key): keep it as you keep the store.";
+An export is of one moment, beside a running server or without one. It holds
+hashes of passwords and private keys (sealed, if there is a master key): keep it
+as you keep the store.";
 
 /// `doorward store …`
 #[derive(Debug, Args)]

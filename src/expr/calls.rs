@@ -8,11 +8,11 @@ use super::compile::{Compiler, names};
 use super::files::{FILE_FUNCTIONS, FileFunction};
 use super::function::{FUNCTIONS, Function};
 use super::method::METHODS;
-use super::near;
 use super::node::Node;
 use super::parse::Ast;
 use super::pattern::{Operation, PATTERN_METHODS, PATTERNS, Pattern};
 use super::value::Value;
+use crate::model::near;
 
 impl Compiler<'_> {
     pub(super) fn call(

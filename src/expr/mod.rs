@@ -22,7 +22,6 @@ mod function;
 mod lex;
 mod message;
 mod method;
-mod near;
 mod node;
 mod parse;
 mod pattern;

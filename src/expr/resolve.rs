@@ -5,11 +5,11 @@ use http::HeaderName;
 use super::Fault;
 use super::compile::{Compiler, names};
 use super::context::{Object, ROOTS};
-use super::near;
 use super::node::{CookieAt, CookiePart, Node};
 use super::parse::Ast;
 use super::slot::Slot;
 use super::value::Value;
+use crate::model::near;
 
 /// Members of a cookie.
 const COOKIE: &[(&str, CookiePart)] = &[

@@ -8,6 +8,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
+use super::own_headers::{DefaultType, OwnHeaders};
 use crate::http::reply::{Reply, ReplyBody};
 
 /// Product token in `Server` and `Via`.
@@ -37,6 +38,8 @@ pub(super) struct Additions<'a> {
     pub(super) latency_ms: u64,
     /// The part of it that went by at upstreams, where one was tried.
     pub(super) upstream_ms: Option<u64>,
+    /// Which of its own headers the gateway shows.
+    pub(super) shown: OwnHeaders,
 }
 
 /// Head and body of `reply` to `request`.
@@ -49,14 +52,18 @@ pub(super) fn compose(
         return Ok((grpc_head(reply, additions)?, Bytes::new()));
     }
     let mut head = ResponseHeader::build(reply.status, Some(10))?;
-    let (content_type, body) = render(reply.body, &request.headers);
+    let id = additions.request_id.and_then(|id| id.to_str().ok());
+    let id = id.filter(|_| reply.status.as_u16() >= 400);
+    let (content_type, body) = render(reply.body, &request.headers, id);
     if let Some(content_type) = content_type {
         head.insert_header(header::CONTENT_TYPE, content_type)?;
     }
     if has_length(reply.status) {
         head.insert_header(header::CONTENT_LENGTH, body.len())?;
     }
-    head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    if additions.shown.has(OwnHeaders::SERVER) {
+        head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    }
     for (name, value) in reply.headers {
         if name == header::SERVER {
             head.insert_header(name, value)?;
@@ -123,14 +130,24 @@ fn add(head: &mut ResponseHeader, additions: &Additions<'_>) -> pingora::Result<
     for (name, value) in additions.headers {
         head.append_header(name.clone(), value.clone())?;
     }
-    let latency = HeaderValue::from(additions.latency_ms);
-    head.insert_header("X-Kong-Response-Latency", latency)?;
+    let shown = |one| additions.shown.has(one);
+    if shown(OwnHeaders::RESPONSE_LATENCY) {
+        let latency = HeaderValue::from(additions.latency_ms);
+        head.insert_header("X-Kong-Response-Latency", latency)?;
+    }
     if let Some(upstream_ms) = additions.upstream_ms {
         let own = additions.latency_ms.saturating_sub(upstream_ms);
-        head.insert_header(X_KONG_UPSTREAM_LATENCY, HeaderValue::from(upstream_ms))?;
-        head.insert_header(X_KONG_PROXY_LATENCY, HeaderValue::from(own))?;
+        if shown(OwnHeaders::UPSTREAM_LATENCY) {
+            head.insert_header(X_KONG_UPSTREAM_LATENCY, HeaderValue::from(upstream_ms))?;
+        }
+        if shown(OwnHeaders::PROXY_LATENCY) {
+            head.insert_header(X_KONG_PROXY_LATENCY, HeaderValue::from(own))?;
+        }
     }
-    if let Some(id) = additions.request_id {
+    if let Some(id) = additions
+        .request_id
+        .filter(|_| shown(OwnHeaders::REQUEST_ID))
+    {
         head.insert_header("X-Kong-Request-Id", id.clone())?;
     }
     Ok(())
@@ -164,7 +181,9 @@ fn grpc_head(reply: Reply, additions: &Additions<'_>) -> pingora::Result<Respons
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
     )?;
-    head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    if additions.shown.has(OwnHeaders::SERVER) {
+        head.insert_header(header::SERVER, HeaderValue::from_static(SERVER))?;
+    }
     head.insert_header("grpc-status", HeaderValue::from(grpc_status(reply.status)))?;
     let message = match &reply.body {
         ReplyBody::Message(message) => message.as_ref(),
@@ -205,49 +224,52 @@ fn percent_encoded(message: &str) -> String {
     out
 }
 
-fn render(body: ReplyBody, asked: &HeaderMap) -> (Option<&'static str>, Bytes) {
+/// The body and its type; a message says which request it is about.
+fn render(
+    body: ReplyBody,
+    asked: &HeaderMap,
+    request_id: Option<&str>,
+) -> (Option<&'static str>, Bytes) {
     let message = match body {
         ReplyBody::Empty => return (None, Bytes::new()),
         ReplyBody::Raw(content_type, bytes) => return (Some(content_type), bytes),
         ReplyBody::Own(bytes) => return (None, bytes),
         ReplyBody::Message(message) => message,
     };
-    match Format::wanted(asked) {
-        Format::Json => (
-            Some("application/json; charset=utf-8"),
-            json(&message).into(),
-        ),
-        Format::Html => (
-            Some("text/html; charset=utf-8"),
-            format!(
-                "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  \
-                 </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>\n  </body>\n</html>\n",
-                escape(&message)
-            )
-            .into(),
-        ),
-        Format::Xml => (
-            Some("application/xml; charset=utf-8"),
-            format!(
-                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{}</message>\n</error>",
-                escape(&message)
-            )
-            .into(),
-        ),
-        Format::Plain => (
-            Some("text/plain; charset=utf-8"),
-            format!("{message}\n").into(),
-        ),
-    }
+    let (content_type, body) = Format::wanted(asked).render(&message, request_id);
+    (Some(content_type), body)
 }
 
-fn json(message: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + 16);
+/// A message in the form that clients get who name none, as [`ReplyBody::Raw`].
+pub(super) fn unasked(
+    form: DefaultType,
+    message: &str,
+    request_id: Option<&HeaderValue>,
+) -> ReplyBody {
+    let format = match form {
+        DefaultType::Plain => Format::Plain,
+        DefaultType::Html => Format::Html,
+        DefaultType::Json => Format::Json,
+        DefaultType::Xml => Format::Xml,
+    };
+    let id = request_id.and_then(|id| id.to_str().ok());
+    let (content_type, body) = format.render(message, id);
+    ReplyBody::Raw(content_type, body)
+}
+
+/// As `{"message":…,"request_id":…}`. The identifier has only hexadecimal digits.
+fn json(message: &str, request_id: Option<&str>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 64);
     out.extend_from_slice(b"{\"message\":");
-    match serde_json::to_writer(&mut out, message) {
-        Ok(()) => out.push(b'}'),
-        Err(_) => return b"{\"message\":\"\"}".to_vec(),
+    if serde_json::to_writer(&mut out, message).is_err() {
+        return b"{\"message\":\"\"}".to_vec();
     }
+    if let Some(id) = request_id {
+        out.extend_from_slice(b",\"request_id\":\"");
+        out.extend_from_slice(id.as_bytes());
+        out.push(b'"');
+    }
+    out.push(b'}');
     out
 }
 
@@ -270,6 +292,42 @@ enum Format {
 }
 
 impl Format {
+    /// A message in this form, with the identifier of its request.
+    fn render(self, message: &str, request_id: Option<&str>) -> (&'static str, Bytes) {
+        let identified = |before: &str, after: &str| {
+            request_id.map_or_else(String::new, |id| format!("{before}{id}{after}"))
+        };
+        match self {
+            Format::Json => (
+                "application/json; charset=utf-8",
+                json(message, request_id).into(),
+            ),
+            Format::Html => (
+                "text/html; charset=utf-8",
+                format!(
+                    "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  \
+                     </head>\n  <body>\n    <h1>Error</h1>\n    <p>{}.</p>{}\n  </body>\n</html>\n",
+                    escape(message),
+                    identified("\n    <p>request_id: ", "</p>")
+                )
+                .into(),
+            ),
+            Format::Xml => (
+                "application/xml; charset=utf-8",
+                format!(
+                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{}</message>{}\n</error>",
+                    escape(message),
+                    identified("\n  <requestid>", "</requestid>")
+                )
+                .into(),
+            ),
+            Format::Plain => (
+                "text/plain; charset=utf-8",
+                format!("{message}\n{}", identified("request_id: ", "\n")).into(),
+            ),
+        }
+    }
+
     /// The format that the client likes best (RFC 9110 §12.5.1); JSON for
     /// those who say nothing or that anything will do.
     fn wanted(headers: &HeaderMap) -> Self {
@@ -341,6 +399,28 @@ mod tests {
     #[test]
     fn markup_in_a_message_is_escaped() {
         assert_eq!(escape("<a href='x'>&"), "&lt;a href=&#39;x&#39;&gt;&amp;");
-        assert_eq!(json("a\"b"), br#"{"message":"a\"b"}"#);
+        assert_eq!(json("a\"b", None), br#"{"message":"a\"b"}"#);
+    }
+
+    #[test]
+    fn every_form_of_a_message_names_the_request() {
+        for (accept, named) in [
+            ("*/*", r#"{"message":"no","request_id":"0a"}"#),
+            ("text/plain", "no\nrequest_id: 0a\n"),
+            ("text/html", "<p>no.</p>\n    <p>request_id: 0a</p>"),
+            ("text/xml", "</message>\n  <requestid>0a</requestid>"),
+        ] {
+            let mut asked = HeaderMap::new();
+            asked.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            let message = || ReplyBody::Message("no".into());
+            let (_, body) = render(message(), &[], &asked, Some("0a"));
+            let text = String::from_utf8_lossy(&body);
+            assert!(text.contains(named), "{accept}: {text}");
+            let (_, body) = render(message(), &[], &asked, None);
+            assert!(
+                !String::from_utf8_lossy(&body).contains("request"),
+                "{accept}"
+            );
+        }
     }
 }

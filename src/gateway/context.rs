@@ -13,6 +13,7 @@ use super::attempt::Attempts;
 use super::chain::Link;
 use super::forward::Origin;
 use super::handler::Journey;
+use super::own_headers::OwnHeaders;
 use super::proxy::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
@@ -33,6 +34,8 @@ pub struct Ctx {
     pub(super) path: Option<Box<str>>,
     pub(super) exchange: Exchange,
     pub(super) request_id: Option<HeaderValue>,
+    /// Which of its own headers the gateway shows.
+    pub(super) shown: OwnHeaders,
     /// Whether the whole body was read beforehand.
     pub(super) gathered: bool,
     /// Whether this try's upstream has got what replaces the client's body.
@@ -68,6 +71,7 @@ impl Ctx {
             path: None,
             exchange: Exchange::default(),
             request_id: None,
+            shown: OwnHeaders::default(),
             gathered: false,
             substituted: false,
             tries: Tries::default(),
@@ -131,6 +135,7 @@ impl Ctx {
             request_id: self.request_id.as_ref(),
             latency_ms: self.elapsed_ms(),
             upstream_ms: self.upstream_started.map(|s| whole_millis(s.elapsed())),
+            shown: self.shown,
         }
     }
 

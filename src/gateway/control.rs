@@ -20,7 +20,8 @@ use super::edit;
 use super::entities::{self, Entities, Entity, Item, Kind, Origin, Record};
 use super::handler::{Destinations, Routes};
 use super::records;
-use super::snapshot::{CompileError, LiveRoute, Snapshot, Workshop};
+use super::snapshot::{self, CompileError, LiveRoute, Snapshot, Workshop};
+use crate::model::plugin::Plugin;
 use crate::plugins::openid_connect::Providers;
 use crate::store::{Beside, EntityWrite, Store, StoreError, complete};
 use crate::telemetry::traffic::RouteTraffic;
@@ -250,7 +251,12 @@ impl Control {
         let mut candidate = Entities::clone(&current);
         let mut writes = Vec::new();
         for change in changes {
-            edit::apply(&mut candidate, change, &mut writes)?;
+            let record = match &change {
+                Change::Put(item) => Some(item.clone()),
+                Change::Delete(..) => None,
+            };
+            edit::apply(&mut candidate, change, &mut writes)
+                .map_err(|error| self.first_violation(record, error))?;
         }
         let previous = self.live.load_full();
         let snapshot = Snapshot::compile(&candidate, &self.workshop, Some(&previous))
@@ -259,6 +265,20 @@ impl Control {
         let stored = self.store_and_swap(alone, writes, candidate, snapshot);
         stored.await.map_err(ChangeError::from)?;
         Ok(answer)
+    }
+
+    /// What a client is told of a record that can't be written: as in the
+    /// imitated gateway, what is wrong with a plugin by itself comes before the
+    /// other plugin that has its place.
+    fn first_violation(&self, record: Option<Arc<dyn Item>>, error: ChangeError) -> ChangeError {
+        let plugin = record.as_deref().and_then(entities::typed::<Plugin>);
+        match (plugin, &error) {
+            (Some(plugin), ChangeError::Unique { .. }) => {
+                let wrong = snapshot::check_plugin(&plugin.value, &self.workshop.parts);
+                wrong.map_or_else(ChangeError::from, |()| error)
+            }
+            _ => error,
+        }
     }
 
     /// Prepares to put what the files declare now in the place of what they

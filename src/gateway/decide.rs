@@ -6,20 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use http::{Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::Result;
 use pingora::proxy::Session;
 
 use super::choose::{self, Arrival, Unrouted};
 use super::context::Ctx;
 use super::proxy::Gateway;
-use super::snapshot::Snapshot;
+use super::snapshot::{LiveRoute, Snapshot};
 use super::{admit, answer, client_certificate, handler};
 use crate::filter::{Exchange, Flow, Verdict};
 use crate::http::bridge;
 use crate::http::handshake::Handshake;
 use crate::http::listener::malformed;
 use crate::http::reply::Reply;
+
+/// Asks which route and service a request gets.
+const KONG_DEBUG: HeaderName = HeaderName::from_static("kong-debug");
 
 /// Longest time that a client may take to send a short body.
 const CLIENT_BODY: Duration = Duration::from_secs(60);
@@ -138,6 +141,9 @@ impl Gateway {
                 ctx.matched = found.matched;
                 ctx.route = Some(route.clone());
                 ctx.exchange.route = Some(route.id());
+                if settings.allow_debug_header && request.headers.contains_key(KONG_DEBUG) {
+                    tell_route(route, &mut ctx.exchange);
+                }
                 Ok(None)
             }
             Err(Unrouted::NoRoute)
@@ -179,6 +185,33 @@ impl Gateway {
                 Ok(true)
             }
         }
+    }
+}
+
+/// Has the answer name route and service, as clients ask for by `Kong-Debug`.
+fn tell_route(route: &LiveRoute, exchange: &mut Exchange) {
+    let record = &route.record().value;
+    let service = route
+        .service
+        .as_ref()
+        .map(|service| &service.record().value);
+    let facts = [
+        ("kong-route-id", Some(record.id.to_string())),
+        ("kong-route-name", record.name.clone()),
+        (
+            "kong-service-id",
+            service.map(|service| service.id.to_string()),
+        ),
+        (
+            "kong-service-name",
+            service.and_then(|service| service.name.clone()),
+        ),
+    ];
+    for (name, value) in facts {
+        // A name that is not ASCII can't be said in a header.
+        let value = value.and_then(|value| HeaderValue::try_from(value).ok());
+        let told = value.map(|value| (HeaderName::from_static(name), value));
+        exchange.response_headers.extend(told);
     }
 }
 

@@ -25,6 +25,7 @@ pub mod internal;
 mod observe;
 mod outgoing;
 pub mod own_cookies;
+pub mod own_headers;
 mod parted;
 mod passage;
 pub mod peer;

@@ -10,7 +10,9 @@ use pingora::prelude::{Error, ErrorType};
 use pingora::proxy::Session;
 use pingora::{ErrorSource, ImmutStr};
 
+use super::answer;
 use super::context::Ctx;
+use super::own_headers::DefaultType;
 use super::proxy::Settings;
 use crate::clock;
 use crate::http::reply::Reply;
@@ -121,6 +123,7 @@ pub(super) fn engine_reply(
     status: StatusCode,
     message: Cow<'static, str>,
     request: &RequestHeader,
+    (form, request_id): (DefaultType, Option<&HeaderValue>),
 ) -> Reply {
     let headers = &request.headers;
     let sent_json = headers
@@ -130,8 +133,7 @@ pub(super) fn engine_reply(
         return Reply::message(status, message);
     }
     let mut reply = Reply::empty(status);
-    let text = format!("{message}\n");
-    reply.body = crate::http::reply::ReplyBody::Raw("text/plain; charset=utf-8", text.into());
+    reply.body = answer::unasked(form, &message, request_id);
     reply
 }
 
@@ -187,7 +189,8 @@ fn entry<'a>(
     Entry {
         time_ms: settings.clock.now_ms(),
         request_id: ctx.request_id.as_ref().and_then(|id| id.to_str().ok()),
-        client: ctx.exchange.client.ip(),
+        // As everywhere else: a listener for both families maps the one to the other.
+        client: ctx.exchange.client.ip().to_canonical(),
         method: original.map_or(&request.method, |o| &o.method).as_str(),
         host: asked
             .or(authority)

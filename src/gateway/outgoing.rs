@@ -10,6 +10,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_UPSTREAM_LATENCY, via};
 use super::context::Ctx;
 use super::forward::Manner;
+use super::own_headers::OwnHeaders;
 use super::proxy::Gateway;
 use super::{client_certificate, forward, head, observe};
 
@@ -59,6 +60,8 @@ fn announce(request: &mut RequestHeader, length: usize) -> Result<()> {
 
 const X_KONG_REQUEST_ID: HeaderName = HeaderName::from_static("x-kong-request-id");
 
+const X_KONG_UPSTREAM_STATUS: HeaderName = HeaderName::from_static("x-kong-upstream-status");
+
 /// Adds the gateway's and the filters' headers to a response.
 pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant) -> Result<()> {
     let total = now - ctx.started;
@@ -66,16 +69,28 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     let own = total.saturating_sub(upstream);
     let (mut parts, reason) = head::take_response(response);
     let via = via(parts.version == Version::HTTP_2);
+    let status = parts.status.as_u16();
     // The gateway's version, whatever the upstream speaks (RFC 9112 §2.3).
     parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
     head::strip_nominated(headers);
     head::unify_length(headers);
     headers.reserve(4);
-    headers.append(header::VIA, via);
-    headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));
-    headers.insert(X_KONG_PROXY_LATENCY, observe::millis(own));
-    if let Some(id) = &ctx.request_id {
+    if ctx.shown.has(OwnHeaders::VIA) {
+        headers.append(header::VIA, via);
+    }
+    if ctx.shown.has(OwnHeaders::UPSTREAM_LATENCY) {
+        headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));
+    }
+    if ctx.shown.has(OwnHeaders::PROXY_LATENCY) {
+        headers.insert(X_KONG_PROXY_LATENCY, observe::millis(own));
+    }
+    if ctx.shown.has(OwnHeaders::UPSTREAM_STATUS) {
+        headers.insert(X_KONG_UPSTREAM_STATUS, status.into());
+    }
+    if let Some(id) = &ctx.request_id
+        && ctx.shown.has(OwnHeaders::REQUEST_ID)
+    {
         headers.insert(X_KONG_REQUEST_ID, id.clone());
     }
     for (name, value) in &ctx.exchange.response_headers {

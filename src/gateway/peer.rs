@@ -117,11 +117,12 @@ impl Papers {
 }
 
 impl Dialer {
-    /// How `service`, which is not an internal one, is spoken to.
+    /// How `service`, which is not an internal one, is spoken to. `verify`:
+    /// whether its certificate is verified if it does not say itself.
     ///
     /// # Errors
     /// [`DialError`] if a certificate or key can't be used.
-    pub fn new(service: &Service, papers: &Papers) -> Result<Self, DialError> {
+    pub fn new(service: &Service, papers: &Papers, verify: bool) -> Result<Self, DialError> {
         let tls = matches!(service.protocol, Protocol::Https | Protocol::Grpcs);
         let http2 = matches!(service.protocol, Protocol::Grpc | Protocol::Grpcs);
         let host = service.host.trim_matches(['[', ']']);
@@ -139,7 +140,7 @@ impl Dialer {
             options.set_http_version(2, 2);
             options.max_h2_streams = STREAMS;
         }
-        let verify = service.tls_verify.unwrap_or(true);
+        let verify = service.tls_verify.unwrap_or(verify);
         options.verify_cert = verify;
         options.verify_hostname = verify;
         if tls {

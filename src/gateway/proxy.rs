@@ -22,6 +22,7 @@ use super::ending::Endings;
 use super::handler::{Destinations, unwind};
 use super::outgoing::finish_head;
 use super::own_cookies::OwnCookies;
+use super::own_headers::{DefaultType, OwnHeaders};
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
@@ -76,6 +77,12 @@ pub struct Settings {
     pub own_cookies: OwnCookies,
     /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
     pub request_ids: bool,
+    /// The gateway's own headers that answers have.
+    pub headers: OwnHeaders,
+    /// The form of messages about failed upstreams for clients that name none.
+    pub error_default_type: DefaultType,
+    /// Whether clients that send `Kong-Debug` learn route and service.
+    pub allow_debug_header: bool,
     /// Where requests are logged, if they are.
     pub access_log: Option<Arc<AccessLog>>,
     /// Makes the connections of answers that end with sessions.
@@ -146,6 +153,7 @@ impl ProxyHttp for Gateway {
             let connection = self.settings.connections.opened(peer, text, counted);
             ctx.connection = Some(connection);
         }
+        ctx.shown = self.settings.headers;
         if self.settings.request_ids {
             ctx.request_id = Some(observe::request_id());
         }
@@ -343,7 +351,8 @@ impl ProxyHttp for Gateway {
         if session.response_written().is_some() {
             return given_up(status.as_u16());
         }
-        let reply = observe::engine_reply(status, message, session.req_header());
+        let form = (self.settings.error_default_type, ctx.request_id.as_ref());
+        let reply = observe::engine_reply(status, message, session.req_header(), form);
         session.set_keepalive(None);
         match self.reply(session, ctx, reply).await {
             Ok(()) => ctx.answered = true,

@@ -21,6 +21,7 @@ use crate::model::service::Service;
 use crate::model::sni::Sni;
 use crate::model::target::Target;
 use crate::model::upstream::Upstream;
+use crate::model::words;
 
 pub use any::{AnyResource, Unresolved, any};
 
@@ -202,8 +203,10 @@ pub fn finish<T: Resource>(
     let doc = T::schema(&record)?.complete(record)?;
     // The schema admits only what the record can hold; should they ever
     // disagree, the client learns which value it is.
-    let value = serde_path_to_error::deserialize(Value::Object(doc.clone()))
-        .map_err(|error| Violations::of(&error.path().to_string(), error.inner().to_string()))?;
+    let value = serde_path_to_error::deserialize(Value::Object(doc.clone())).map_err(|error| {
+        let message = words::plain(&error.inner().to_string());
+        Violations::of(&error.path().to_string(), message)
+    })?;
     Ok(Record::new(value, &doc, origin))
 }
 

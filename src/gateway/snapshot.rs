@@ -25,6 +25,7 @@ use crate::telemetry::traffic::Traffic;
 use filters::Filters;
 use service::Services;
 
+pub(super) use filters::check as check_plugin;
 pub use route::LiveRoute;
 pub use service::{LiveService, Upstream};
 pub use slots::Slots;
@@ -40,6 +41,9 @@ pub struct Workshop {
     pub traffic: Arc<Traffic>,
     /// Finds the addresses of hosts.
     pub resolver: Arc<Resolver>,
+    /// Whether certificates of https upstreams are verified where services do
+    /// not say (`tls_verify`).
+    pub upstream_verify: bool,
 }
 
 /// Why entities can't become a snapshot.

@@ -9,6 +9,7 @@ use super::config::RegistrationMode;
 use super::error::OAuthError;
 use super::{Call, cors, device, respond, userinfo};
 use crate::model::client::SignAlg;
+use crate::model::near;
 
 /// How long caches may keep metadata and keys: much less than a new key is
 /// published ahead of its first use.
@@ -84,6 +85,31 @@ pub(super) const GRANT_TYPES: [&str; 8] = [
     "urn:ietf:params:oauth:grant-type:jwt-bearer",
     "urn:ietf:params:oauth:grant-type:token-exchange",
 ];
+
+/// Whether a client may name this grant type; else what it may name.
+pub(super) fn check_grant(name: &str) -> Result<(), String> {
+    if GRANT_TYPES.contains(&name) || name == device::EARLIER_GRANT {
+        return Ok(());
+    }
+    // The names of the extensions are URNs, which people know by their ends.
+    let ends = GRANT_TYPES
+        .iter()
+        .map(|known| (known.rsplit(':').next(), known));
+    let by_end = ends.clone().filter_map(|(end, _)| end);
+    let near = near::nearest(name, GRANT_TYPES.into_iter())
+        .or_else(|| near::nearest(name, by_end))
+        .and_then(|near| {
+            ends.clone()
+                .find(|(end, known)| **known == near || *end == Some(near))
+        });
+    let advice = near.map_or_else(String::new, |(_, known)| {
+        format!("; did you mean `{known}`?")
+    });
+    let known = GRANT_TYPES.join(", ");
+    Err(format!(
+        "`{name}` is no grant type: expected one of {known}{advice}"
+    ))
+}
 
 /// The classes of authentication, from the weakest to the strongest.
 fn acr_values(call: &Call) -> Vec<&str> {
@@ -170,4 +196,23 @@ fn cached(mut response: Response) -> Response {
     // Also for requests without an origin: caches give it to others.
     cors::share_with_everybody(&mut response);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_type_that_there_is_not_is_refused_with_those_that_there_are() {
+        for known in GRANT_TYPES.into_iter().chain([device::EARLIER_GRANT]) {
+            assert_eq!(check_grant(known), Ok(()), "{known}");
+        }
+        let refused = |name: &str| check_grant(name).expect_err("refused");
+        let pasword = refused("pasword");
+        assert!(pasword.starts_with("`pasword` is no grant type: expected one of"));
+        assert!(pasword.ends_with("did you mean `password`?"), "{pasword}");
+        let device = refused("device_code");
+        assert!(device.ends_with("did you mean `urn:ietf:params:oauth:grant-type:device_code`?"));
+        assert!(!refused("zzz").contains("did you mean"));
+    }
 }

@@ -11,7 +11,7 @@ use super::respond;
 use crate::jose::keys::KeyError;
 use crate::model::key_path::{PathSegment, render};
 use crate::model::user::schema::RecordError;
-use crate::store::StoreError;
+use crate::store::{SharedSecretError, StoreError};
 
 /// Seconds that a client is told to wait when passwords queue up.
 const BUSY_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -85,6 +85,15 @@ pub(super) enum Fault {
     Busy(#[from] Busy),
     #[error("the directory gave no answer")]
     Directory,
+}
+
+impl From<SharedSecretError> for Fault {
+    fn from(error: SharedSecretError) -> Self {
+        match error {
+            SharedSecretError::Store(error) => Self::Store(error),
+            SharedSecretError::Key(error) => Self::Key(error),
+        }
+    }
 }
 
 impl Fault {

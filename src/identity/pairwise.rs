@@ -13,7 +13,7 @@ use aws_lc_rs::cipher::{AES_256, DecryptingKey, DecryptionContext, EncryptingKey
 use aws_lc_rs::cipher::{AES_256_KEY_LEN, UnboundCipherKey};
 use aws_lc_rs::hmac;
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 use uuid::Uuid;
 
@@ -22,13 +22,11 @@ use super::clients::LiveClient;
 use super::config::SubjectSource;
 use super::error::Fault;
 use super::realm::Realm;
-use crate::clock::random_bytes;
 use crate::jose::vault::Vault;
 use crate::model::client::{ClientMetadata, SubjectType};
-use crate::model::secret::Secret;
 use crate::model::user::User;
 use crate::model::user::schema::RecordError;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, shared_secret};
 
 /// What the store calls the secret.
 const NAME: &str = "pairwise subjects";
@@ -47,13 +45,7 @@ impl Salt {
     /// The secret of this store, brought under the master key of now; it is made
     /// when there is none.
     pub(super) async fn open(store: &dyn Store, vault: &Vault) -> Result<Self, Fault> {
-        let made = Secret::new(STANDARD.encode(random_bytes::<32>()));
-        let made = vault.seal_text(NAME, &made)?.unwrap_or(made);
-        let stored = store.secret(NAME, &made).await?;
-        if let Some(sealed) = vault.seal_text(NAME, &stored)? {
-            store.replace_secret(NAME, &stored, &sealed).await?;
-        }
-        let bytes = vault.open_text(NAME, &stored)?;
+        let bytes = shared_secret(store, vault, NAME).await?;
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
@@ -232,6 +224,7 @@ mod tests {
 
     use super::*;
     use crate::jose::keys::KeyError;
+    use crate::model::secret::Secret;
 
     fn client(more: Value) -> ClientMetadata {
         let mut record = json!({"client_id": "app", "subject_type": "pairwise"});

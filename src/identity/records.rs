@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::config::DeclaredUser;
 use super::cors::is_origin;
 use super::settings::GRACE_MAX;
-use super::{pairwise, profile};
+use super::{discovery, pairwise, profile};
 use crate::clock::ordered_uuid;
 use crate::jose::jwks::KeySet;
 use crate::model::client::{AuthMethod, Client, ClientMetadata, ClientSecret, RequestAlg, SignAlg};
@@ -108,6 +108,7 @@ pub(super) fn check_record(metadata: &ClientMetadata) -> Result<(), RecordError>
         let text = "must be 1 to 255 printable ASCII characters";
         return Err(RecordError::new("client_id", text));
     }
+    check_grants(metadata)?;
     check_keys(metadata)?;
     check_scopes(metadata)?;
     check_uris(metadata)?;
@@ -115,6 +116,16 @@ pub(super) fn check_record(metadata: &ClientMetadata) -> Result<(), RecordError>
     pairwise::check(metadata)?;
     check_tokens(metadata)?;
     profile::check(metadata)
+}
+
+/// Each grant type is one that the token endpoint knows, or that needs none.
+fn check_grants(metadata: &ClientMetadata) -> Result<(), RecordError> {
+    for (index, grant) in metadata.grant_types.iter().enumerate() {
+        if let Err(message) = discovery::check_grant(grant) {
+            return Err(RecordError::new(format!("grant_types[{index}]"), message));
+        }
+    }
+    Ok(())
 }
 
 fn check_secret(metadata: &ClientMetadata, secret: Option<&Secret>) -> Result<(), RecordError> {

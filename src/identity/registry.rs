@@ -18,6 +18,7 @@ use crate::model::registration::InitialToken;
 use crate::model::secret::Secret;
 use crate::model::user::Owner;
 use crate::model::user::schema::RecordError;
+use crate::model::words;
 
 /// What a record shows besides its metadata. Sent back they are no change.
 const READ_ONLY: [&str; 4] = ["realm", "owner", "created_at", "updated_at"];
@@ -55,7 +56,7 @@ pub fn metadata(mut members: Map<String, Value>) -> Result<ClientMetadata, Recor
         if let Some((name, _)) = named(&message, "unknown field `") {
             return RecordError::new(name, "unknown field");
         }
-        RecordError::new(path, message)
+        RecordError::new(path, words::plain(&message))
     })
 }
 
@@ -312,7 +313,7 @@ mod tests {
             (json!({"surprise": 1}), "surprise: unknown field"),
             (
                 json!({"scope": 1}),
-                "scope: invalid type: integer `1`, expected a string",
+                "scope: expected a string, not a number",
             ),
             (
                 json!({"redirect_uris": ["https://a/#b"]}),

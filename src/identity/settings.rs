@@ -84,9 +84,10 @@ fn check_registration(settings: &RegistrationSettings) -> Result<(), RecordError
     if unused != 0 && unused < 3600 {
         return wrong("unused_lifetime", "must be 3600 seconds or more, or 0");
     }
-    let known = |grant: &String| discovery::GRANT_TYPES.contains(&grant.as_str());
-    if let Some(index) = settings.grant_types.iter().position(|grant| !known(grant)) {
-        return wrong(&format!("grant_types[{index}]"), "is no grant type");
+    for (index, grant) in settings.grant_types.iter().enumerate() {
+        if let Err(message) = discovery::check_grant(grant) {
+            return wrong(&format!("grant_types[{index}]"), &message);
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! TLS of the listeners: which certificate is shown, who may connect, and
 //! files that are read again when they change.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -63,27 +63,27 @@ impl Tls {
     /// the certificates of `live` by server name, and the default otherwise.
     ///
     /// # Errors
-    /// [`ServerError::Tls`] with file and reason.
+    /// [`ServerError::Tls`] with key, file and reason.
     pub fn open(
         section: &'static str,
         config: &TlsConfig,
         live: Option<Arc<ArcSwap<Snapshot>>>,
         clock: &Clock,
     ) -> Result<Self, ServerError> {
-        let files = Files::read(config, clock, None)?;
+        let files = Files::read(section, config, clock, None)?;
         if files.generated {
             tracing::warn!(
                 "{section} names no certificate: a self-signed one for localhost was generated, \
                  which no client trusts; set {section}.certificate and {section}.key"
             );
         }
-        let door = TlsDoor::new(server_config(config, &files, live.clone())?);
+        let door = TlsDoor::new(server_config(section, config, &files, live.clone())?);
         Ok(Self {
             section,
             started: config.clone(),
             live,
             clock: clock.clone(),
-            door: Arc::new(door.map_err(|error| unusable(config, error.to_string()))?),
+            door: Arc::new(door.map_err(|error| unusable(section, error.to_string()))?),
             files: Mutex::new(files),
         })
     }
@@ -105,8 +105,8 @@ impl Tls {
         let authorities = &config.client_certificates.ca;
         section.client_certificates.ca.clone_from(authorities);
         let before = self.files.lock().clone();
-        let files = Files::read(&section, &self.clock, Some(&before))?;
-        let config = server_config(&section, &files, self.live.clone())?;
+        let files = Files::read(self.section, &section, &self.clock, Some(&before))?;
+        let config = server_config(self.section, &section, &files, self.live.clone())?;
         Ok(Prepared {
             tls: self,
             files,
@@ -138,10 +138,15 @@ impl Prepared<'_> {
 }
 
 impl Files {
-    fn read(config: &TlsConfig, clock: &Clock, before: Option<&Self>) -> Result<Self, ServerError> {
-        let reason = |reason: String| unusable(config, reason);
+    fn read(
+        section: &'static str,
+        config: &TlsConfig,
+        clock: &Clock,
+        before: Option<&Self>,
+    ) -> Result<Self, ServerError> {
+        let reason = |reason: String| unusable(section, reason);
         let (default, generated) = match (&config.certificate, &config.key) {
-            (Some(certificate), Some(key)) => (certified(certificate, key).map_err(reason)?, false),
+            (Some(certificate), Some(key)) => (certified(section, certificate, key)?, false),
             _ => match before.filter(|before| before.generated) {
                 Some(before) => (before.default.clone(), true),
                 None => (generate(clock).map_err(reason)?, true),
@@ -149,10 +154,8 @@ impl Files {
         };
         let asks = config.client_certificates.mode != CertificateMode::Off;
         let authorities = match &config.client_certificates.ca {
-            Some(file) if asks => certificates(file).map_err(|reason| {
-                let file = file.display().to_string();
-                ServerError::Authorities { file, reason }
-            })?,
+            Some(file) if asks => certificates(file)
+                .map_err(|reason| of_key(section, ".client_certificates.ca", reason))?,
             _ => Vec::new(),
         };
         // Who was let in by other authorities has to show a certificate again.
@@ -170,11 +173,12 @@ impl Files {
 }
 
 fn server_config(
+    section: &'static str,
     config: &TlsConfig,
     files: &Files,
     live: Option<Arc<ArcSwap<Snapshot>>>,
 ) -> Result<ServerConfig, ServerError> {
-    let reason = |error: &dyn std::fmt::Display| unusable(config, error.to_string());
+    let reason = |error: &dyn std::fmt::Display| unusable(section, error.to_string());
     let versions: &[_] = match config.min_version {
         TlsVersion::V12 => &[&TLS13, &TLS12],
         TlsVersion::V13 => &[&TLS13],
@@ -191,7 +195,7 @@ fn server_config(
         for authority in &files.authorities {
             roots
                 .add(authority.clone())
-                .map_err(|error| reason(&error))?;
+                .map_err(|error| of_key(section, ".client_certificates.ca", error.to_string()))?;
         }
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), x509::provider());
@@ -241,11 +245,22 @@ impl ResolvesServerCert for Resolver {
 /// Whether every certificate file that `config` names can be used.
 ///
 /// # Errors
-/// [`ServerError::Tls`] and [`ServerError::Authorities`] with file and reason.
+/// [`ServerError::Tls`] with key, file and reason; also for a certificate that
+/// is not valid now, with which the server would run.
 pub fn check(config: &Config, clock: &Clock) -> Result<(), ServerError> {
-    for section in [&config.proxy.tls, &config.admin.tls].into_iter().flatten() {
-        let files = Files::read(section, clock, None)?;
-        server_config(section, &files, None)?;
+    let sections = [
+        ("proxy.tls", &config.proxy.tls),
+        ("admin.tls", &config.admin.tls),
+    ];
+    for (name, section) in sections {
+        let Some(section) = section else { continue };
+        let files = Files::read(name, section, clock, None)?;
+        server_config(name, section, &files, None)?;
+        if let (Some(file), Some(leaf)) = (&section.certificate, files.default.cert.first()) {
+            x509::valid_at(leaf, clock.now_secs()).map_err(|why| {
+                of_key(name, ".certificate", format!("{}: {why}", file.display()))
+            })?;
+        }
     }
     check_authorities(config.proxy.upstream_ca.as_deref())
 }
@@ -253,7 +268,7 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), ServerError> {
 /// Whether the authorities in `file` can be used.
 ///
 /// # Errors
-/// [`ServerError::Authorities`] with file and reason.
+/// [`ServerError::Tls`] with key, file and reason.
 pub(super) fn check_authorities(file: Option<&Path>) -> Result<(), ServerError> {
     let Some(file) = file else {
         return Ok(());
@@ -261,31 +276,48 @@ pub(super) fn check_authorities(file: Option<&Path>) -> Result<(), ServerError> 
     let mut store = RootCertStore::empty();
     let found = certificates(file).and_then(|found| {
         let mut all = found.into_iter();
-        all.try_for_each(|authority| store.add(authority).map_err(|error| error.to_string()))
+        all.try_for_each(|authority| {
+            let added = store.add(authority);
+            added.map_err(|error| format!("{}: {error}", file.display()))
+        })
     });
-    found.map_err(|reason| ServerError::Authorities {
-        file: file.display().to_string(),
+    found.map_err(|reason| ServerError::Tls {
+        key: "proxy.upstream_ca".to_owned(),
         reason,
     })
 }
 
-fn unusable(config: &TlsConfig, reason: String) -> ServerError {
-    let shown = |file: &Option<PathBuf>| {
-        let file = file.as_ref().map(|file| file.display().to_string());
-        file.unwrap_or_else(|| "a generated one".to_owned())
-    };
+/// The section as a whole can't be used.
+fn unusable(section: &'static str, reason: String) -> ServerError {
+    of_key(section, "", reason)
+}
+
+/// The file that this key of the section names can't be used.
+fn of_key(section: &'static str, key: &str, reason: String) -> ServerError {
     ServerError::Tls {
-        certificate: shown(&config.certificate),
-        key: shown(&config.key),
+        key: format!("{section}{key}"),
         reason,
     }
 }
 
-fn certified(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
-    let chain = certificates(certificate)?;
-    let named = |error: x509::X509Error| format!("{}: {error}", key.display());
-    let key = x509::key(&read(key)?).map_err(named)?;
-    x509::certified(chain, key).map_err(|error| error.to_string())
+fn certified(
+    section: &'static str,
+    certificate: &Path,
+    key: &Path,
+) -> Result<Arc<CertifiedKey>, ServerError> {
+    let of_certificate = |reason| of_key(section, ".certificate", reason);
+    let of_private = |reason| of_key(section, ".key", reason);
+    let chain = certificates(certificate).map_err(of_certificate)?;
+    let named = |error: x509::X509Error| of_private(format!("{}: {error}", key.display()));
+    let private = x509::key(&read(key).map_err(of_private)?).map_err(named)?;
+    x509::certified(chain, private).map_err(|error| match error {
+        x509::X509Error::Mismatch => of_private(format!(
+            "{}: it is not the key of the certificate in {}",
+            key.display(),
+            certificate.display()
+        )),
+        error => named(error),
+    })
 }
 
 /// The certificates of a PEM file, at least one.

@@ -4,6 +4,7 @@
 //! check-then-act from outside. Start at [`open`].
 
 mod audit;
+mod shared_secret;
 mod sql;
 
 #[cfg(test)]
@@ -48,6 +49,7 @@ use crate::model::user::import::{Existing, Import, Imported};
 use crate::model::user::{RetiredName, User};
 
 pub use audit::{Beside, beside, complete};
+pub use shared_secret::{SharedSecretError, shared_secret};
 pub use sql::{Finding, Rows, SqlStore, TransferError};
 
 /// Why the store could not do what it was asked to.

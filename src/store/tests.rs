@@ -13,6 +13,7 @@ mod postgres;
 mod resets;
 mod retired_names;
 mod sessions;
+mod shared_secrets;
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

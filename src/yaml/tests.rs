@@ -235,7 +235,7 @@ fn sample(text: &str) -> String {
 fn what_does_not_fit_is_told_with_line_and_path() {
     assert_eq!(
         sample("port: 1\nlist:\n- name: a\n- name: [x]\n"),
-        "conf/x.yaml:4: list[1].name: invalid type: sequence, expected a string"
+        "conf/x.yaml:4: list[1].name: expected a string, not a list"
     );
     assert_eq!(
         sample("list:\n- {}\n"),
@@ -249,9 +249,45 @@ fn what_does_not_fit_is_told_with_line_and_path() {
 }
 
 #[test]
+fn all_that_does_not_fit_is_told_by_lines() {
+    let text = "port: x\nlist:\n- name: [x]\n- name: b\n- nme: c\n- name: 5\nprot: 1\n";
+    let errors = parse(text).expect("parses").deserialize_whole::<Sample>();
+    let errors = errors.expect_err("does not fit");
+    let told: Vec<_> = errors.iter().map(|error| error.to_string()).collect();
+    let begins = [
+        "conf/x.yaml:1: port: expected a whole number from 0 to 65535, not a string",
+        "conf/x.yaml:3: list[0].name: expected a string, not a list",
+        "conf/x.yaml:5: list[2].nme: unknown field `nme`, expected `name`; did you mean `name`?",
+        "conf/x.yaml:6: list[3].name: expected a string, not a number",
+        "conf/x.yaml:7: prot: unknown field `prot`, expected `port` or `list`; did you mean `port`?",
+    ];
+    assert_eq!(told.len(), begins.len() + 1, "{told:#?}");
+    for begin in begins {
+        assert!(
+            told.iter().any(|told| told == begin),
+            "{begin} in {told:#?}"
+        );
+    }
+    assert!(told[2].contains("list[2]: missing field `name`") || told[3].contains("missing field"));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_document() {
+    let yaml = parse("\u{feff}port: 1\n").expect("parses");
+    assert_eq!(yaml.value(), &serde_json::json!({"port": 1}));
+    let wrong = parse("\u{feff}a: 1\nport: x\n").expect("parses");
+    assert_eq!(wrong.line_of(&["port".into()]), Some(2));
+    let json = Document::parse("\u{feff}{\"port\": 1}", Path::new("x.json"));
+    assert_eq!(json.expect("parses").value(), yaml.value());
+}
+
+#[test]
 fn a_resolved_secret_is_never_quoted_in_an_error() {
     let text = sample("port: '&{orders.secret}'");
-    assert_eq!(text, "conf/x.yaml:1: port: invalid value, expected u16");
+    assert_eq!(
+        text,
+        "conf/x.yaml:1: port: expected a whole number from 0 to 65535, not a string"
+    );
 }
 
 proptest::proptest! {

@@ -219,8 +219,7 @@ async fn a_list_is_read_page_by_page_without_loss() {
     }
     names.sort();
     names.dedup();
-    // The five, and the declared one of the identity provider.
-    assert_eq!(names.len(), 6, "{names:?}");
+    assert_eq!(names.len(), 5, "{names:?}");
 }
 
 #[tokio::test]

@@ -244,7 +244,7 @@ async fn what_is_wrong_with_a_client_is_said_by_name() {
         ),
         (
             &["--set", "scope=5"],
-            "scope: invalid type: integer `5`, expected a string",
+            "scope: expected a string, not a number",
         ),
         (
             &["--set", "jwks_uri=http://a.example/"],

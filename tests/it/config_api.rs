@@ -121,6 +121,36 @@ async fn a_wrong_document_changes_nothing_and_says_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn flattened_errors_name_plugins_and_what_they_are_nested_in() {
+    let (door, _upstream) = door().await;
+    let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let text = format!(
+        "_format_version: \"3.0\"\nservices:\n- id: {id}\n  name: s\n  host: h\n  retries: x\n  \
+         plugins:\n  - {{name: throttling, tags: [t], config: {{rate: 5}}}}\n  \
+         routes:\n  - {{name: r, paths: [x]}}\n"
+    );
+    let answer = post(&door, "?flatten_errors=1", &text).await;
+    let answer = answer.expect(400).json();
+    let flattened = answer["flattened_errors"].as_array().expect("a list");
+    let of = |kind: &str| {
+        let mut all = flattened.iter();
+        all.find(|error| error["entity_type"] == kind)
+            .unwrap_or_else(|| panic!("no {kind} in {answer}"))
+    };
+    let (service, plugin, route) = (of("service"), of("plugin"), of("route"));
+    assert_eq!(
+        service["entity"],
+        json!({"id": id, "name": "s", "host": "h", "retries": "x"})
+    );
+    assert_eq!(plugin["entity_name"], "throttling");
+    assert_eq!(plugin["entity_tags"], json!(["t"]));
+    assert_eq!(plugin["entity"]["service"], json!({"id": id}));
+    assert_eq!(plugin["errors"][0]["field"], "config.rate");
+    assert_eq!(route["entity_name"], "r");
+    assert_eq!(route["entity"]["service"], json!({"id": id}));
+}
+
+#[tokio::test]
 async fn the_command_line_exports_and_imports_with_and_without_an_instance() {
     use std::os::unix::fs::PermissionsExt;
     let (mut door, _upstream) = door().await;

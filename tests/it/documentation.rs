@@ -72,6 +72,33 @@ const SHOWN: &[&str] = &["text"];
 const WALKED: &[&str] = &["sh walk", "sh walk reload", "sh restart"];
 
 #[test]
+fn every_metric_and_every_variable_of_the_log_is_in_the_pages() {
+    let page = include_str!("../../docs/operation.md");
+    let exposition = include_str!("../../src/telemetry/exposition.rs");
+    let listed = |name: &str| page.contains(&format!("| `{name}` |"));
+    let is_name = |text: &&str| {
+        let rest = text.strip_prefix("doorward_");
+        rest.is_some_and(|rest| rest.bytes().all(|b| b == b'_' || b.is_ascii_lowercase()))
+    };
+    let names = exposition.split('"').filter(is_name);
+    let missing: Vec<_> = names.filter(|name| !listed(name)).collect();
+    assert_eq!(missing, [""; 0]);
+    for variable in ["DOORWARD_CONFIG", "DOORWARD_LOG", "DOORWARD_LOG_FORMAT"] {
+        assert!(listed(variable), "{variable}");
+    }
+    // Nothing is listed that is gone.
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `doorward_"));
+    for name in rows.filter_map(|row| row.split('`').next()) {
+        assert!(
+            exposition.contains(&format!("\"doorward_{name}\"")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn every_block_of_the_pages_is_tried_or_says_why_not() {
     let blocks = blocks();
     let mut left = Vec::new();
@@ -194,13 +221,13 @@ fn every_configuration_of_the_pages_is_accepted() {
         let door = Setup::new().lay_out();
         // What blocks name beside them.
         write(&door.path("leaked.txt"), "password\n");
-        write(&door.path("conf/routes.yaml"), "_format_version: \"3.0\"\n");
+        write(&door.path("routes.yaml"), "_format_version: \"3.0\"\n");
         write(
             &door.path("srv/gateway/config/config.json"),
             "{\"handler\": {\"type\": \
             \"StaticResponseHandler\", \"config\": {\"status\": 200}}}",
         );
-        std::fs::create_dir_all(door.path("conf/routes.d")).expect("a directory");
+        std::fs::create_dir_all(door.path("routes.d")).expect("a directory");
         match block.kind.as_str() {
             "yaml" => {
                 match whole(&block) {

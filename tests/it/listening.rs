@@ -53,11 +53,15 @@ async fn an_address_that_can_not_be_had_ends_the_start_with_two_and_one_line() {
             let status = door.wait_exit().await;
             let log = door.log_text();
             assert_eq!(status.code(), Some(2), "{key} {address}: {log}");
-            let expected = format!("doorward: {key}: can't listen on {address}: ");
+            let expected = format!(": {key}: can't listen on {address}: ");
             let told = log.lines().filter(|line| line.starts_with("doorward: "));
             let told: Vec<_> = told.collect();
             assert_eq!(told.len(), 1, "{log}");
-            assert!(told[0].starts_with(&expected), "{log}");
+            let file = "doorward: doorward.yaml:";
+            assert!(
+                told[0].starts_with(file) && told[0].contains(&expected),
+                "{log}"
+            );
             assert!(!log.contains("panicked"), "{log}");
             assert!(!log.contains(" ready "), "nothing was served: {log}");
         }

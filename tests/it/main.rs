@@ -5,6 +5,7 @@ mod admin;
 mod audit;
 mod bad_input;
 mod balancing;
+mod choices;
 mod cli;
 mod clients;
 mod config_api;

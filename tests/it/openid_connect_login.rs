@@ -203,6 +203,33 @@ async fn signs_in_and_out(api: &Door, upstream: &Upstream) {
     assert!(!log.contains("g-secret"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_session_secret_a_session_outlives_a_restart_and_other_nodes_know_it() {
+    let upstream = Upstream::echo().await;
+    let plugin = PLUGIN.replace("session_secret: shared, ", "");
+    let service = format!(
+        "- name: api\n  url: {}\n  routes: [{{hosts: [api.test]}}]\n  plugins:\n  \
+         - {{name: openid-connect, config: {{issuer: 'http://@PROXY@/oauth2'{plugin}}}}}\n",
+        upstream.url("")
+    );
+    let setup = Setup::new().identity(CLIENTS).services(&service);
+    let mut door = setup.start().await;
+    let mut browser = Browser::at(&door);
+    browser.sign_in("http://api.test/a").await;
+    browser.get("http://api.test/a").await.expect(200);
+    let cookies = browser.cookies.clone();
+    assert!(
+        !door.log_text().contains("session_secret"),
+        "{}",
+        door.log_text()
+    );
+    door.kill();
+    door.start().await;
+    let mut browser = Browser::at(&door);
+    browser.cookies = cookies;
+    browser.get("http://api.test/a").await.expect(200);
+}
+
 #[tokio::test]
 async fn a_browser_signs_in_at_the_provider_of_the_process_and_out() {
     let upstream = Upstream::echo().await;

@@ -175,6 +175,41 @@ async fn wrong_arguments_and_files_exit_with_two_and_say_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn check_refuses_certificates_that_have_expired() {
+    let old = crate::support::tls::Pair::expired("old.test");
+    let listening = "{listen: [\"@PROXY@\"], tls: {listen: [\"127.0.0.1:0\"], \
+                     certificate: \"@DIR@/old.pem\", key: \"@DIR@/old.key\"}}";
+    let door = Setup::new().proxy(listening).lay_out();
+    door.write("old.pem", &old.cert);
+    door.write("old.key", &old.key);
+    let told = |door: &Door| {
+        let output = door.run(&["check", "-c", "doorward.yaml"]);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let of_file = told(&door);
+    assert!(
+        of_file.contains("doorward.yaml:1: proxy.tls.certificate: "),
+        "{of_file}"
+    );
+    assert!(
+        of_file.contains("old.pem: the certificate expired on 2001-01-01"),
+        "{of_file}"
+    );
+    let declared = serde_json::json!({
+        "_format_version": "3.0", "certificates": [{"cert": old.cert, "key": old.key}]
+    });
+    let door = Setup::new().lay_out();
+    door.write("routes.yaml", &declared.to_string());
+    let of_entity = told(&door);
+    assert!(
+        of_entity.contains("routes.yaml:1: certificates[0].cert: "),
+        "{of_entity}"
+    );
+    assert!(of_entity.contains("expired on 2001-01-01"), "{of_entity}");
+}
+
+#[tokio::test]
 async fn check_is_content_with_the_files_that_ship() {
     let door = Setup::new().lay_out();
     let root = env!("CARGO_MANIFEST_DIR");

@@ -321,6 +321,7 @@ async fn all_kinds_survive_a_restart() {
         internals: HashMap::new(),
         traffic: telemetry.traffic.clone(),
         resolver: crate::gateway::resolve::Resolver::new(&Default::default(), Default::default()),
+        upstream_verify: true,
     };
     let again = Control::open(workshop, store, DeclaredEntities::default())
         .await

@@ -108,6 +108,110 @@ async fn tags_filter_by_all_or_by_any() {
     );
 }
 
+const DECLARED: &str = "_format_version: \"3.0\"
+services:
+- name: declared
+  host: h
+  tags: [t]
+  routes: [{name: declared-route, paths: [/a]}]
+upstreams:
+- name: declared.test
+  targets: [{target: '10.0.0.1:80'}]
+consumers:
+- {username: ada, custom_id: '7'}
+";
+
+#[tokio::test]
+async fn what_files_declare_is_listed_when_it_is_asked_for() {
+    let api = Api::with(DECLARED, None).await;
+    for name in ["a", "b", "c"] {
+        let body = json!({"name":name,"host":"h","tags":["t"]});
+        api.post("/services", body).await.expect(201);
+    }
+    api.post("/services/declared/routes", json!({"paths":["/b"]}))
+        .await
+        .expect(201);
+    for (path, stored, all) in [
+        ("/services", 3, 4),
+        ("/services?tags=t", 3, 4),
+        ("/routes", 1, 2),
+        ("/services/declared/routes", 1, 2),
+        ("/upstreams", 0, 1),
+        ("/upstreams/declared.test/targets", 0, 1),
+        ("/consumers", 0, 1),
+        ("/tags", 3, 4),
+        ("/tags/t", 3, 4),
+    ] {
+        let count = async |query: &str| {
+            let sign = if path.contains('?') { '&' } else { '?' };
+            let reply = api.get(&format!("{path}{sign}{query}")).await.expect(200);
+            reply.json()["data"].as_array().map(Vec::len)
+        };
+        assert_eq!(count("").await, Some(stored), "{path}");
+        assert_eq!(count("declared=false").await, Some(stored), "{path}");
+        assert_eq!(count("declared=true").await, Some(all), "{path}");
+        assert_eq!(count("declared=1").await, Some(all), "{path}");
+    }
+    assert_eq!(api.get("/consumers").await.json()["total"], 0);
+    assert_eq!(api.get("/consumers?declared=1").await.json()["total"], 1);
+    let refused = api.get("/services?declared=maybe").await.refusal();
+    let message = "invalid option (declared: expected true or false)";
+    assert_eq!(refused, (400, message.to_owned()));
+}
+
+#[tokio::test]
+async fn pages_with_declared_records_lead_to_such_pages() {
+    let api = Api::with(DECLARED, None).await;
+    for name in ["a", "b"] {
+        let route = json!({"name":name,"paths":[format!("/{name}")]});
+        api.post("/services/declared/routes", route)
+            .await
+            .expect(201);
+    }
+    for start in [
+        "/routes?size=1&declared=true",
+        "/services/declared/routes?size=1&declared=true",
+    ] {
+        let mut path = start.to_owned();
+        let mut seen = Vec::new();
+        loop {
+            let page = api.get(&path).await.expect(200);
+            seen.extend(names(&page));
+            match page.json()["next"].as_str() {
+                Some(next) => path = next.to_owned(),
+                None => break,
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, ["a", "b", "declared-route"], "{start}");
+    }
+}
+
+#[tokio::test]
+async fn a_declared_record_is_found_by_its_key_and_says_its_file_when_asked() {
+    let api = Api::with(DECLARED, None).await;
+    let id = api.get("/services/declared").await.expect(200).id();
+    for path in [
+        "/services/declared".to_owned(),
+        format!("/services/{id}"),
+        "/routes/declared-route/service".to_owned(),
+        "/services/declared/routes/declared-route".to_owned(),
+        "/upstreams/declared.test/targets/10.0.0.1:80".to_owned(),
+        "/consumers/ada".to_owned(),
+    ] {
+        let plain = api.get(&path).await.expect(200).json();
+        assert_eq!(plain.get("declared_in"), None, "{path}");
+        let asked = api.get(&format!("{path}?declared=true")).await.expect(200);
+        assert_eq!(asked.json()["declared_in"], "conf/routes.yaml", "{path}");
+    }
+    // A look-up by a unique field is no list.
+    let found = api.get("/consumers?custom_id=7").await.expect(200).json();
+    assert_eq!(found["data"][0]["username"], "ada");
+    // The gateway still works with what is not listed.
+    let used = api.get("/upstreams/declared.test/health").await.expect(200);
+    assert_eq!(used.json()["data"][0]["target"], "10.0.0.1:80");
+}
+
 #[tokio::test]
 async fn nested_lists_page_without_filters_in_next() {
     let api = Api::with_route().await;
@@ -223,6 +327,31 @@ async fn the_root_tells_version_and_plugins() {
 }
 
 #[tokio::test]
+async fn the_root_tells_where_the_process_listens() {
+    let api = Api::new().await;
+    let configuration = api.get("/").await.expect(200).json()["configuration"].clone();
+    let proxy = configuration["proxy_listeners"].as_array().expect("a list");
+    let told = |at: usize| {
+        let listener = &proxy[at];
+        let told = (&listener["ip"], &listener["port"], &listener["ssl"]);
+        (
+            json!([told.0, told.1, told.2]),
+            listener["listener"].clone(),
+        )
+    };
+    let plain = (
+        json!(["127.0.0.1", 8000, false]),
+        json!("127.0.0.1:8000 http2 reuseport"),
+    );
+    let tls = (
+        json!(["[::]", 8443, true]),
+        json!("[::]:8443 ssl http2 reuseport"),
+    );
+    assert_eq!((told(0), told(1)), (plain, tls));
+    assert_eq!(configuration["admin_listeners"], json!([]));
+}
+
+#[tokio::test]
 async fn the_status_tells_of_the_store_and_of_connections() {
     let api = Api::new().await;
     let body = api.get("/status").await.expect(200).json();
@@ -286,6 +415,13 @@ async fn schemas_are_shown() {
         .expect(200)
         .json();
     assert_eq!(legacy["fields"]["leeway"]["default"], 0);
+    let tags = api.get("/schemas/tags").await.expect(200).json();
+    let fields = tags["fields"].as_array().expect("a list").iter();
+    let names: Vec<_> = fields
+        .filter_map(|field| field.as_object())
+        .flat_map(|field| field.keys())
+        .collect();
+    assert_eq!(names, ["tag", "entity_name", "entity_id"]);
     assert_eq!(
         api.get("/schemas/nope").await.refusal(),
         (404, "No entity named 'nope'".to_owned())

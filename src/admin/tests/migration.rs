@@ -171,6 +171,30 @@ async fn a_plugin_is_parted_from_the_parent_that_its_path_names() {
 }
 
 #[tokio::test]
+async fn a_wrong_plugin_in_a_taken_place_is_wrong_before_it_is_taken() {
+    let api = Api::with_route().await;
+    let plugin = |config: Value| json!({"name":"throttling","config":config});
+    let good = json!({"rate":{"numberOfRequests":1,"duration":"1 s"}});
+    api.post("/services/s/plugins", plugin(good.clone()))
+        .await
+        .expect(201);
+    // One that its schema refuses, one that its filter refuses, a good one.
+    for (config, status, code) in [
+        (json!({"rate":5}), 400, 2),
+        (
+            json!({"rate":{"numberOfRequests":1,"duration":"x"}}),
+            400,
+            2,
+        ),
+        (good, 409, 5),
+    ] {
+        let reply = api.post("/services/s/plugins", plugin(config)).await;
+        let reply = reply.expect(status);
+        assert_eq!(reply.json()["code"], code, "{}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn tags_choose_among_all_records_and_empty_lists_have_no_total() {
     let api = Api::with_route().await;
     let nested = api.get("/services/s/routes?tags=nobody").await.json();

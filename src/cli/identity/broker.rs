@@ -14,19 +14,21 @@ use crate::store::StoreError;
 /// What `doorward broker --help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  doorward broker products add weather --set 'api_resources=[\"/today\", \"/forecast/**\"]'
+  doorward broker products add weather \\
+      --set 'api_resources=[\"/today\", \"/forecast/**\"]'
   doorward broker developers add dev@example.com --set first_name=Dev
-  doorward broker applications add orders --developer dev@example.com --product weather
-  doorward broker applications add shop --developer dev@example.com --product weather \\
-      --consumer-key shop --secret-stdin
+  doorward broker applications add orders --developer dev@example.com \\
+      --product weather
+  doorward broker applications add shop --developer dev@example.com \\
+      --product weather --consumer-key shop --secret-stdin
   doorward broker applications update orders --set status=revoked
   doorward broker applications secret orders
   doorward broker revoke --token-stdin
   doorward broker revoke --user alice
 
-Applications are named by identifier or consumer key. All members are described in
-docs/token-broker.md; their names are the same here, over REST on the admin listener and in
-the section `broker` of the configuration file.";
+Applications are named by identifier or consumer key. All members are described
+in docs/token-broker.md; their names are the same here, over REST on the admin
+listener and in the section `broker` of the configuration file.";
 
 /// Records read at once.
 const PAGE: u32 = 500;

@@ -19,14 +19,16 @@ Examples:
   doorward clients add robot --scope 'read write'
   doorward clients add shop --grant authorization_code --grant refresh_token \\
       --redirect-uri https://shop.example/callback --scope 'openid profile'
-  doorward clients add app --public --grant authorization_code --redirect-uri com.example.app:/cb
-  doorward clients update shop --set access_token_lifetime=600 --set 'client_name#de=Laden'
+  doorward clients add app --public --grant authorization_code \\
+      --redirect-uri com.example.app:/cb
+  doorward clients update shop --set access_token_lifetime=600 \\
+      --set 'client_name#de=Laden'
   doorward clients update shop --metadata @shop.json
   doorward clients secret shop
   doorward clients list --owner client --json
 
-All metadata are described in docs/identity.md; their names are the same here, over REST on
-the admin listener and in the configuration file.";
+All metadata are described in docs/identity.md; their names are the same here,
+over REST on the admin listener and in the configuration file.";
 
 /// Clients read at once.
 const PAGE: u32 = 500;

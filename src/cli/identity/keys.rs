@@ -14,9 +14,9 @@ use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   doorward keys list
-  doorward keys rotate                          # every algorithm, signing in an hour
+  doorward keys rotate                     # every algorithm, signing in an hour
   doorward keys rotate --alg ES256 --now
-  doorward keys rotate --now --drop-old         # after a key was stolen";
+  doorward keys rotate --now --drop-old    # after a key was stolen";
 
 /// What to do with signing keys.
 #[derive(Debug, Subcommand)]

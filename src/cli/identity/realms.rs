@@ -19,8 +19,9 @@ Examples:
   doorward realms show /staff --json
   doorward realms delete /staff
 
-A realm has the settings of the realm above it for whatever it does not set itself. The
-settings are those of identity.realms.PATH.settings in the configuration file.";
+A realm has the settings of the realm above it for whatever it does not set
+itself. The settings are those of identity.realms.PATH.settings in the
+configuration file.";
 
 /// What to do with realms.
 #[derive(Debug, Subcommand)]

@@ -16,8 +16,8 @@ Examples:
   doorward sessions end 2f1b9c1e-7a51-4c2b-9f5e-0d1c6a4e8b77
   doorward sessions end --user demo
 
-With a session ends what was given in it, except by offline_access. A running server
-tells its clients (back-channel logout).";
+With a session ends what was given in it, except by offline_access. A running
+server tells its clients (back-channel logout).";
 
 /// What to do with sessions.
 #[derive(Debug, Subcommand)]

@@ -13,8 +13,8 @@ Examples:
   doorward tokens add --uses 20 --expires-in 3600 --realm /staff --json
   doorward tokens list
 
-They let their holder register clients where identity.realms.PATH.settings.registration.mode
-is `token`.";
+They let their holder register clients where
+identity.realms.PATH.settings.registration.mode is `token`.";
 
 /// What to do with initial access tokens.
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,18 @@ use crate::model::secret::Secret;
 use crate::model::user::User;
 use crate::store::complete;
 
+/// An address as far as mail can be sent there: something, `@`, something.
+fn email_address(text: &str) -> Result<String, String> {
+    let whole = text.rsplit_once('@').is_some_and(|(user, host)| {
+        let visible = |c: char| !c.is_whitespace() && !c.is_control();
+        !user.is_empty() && !host.is_empty() && text.chars().all(visible)
+    });
+    match whole {
+        true => Ok(text.to_owned()),
+        false => Err("expected an e-mail address such as alice@example.com".to_owned()),
+    }
+}
+
 /// What to do with users.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
@@ -18,7 +30,7 @@ pub(super) enum Action {
         /// The name to sign in with
         name: String,
         /// An e-mail address; the first is the primary one
-        #[arg(long)]
+        #[arg(long, value_parser = email_address)]
         email: Vec<String>,
         /// The name to show
         #[arg(long)]

@@ -20,6 +20,7 @@ fn workshop() -> Workshop {
         internals: HashMap::from([("echo", internal::echo())]),
         traffic: Arc::default(),
         resolver: Resolver::new(&DnsConfig::default(), Default::default()),
+        upstream_verify: true,
     }
 }
 

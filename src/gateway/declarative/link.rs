@@ -12,7 +12,9 @@ use super::{DeclaredEntities, Place, Reading};
 use crate::gateway::entities::{Entities, Item, Kind, Origin};
 use crate::gateway::records;
 use crate::gateway::schemas::cert_digest;
+use crate::model::near;
 use crate::model::schema::{Source, Violations};
+use crate::plugins::{REGISTRY, kind};
 use crate::yaml::Document;
 
 /// Ids of declared records without one are derived from this and from what
@@ -112,6 +114,10 @@ impl Linker<'_> {
 
     /// Types the values; `None`, with findings, if that can't be done.
     fn read(&mut self, mut pending: Pending) -> Option<Pending> {
+        if let Some(message) = self.unknown_plugin(&pending) {
+            self.wrong(&pending.place, Some("name"), message);
+            return None;
+        }
         let schema = records::any(pending.kind).schema(&pending.record);
         let record = std::mem::take(&mut pending.record);
         match schema.and_then(|schema| schema.read(record, Source::File)) {
@@ -124,6 +130,26 @@ impl Linker<'_> {
                 None
             }
         }
+    }
+
+    /// What a file is told whose plugin is none of ours. Whoever sends one over
+    /// the Admin API gets the imitated gateway's words.
+    fn unknown_plugin(&self, pending: &Pending) -> Option<String> {
+        let name = pending.record.get("name")?.as_str()?;
+        let of_file = pending.kind == Kind::Plugin && self.current.is_none();
+        if !of_file || kind(name).is_some() {
+            return None;
+        }
+        let known = REGISTRY.iter().map(|kind| kind.name);
+        let advice = match near::nearest(name, known.clone()) {
+            Some(near) => format!("; did you mean '{near}'?"),
+            None => String::new(),
+        };
+        let known: Vec<_> = known.collect();
+        let known = known.join(", ");
+        Some(format!(
+            "there is no plugin '{name}': expected one of {known}{advice}"
+        ))
     }
 
     /// Sets the record's references and says its id.

@@ -97,6 +97,22 @@ fn nested_and_flat_records_refer_to_each_other() {
 }
 
 #[test]
+fn a_plugin_that_there_is_not_is_told_with_those_that_there_are() {
+    let file = |name: &str| {
+        let text = format!("_format_version: \"3.0\"\nplugins:\n- name: {name}\n");
+        let errors = load(&[(PathBuf::from("r.yaml"), text)], NOW).expect_err("refused");
+        errors[0].to_string()
+    };
+    let told = file("throtling");
+    let begins = "r.yaml:3: plugins[0].name: there is no plugin 'throtling': expected one of ";
+    assert!(told.starts_with(begins), "{told}");
+    assert!(told.contains("openid-connect"), "{told}");
+    assert!(told.ends_with("did you mean 'throttling'?"), "{told}");
+    let far = file("zzz");
+    assert!(!far.contains("did you mean"), "{far}");
+}
+
+#[test]
 fn each_load_yields_equal_records() {
     let one = good(NESTED).entities;
     let two = good(NESTED).entities;
@@ -169,7 +185,8 @@ fn every_error_names_file_line_and_key() {
             "r.yaml:4: services[0].host: required field missing",
             "r.yaml:6: services[1].port: expected an integer",
             "r.yaml:10: services[1].routes[0].paths[1]: should start with: / (fixed path) or ~/ (regex path)",
-            "r.yaml:11: services[1].routes[0].plugins[0].name: plugin 'nope' not enabled; add it to the 'plugins' configuration property",
+            "r.yaml:11: services[1].routes[0].plugins[0].name: there is no plugin 'nope': expected one of \
+             openid-connect, request-guard, throttling, token-broker",
             "r.yaml:16: services[1].plugins[0].config.leeway: value should be between 0 and 86400",
             "r.yaml:17: consumer_groups: 'consumer_groups' can't be served here; expected one of: \
              ca_certificates, certificates, snis, consumers, upstreams, targets, services, \

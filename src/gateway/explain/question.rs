@@ -7,6 +7,8 @@ use pingora::http::RequestHeader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::gateway::schemas::checks;
+
 /// The request that is asked about.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,6 +37,9 @@ pub struct Question {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
+
+/// Methods that most requests have.
+const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// Why a question can't be answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,12 +103,16 @@ impl Question {
         if self.url.is_empty() {
             return Err(wrong("url", "required field missing"));
         }
-        let method = match self.method.as_str() {
-            "" => Method::GET,
-            name => {
-                Method::from_bytes(name.as_bytes()).map_err(|e| wrong("method", e.to_string()))?
-            }
-        };
+        let method = self.method()?;
+        let is_path = target.is_empty() || target.starts_with(['/', '?', '#']);
+        if !is_path && !(target == "*" && method == Method::OPTIONS) {
+            let url = &self.url;
+            let message = format!(
+                "'{url}' is neither http://…, https://… nor a path; did you mean http://{url} or \
+                 /{url}?"
+            );
+            return Err(wrong("url", message));
+        }
         let target = target.split('#').next().unwrap_or_default();
         let target = match target {
             "" => "/".to_owned(),
@@ -130,6 +139,26 @@ impl Question {
         }
         request.set_version(self.version(&request)?);
         Ok(request)
+    }
+
+    /// The method: a word in capitals, as clients send it and routes name it.
+    fn method(&self) -> Result<Method, QuestionError> {
+        let name = self.method.as_str();
+        if name.is_empty() {
+            return Ok(Method::GET);
+        }
+        let meant = name.to_ascii_uppercase();
+        let message = match checks::method(name) {
+            Ok(()) => match Method::from_bytes(name.as_bytes()) {
+                Ok(method) => return Ok(method),
+                Err(_) => format!("'{name}' is no method"),
+            },
+            Err(_) if KNOWN.contains(&meant.as_str()) => {
+                format!("'{name}' is no method; did you mean {meant}?")
+            }
+            Err(_) => format!("'{name}' is no method: expected {}, …", KNOWN.join(", ")),
+        };
+        Err(wrong("method", message))
     }
 
     fn version(&self, request: &RequestHeader) -> Result<Version, QuestionError> {

@@ -18,6 +18,35 @@ fn secrets_are_not_shown() {
     assert_eq!(shown, expected);
 }
 
+#[test]
+fn what_is_no_method_and_no_address_is_refused_with_what_was_meant() {
+    let refused = |method: &str, url: &str| {
+        let question = Question {
+            method: method.to_owned(),
+            ..question(url)
+        };
+        question.request().expect_err("refused").to_string()
+    };
+    assert_eq!(
+        refused("get", "/a"),
+        "method: 'get' is no method; did you mean GET?"
+    );
+    let foo = refused("foo", "bar");
+    assert!(
+        foo.starts_with("method: 'foo' is no method: expected GET, "),
+        "{foo}"
+    );
+    let bar = refused("GET", "bar");
+    assert!(bar.starts_with("url: 'bar' is neither "), "{bar}");
+    assert!(bar.ends_with("did you mean http://bar or /bar?"), "{bar}");
+    refused("GET", "*");
+    let options = Question {
+        method: "OPTIONS".to_owned(),
+        ..question("*")
+    };
+    options.request().expect("a request");
+}
+
 fn question(url: &str) -> Question {
     Question {
         url: url.to_owned(),

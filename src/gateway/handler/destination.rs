@@ -129,8 +129,11 @@ impl Destinations {
         let upstream = balancer.map(|balancer| balancer.upstream());
         let papers = Papers::of(&service, upstream, snapshot.entities())?;
         let service = Arc::new(Record::new(service, &Map::new(), entities::Origin::Store));
-        let mut live =
-            LiveService::make(service, balancer, papers, &self.internals, &self.resolver)?;
+        let mut live = {
+            let (internals, resolver) = (&self.internals, &self.resolver);
+            // These services say it themselves.
+            LiveService::make(service, balancer, papers, internals, resolver, true)?
+        };
         if let Some(dialer) = &mut live.dialer
             && !settings.verify_host
         {

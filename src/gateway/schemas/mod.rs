@@ -23,10 +23,24 @@ pub use route::route;
 pub use service::service;
 pub use upstream::{in_full, target, upstream};
 
-use crate::model::schema::{Field, Type};
+use std::sync::LazyLock;
+
+use crate::model::schema::{Field, Schema, Type};
 
 /// The largest timeout: 2³¹−2 milliseconds, as in the imitated gateway.
 const MAX_TIMEOUT: i64 = 2_147_483_646;
+
+/// The rows of `/tags`: which entity carries which tag.
+pub fn tag() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        Schema::new(vec![
+            Field::new("tag", Type::checked(checks::tag)).required(),
+            Field::new("entity_name", Type::text()).required(),
+            Field::new("entity_id", Type::checked(checks::uuid)).required(),
+        ])
+    });
+    &SCHEMA
+}
 
 /// The fields that every entity begins with.
 fn common() -> Vec<Field> {

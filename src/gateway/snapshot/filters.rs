@@ -61,6 +61,17 @@ fn same_filter(old: &Arc<Record<Plugin>>, new: &Arc<Record<Plugin>>) -> bool {
         || (old.value.name == new.value.name && old.value.config == new.value.config)
 }
 
+/// Whether the filter of an enabled plugin can be built.
+///
+/// # Errors
+/// What is wrong with the plugin.
+pub(in crate::gateway) fn check(plugin: &Plugin, parts: &Parts) -> Result<(), CompileError> {
+    if plugin.enabled {
+        build_filter(plugin, parts)?;
+    }
+    Ok(())
+}
+
 fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, CompileError> {
     let error = |field: String, message: String| CompileError {
         kind: Plugin::KIND.plural(),

@@ -133,8 +133,14 @@ fn balancer<'a>(
 }
 
 impl LiveService {
+    /// The service's record.
+    pub fn record(&self) -> &Record<Service> {
+        &self.record
+    }
+
     /// The service of `record`, whose host names one of the routers of this
-    /// process, the upstream of `balancer`, or else a host.
+    /// process, the upstream of `balancer`, or else a host; `verify` is for
+    /// [`Dialer::new`].
     ///
     /// # Errors
     /// [`DialError`] with what of the record can't be used.
@@ -144,6 +150,7 @@ impl LiveService {
         papers: Papers,
         internals: &HashMap<&'static str, axum::Router>,
         resolver: &Arc<Resolver>,
+        verify: bool,
     ) -> Result<Self, DialError> {
         let service = &record.value;
         let error = |field, message| DialError { field, message };
@@ -165,7 +172,7 @@ impl LiveService {
         };
         let dialer = match service.protocol {
             Protocol::Internal => None,
-            _ => Some(Dialer::new(service, &papers)?),
+            _ => Some(Dialer::new(service, &papers, verify)?),
         };
         let host = HeaderValue::from_str(&host_header(service))
             .map_err(|_| error("host", format!("invalid value: {}", service.host)))?;
@@ -212,6 +219,7 @@ fn live_service(
         papers,
         &workshop.internals,
         &workshop.resolver,
+        workshop.upstream_verify,
     );
     made.map_err(|error| undialable(record.value.id, error))
 }

@@ -16,6 +16,7 @@ fn workshop() -> Workshop {
         internals: HashMap::from([("echo", internal::echo())]),
         traffic: Arc::default(),
         resolver: crate::gateway::resolve::Resolver::new(&Default::default(), Default::default()),
+        upstream_verify: true,
     }
 }
 

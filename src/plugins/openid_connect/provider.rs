@@ -48,27 +48,36 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Providers {
     known: Mutex<HashMap<ProviderConfig, Weak<Provider>>>,
-    secret: ProcessSecret,
+    secret: CommonSecret,
 }
 
-/// What sessions are sealed with where no secret is configured: random, and the
-/// same for the life of the process, whatever is reloaded.
-struct ProcessSecret([u8; 32]);
+/// What sessions are sealed with where no secret is configured. By default it is
+/// random, and the same for the life of the process, whatever is reloaded.
+struct CommonSecret(Box<[u8]>);
 
-impl Default for ProcessSecret {
+impl Default for CommonSecret {
     fn default() -> Self {
-        Self(crate::clock::random_bytes())
+        Self(Box::new(crate::clock::random_bytes::<32>()))
     }
 }
 
-impl std::fmt::Debug for ProcessSecret {
+impl std::fmt::Debug for CommonSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ProcessSecret")
+        f.write_str("CommonSecret")
     }
 }
 
 impl Providers {
-    /// A secret of the process.
+    /// No providers yet; sessions are sealed with `secret` where no plugin's
+    /// configuration names one.
+    pub fn with_secret(secret: Vec<u8>) -> Self {
+        Self {
+            known: Mutex::default(),
+            secret: CommonSecret(secret.into()),
+        }
+    }
+
+    /// What is sealed with where no secret is configured.
     pub(in crate::plugins) fn secret(&self) -> &[u8] {
         &self.secret.0
     }

@@ -390,11 +390,6 @@ fn warn_of_secret(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(
 }
 
 fn warn_of_logins(fields: Fields<'_>, warn: &mut impl FnMut(String)) -> Result<(), ConfigError> {
-    if fields.text("session_secret")?.is_none_or(str::is_empty) {
-        warn(
-            "session_secret is not set: sessions are of this process alone, and end with it".into(),
-        );
-    }
     let mode = fields.text("response_mode")?.unwrap_or("query");
     let strict = !matches!(fields.text("authorization_cookie_same_site")?, Some("None"))
         && fields.text("authorization_cookie_samesite")? != Some("None");

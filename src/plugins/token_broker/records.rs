@@ -14,6 +14,7 @@ use crate::model::client::ClientSecret;
 use crate::model::secret::Secret;
 use crate::model::user::Owner;
 use crate::model::user::schema::RecordError;
+use crate::model::words;
 use crate::plugins::throttling::rate::Rate;
 
 /// What a record shows besides its members. Sent back it is no change.
@@ -277,7 +278,7 @@ fn parsed<T: DeserializeOwned>(members: Map<String, Value>) -> Result<T, RecordE
         let unknown = message.strip_prefix("unknown field `");
         match unknown.and_then(|rest| rest.split_once('`')) {
             Some((name, _)) => RecordError::new(name, "unknown field"),
-            None => RecordError::new(path, message),
+            None => RecordError::new(path, words::plain(&message)),
         }
     })
 }

@@ -13,6 +13,7 @@ use crate::http::outbound::Options;
 use crate::http::path::normalize;
 use crate::model::key_path::PathSegment;
 use crate::model::schema::{Field, Schema, Source, Type, Violations};
+use crate::model::words;
 use crate::plugins::{ConfigError, Parts};
 
 /// Longest wait for the provider, in milliseconds.
@@ -136,7 +137,7 @@ fn flows(
                 match message.starts_with("unknown field") {
                     // The list of all that are known would be longer than a screen.
                     true => error(&place, "unknown field"),
-                    false => error(&place, message),
+                    false => error(&place, words::plain(&message)),
                 }
             })?);
         }

@@ -55,6 +55,39 @@ fn a_certificate_needs_its_own_key() {
 }
 
 #[test]
+fn what_is_wrong_names_its_key_and_its_file() {
+    let (certificate, key) = pair();
+    let (_, other) = pair();
+    for (certificate, key, at, what) in [
+        ("", key.as_str(), "proxy.tls.certificate: ", "cert.pem: "),
+        (&*certificate, "", "proxy.tls.key: ", "key.pem: "),
+        (&*certificate, &*other, "proxy.tls.key: ", "not the key of"),
+    ] {
+        let told = checked(certificate, key).expect_err("refused");
+        assert!(told.starts_with(at) && told.contains(what), "{told}");
+    }
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_now_does_not_pass_the_check() {
+    let dated = |from: i32, until: i32| {
+        let key = KeyPair::generate().expect("a key");
+        let names = vec!["localhost".to_owned()];
+        let mut params = CertificateParams::new(names).expect("parameters");
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let certificate = params.self_signed(&key).expect("a certificate");
+        checked(&certificate.pem(), &key.serialize_pem())
+    };
+    assert_eq!(dated(2020, 2030), Ok(()));
+    let expired = dated(2020, 2021).expect_err("expired");
+    assert!(expired.starts_with("proxy.tls.certificate: "), "{expired}");
+    assert!(expired.ends_with("expired on 2021-01-01"), "{expired}");
+    let early = dated(2029, 2030).expect_err("not yet valid");
+    assert!(early.ends_with("not valid before 2029-01-01"), "{early}");
+}
+
+#[test]
 fn missing_authorities_are_named() {
     let config = Config {
         proxy: ProxyConfig {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgNotification, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, SqlSafeStr, SqlStr};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool, Postgres, SqlSafeStr, SqlStr};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -81,6 +81,8 @@ pub(super) struct Server {
     /// What others know this process by.
     node: String,
     pulse: Arc<Pulse>,
+    /// Where the server is, for messages.
+    place: String,
     listening: AbortHandle,
 }
 
@@ -94,13 +96,16 @@ impl Server {
         let node = random_uuid().to_string();
         let pulse = Arc::<Pulse>::default();
         let pool = |connections| pool(connections, &node, &pulse);
-        let writer = pool(1).connect_with(options.clone()).await;
-        let writer = writer.map_err(unavailable)?;
+        let writer = match pool(1).connect_with(options.clone()).await {
+            Ok(writer) => writer,
+            Err(error) => return Err(unreachable(&options, error).await),
+        };
         check(&writer).await?;
         let lists = pool(LISTS).acquire_timeout(LIST_WAIT);
         let lists = lists.connect_lazy_with(options.clone());
         let readers = pool(READERS).connect_with(options.clone()).await;
         let readers = readers.map_err(unavailable)?;
+        let place = place(&options);
         let ears = Ears {
             options,
             pool: pool(1),
@@ -114,6 +119,7 @@ impl Server {
             lists,
             node,
             pulse,
+            place,
             listening,
         })
     }
@@ -122,13 +128,13 @@ impl Server {
     /// node.
     pub(super) async fn begin(&self) -> Result<Lease<Postgres>, StoreError> {
         let begun = self.begun(&self.writer, BEGIN.into_sql_str()).await;
-        begun.map_err(unavailable)
+        begun.map_err(|error| self.unavailable(error))
     }
 
     /// Begins a transaction that reads what there is at one moment.
     pub(super) async fn snapshot(&self) -> Result<Lease<Postgres>, StoreError> {
         let begun = self.begun(&self.readers, BEGIN_SNAPSHOT.into_sql_str());
-        begun.await.map_err(unavailable)
+        begun.await.map_err(|error| self.unavailable(error))
     }
 
     /// Begins a transaction that reads a list, no statement of it longer than
@@ -168,7 +174,19 @@ impl Server {
             Err(error) if is_gone(&error) => self.try_read(text, &values).await,
             rows => rows,
         }
-        .map_err(unavailable)
+        .map_err(|error| self.unavailable(error))
+    }
+
+    /// The error for whoever asked; a server that gives no connection is named.
+    fn unavailable(&self, error: sqlx::Error) -> StoreError {
+        match error {
+            sqlx::Error::PoolTimedOut => {
+                let waited = CONNECT.as_secs();
+                let message = format!("{}: no connection within {waited} s", self.place);
+                StoreError::Unavailable(message)
+            }
+            error => unavailable(error),
+        }
     }
 
     async fn try_read(&self, text: SqlStr, values: &[Value]) -> Result<Vec<PgRow>, sqlx::Error> {
@@ -243,6 +261,34 @@ fn pool(connections: u32, node: &str, pulse: &Arc<Pulse>) -> PgPoolOptions {
             let good = pulse.is_sound(meta.age);
             Box::pin(async move { Ok(good) })
         })
+}
+
+/// Where a server is, without the password.
+fn place(options: &PgConnectOptions) -> String {
+    let port = options.get_port();
+    let server = match options.get_socket() {
+        Some(socket) => format!("{} port {port}", socket.display()),
+        None => format!("{}:{port}", options.get_host()),
+    };
+    match options.get_database() {
+        Some(database) => format!("PostgreSQL at {server}, database {database}"),
+        None => format!("PostgreSQL at {server}"),
+    }
+}
+
+/// Why a server can't be reached. A pool only says that it waited: a connection
+/// of its own says why.
+async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> StoreError {
+    let why = match error {
+        sqlx::Error::PoolTimedOut => {
+            match timeout(CONNECT, PgConnection::connect_with(options)).await {
+                Ok(Err(error)) => error.to_string(),
+                Ok(Ok(_)) | Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
+            }
+        }
+        error => error.to_string(),
+    };
+    StoreError::Unavailable(format!("{}: {why}", place(options)))
 }
 
 /// Whether the server is one that a store can be in.

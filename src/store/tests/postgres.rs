@@ -39,6 +39,21 @@ async fn write_on(store: Arc<dyn Store>, who: usize, stop: Arc<AtomicBool>) -> (
     (kept, refused)
 }
 
+#[tokio::test]
+async fn a_server_that_is_away_is_named_with_the_cause() {
+    // A port that was free a moment ago.
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("an address").port()
+    };
+    let url = format!("postgres://u:sesame@127.0.0.1:{port}/gate");
+    let error = open(&url).await.err().expect("nobody is there").to_string();
+    let place = format!("PostgreSQL at 127.0.0.1:{port}, database gate: ");
+    assert!(error.contains(&place), "{error}");
+    assert!(error.contains("refused"), "{error}");
+    assert!(!error.contains("sesame"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL"]
 async fn what_was_acknowledged_survives_a_crash_of_the_server_under_load() {

@@ -20,6 +20,39 @@ async fn empty() -> Door {
     door
 }
 
+/// A gateway that runs a file of `conf/` with all that it names, on ports of its
+/// own.
+async fn shipped(config: &str) -> Door {
+    let mut door = Setup::new().lay_out();
+    for dir in ["conf/routes.d", "data"] {
+        std::fs::create_dir_all(door.path(dir)).expect("a directory");
+    }
+    let root = env!("CARGO_MANIFEST_DIR");
+    let ports = [
+        ("0.0.0.0:8000", "@PROXY@"),
+        ("127.0.0.1:8000", "@PROXY@"),
+        (":8000", ":@PROXY_PORT@"),
+        ("127.0.0.1:8001", "@ADMIN@"),
+    ];
+    for file in std::fs::read_dir(format!("{root}/conf")).expect("a directory") {
+        let file = file.expect("a file").path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            let mut text = std::fs::read_to_string(&file).expect("text");
+            for (from, to) in ports {
+                text = text.replace(from, to);
+            }
+            let name = file.file_name().and_then(|name| name.to_str());
+            door.write(&format!("conf/{}", name.expect("a name")), &text);
+        }
+    }
+    door.use_config(config);
+    door.start().await;
+    door
+}
+
 /// An id as the tool makes them: before the record is.
 fn id(name: &str) -> String {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string()
@@ -195,6 +228,36 @@ async fn a_second_diff_right_after_a_sync_is_empty() {
     sync(&door, &first).await;
     let second = diff(&dump(&door, "").await, &wanted);
     assert!(second.is_empty(), "{second:#?}");
+}
+
+#[tokio::test]
+async fn with_the_configurations_that_ship_a_sync_and_a_reset_come_to_rest() {
+    for config in ["conf/doorward.yaml", "conf/demo.yaml"] {
+        let door = shipped(config).await;
+        ping(&door).await;
+        let nothing = diff(&dump(&door, "").await, &State::new());
+        assert!(nothing.is_empty(), "{config}: {nothing:#?}");
+        let wanted = filled(&door, &wanted()).await;
+        sync(&door, &diff(&dump(&door, "").await, &wanted)).await;
+        let second = diff(&dump(&door, "").await, &wanted);
+        assert!(second.is_empty(), "{config}: {second:#?}");
+        sync(&door, &diff(&dump(&door, "").await, &State::new())).await;
+        let nothing = diff(&dump(&door, "").await, &State::new());
+        assert!(nothing.is_empty(), "{config}: {nothing:#?}");
+        // What the files declare is there all the same, and shown when asked for.
+        let list = door.admin_get("/services?declared=true").await;
+        let list = list.expect(200).json();
+        let identity = list["data"].as_array().expect("a list").iter();
+        let mut identity = identity.filter(|service| service["name"] == "identity");
+        let file = identity
+            .next()
+            .and_then(|found| found["declared_in"].as_str());
+        assert!(
+            file.is_some_and(|file| file.ends_with("routes.yaml")),
+            "{list}"
+        );
+        door.admin_get("/services/identity").await.expect(200);
+    }
 }
 
 #[tokio::test]

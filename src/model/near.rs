@@ -4,7 +4,7 @@
 const MAX_NAME: usize = 64;
 
 /// The known name that is nearest to `name`, if one is near.
-pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > MAX_NAME {
         return None;
     }
