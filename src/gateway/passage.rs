@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header;
+use http::{StatusCode, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::prelude::{Error, ErrorType};
@@ -17,6 +17,7 @@ use super::peer::{Dialer, host_of};
 use super::proxy::KEEPALIVE_SECONDS;
 use super::resolve::{ResolveError, Resolver};
 use super::{admit, observe, tries};
+use crate::http::framing;
 
 /// What is no time to speak of.
 const SHORT: Duration = Duration::from_millis(10);
@@ -86,6 +87,39 @@ pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
     // Of short ones it was asked before.
     if taken > SHORT && session.is_process_shutting_down() {
         session.set_keepalive(None);
+    }
+}
+
+/// Refuses an answer whose end others would see elsewhere (RFC 9112 §6.1), and a
+/// change of protocol that the client has not asked for (RFC 9110 §15.2.2).
+pub(super) fn refuse_unsound(session: &Session, response: &ResponseHeader) -> Result<()> {
+    let unsound = |reason| Err(Error::explain(ErrorType::InvalidHTTPHeader, reason).into_up());
+    let mut codings = response.headers.get_all(header::TRANSFER_ENCODING).iter();
+    if let Some(coding) = codings.next()
+        && (codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+    {
+        return unsound("unsupported Transfer-Encoding in the answer");
+    }
+    if response.status == StatusCode::SWITCHING_PROTOCOLS
+        && !framing::asks_for_upgrade(session.as_downstream())
+    {
+        return unsound("another protocol that was not asked for");
+    }
+    Ok(())
+}
+
+/// Lets the way to the client be what the answer needs: one that leaves it its date,
+/// a tunnel after a change of protocol, or one on which nothing waits for more.
+pub(super) fn prepare_way(session: &Session, ctx: &Ctx, response: &ResponseHeader) {
+    let session = session.as_downstream();
+    if let Some(date) = response.headers.get(header::DATE) {
+        framing::keep_date(session, date.as_bytes());
+    }
+    if response.status == StatusCode::SWITCHING_PROTOCOLS {
+        framing::open_tunnel(session);
+    }
+    if ctx.route.as_ref().is_some_and(|route| route.sends_at_once) {
+        framing::send_at_once(session);
     }
 }
 
