@@ -413,10 +413,10 @@ mod tests {
             let mut asked = HeaderMap::new();
             asked.insert(header::ACCEPT, HeaderValue::from_static(accept));
             let message = || ReplyBody::Message("no".into());
-            let (_, body) = render(message(), &[], &asked, Some("0a"));
+            let (_, body) = render(message(), &asked, Some("0a"));
             let text = String::from_utf8_lossy(&body);
             assert!(text.contains(named), "{accept}: {text}");
-            let (_, body) = render(message(), &[], &asked, None);
+            let (_, body) = render(message(), &asked, None);
             assert!(
                 !String::from_utf8_lossy(&body).contains("request"),
                 "{accept}"

@@ -237,8 +237,10 @@ pub struct RealmSettings {
     /// What is granted when neither request nor client names a scope,
     /// separated by blanks; empty: such requests are refused.
     pub default_scope: String,
-    /// What a request gets that asks for a scope that the client does not have.
-    pub unknown_scope: UnknownScope,
+    /// What a request gets that asks for a scope that the client does not have;
+    /// unset: it is ignored at the authorization endpoint where `openid` is asked
+    /// for, and refused elsewhere.
+    pub unknown_scope: Option<UnknownScope>,
     /// Whether ID tokens have the claims that the imitated service adds
     /// (`auditTrackingId`, `realm`, `tokenName`, `tokenType`), and authorization
     /// answers `scope` and `client_id`. Those of profile `fapi2` never do.
@@ -325,11 +327,10 @@ impl Default for RegistrationSettings {
 }
 
 /// What a request gets that asks for a scope that the client does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnknownScope {
     /// `invalid_scope` (RFC 6749 §3.3).
-    #[default]
     Refuse,
     /// The other scopes (OpenID Connect Core §3.1.2.1); `invalid_scope` if there
     /// is none.
@@ -400,7 +401,7 @@ impl Default for RealmSettings {
             id_token_signed_response_alg: SignAlg::RS256,
             issue_refresh_token: true,
             default_scope: String::new(),
-            unknown_scope: UnknownScope::Refuse,
+            unknown_scope: None,
             proprietary_claims: true,
             users_scope: None,
             users_write_scope: "scim:write".to_owned(),

@@ -71,13 +71,15 @@ pub(super) fn required<'f>(form: &'f Form<'_>, name: &str) -> Result<&'f str, OA
 }
 
 /// The scopes to grant to a client: those that it asked for, or its defaults.
-/// The realm says what becomes of scopes that the client does not have.
+/// The realm says what becomes of scopes that the client does not have, or else
+/// `by_default`.
 pub(super) fn scopes_for(
     call: &Call,
     client: &LiveClient,
     asked: Option<&str>,
+    by_default: UnknownScope,
 ) -> Result<Vec<String>, OAuthError> {
-    let unknown = call.realm.settings.unknown_scope;
+    let unknown = call.realm.settings.unknown_scope.unwrap_or(by_default);
     let known;
     let asked = match (unknown, asked) {
         (UnknownScope::Ignore, Some(asked)) => {

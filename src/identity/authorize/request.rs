@@ -9,6 +9,7 @@ use super::params::Params;
 use super::redirect_uri::is_registered;
 use super::resolve::Resolved;
 use crate::identity::clients::LiveClient;
+use crate::identity::config::UnknownScope;
 use crate::identity::context::Demand;
 use crate::identity::error::OAuthError;
 use crate::identity::token::scopes_for;
@@ -390,10 +391,17 @@ fn scopes(
     let asked = params.get("scope");
     let invalid = || Told::new("invalid_scope", "Unknown or invalid scope, or none");
     let is_openid = |scopes: &str| scopes.split(' ').any(|scope| scope == "openid");
-    if asked.is_some_and(is_openid) && !client.scopes.iter().any(|scope| scope == "openid") {
+    let asks_openid = asked.is_some_and(is_openid);
+    if asks_openid && !client.scopes.iter().any(|scope| scope == "openid") {
         return Err(invalid());
     }
-    let mut scopes = scopes_for(call, client, asked).map_err(|_| invalid())?;
+    // OpenID Connect Core §3.1.2.1.
+    let by_default = match asks_openid {
+        true => UnknownScope::Ignore,
+        false => UnknownScope::Refuse,
+    };
+    let scopes = scopes_for(call, client, asked, by_default);
+    let mut scopes = scopes.map_err(|_| invalid())?;
     if !given.code {
         scopes.retain(|scope| scope != "offline_access");
     }

@@ -16,7 +16,7 @@ pub(super) use page::answer as page;
 
 use super::authorize::is_unreserved;
 use super::clients::LiveClient;
-use super::config::LockoutConfig;
+use super::config::{LockoutConfig, UnknownScope};
 use super::error::OAuthError;
 use super::form::{self, Form};
 use super::token::{client_for, scopes_for};
@@ -57,7 +57,7 @@ pub(super) async fn authorize(call: &Call) -> Result<Response, OAuthError> {
     let form = form::posted(call)?;
     let client = client_for(call, &form, GRANT).await?;
     let request = DeviceRequest {
-        scopes: scopes_for(call, &client, form.get("scope"))?,
+        scopes: scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?,
         resources: resource::asked(&form, &client)?,
         challenge: challenge(call, &form)?,
     };

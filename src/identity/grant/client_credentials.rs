@@ -4,6 +4,7 @@
 //! memory, and nothing is ever written.
 
 use crate::identity::Call;
+use crate::identity::config::UnknownScope;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
@@ -24,7 +25,7 @@ pub(in crate::identity) async fn issue(
     }
     let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::asked(form, &client)?;
-    let scopes = scopes_for(call, &client, form.get("scope"))?;
+    let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
     let issue = Issue {
         realm: &call.realm,
         client: &client,

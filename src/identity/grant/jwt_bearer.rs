@@ -9,6 +9,7 @@ use crate::identity::client_auth::{
     ASSERTION_LIFE_MAX, assertion_identity, is_assertion, is_for_us,
 };
 use crate::identity::clients::LiveClient;
+use crate::identity::config::UnknownScope;
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
 use crate::identity::form::Form;
@@ -39,7 +40,7 @@ pub(in crate::identity) async fn issue(
     let assertion = required(form, "assertion")?;
     let bound_to = dpop::binding(call, &client).await?;
     let audience = resource::asked(form, &client)?;
-    let scopes = scopes_for(call, &client, form.get("scope"))?;
+    let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
     let user = subject(call, &client, assertion).await?;
     let subject = user.as_ref().map(|user| client.subject(user));
     let issue = Issue {

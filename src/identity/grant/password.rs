@@ -3,6 +3,7 @@
 use crate::identity::Call;
 use crate::identity::audit;
 use crate::identity::clients::LiveClient;
+use crate::identity::config::UnknownScope;
 use crate::identity::context::{Methods, SEVERAL, strongest};
 use crate::identity::dpop;
 use crate::identity::error::OAuthError;
@@ -28,7 +29,7 @@ pub(in crate::identity) async fn issue(
     let name = required(form, NamePlace::Username.name())?;
     let name = NamePlace::Username.says(name);
     let password = required(form, "password")?;
-    let scopes = scopes_for(call, &client, form.get("scope"))?;
+    let scopes = scopes_for(call, &client, form.get("scope"), UnknownScope::Refuse)?;
     let audience = resource::asked(form, &client)?;
     let user = sign_in(call, &name, password).await?;
     let methods = second_factor(call, form, &client, &user).await?;
