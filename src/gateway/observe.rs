@@ -82,7 +82,7 @@ pub(super) fn failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> 
             Some((status, Cow::Borrowed(message)))
         }
         _ => match error.esource() {
-            ErrorSource::Upstream => upstream_failure(error.etype()),
+            ErrorSource::Upstream => upstream_failure(error),
             ErrorSource::Downstream => match error.etype() {
                 E::WriteError | E::ReadError | E::ConnectionClosed | E::WriteTimedout => None,
                 E::ReadTimedout => known(StatusCode::REQUEST_TIMEOUT, "Request timed out"),
@@ -96,12 +96,17 @@ pub(super) fn failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> 
     }
 }
 
-fn upstream_failure(kind: &ErrorType) -> Option<(StatusCode, Cow<'static, str>)> {
+fn upstream_failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> {
     use ErrorType as E;
+    // The system gives up a connection whose other side takes nothing.
+    let given_up = || {
+        let cause = error.root_cause().downcast_ref::<std::io::Error>();
+        cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::TimedOut)
+    };
     let timed_out = matches!(
-        kind,
+        error.etype(),
         E::ConnectTimedout | E::ReadTimedout | E::WriteTimedout | E::TLSHandshakeTimedout
-    );
+    ) || given_up();
     Some(if timed_out {
         (
             StatusCode::GATEWAY_TIMEOUT,

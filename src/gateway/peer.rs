@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pingora::protocols::TcpKeepalive;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
@@ -28,6 +29,9 @@ use crate::x509;
 const IDLE: Duration = Duration::from_secs(50);
 /// Most requests at once over one HTTP/2 connection to an upstream.
 const STREAMS: usize = 100;
+/// How much later than its limit the system gives up a connection: it looks again
+/// in growing intervals.
+const PROBES: Duration = Duration::from_millis(450);
 /// Certificates that the library follows from an upstream's to a trusted one.
 const LIBRARY_DEPTH: u8 = 6;
 
@@ -135,6 +139,7 @@ impl Dialer {
         options.read_timeout = millis(service.read_timeout);
         options.write_timeout = millis(service.write_timeout);
         options.idle_timeout = Some(IDLE);
+        options.tcp_keepalive = Some(liveness(service.write_timeout));
         if http2 {
             options.set_http_version(2, 2);
             options.max_h2_streams = STREAMS;
@@ -155,8 +160,12 @@ impl Dialer {
                 "tls_verify_depth: chains of up to {LIBRARY_DEPTH} certificates are followed"
             );
         }
+        // A connection keeps the limit that it was opened with.
+        let mut key = fixed_hasher();
+        key.write_u64(peer.group_key);
+        key.write_u64(service.write_timeout);
         // One pool for both would hand HTTP/2 connections to HTTP/1 requests.
-        peer.group_key = (peer.group_key << 1) | u64::from(http2);
+        peer.group_key = (key.finish() << 1) | u64::from(http2);
         Ok(Self {
             template: peer,
             tls,
@@ -205,6 +214,22 @@ pub(super) fn host_of(authority: &str) -> &str {
         _ => authority,
     };
     host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// How the system finds out that an upstream takes nothing any more.
+///
+/// When a write has taken too long, the engine still waits for an answer, until
+/// the read timeout. A connection that the system gives up ends that wait. Probes of
+/// idle connections, which come with it, are as rare as the system's own.
+fn liveness(write_timeout: u64) -> TcpKeepalive {
+    let limit = Duration::from_millis(write_timeout);
+    TcpKeepalive {
+        idle: Duration::from_secs(2 * 60 * 60),
+        interval: Duration::from_secs(75),
+        count: 9,
+        #[cfg(target_os = "linux")]
+        user_timeout: (limit.saturating_sub(PROBES)).max(limit / 2),
+    }
 }
 
 fn show_papers(peer: &mut HttpPeer, papers: &Papers) -> Result<(), DialError> {
