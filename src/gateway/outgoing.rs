@@ -10,6 +10,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use super::answer::{X_KONG_PROXY_LATENCY, X_KONG_UPSTREAM_LATENCY, via};
 use super::context::Ctx;
 use super::forward::Manner;
+use super::peer::Dialer;
 use super::proxy::Gateway;
 use super::{client_certificate, forward, head, observe};
 
@@ -29,6 +30,11 @@ impl Gateway {
             (None, None) => return Ok(()),
         };
         let origin = ctx.origin(connection, path, service, &self.settings);
+        let http2 = service.dialer.as_ref().is_some_and(Dialer::is_http2);
+        if !(http2 && ctx.http2) {
+            // No trailers follow, so none are to be waited for.
+            request.remove_header(&header::TRAILER);
+        }
         forward::prepare(request, &manner, &origin)?;
         if self.settings.forward_certificates {
             client_certificate::forward(&ctx.exchange, request)?;
@@ -65,12 +71,17 @@ pub(super) fn finish_head(response: &mut ResponseHeader, ctx: &Ctx, now: Instant
     let upstream = ctx.upstream_time.unwrap_or_default();
     let own = total.saturating_sub(upstream);
     let (mut parts, reason) = head::take_response(response);
-    let via = via(parts.version == Version::HTTP_2);
+    let http2 = parts.version == Version::HTTP_2;
+    let via = via(http2);
     // The gateway's version, whatever the upstream speaks (RFC 9112 §2.3).
     parts.version = Version::HTTP_11;
     let headers = &mut parts.headers;
     head::strip_nominated(headers);
     head::unify_length(headers);
+    if !(http2 && ctx.http2) {
+        // Trailers pass from HTTP/2 to HTTP/2 only (RFC 9110 §6.5.1).
+        headers.remove(header::TRAILER);
+    }
     headers.reserve(4);
     headers.append(header::VIA, via);
     headers.insert(X_KONG_UPSTREAM_LATENCY, observe::millis(upstream));
