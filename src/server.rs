@@ -265,6 +265,8 @@ fn proxy_services(
         let mut options = HttpServerOptions::default();
         options.h2c = h2c;
         options.h2_idle_timeout = Some(Duration::from_secs(75));
+        // They reach the gateway, which refuses them in its own words.
+        options.allow_connect_method_proxying = true;
         let mut proxy = http_proxy(&conf, gateway);
         proxy.server_options = Some(options);
         Arc::new(proxy)

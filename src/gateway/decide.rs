@@ -1,6 +1,7 @@
 //! What becomes of a request: its route, its filters, and its body where that
 //! is read beforehand.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,11 +103,13 @@ impl Gateway {
         ctx.exchange.secure =
             choose::is_secure(tls.is_some(), request, peer.ip(), &settings.trusted);
         ctx.exchange.trusted = admit::is_trusted(peer.ip(), &settings.trusted);
-        if let Some(reason) = malformed(session.as_downstream()) {
-            return Err(Reply::message(StatusCode::BAD_REQUEST, reason));
+        if let Some(refusal) = malformed(session.as_downstream()) {
+            ctx.exchange.refusal = Some(Cow::Borrowed("malformed_request"));
+            return Err(Reply::message(refusal.status, refusal.message));
         }
-        // An echo of the request would show what proxies on the way have added.
-        if request.method == Method::TRACE {
+        // An echo of the request would show what proxies on the way have added, and
+        // a tunnel would be a way around all that follows.
+        if matches!(request.method, Method::TRACE | Method::CONNECT) {
             let message = "Method not allowed";
             return Err(Reply::message(StatusCode::METHOD_NOT_ALLOWED, message));
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header;
+use http::{StatusCode, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::prelude::{Error, ErrorType};
@@ -17,6 +17,7 @@ use super::peer::{Dialer, host_of};
 use super::proxy::KEEPALIVE_SECONDS;
 use super::resolve::{ResolveError, Resolver};
 use super::{admit, observe, tries};
+use crate::http::framing;
 
 /// What is no time to speak of.
 const SHORT: Duration = Duration::from_millis(10);
@@ -86,6 +87,14 @@ pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
     // Of short ones it was asked before.
     if taken > SHORT && session.is_process_shutting_down() {
         session.set_keepalive(None);
+    }
+}
+
+/// Lets the way to the client be a tunnel after a change of protocol.
+pub(super) fn prepare_way(session: &Session, _ctx: &Ctx, response: &ResponseHeader) {
+    let session = session.as_downstream();
+    if response.status == StatusCode::SWITCHING_PROTOCOLS {
+        framing::open_tunnel(session);
     }
 }
 

@@ -27,7 +27,7 @@ use super::tries::RetryBudget;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
 use crate::clock::Clock;
 use crate::http::reply::Reply;
-use crate::http::{bridge, greeting};
+use crate::http::{bridge, framing, greeting};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::client_aborts::ClientAborts;
 use crate::telemetry::connections::{Connection, Connections};
@@ -283,8 +283,9 @@ impl ProxyHttp for Gateway {
         }
         finish_head(response, ctx, now)?;
         if ctx.journey.is_some() {
-            return Box::pin(unwind::proxied(session, ctx, response)).await;
+            Box::pin(unwind::proxied(session, ctx, response)).await?;
         }
+        passage::prepare_way(session, ctx, response);
         Ok(())
     }
 
@@ -339,7 +340,13 @@ impl ProxyHttp for Gateway {
             error_code: code,
             can_reuse_downstream: false,
         };
-        let Some((status, message)) = observe::failure(error) else {
+        let broken = *error.esource() == ErrorSource::Downstream
+            && framing::is_broken(session.as_downstream());
+        let failure = match broken {
+            true => Some((StatusCode::BAD_REQUEST, "Invalid chunked coding".into())),
+            false => observe::failure(error),
+        };
+        let Some((status, message)) = failure else {
             return given_up(0);
         };
         if session.response_written().is_some() {
@@ -385,7 +392,7 @@ impl ProxyHttp for Gateway {
 
     /// 5. Count and log, whatever the outcome, and part as is proper.
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
-        greeting::head_awaited();
+        greeting::head_awaited(session.as_downstream());
         observe::finished(&self.settings, session, error, ctx);
         if error.is_none() || ctx.answered {
             // The upstream has done its part.

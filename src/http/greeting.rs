@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::protocols::http::ServerSession;
 use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::time::{sleep, timeout};
 
+use super::framing::{self, FramedStream};
 use super::handshake::Handshake;
 use super::tls::TlsDoor;
 use crate::telemetry::listeners::ListenerCounters;
@@ -74,8 +76,10 @@ pub fn head_read() {
     let _ = HEAD_DUE.try_with(|due| due.set(None));
 }
 
-/// Notes that this task's connection waits for the next head.
-pub fn head_awaited() {
+/// Notes that the request in `session` has got its answer: this task's connection
+/// waits for the next head.
+pub fn head_awaited(session: &ServerSession) {
+    framing::answered(session);
     let _ = HEAD_DUE.try_with(|due| due.set(Some(Instant::now() + NEXT_HEAD)));
 }
 
@@ -146,6 +150,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Greeter<A> {
         let Ok(Some((app, stream, http2))) = begun else {
             return;
         };
+        let stream: Stream = Box::new(FramedStream::new(stream, http2));
         let tls = stream.get_ssl_digest();
         let handshake = tls.as_deref().and_then(Handshake::of).cloned();
         let late = async {

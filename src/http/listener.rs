@@ -15,6 +15,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
 use super::bridge::{self, Bounds, ClientInfo};
+use super::framing::{self, Refusal};
 use super::greeting::{self, Doorkeeper, Greeter};
 use super::handshake::Handshake;
 
@@ -67,8 +68,8 @@ impl RouterApp {
     }
 
     async fn answer(&self, session: &mut ServerSession) -> pingora::Result<()> {
-        if let Some(reason) = malformed(session) {
-            return refuse(session, StatusCode::BAD_REQUEST, reason).await;
+        if let Some(refusal) = malformed(session) {
+            return refuse(session, refusal.status, refusal.message).await;
         }
         let mut head = session.req_header().as_owned_parts();
         if self.gate.as_ref().is_some_and(|gate| !gate(&head)) {
@@ -90,38 +91,17 @@ impl RouterApp {
     }
 }
 
-/// What is ambiguous about a request head, if anything: such a request could
-/// be read differently by somebody else on its way (RFC 9112 §6.1, §6.3, §3.2).
-pub fn malformed(session: &ServerSession) -> Option<&'static str> {
+/// Why a request is refused before anybody looks at it, if it is: somebody else on
+/// its way could have read it differently.
+pub fn malformed(session: &ServerSession) -> Option<Refusal> {
     let request = session.req_header();
-    let headers = &request.headers;
-    let raw = session
-        .as_http1()
-        .map(|http1| http1.get_headers_raw_bytes());
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        // The parser has dropped the length already: the bytes still tell.
-        if raw.as_deref().is_some_and(names_a_length) {
-            return Some("Both Transfer-Encoding and Content-Length");
-        }
-        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let chunked = codings
-            .next()
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
-        if !chunked || codings.next().is_some() {
-            return Some("Unsupported Transfer-Encoding");
-        }
+    if request.version == Version::HTTP_2 && !has_one_length(&request.headers) {
+        return Some(Refusal {
+            status: StatusCode::BAD_REQUEST,
+            message: "Invalid Content-Length",
+        });
     }
-    if !has_one_length(headers) {
-        return Some("Invalid Content-Length");
-    }
-    // The parser takes a line with too many words for a target with blanks.
-    if raw.as_deref().is_some_and(|raw| !has_a_target(raw)) {
-        return Some("Invalid request target");
-    }
-    if request.version == Version::HTTP_11 && !headers.contains_key(header::HOST) {
-        return Some("Missing Host header");
-    }
-    None
+    framing::refusal(session)
 }
 
 /// Whether there is at most one `Content-Length`, and that a number: one value for
@@ -134,29 +114,6 @@ fn has_one_length(headers: &HeaderMap) -> bool {
     };
     let length = length.as_bytes();
     !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.next().is_none()
-}
-
-/// Whether one of the head's lines is a `Content-Length`.
-fn names_a_length(head: &[u8]) -> bool {
-    const NAME: &[u8] = b"content-length";
-    head.split(|&byte| byte == b'\n').any(|line| {
-        line.get(..NAME.len())
-            .is_some_and(|name| name.eq_ignore_ascii_case(NAME))
-    })
-}
-
-/// Whether the method is followed by a path, by `*` or by a URL of http(s).
-fn has_a_target(head: &[u8]) -> bool {
-    let target = head.splitn(2, |&byte| byte == b' ').nth(1).unwrap_or(b"");
-    match target.first() {
-        Some(b'/') => true,
-        Some(b'*') => target.get(1) == Some(&b' '),
-        _ => [&b"http://"[..], b"https://"].iter().any(|scheme| {
-            target
-                .get(..scheme.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-        }),
-    }
 }
 
 fn client(session: &ServerSession) -> ClientInfo {
@@ -226,7 +183,7 @@ impl HttpServerApp for RouterApp {
             return None;
         }
         let settings = HttpPersistentSettings::for_session(&session);
-        greeting::head_awaited();
+        greeting::head_awaited(&session);
         bridge::linger(&mut session).await;
         let reusable = session.finish().await.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
@@ -234,39 +191,5 @@ impl HttpServerApp for RouterApp {
 
     fn server_options(&self) -> Option<&HttpServerOptions> {
         Some(&self.options)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_is_found_in_any_spelling_and_nowhere_else() {
-        assert!(names_a_length(
-            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\ncontent-LENGTH: 4\r\n\r\n"
-        ));
-        assert!(!names_a_length(
-            b"POST /content-length HTTP/1.1\r\nX: content-length: 4\r\n\r\n"
-        ));
-    }
-
-    #[test]
-    fn targets_are_paths_stars_and_urls() {
-        for head in [
-            "GET / HTTP/1.1",
-            "OPTIONS * HTTP/1.1",
-            "GET HTTP://a/ HTTP/1.1",
-        ] {
-            assert!(has_a_target(head.as_bytes()), "{head}");
-        }
-        for head in [
-            "GE T / HTTP/1.1",
-            "GET a HTTP/1.1",
-            "GET *x HTTP/1.1",
-            "GET",
-        ] {
-            assert!(!has_a_target(head.as_bytes()), "{head}");
-        }
     }
 }

@@ -7,6 +7,7 @@ pub mod bridge;
 pub mod cipher_suites;
 pub mod encoded_word;
 pub mod form;
+pub mod framing;
 pub mod greeting;
 pub mod handshake;
 pub mod listener;

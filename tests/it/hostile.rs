@@ -14,14 +14,14 @@ use crate::support::{DEADLINE, Door, Setup, eventually, raw};
 
 const MIRROR: &str = "- {name: mirror, protocol: internal, host: echo, routes: [{paths: [/]}]}\n";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEADERS: u8 = 1;
+pub(crate) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
 async fn door(settings: &str) -> Door {
     let proxy = format!("{{listen: [\"@PROXY@\"]{settings}}}");
@@ -193,7 +193,7 @@ async fn the_admin_listener_asks_no_stranger_for_a_body() {
 }
 
 /// A frame of HTTP/2 (RFC 9113 §4.1).
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len())
         .expect("a short frame")
         .to_be_bytes();
@@ -207,10 +207,10 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 0x01, b'a'];
 
 /// An attacker's connection of HTTP/2 in the clear.
-struct Attack(TcpStream);
+pub(crate) struct Attack(TcpStream);
 
 impl Attack {
-    async fn open(address: &str) -> Self {
+    pub(crate) async fn open(address: &str) -> Self {
         let mut stream = TcpStream::connect(address).await.expect("a connection");
         stream.write_all(PREFACE).await.expect("sent");
         let settings = frame(SETTINGS, 0, 0, &[]);
@@ -220,7 +220,7 @@ impl Attack {
 
     /// Sends as long as it is taken: until the other side hangs up, or does
     /// not read for a second.
-    async fn flood(&mut self, bytes: &[u8]) {
+    pub(crate) async fn flood(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(1 << 14) {
             let sent = timeout(Duration::from_secs(1), self.0.write_all(piece)).await;
             if !matches!(sent, Ok(Ok(()))) {
@@ -231,7 +231,7 @@ impl Attack {
 
     /// The kinds of the frames that came, until `last` came or the end, and
     /// the code of a GOAWAY.
-    async fn frames(&mut self, last: u8) -> (Vec<u8>, Option<u8>) {
+    pub(crate) async fn frames(&mut self, last: u8) -> (Vec<u8>, Option<u8>) {
         let mut kinds = Vec::new();
         let mut head = [0; 9];
         while let Ok(Ok(_)) = timeout(DEADLINE, self.0.read_exact(&mut head)).await {
@@ -360,6 +360,44 @@ async fn floods_of_pings_and_settings_are_not_queued() {
             let mut attack = Attack::open(&address).await;
             attack.flood(&flood).await;
             unharmed(&door, before).await;
+        }
+    }
+}
+
+/// A field, without index and compression.
+pub(crate) fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = vec![0];
+    for text in [name, value] {
+        out.push(u8::try_from(text.len()).expect("a short text"));
+        out.extend(text);
+    }
+    out
+}
+
+#[tokio::test]
+async fn a_malformed_field_of_http2_ends_its_stream_alone() {
+    let door = door("").await;
+    for address in listeners(&door) {
+        let mut attack = Attack::open(&address).await;
+        let mut stream = 1;
+        for (name, value) in [
+            (&b"X-A"[..], &b"b"[..]),
+            (b"x", b"a\rb"),
+            (b"x", b"a\nb"),
+            (b"x", b"a\0b"),
+            (b"a b", b"c"),
+            (b"", b"c"),
+            (b":other", b"c"),
+        ] {
+            let bad = [GET, &field(name, value)].concat();
+            for (block, answer) in [(&*bad, RST_STREAM), (GET, HEADERS)] {
+                let request = frame(HEADERS, END_HEADERS | END_STREAM, stream, block);
+                attack.flood(&request).await;
+                let (kinds, code) = attack.frames(answer).await;
+                assert_eq!(code, None, "{}", name.escape_ascii());
+                assert_eq!(kinds.last(), Some(&answer), "{}", name.escape_ascii());
+                stream += 2;
+            }
         }
     }
 }

@@ -10,6 +10,11 @@ use crate::plugins::REGISTRY;
 /// Those of the gateway itself.
 const GATEWAY: &[Code] = &[
     Code::new(
+        "malformed_request",
+        400,
+        "what came is no request, or one that others would read differently",
+    ),
+    Code::new(
         "expression_failed",
         500,
         "a condition of a route file exceeds a limit",

@@ -1,0 +1,598 @@
+//! What clients send, read strictly before the engine's own parsers see it: where
+//! requests of HTTP/1 begin and end (RFC 9112), and the fields of HTTP/2.
+//!
+//! That one mends what it can't read, takes lines that others read differently,
+//! and refuses in words of its own. What passes here it reads in one way only.
+//! A head is handed on when it is whole, and a body as it comes. In the place of
+//! a request that is refused comes one that says so: [`refusal`] tells why, and
+//! it is answered, logged and counted like any other.
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::{SslDigest, TlsRef};
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
+    Stream, TimingDigest, UniqueID, UniqueIDType,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+mod chunked;
+mod date;
+mod head;
+mod hpack;
+mod http2;
+#[cfg(test)]
+mod tests;
+
+use chunked::{Chunks, Read};
+use date::UpstreamDate;
+pub use head::Refusal;
+use head::{Body, Found, Head};
+use http2::FieldBlocks;
+
+/// Most bytes that wait until it is known whether the connection becomes a
+/// tunnel.
+const WAITING: usize = 16 << 10;
+/// Bytes that are read at once where they can't go straight to the engine.
+const PIECE: usize = 4 << 10;
+
+/// Why the request that `session` has read is refused, if it is.
+pub fn refusal(session: &ServerSession) -> Option<Refusal> {
+    current(session)?.refusal
+}
+
+/// Whether the body of the request in `session` breaks the rules of its coding.
+pub fn is_broken(session: &ServerSession) -> bool {
+    let requests = stream(session).and_then(FramedStream::requests);
+    requests.is_some_and(|requests| matches!(requests.state, State::Broken { .. }))
+}
+
+/// Whether the client of `session` asks for another protocol, and has not got
+/// its answer.
+pub fn asks_for_upgrade(session: &ServerSession) -> bool {
+    current(session).is_some_and(|requests| requests.upgrade)
+}
+
+/// Notes that the connection of `session` becomes a tunnel: what comes is no
+/// HTTP any more.
+pub fn open_tunnel(session: &ServerSession) {
+    if let Some(stream) = stream(session) {
+        stream.tunnel.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends every piece of the answer in `session` as soon as it is written.
+pub fn send_at_once(session: &ServerSession) {
+    if let Some(stream) = stream(session) {
+        stream.prompt.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Leaves the next answer's head in `session` the `Date` that its upstream gave it.
+pub fn keep_date(session: &ServerSession, date: &[u8]) {
+    if let Some(stream) = stream(session) {
+        stream.date.keep(date);
+    }
+}
+
+/// Notes that the request in `session` has got its answer.
+pub fn answered(session: &ServerSession) {
+    if let Some(stream) = stream(session) {
+        stream.prompt.store(false, Ordering::Relaxed);
+        stream.answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn stream(session: &ServerSession) -> Option<&FramedStream> {
+    let stream: &Stream = session.as_http1()?.stream();
+    (**stream).as_any().downcast_ref()
+}
+
+/// What is read, if the last request of it is that of `session`.
+fn current(session: &ServerSession) -> Option<&Requests> {
+    let stream = stream(session)?;
+    let answered = stream.answered.load(Ordering::Relaxed);
+    let is_next = |requests: &&Requests| requests.heads == answered.wrapping_add(1);
+    stream.requests().filter(is_next)
+}
+
+/// What comes next on a connection.
+#[derive(Debug)]
+enum State {
+    /// A request head, of which so many bytes were looked at.
+    Head(usize),
+    /// So many bytes of a body.
+    Length(u64),
+    /// A chunked body.
+    Chunked(Chunks),
+    /// A request, or what follows a change of protocol.
+    Waiting,
+    /// Whatever it is, it is no request.
+    Open,
+    /// Nothing: the body was not what it has to be.
+    Broken {
+        /// Whether the engine knows.
+        told: bool,
+    },
+}
+
+/// How bytes were read.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// So many may pass; after them it may be another one's turn.
+    Passes(usize),
+    /// Others are read in the place of so many.
+    Instead(usize, Vec<u8>),
+    /// More are needed first.
+    More,
+    /// They break the rules.
+    Broken,
+}
+
+/// Reads requests of HTTP/1 one after the other.
+#[derive(Debug)]
+struct Requests {
+    state: State,
+    refusal: Option<Refusal>,
+    /// Whether the last head asked for another protocol.
+    upgrade: bool,
+    /// Heads so far.
+    heads: u32,
+}
+
+impl Requests {
+    fn new() -> Self {
+        Self {
+            state: State::Head(0),
+            refusal: None,
+            upgrade: false,
+            heads: 0,
+        }
+    }
+
+    /// Reads on, not beyond the end of a request. `bytes` are some.
+    fn read(&mut self, bytes: &[u8]) -> Outcome {
+        let passed = match self.state {
+            State::Head(seen) => match self.head(bytes, seen) {
+                Outcome::Passes(length) => length,
+                other => return other,
+            },
+            _ => 0,
+        };
+        let rest = &bytes[passed..];
+        let more = match &mut self.state {
+            State::Length(left) => {
+                let here = (*left).min(rest.len() as u64);
+                *left -= here;
+                if *left == 0 {
+                    self.ended();
+                }
+                // No more than the length of a slice.
+                here as usize
+            }
+            State::Chunked(chunks) => match chunks.read(rest) {
+                Read::All => rest.len(),
+                Read::Ended(length) => {
+                    self.ended();
+                    length
+                }
+                Read::Broken(length) => {
+                    self.state = State::Broken { told: false };
+                    length
+                }
+            },
+            State::Open => rest.len(),
+            State::Head(_) | State::Waiting | State::Broken { .. } => 0,
+        };
+        match passed + more {
+            0 => Outcome::Broken,
+            passes => Outcome::Passes(passes),
+        }
+    }
+
+    fn head(&mut self, bytes: &[u8], seen: usize) -> Outcome {
+        match head::read(bytes, seen) {
+            Found::Head(head) => {
+                self.begin(&head);
+                match head.instead {
+                    None => Outcome::Passes(head.length),
+                    Some(instead) => Outcome::Instead(head.length, instead),
+                }
+            }
+            Found::Part => {
+                self.state = State::Head(bytes.len());
+                Outcome::More
+            }
+            Found::Blank(length) => {
+                self.state = State::Head(0);
+                Outcome::Instead(length, Vec::new())
+            }
+            Found::Refused(refusal, instead) => {
+                self.heads = self.heads.wrapping_add(1);
+                self.refusal = Some(refusal);
+                self.upgrade = false;
+                self.state = State::Open;
+                Outcome::Instead(bytes.len(), instead)
+            }
+        }
+    }
+
+    fn begin(&mut self, head: &Head) {
+        self.heads = self.heads.wrapping_add(1);
+        self.upgrade = head.upgrade;
+        match head.body {
+            Body::Length(0) => self.ended(),
+            Body::Length(length) => self.state = State::Length(length),
+            Body::Chunked => self.state = State::Chunked(Chunks::new()),
+        }
+    }
+
+    /// After a whole request.
+    fn ended(&mut self) {
+        self.state = match self.upgrade {
+            true => State::Waiting,
+            false => State::Head(0),
+        };
+    }
+}
+
+/// What a connection speaks.
+#[derive(Debug)]
+enum Reader {
+    Http1(Requests),
+    Http2(Box<FieldBlocks>),
+}
+
+impl Reader {
+    fn read(&mut self, bytes: &[u8]) -> Outcome {
+        match self {
+            Reader::Http1(requests) => requests.read(bytes),
+            Reader::Http2(blocks) => blocks.read(bytes),
+        }
+    }
+}
+
+/// A client's connection, for the engine to read.
+pub struct FramedStream {
+    inner: Stream,
+    reader: Reader,
+    /// What was read and not handed on.
+    held: Vec<u8>,
+    /// How many of these bytes may be handed on.
+    ready: usize,
+    /// Whether the others were looked at, and are too few.
+    stale: bool,
+    /// A date that the next head is to have.
+    date: UpstreamDate,
+    /// Whether something written is still on its way.
+    flushing: bool,
+    /// Whether what is written is to be sent at once.
+    prompt: AtomicBool,
+    /// Whether the connection is a tunnel from here on.
+    tunnel: AtomicBool,
+    /// Requests that have got their answers.
+    answered: AtomicU32,
+}
+
+impl fmt::Debug for FramedStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was read may be secret.
+        f.debug_struct("FramedStream")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FramedStream {
+    /// Requests that come over `inner`, in HTTP/2 or else in HTTP/1.
+    pub fn new(inner: Stream, http2: bool) -> Self {
+        let reader = match http2 {
+            true => Reader::Http2(Box::new(FieldBlocks::new())),
+            false => Reader::Http1(Requests::new()),
+        };
+        Self {
+            inner,
+            reader,
+            held: Vec::new(),
+            ready: 0,
+            stale: false,
+            date: UpstreamDate::default(),
+            flushing: false,
+            prompt: AtomicBool::new(false),
+            tunnel: AtomicBool::new(false),
+            answered: AtomicU32::new(0),
+        }
+    }
+
+    fn requests(&self) -> Option<&Requests> {
+        match &self.reader {
+            Reader::Http1(requests) => Some(requests),
+            Reader::Http2(_) => None,
+        }
+    }
+
+    /// Hands on what is ready.
+    fn give(&mut self, out: &mut ReadBuf<'_>) {
+        let count = self.ready.min(out.remaining());
+        out.put_slice(&self.held[..count]);
+        self.ready -= count;
+        self.held.drain(..count);
+        if self.held.is_empty() {
+            // An idle connection holds nothing.
+            self.held = Vec::new();
+        }
+    }
+
+    /// Goes by what became of the last request.
+    fn settle(&mut self) {
+        let Reader::Http1(requests) = &mut self.reader else {
+            return;
+        };
+        let open = match requests.state {
+            State::Open | State::Broken { .. } => return,
+            _ => self.tunnel.load(Ordering::Relaxed),
+        };
+        if open {
+            requests.state = State::Open;
+            self.ready = self.held.len();
+        } else if matches!(requests.state, State::Waiting)
+            && self.answered.load(Ordering::Relaxed) == requests.heads
+        {
+            requests.state = State::Head(0);
+            self.stale = false;
+        }
+    }
+
+    /// Looks at what is held.
+    fn look(&mut self) {
+        match self.reader.read(&self.held) {
+            Outcome::Passes(count) => self.ready = count,
+            Outcome::Instead(count, with) => {
+                self.ready = with.len();
+                self.held.splice(..count, with);
+            }
+            Outcome::More => self.stale = true,
+            Outcome::Broken => {}
+        }
+    }
+
+    /// Reads straight to the engine; whether there is something for it.
+    fn read_through(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<bool>> {
+        let before = out.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, out))?;
+        let came = &out.filled()[before..];
+        if came.is_empty() {
+            return Poll::Ready(Ok(true));
+        }
+        let passes = match self.reader.read(came) {
+            Outcome::Passes(count) => {
+                self.held.extend_from_slice(&came[count..]);
+                self.stale = false;
+                count
+            }
+            Outcome::Instead(count, with) => {
+                self.ready = with.len();
+                self.held = with;
+                self.held.extend_from_slice(&came[count..]);
+                self.stale = false;
+                0
+            }
+            Outcome::More => {
+                self.held.extend_from_slice(came);
+                self.stale = true;
+                0
+            }
+            Outcome::Broken => 0,
+        };
+        out.set_filled(before + passes);
+        Poll::Ready(Ok(passes > 0))
+    }
+
+    /// Reads more behind what is held; whether something came before the end.
+    fn read_aside(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut space = [const { MaybeUninit::<u8>::uninit() }; PIECE];
+        let mut piece = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(&mut self.inner).poll_read(cx, &mut piece))?;
+        self.held.extend_from_slice(piece.filled());
+        self.stale = false;
+        Poll::Ready(Ok(!piece.filled().is_empty()))
+    }
+
+    /// After what breaks the rules: says so once, and drops the rest, so that the
+    /// answer is not cut off.
+    fn read_broken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Reader::Http1(requests) = &mut self.reader
+            && matches!(requests.state, State::Broken { told: true })
+        {
+            loop {
+                self.held.clear();
+                if !ready!(self.read_aside(cx))? {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+        if let Reader::Http1(requests) = &mut self.reader {
+            requests.state = State::Broken { told: true };
+        }
+        let why = "what the client sent is not framed as it has to be";
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)))
+    }
+}
+
+impl AsyncRead for FramedStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.flushing {
+            let flushed = Pin::new(&mut this.inner).poll_flush(cx)?;
+            this.flushing = flushed.is_pending();
+        }
+        if out.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            this.settle();
+            if this.ready > 0 {
+                this.give(out);
+                return Poll::Ready(Ok(()));
+            }
+            let (broken, waiting) = match &this.reader {
+                Reader::Http1(requests) => (
+                    matches!(requests.state, State::Broken { .. }),
+                    matches!(requests.state, State::Waiting),
+                ),
+                Reader::Http2(blocks) => (blocks.is_broken(), false),
+            };
+            if broken {
+                return this.read_broken(cx);
+            }
+            if this.held.is_empty() && !waiting {
+                if ready!(this.read_through(cx, out))? {
+                    return Poll::Ready(Ok(()));
+                }
+            } else if !waiting && !this.stale {
+                this.look();
+            } else if waiting && this.held.len() >= WAITING {
+                // Whoever settles what they are reads again.
+                return Poll::Pending;
+            } else if !ready!(this.read_aside(cx))? {
+                return match waiting && !this.held.is_empty() {
+                    true => Poll::Pending,
+                    false => Poll::Ready(Ok(())),
+                };
+            }
+        }
+    }
+}
+
+impl AsyncWrite for FramedStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let bytes = this.date.apply(bytes);
+        let count = ready!(Pin::new(&mut this.inner).poll_write(cx, bytes))?;
+        this.date.wrote(count);
+        this.send(cx)?;
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.date.forget();
+        let count = ready!(Pin::new(&mut this.inner).poll_write_vectored(cx, pieces))?;
+        this.send(cx)?;
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+impl FramedStream {
+    /// Sends what was written, where that may not wait.
+    fn send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.prompt.load(Ordering::Relaxed) {
+            let flushed = Pin::new(&mut self.inner).poll_flush(cx)?;
+            // The engine reads all the while, and so sends the rest.
+            self.flushing = flushed.is_pending();
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Shutdown for FramedStream {
+    async fn shutdown(&mut self) {
+        self.inner.shutdown().await;
+    }
+}
+
+impl UniqueID for FramedStream {
+    fn id(&self) -> UniqueIDType {
+        self.inner.id()
+    }
+}
+
+impl Ssl for FramedStream {
+    fn get_ssl(&self) -> Option<&TlsRef> {
+        self.inner.get_ssl()
+    }
+
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.selected_alpn_proto()
+    }
+}
+
+// What was looked at is gone.
+impl Peek for FramedStream {}
+
+impl GetTimingDigest for FramedStream {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.inner.get_timing_digest()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        self.inner.get_read_pending_time()
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        self.inner.get_write_pending_time()
+    }
+}
+
+impl GetProxyDigest for FramedStream {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.inner.get_proxy_digest()
+    }
+
+    fn set_proxy_digest(&mut self, digest: ProxyDigest) {
+        self.inner.set_proxy_digest(digest);
+    }
+}
+
+impl GetSocketDigest for FramedStream {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.get_socket_digest()
+    }
+
+    fn set_socket_digest(&mut self, digest: SocketDigest) {
+        self.inner.set_socket_digest(digest);
+    }
+}

@@ -1,0 +1,483 @@
+//! Field blocks of HTTP/2, read before the engine reads them: what it takes for
+//! the end of a connection is the error of a stream (RFC 9113 §8.1.1), and what it
+//! takes for no URI is percent-encoded.
+//!
+//! Frames pass as they are until a block needs mending. From then on every block of
+//! the connection is written anew, without a table, for the engine's no longer is
+//! that of the client.
+
+use smallvec::SmallVec;
+
+use super::Outcome;
+use super::chunked::{is_text, is_token};
+use super::head;
+use super::hpack::{Decoder, Fields, encode};
+
+/// Length of the preface (RFC 9113 §3.4).
+const PREFACE: usize = 24;
+/// Length of a frame's head.
+const FRAME: usize = 9;
+/// Longest frame that is sent without asking (RFC 9113 §6.5.2).
+const PAYLOAD: usize = 16 << 10;
+/// Most frames and bytes of one block; the engine ends connections with more.
+const FRAMES: usize = 16;
+const BLOCK: usize = 64 << 10;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 0x1;
+const END_HEADERS: u8 = 0x4;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// So many bytes that pass unseen.
+    Passing(usize),
+    /// A frame.
+    Frame,
+    /// Whatever the engine makes of it: it will end the connection.
+    Unseen,
+    /// Nothing.
+    Broken,
+}
+
+/// Reads the frames of a client.
+#[derive(Debug)]
+pub(super) struct FieldBlocks {
+    next: Next,
+    decoder: Decoder,
+    fields: Fields,
+    /// Whether blocks are written anew.
+    anew: bool,
+    /// What the engine is to read in the place of so many bytes that come next.
+    instead: Option<(usize, Vec<u8>)>,
+}
+
+/// What becomes of a block.
+enum Fate {
+    /// It stays.
+    Stays,
+    /// It is written anew.
+    Mended,
+    /// Its stream comes to an end.
+    Malformed,
+}
+
+/// A block of one frame or several.
+struct Block {
+    /// Length of the frames.
+    length: usize,
+    stream: [u8; 4],
+    end_stream: bool,
+    /// Where in the frames its pieces are.
+    pieces: SmallVec<[(usize, usize); 2]>,
+}
+
+/// What was found at a HEADERS frame.
+enum Found {
+    Block(Block),
+    /// The beginning of one.
+    Part,
+    /// What is none.
+    Wrong,
+}
+
+impl FieldBlocks {
+    pub(super) fn new() -> Self {
+        Self {
+            next: Next::Passing(PREFACE),
+            decoder: Decoder::new(),
+            fields: Fields::default(),
+            anew: false,
+            instead: None,
+        }
+    }
+
+    /// Whether nothing more is read.
+    pub(super) fn is_broken(&self) -> bool {
+        self.next == Next::Broken
+    }
+
+    /// Reads on. `bytes` are some.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Outcome {
+        if let Some((length, instead)) = self.instead.take() {
+            return Outcome::Instead(length, instead);
+        }
+        let mut at = 0;
+        while at < bytes.len() && self.instead.is_none() {
+            let rest = &bytes[at..];
+            match self.next {
+                Next::Passing(left) => {
+                    let here = left.min(rest.len());
+                    at += here;
+                    self.next = match left - here {
+                        0 => Next::Frame,
+                        left => Next::Passing(left),
+                    };
+                }
+                Next::Frame => match rest {
+                    [a, b, c, kind, ..] if rest.len() >= FRAME => {
+                        let length = length(*a, *b, *c);
+                        if *kind == HEADERS {
+                            match self.block(rest) {
+                                Some(0) => break,
+                                Some(length) => at += length,
+                                None => {}
+                            }
+                        } else {
+                            self.next = Next::Passing(FRAME + length);
+                        }
+                    }
+                    _ => break,
+                },
+                Next::Unseen => at = bytes.len(),
+                Next::Broken => break,
+            }
+        }
+        match at {
+            0 if self.is_broken() => Outcome::Broken,
+            0 => match self.instead.take() {
+                Some((length, instead)) => Outcome::Instead(length, instead),
+                None => Outcome::More,
+            },
+            passes => Outcome::Passes(passes),
+        }
+    }
+
+    /// Reads the block at the beginning of `bytes`: how much of them passes, if it
+    /// is known; zero while there is more to come.
+    fn block(&mut self, bytes: &[u8]) -> Option<usize> {
+        let block = match find(bytes) {
+            Found::Block(block) => block,
+            Found::Part => return Some(0),
+            Found::Wrong => return self.give_up(),
+        };
+        let joined: Vec<u8>;
+        let fragment = match &*block.pieces {
+            [(from, to)] => &bytes[*from..*to],
+            pieces => {
+                let pieces = pieces.iter().map(|&(from, to)| &bytes[from..to]);
+                joined = pieces.collect::<Vec<_>>().concat();
+                &joined
+            }
+        };
+        if self.decoder.decode(fragment, &mut self.fields).is_err() {
+            return self.give_up();
+        }
+        let fate = judge(&self.fields);
+        if matches!(fate, Fate::Stays) && !self.anew {
+            return Some(block.length);
+        }
+        // The engine says itself that a list is too long, as long as it can read it.
+        if self.fields.too_many && !self.anew {
+            return Some(block.length);
+        }
+        self.anew = true;
+        let fragment = match fate {
+            Fate::Malformed => malformed(),
+            _ if self.fields.too_many => malformed(),
+            Fate::Stays | Fate::Mended => anew(&self.fields),
+        };
+        self.instead = Some((block.length, frames(&block, &fragment)));
+        None
+    }
+
+    /// Leaves the rest to the engine, if it can still read it.
+    fn give_up(&mut self) -> Option<usize> {
+        self.next = if self.anew {
+            Next::Broken
+        } else {
+            Next::Unseen
+        };
+        None
+    }
+}
+
+fn length(a: u8, b: u8, c: u8) -> usize {
+    usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c)
+}
+
+/// Finds the block that begins with the HEADERS frame at the beginning of `bytes`.
+fn find(bytes: &[u8]) -> Found {
+    let mut block = Block {
+        length: 0,
+        stream: [0; 4],
+        end_stream: false,
+        pieces: SmallVec::new(),
+    };
+    let mut total = 0;
+    loop {
+        let [a, b, c, kind, flags, s1, s2, s3, s4, ..] = bytes[block.length..] else {
+            return Found::Part;
+        };
+        let is_first = block.length == 0;
+        let stream = [s1, s2, s3, s4];
+        let length = length(a, b, c);
+        let expected = match is_first {
+            true => HEADERS,
+            false => CONTINUATION,
+        };
+        if is_first {
+            block.stream = stream;
+            block.end_stream = flags & END_STREAM != 0;
+        }
+        total += length;
+        if kind != expected
+            || stream != block.stream
+            || length > PAYLOAD
+            || total > BLOCK
+            || block.pieces.len() == FRAMES
+        {
+            return Found::Wrong;
+        }
+        let (mut from, mut to) = (block.length + FRAME, block.length + FRAME + length);
+        if bytes.len() < to {
+            return Found::Part;
+        }
+        block.length = to;
+        if is_first && flags & PADDED != 0 {
+            let Some(padding) = bytes[from..to].first() else {
+                return Found::Wrong;
+            };
+            from += 1;
+            to = to.saturating_sub(usize::from(*padding));
+        }
+        if is_first && flags & PRIORITY != 0 {
+            from += 5;
+        }
+        if from > to {
+            return Found::Wrong;
+        }
+        block.pieces.push((from, to));
+        if flags & END_HEADERS != 0 {
+            return Found::Block(block);
+        }
+    }
+}
+
+/// Judges a block by what the engine can't read.
+fn judge(fields: &Fields) -> Fate {
+    let mut fate = Fate::Stays;
+    for (name, value) in fields.iter() {
+        let sound = match name {
+            b":path" => {
+                if head::is_to_be_encoded(value) {
+                    fate = Fate::Mended;
+                }
+                true
+            }
+            b":method" => !value.is_empty() && value.iter().all(|byte| is_token(*byte)),
+            b":scheme" | b":authority" | b":protocol" => std::str::from_utf8(value).is_ok(),
+            _ => is_name(name) && value.iter().all(|byte| is_text(*byte)),
+        };
+        if !sound {
+            return Fate::Malformed;
+        }
+    }
+    fate
+}
+
+/// Whether `name` is one of a field, in lower case (RFC 9113 §8.2.1).
+fn is_name(name: &[u8]) -> bool {
+    let fits = |byte: &u8| is_token(*byte) && !byte.is_ascii_uppercase();
+    !name.is_empty() && name.iter().all(fits)
+}
+
+/// The fields, with a path that is a URI's.
+fn anew(fields: &Fields) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in fields.iter() {
+        match head::encoded(value).filter(|_| name == b":path") {
+            Some(path) => encode(name, &path, &mut out),
+            None => encode(name, value, &mut out),
+        }
+    }
+    out
+}
+
+/// A block that the engine takes for the error of its stream: it names what
+/// belongs to a connection of HTTP/1 (RFC 9113 §8.2.2).
+fn malformed() -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(b"connection", b"close", &mut out);
+    out
+}
+
+/// The frames of a block.
+fn frames(block: &Block, fragment: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(fragment.len() + FRAME);
+    let count = fragment.len().div_ceil(PAYLOAD).max(1);
+    for at in 0..count {
+        let piece = &fragment[at * PAYLOAD..fragment.len().min((at + 1) * PAYLOAD)];
+        let (kind, mut flags) = match at {
+            0 => (HEADERS, u8::from(block.end_stream) * END_STREAM),
+            _ => (CONTINUATION, 0),
+        };
+        if at + 1 == count {
+            flags |= END_HEADERS;
+        }
+        // A payload's length has three bytes at most.
+        let [.., a, b, c] = piece.len().to_be_bytes();
+        out.extend([a, b, c, kind, flags]);
+        out.extend(block.stream);
+        out.extend_from_slice(piece);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRI: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let [.., a, b, c] = payload.len().to_be_bytes();
+        let mut out = vec![a, b, c, kind, flags, 0, 0, 0, stream];
+        out.extend_from_slice(payload);
+        out
+    }
+
+    fn block(fields: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (name, value) in fields {
+            encode(name, value, &mut out);
+        }
+        out
+    }
+
+    /// What an engine would read of `input` that comes in pieces of `size` bytes.
+    fn read(input: &[u8], size: usize) -> Option<Vec<u8>> {
+        let mut blocks = FieldBlocks::new();
+        let (mut held, mut out) = (Vec::new(), Vec::new());
+        for piece in input.chunks(size) {
+            held.extend_from_slice(piece);
+            while !held.is_empty() {
+                match blocks.read(&held) {
+                    Outcome::Passes(count) => out.extend(held.drain(..count)),
+                    Outcome::Instead(count, with) => {
+                        held.drain(..count);
+                        out.extend(with);
+                    }
+                    Outcome::More => break,
+                    Outcome::Broken => return None,
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// What is read, in whatever pieces it comes.
+    fn whole(input: &[u8]) -> Option<Vec<u8>> {
+        let first = read(input, usize::MAX);
+        for size in [1, 2, 8, 50] {
+            assert_eq!(read(input, size), first, "in pieces of {size}");
+        }
+        first
+    }
+
+    fn get(path: &[u8]) -> Vec<u8> {
+        block(&[(b":method", b"GET"), (b":path", path)])
+    }
+
+    #[test]
+    fn what_is_sound_passes_as_it_is() {
+        // The second block uses the table of the first one.
+        let mut input = PRI.to_vec();
+        input.extend(frame(4, 0, 0, &[]));
+        input.extend(frame(HEADERS, END_HEADERS, 1, b"\x82\x84\x40\x01a\x01b"));
+        input.extend(frame(0, 1, 1, b"body"));
+        input.extend(frame(HEADERS, END_STREAM, 3, b"\x82\x84"));
+        input.extend(frame(CONTINUATION, END_HEADERS, 3, b"\xbe"));
+        let padded = b"\x02\0\0\0\0\x10\x82\x84\xbe\0\0";
+        input.extend(frame(HEADERS, END_HEADERS | PADDED | PRIORITY, 5, padded));
+        assert_eq!(whole(&input), Some(input));
+    }
+
+    #[test]
+    fn a_path_that_is_none_is_mended_and_the_table_kept_in_step() {
+        let first = frame(HEADERS, END_HEADERS, 1, b"\x82\x84\x40\x01a\x01b");
+        let mut bad = get(b"/\"<\xe4");
+        bad.extend(b"\x40\x01c\x01d\xbf");
+        let padded = [&[1_u8][..], &bad, &[0]].concat();
+        let second = frame(HEADERS, END_HEADERS | END_STREAM | PADDED, 3, &padded);
+        // Both entries, the last one first.
+        let third = frame(HEADERS, END_HEADERS, 5, b"\x82\x84\xbe\xbf");
+        let input = [PRI, &first, &second, &third].concat();
+        let mut mended = get(b"/%22%3C%E4");
+        mended.extend(block(&[(b"c", b"d"), (b"a", b"b")]));
+        let last = block(&[
+            (b":method", b"GET"),
+            (b":path", b"/"),
+            (b"c", b"d"),
+            (b"a", b"b"),
+        ]);
+        let wanted = [
+            PRI,
+            &first,
+            &frame(HEADERS, END_HEADERS | END_STREAM, 3, &mended),
+            &frame(HEADERS, END_HEADERS, 5, &last),
+        ];
+        assert_eq!(whole(&input), Some(wanted.concat()));
+    }
+
+    #[test]
+    fn malformed_fields_are_the_error_of_their_stream() {
+        for (name, value) in [
+            (&b"X-A"[..], &b"b"[..]),
+            (b"x", b"a\rb"),
+            (b"x", b"a\nb"),
+            (b"x", b"a\0b"),
+            (b"", b"b"),
+            (b"a b", b"c"),
+            (b":other", b"x"),
+            (b"\xc3\xa4", b"x"),
+            (b":method", b"G T"),
+            (b":method", b""),
+            (b":authority", b"\xff"),
+        ] {
+            let bad = frame(HEADERS, END_HEADERS, 1, &block(&[(name, value)]));
+            let good = frame(HEADERS, END_HEADERS, 3, &get(b"/"));
+            let error = frame(HEADERS, END_HEADERS, 1, &malformed());
+            let read = whole(&[PRI, &bad, &good].concat());
+            let wanted = [PRI, &error, &good].concat();
+            assert_eq!(read, Some(wanted), "{}", name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_left_to_the_engine_if_that_can() {
+        let broken = frame(HEADERS, END_HEADERS, 3, b"\x80");
+        let flood = frame(HEADERS, 0, 3, b"\x82");
+        let flood = [flood, frame(CONTINUATION, 0, 3, b"\x84").repeat(20)].concat();
+        let other = [frame(HEADERS, 0, 3, b"\x82"), frame(0, 0, 3, b"")].concat();
+        for wrong in [broken, flood, other] {
+            let passes = [PRI, &wrong].concat();
+            assert_eq!(whole(&passes), Some(passes));
+            let mended = frame(HEADERS, END_HEADERS, 1, &get(b"/\""));
+            let input = [PRI, &mended, &wrong].concat();
+            assert_eq!(whole(&input), None, "the table is not the client's");
+        }
+    }
+
+    #[test]
+    fn a_long_block_is_written_in_frames_that_may_be_so_long() {
+        let long = vec![b'x'; 20_000];
+        let fields = block(&[(b":path", b"/\""), (b"a", &long)]);
+        let (one, other) = fields.split_at(PAYLOAD);
+        let input = [
+            PRI.to_vec(),
+            frame(HEADERS, 0, 1, one),
+            frame(CONTINUATION, END_HEADERS, 1, other),
+        ];
+        let mended = block(&[(b":path", b"/%22"), (b"a", &long)]);
+        let (one, other) = mended.split_at(PAYLOAD);
+        let wanted = [
+            PRI.to_vec(),
+            frame(HEADERS, 0, 1, one),
+            frame(CONTINUATION, END_HEADERS, 1, other),
+        ];
+        assert_eq!(read(&input.concat(), 3000), Some(wanted.concat()));
+    }
+}

@@ -1,0 +1,320 @@
+use std::future::poll_fn;
+
+use pingora::http::ResponseHeader;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+use super::*;
+
+/// What an engine would read of `input`, that comes in pieces of `size` bytes:
+/// heads and bodies one after the other, as text.
+async fn read(input: &[u8], size: usize) -> (String, Option<Refusal>) {
+    let (mut client, server) = duplex(1 << 20);
+    let mut stream = FramedStream::new(Box::new(server), false);
+    let pieces: Vec<Vec<u8>> = input.chunks(size).map(<[u8]>::to_vec).collect();
+    let sending = async move {
+        for piece in pieces {
+            client.write_all(&piece).await.expect("room");
+            tokio::task::yield_now().await;
+        }
+    };
+    let reading = async {
+        let mut out = Vec::new();
+        let mut piece = [0; 512];
+        loop {
+            match stream.read(&mut piece).await {
+                Ok(0) => break,
+                Ok(count) => out.extend_from_slice(&piece[..count]),
+                Err(error) => {
+                    out.extend_from_slice(format!("<{error}>").as_bytes());
+                    break;
+                }
+            }
+        }
+        String::from_utf8_lossy(&out).into_owned()
+    };
+    let (out, ()) = tokio::join!(reading, sending);
+    (out, stream.requests().and_then(|requests| requests.refusal))
+}
+
+/// What is read of `input`, in whatever pieces it comes.
+async fn whole(input: &str) -> (String, Option<Refusal>) {
+    let first = read(input.as_bytes(), 1 << 20).await;
+    for size in [1, 2, 7, 100] {
+        assert_eq!(read(input.as_bytes(), size).await, first, "{input:?}");
+    }
+    first
+}
+
+async fn passes(input: &str) {
+    assert_eq!(whole(input).await, (input.to_owned(), None));
+}
+
+async fn refused(input: &str) -> &'static str {
+    let mut message = None;
+    for size in [1 << 20, 100, 7, 2, 1] {
+        let (out, refusal) = read(input.as_bytes(), size).await;
+        let refusal = refusal.unwrap_or_else(|| panic!("{input:.80} passed as {out:.80}"));
+        assert!(out.contains("\r\nConnection: close\r\n"), "{out:.80}");
+        let first = *message.get_or_insert(refusal.message);
+        assert_eq!(refusal.message, first, "{input:.80} in pieces of {size}");
+    }
+    message.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn good_requests_pass_as_they_are() {
+    for input in [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://a.test:80/x?y HTTP/1.1\r\nHost: a.test:80\r\n\r\n",
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET /{a}|b\\^~[]?{x}|' HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyGET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n4\r\nbody\r\n0\r\nA: b\r\n\r\n\
+         GET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        passes(input).await;
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_no_uri_holds_are_percent_encoded() {
+    let input = "GET /a\"b<c>d`e?q=\"ä\" HTTP/1.1\r\nHost: a\r\nX: \"ä\"\r\n\r\n\
+                 POST /ü HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nüGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let wanted = "GET /a%22b%3Cc%3Ed%60e?q=%22%C3%A4%22 HTTP/1.1\r\nHost: a\r\nX: \"ä\"\r\n\r\n\
+                  POST /%C3%BC HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nüGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(whole(input).await, (wanted.to_owned(), None));
+}
+
+#[tokio::test]
+async fn empty_lines_between_requests_are_skipped() {
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (out, refusal) = whole(&format!("\r\n\n{get}\r\n\r\n{get}")).await;
+    assert_eq!((out, refusal), (format!("{get}{get}"), None));
+}
+
+#[tokio::test]
+async fn smuggling_heads_are_refused_with_a_reason() {
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "ä".repeat(20_000));
+    let many = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+        "X: y\r\n".repeat(256)
+    );
+    let endless = "X: y\r\n".repeat(12_000);
+    for (input, reason) in [
+        ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET /a\tb HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET /\rb HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET a HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET *x HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET http://u@a/x HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET http://a\\b/x HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n", HOST),
+        ("GE T / HTTP/1.1\r\nHost: a\r\n\r\n", TARGET),
+        ("G(T / HTTP/1.1\r\nHost: a\r\n\r\n", LINE),
+        ("GET /\r\n\r\n", LINE),
+        ("GET / http/1.1\r\nHost: a\r\n\r\n", LINE),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", VERSION),
+        ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", VERSION),
+        ("GET / HTTP/3\r\nHost: a\r\n\r\n", VERSION),
+        (
+            "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
+            "Method not allowed",
+        ),
+        ("GET / HTTP/1.1\r\n\r\n", "Missing Host header"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", HOST),
+        ("GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", HOST),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", FIELD),
+        ("GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", FIELD),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", FIELD),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", FIELD),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n", FIELD),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            BOTH,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            CODING,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",
+            CODING,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+            CODING,
+        ),
+        (
+            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            CODING,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+            LENGTH,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n",
+            LENGTH,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n",
+            LENGTH,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n",
+            LENGTH,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999999999999\r\n\r\n",
+            LENGTH,
+        ),
+        (&long, LARGE),
+        (&many, LARGE),
+    ] {
+        assert_eq!(refused(input).await, reason, "{input:.80}");
+    }
+    let endless = format!("GET / HTTP/1.1\r\nHost: a\r\n{endless}");
+    let (_, refusal) = read(endless.as_bytes(), 5000).await;
+    assert_eq!(refusal.map(|refusal| refusal.message), Some(LARGE));
+}
+
+const LINE: &str = "Invalid request line";
+const TARGET: &str = "Invalid request target";
+const HOST: &str = "Invalid Host header";
+const FIELD: &str = "Invalid request header";
+const VERSION: &str = "HTTP version not supported";
+const LARGE: &str = "Request header or cookie too large";
+const BOTH: &str = "Both Transfer-Encoding and Content-Length";
+const CODING: &str = "Unsupported Transfer-Encoding";
+const LENGTH: &str = "Invalid Content-Length";
+
+#[tokio::test]
+async fn noise_is_refused_before_a_line_has_come() {
+    for (noise, reason) in [
+        (
+            &b"\x16\x03\x01\x02\x00\x01\x00"[..],
+            "TLS was spoken to a port without it",
+        ),
+        (b"\x80\x2e\x01", LINE),
+        (b"\r\r", LINE),
+        (b"{\"a\":1}", LINE),
+    ] {
+        let (mut client, server) = duplex(1 << 10);
+        let mut stream = FramedStream::new(Box::new(server), false);
+        client.write_all(noise).await.expect("room");
+        let mut piece = [0; 512];
+        let count = stream.read(&mut piece).await.expect("a refusal");
+        assert!(piece[..count].starts_with(b"- / HTTP/1.1\r\n"));
+        assert_eq!(
+            stream
+                .requests()
+                .and_then(|requests| requests.refusal)
+                .map(|r| r.message),
+            Some(reason)
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_follows_a_refused_request_is_never_read_as_one() {
+    let input = "GET /a b HTTP/1.1\r\nHost: a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (out, _) = read(input.as_bytes(), 30).await;
+    let (head, rest) = out.split_once("\r\n\r\n").expect("a head");
+    assert!(
+        head.contains("Content-Length: 9223372036854775807"),
+        "{head}"
+    );
+    assert!(!head.contains("smuggled"), "{head}");
+    assert!(rest.len() < 1000, "{rest}");
+}
+
+#[tokio::test]
+async fn smuggling_by_a_broken_body_ends_the_connection() {
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (out, refusal) = whole(&format!(
+        "{head}\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+    ))
+    .await;
+    assert_eq!(refusal, None);
+    assert_eq!(
+        out,
+        format!("{head}<what the client sent is not framed as it has to be>")
+    );
+}
+
+/// What is there to be read now.
+async fn now(stream: &mut FramedStream) -> String {
+    let mut space = [0; 1024];
+    let mut out = ReadBuf::new(&mut space);
+    poll_fn(|cx| {
+        let _ = Pin::new(&mut *stream).poll_read(cx, &mut out);
+        Poll::Ready(())
+    })
+    .await;
+    String::from_utf8_lossy(out.filled()).into_owned()
+}
+
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n";
+
+async fn upgrading(more: &str) -> (FramedStream, DuplexStream) {
+    let (mut client, server) = duplex(1 << 16);
+    let mut stream = FramedStream::new(Box::new(server), false);
+    let sent = format!("{UPGRADE}{more}");
+    client.write_all(sent.as_bytes()).await.expect("room");
+    assert_eq!(now(&mut stream).await, UPGRADE);
+    assert_eq!(now(&mut stream).await, "");
+    (stream, client)
+}
+
+#[tokio::test]
+async fn what_follows_a_request_to_upgrade_waits_for_its_answer() {
+    let get = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (mut stream, _client) = upgrading(get).await;
+    stream.answered.store(1, Ordering::Relaxed);
+    assert_eq!(now(&mut stream).await, get);
+    let (mut stream, mut client) = upgrading("\x01 no HTTP\r\n\r\n").await;
+    stream.tunnel.store(true, Ordering::Relaxed);
+    assert_eq!(now(&mut stream).await, "\x01 no HTTP\r\n\r\n");
+    client.write_all(b"\x02").await.expect("room");
+    assert_eq!(now(&mut stream).await, "\x02");
+}
+
+#[tokio::test]
+async fn no_more_is_held_than_may_wait() {
+    let (mut stream, mut client) = upgrading("").await;
+    client.write_all(&[b'x'; 60_000]).await.expect("room");
+    for _ in 0..20 {
+        assert_eq!(now(&mut stream).await, "");
+    }
+    assert!(stream.held.len() <= WAITING + PIECE);
+}
+
+#[tokio::test]
+async fn a_session_tells_why_its_request_is_refused() {
+    let (mut client, server) = duplex(1 << 16);
+    let stream: Stream = Box::new(FramedStream::new(Box::new(server), false));
+    let mut session = ServerSession::new_http1(stream);
+    client
+        .write_all(b"GET /a b HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n")
+        .await
+        .expect("room");
+    assert!(session.read_request().await.expect("a request"));
+    assert_eq!(refusal(&session).map(|r| r.message), Some(TARGET));
+    assert_eq!(session.req_header().method, "GET");
+    assert_eq!(session.req_header().headers["accept"], "text/html");
+    assert!(!asks_for_upgrade(&session));
+    let head = ResponseHeader::build(400, None).expect("a head");
+    session
+        .write_response_header(Box::new(head))
+        .await
+        .expect("written");
+    answered(&session);
+    assert_eq!(refusal(&session), None, "it is over");
+}
