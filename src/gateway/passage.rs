@@ -90,6 +90,24 @@ pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
     }
 }
 
+/// Refuses an answer whose end others would see elsewhere (RFC 9112 §6.1), and a
+/// change of protocol that the client has not asked for (RFC 9110 §15.2.2).
+pub(super) fn refuse_unsound(session: &Session, response: &ResponseHeader) -> Result<()> {
+    let unsound = |reason| Err(Error::explain(ErrorType::InvalidHTTPHeader, reason).into_up());
+    let mut codings = response.headers.get_all(header::TRANSFER_ENCODING).iter();
+    if let Some(coding) = codings.next()
+        && (codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+    {
+        return unsound("unsupported Transfer-Encoding in the answer");
+    }
+    if response.status == StatusCode::SWITCHING_PROTOCOLS
+        && !framing::asks_for_upgrade(session.as_downstream())
+    {
+        return unsound("another protocol that was not asked for");
+    }
+    Ok(())
+}
+
 /// Lets the way to the client be a tunnel after a change of protocol.
 pub(super) fn prepare_way(session: &Session, _ctx: &Ctx, response: &ResponseHeader) {
     let session = session.as_downstream();

@@ -260,6 +260,7 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Box<Ctx>,
     ) -> Result<()> {
+        passage::refuse_unsound(session, response)?;
         ctx.attempts
             .report(Outcome::Status(response.status.as_u16()));
         let now = Instant::now();
