@@ -108,11 +108,15 @@ pub(super) fn refuse_unsound(session: &Session, response: &ResponseHeader) -> Re
     Ok(())
 }
 
-/// Lets the way to the client be a tunnel after a change of protocol.
-pub(super) fn prepare_way(session: &Session, _ctx: &Ctx, response: &ResponseHeader) {
+/// Lets the way to the client be what the answer needs: a tunnel after a change of
+/// protocol, or one on which nothing waits for more.
+pub(super) fn prepare_way(session: &Session, ctx: &Ctx, response: &ResponseHeader) {
     let session = session.as_downstream();
     if response.status == StatusCode::SWITCHING_PROTOCOLS {
         framing::open_tunnel(session);
+    }
+    if ctx.route.as_ref().is_some_and(|route| route.sends_at_once) {
+        framing::send_at_once(session);
     }
 }
 

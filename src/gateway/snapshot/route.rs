@@ -34,6 +34,8 @@ pub struct LiveRoute {
     pub strip_path: bool,
     /// Whether short bodies are read before a peer is chosen.
     pub gathers_body: bool,
+    /// Whether what comes of an answer goes on at once.
+    pub sends_at_once: bool,
     /// Whether the client's Host header is kept.
     pub preserve_host: bool,
     /// Whether paths are joined the `v1` way.
@@ -135,6 +137,7 @@ fn live(record: &Arc<Record<Route>>, parts: &Parts<'_>) -> Arc<LiveRoute> {
         owned_headers: chain.owned_headers,
         strip_path: route.strip_path,
         gathers_body: route.request_buffering,
+        sends_at_once: !route.response_buffering,
         preserve_host: route.preserve_host,
         v1_paths: route.path_handling == PathHandling::V1,
         protocols: Protocols::of(route),
