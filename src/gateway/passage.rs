@@ -108,10 +108,13 @@ pub(super) fn refuse_unsound(session: &Session, response: &ResponseHeader) -> Re
     Ok(())
 }
 
-/// Lets the way to the client be what the answer needs: a tunnel after a change of
-/// protocol, or one on which nothing waits for more.
+/// Lets the way to the client be what the answer needs: one that leaves it its date,
+/// a tunnel after a change of protocol, or one on which nothing waits for more.
 pub(super) fn prepare_way(session: &Session, ctx: &Ctx, response: &ResponseHeader) {
     let session = session.as_downstream();
+    if let Some(date) = response.headers.get(header::DATE) {
+        framing::keep_date(session, date.as_bytes());
+    }
     if response.status == StatusCode::SWITCHING_PROTOCOLS {
         framing::open_tunnel(session);
     }

@@ -15,6 +15,7 @@ mod declared_secrets;
 mod documentation;
 mod durability;
 mod explain;
+mod framing;
 mod grpc;
 mod handlers;
 mod handshakes;
