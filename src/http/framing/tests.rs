@@ -318,3 +318,72 @@ async fn a_session_tells_why_its_request_is_refused() {
     answered(&session);
     assert_eq!(refusal(&session), None, "it is over");
 }
+
+#[tokio::test]
+async fn what_passes_here_the_engine_takes() {
+    const HEADS: &[&str] = &[
+        "GET /a/b?c=d#e HTTP/1.1\r\nHost: a.test:80\r\nX-Y: z\r\n\r\n",
+        "POST http://a.test/x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\n",
+        "PUT / HTTP/1.0\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ];
+    const PIECES: &[&str] = &[
+        "\r\n",
+        "\n",
+        "\r",
+        " ",
+        "\t",
+        ":",
+        "\0",
+        "\"",
+        "<",
+        "@",
+        "/",
+        "//",
+        "\\",
+        "#",
+        "?",
+        "[",
+        "%",
+        ",",
+        ", 5",
+        "ä",
+        "\u{7f}",
+        "http://",
+        "https://b",
+        "HTTP/1.1",
+        "HTTP/2",
+        "CONNECT ",
+        "Host: b\r\n",
+        "Content-Length: 5\r\n",
+        "Transfer-Encoding: chunked\r\n",
+    ];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % below as u64).unwrap_or(0)
+    };
+    let mut refusals = 0;
+    for _ in 0..5000 {
+        let mut input = HEADS[random(HEADS.len())].as_bytes().to_vec();
+        for _ in 0..=random(2) {
+            let at = random(input.len());
+            match random(3) {
+                0 => input[at] = u8::try_from(random(256)).unwrap_or(0),
+                1 => drop(input.remove(at)),
+                _ => drop(input.splice(at..at, PIECES[random(PIECES.len())].bytes())),
+            }
+        }
+        let (mut client, server) = duplex(1 << 12);
+        client.write_all(&input).await.expect("room");
+        drop(client);
+        let stream = FramedStream::new(Box::new(server), false);
+        let mut session = ServerSession::new_http1(Box::new(stream));
+        let read = session.read_request().await;
+        assert!(read.is_ok(), "{}: {read:?}", input.escape_ascii());
+        refusals += u32::from(matches!(read, Ok(true)) && refusal(&session).is_some());
+    }
+    assert!((500..4500).contains(&refusals), "{refusals} were refused");
+}
