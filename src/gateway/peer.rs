@@ -220,13 +220,14 @@ pub(super) fn host_of(authority: &str) -> &str {
 /// How the system finds out that an upstream takes nothing any more.
 ///
 /// When a write has taken too long, the engine still waits for an answer, until
-/// the read timeout. A connection that the system gives up ends that wait.
+/// the read timeout. A connection that the system gives up ends that wait. Probes of
+/// idle connections, which come with it, are as rare as the system's own.
 fn liveness(write_timeout: u64) -> TcpKeepalive {
     let limit = Duration::from_millis(write_timeout);
     TcpKeepalive {
-        idle: Duration::from_secs(60),
-        interval: Duration::from_secs(15),
-        count: 4,
+        idle: Duration::from_secs(2 * 60 * 60),
+        interval: Duration::from_secs(75),
+        count: 9,
         #[cfg(target_os = "linux")]
         user_timeout: (limit.saturating_sub(PROBES)).max(limit / 2),
     }

@@ -387,3 +387,83 @@ async fn what_passes_here_the_engine_takes() {
     }
     assert!((500..4500).contains(&refusals), "{refusals} were refused");
 }
+
+#[tokio::test]
+async fn no_field_ends_a_connection_of_http2() {
+    const STREAMS: u32 = 400;
+    const TEXTS: &[&[u8]] = &[
+        b":path",
+        b":method",
+        b":scheme",
+        b":authority",
+        b":status",
+        b":protocol",
+        b":x",
+        b"a",
+        b"A",
+        b"",
+        b"te",
+        b"cookie",
+        b"host",
+        b"content-length",
+        b"/",
+        b"/\"<",
+        b"\xff",
+        b"a b",
+        b"a\r\nb: c",
+        b"\0",
+        b"http",
+        b"0",
+        b"1, 2",
+    ];
+    let frame = |stream: u32, block: &[u8]| {
+        let [.., a, b, c] = block.len().to_be_bytes();
+        // HEADERS with END_STREAM and END_HEADERS.
+        let head = [&[a, b, c, 1, 5][..], &stream.to_be_bytes()].concat();
+        [&head, block].concat()
+    };
+    let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    let mut good = b"\x82\x86".to_vec();
+    hpack::encode(b":path", b"/good", &mut good);
+    hpack::encode(b":authority", b"a", &mut good);
+    let mut state = 7_u32;
+    for at in 0..STREAMS {
+        let mut bad = match at % 2 {
+            0 => good.clone(),
+            _ => Vec::new(),
+        };
+        for _ in 0..=at % 3 {
+            let mut text = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                TEXTS[(state >> 8) as usize % TEXTS.len()]
+            };
+            let (name, value) = (text(), text());
+            hpack::encode(name, value, &mut bad);
+        }
+        input.extend(frame(4 * at + 1, &bad));
+        input.extend(frame(4 * at + 3, &good));
+    }
+    let (client, server) = duplex(1 << 20);
+    let (mut from, mut to) = tokio::io::split(client);
+    let sending = async {
+        to.write_all(&input).await.expect("room");
+        // What is answered is of no interest.
+        tokio::io::copy(&mut from, &mut tokio::io::sink()).await
+    };
+    let serving = async move {
+        let stream = FramedStream::new(Box::new(server), true);
+        let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+        let mut served = 0;
+        while served < STREAMS {
+            let accepted = connection.accept().await.expect("a request");
+            let (request, mut respond) = accepted.expect("no error of the connection");
+            served += u32::from(request.uri().path() == "/good" && request.headers().is_empty());
+            let answer = http::Response::new(());
+            respond.send_response(answer, true).expect("an open stream");
+        }
+    };
+    tokio::select! {
+        () = serving => {}
+        ended = sending => panic!("the connection ended: {ended:?}"),
+    }
+}
