@@ -62,6 +62,14 @@ impl Access {
         }
     }
 
+    /// Whether the body of a request is read. What browsers ask first passes
+    /// without a token, and has none.
+    pub(super) fn admits_body(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+        let bare = *method == Method::OPTIONS && !headers.contains_key(TOKEN);
+        let asks_first = bare && self.token.is_some();
+        !asks_first && self.check(method, uri, headers).is_ok()
+    }
+
     /// Whether a request may come from where it comes from.
     fn origin(
         &self,
@@ -240,6 +248,14 @@ mod tests {
             access.token = token.map(Secret::new);
             let named = ("origin", "https://console.example");
             check(&access, Method::OPTIONS, &[host, named, asks]).expect("asks first");
+            let mut first = HeaderMap::new();
+            for (name, value) in [host, named, asks] {
+                first.insert(name, HeaderValue::from_static(value));
+            }
+            let uri = Uri::from_static("/services");
+            // A stranger may not fill memory with what nobody reads.
+            let read = access.admits_body(&Method::OPTIONS, &uri, &first);
+            assert_eq!(read, token.is_none());
             let shown = ("kong-admin-token", "s3cret-s3cret-s3cret");
             check(&access, Method::PATCH, &[host, named, shown]).expect("named");
             let bare = check(&access, Method::PATCH, &[host, named]);

@@ -172,7 +172,7 @@ pub fn gate(state: &AdminState) -> Gate {
         hosts: state.hosts.clone(),
         origins: state.cors_origins.clone(),
     };
-    Arc::new(move |head| access.check(&head.method, &head.uri, &head.headers).is_ok())
+    Arc::new(move |head| access.admits_body(&head.method, &head.uri, &head.headers))
 }
 
 /// One path of the Admin API.

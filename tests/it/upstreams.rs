@@ -70,7 +70,13 @@ async fn gives_502_and_leaves_nothing(bytes: Vec<u8>, close: bool) {
     let (door, _server) = misbehaving(bytes, close).await;
     let answer = exchange(&door.proxy(), GET).await.expect("an answer");
     assert_eq!(answer.status, 502, "{shown}");
-    assert_eq!(answer.text().trim(), INVALID, "{shown}");
+    let text = answer.text();
+    let told: Vec<_> = text.lines().collect();
+    let [message, request] = told[..] else {
+        panic!("{shown}: {text}");
+    };
+    assert_eq!(message, INVALID, "{shown}");
+    assert!(request.starts_with("request_id: "), "{request}");
     leaves_nothing(&door).await;
 }
 

@@ -105,7 +105,8 @@ impl Question {
         }
         let method = self.method()?;
         let is_path = target.is_empty() || target.starts_with(['/', '?', '#']);
-        if !is_path && !(target == "*" && method == Method::OPTIONS) {
+        let is_whole_server = target == "*" && method == Method::OPTIONS;
+        if !is_path && !is_whole_server {
             let url = &self.url;
             let message = format!(
                 "'{url}' is neither http://…, https://… nor a path; did you mean http://{url} or \

@@ -71,6 +71,9 @@ const SESSION: &str = "SET idle_in_transaction_session_timeout = '2500ms';
     SELECT set_config('synchronous_commit', 'on', false)
      WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');";
 
+/// Why a server can't be reached.
+type Cause = Arc<parking_lot::Mutex<Option<String>>>;
+
 /// The connections of one node.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -83,6 +86,8 @@ pub(super) struct Server {
     pulse: Arc<Pulse>,
     /// Where the server is, for messages.
     place: String,
+    /// Why it could not be reached the last time, until it is again.
+    cause: Cause,
     listening: AbortHandle,
 }
 
@@ -111,7 +116,9 @@ impl Server {
             pool: pool(1),
             node: node.clone(),
             changes,
+            cause: Cause::default(),
         };
+        let cause = ears.cause.clone();
         let listening = tokio::spawn(ears.listen(pulse.clone())).abort_handle();
         Ok(Self {
             writer,
@@ -120,6 +127,7 @@ impl Server {
             node,
             pulse,
             place,
+            cause,
             listening,
         })
     }
@@ -181,9 +189,9 @@ impl Server {
     fn unavailable(&self, error: sqlx::Error) -> StoreError {
         match error {
             sqlx::Error::PoolTimedOut => {
-                let waited = CONNECT.as_secs();
-                let message = format!("{}: no connection within {waited} s", self.place);
-                StoreError::Unavailable(message)
+                let cause = self.cause.lock().clone();
+                let cause = cause.unwrap_or_else(|| silence("connection"));
+                StoreError::Unavailable(format!("{}: {cause}", self.place))
             }
             error => unavailable(error),
         }
@@ -280,15 +288,22 @@ fn place(options: &PgConnectOptions) -> String {
 /// of its own says why.
 async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> StoreError {
     let why = match error {
-        sqlx::Error::PoolTimedOut => {
-            match timeout(CONNECT, PgConnection::connect_with(options)).await {
-                Ok(Err(error)) => error.to_string(),
-                Ok(Ok(_)) | Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
-            }
-        }
+        sqlx::Error::PoolTimedOut => cause(options).await,
         error => error.to_string(),
     };
     StoreError::Unavailable(format!("{}: {why}", place(options)))
+}
+
+/// What a connection of its own says.
+async fn cause(options: &PgConnectOptions) -> String {
+    match timeout(CONNECT, PgConnection::connect_with(options)).await {
+        Ok(Err(error)) => error.to_string(),
+        Ok(Ok(_)) | Err(_) => silence("answer"),
+    }
+}
+
+fn silence(what: &str) -> String {
+    format!("no {what} within {} s", CONNECT.as_secs())
 }
 
 /// Whether the server is one that a store can be in.
@@ -320,6 +335,8 @@ struct Ears {
     pool: PgPoolOptions,
     node: String,
     changes: watch::Sender<()>,
+    /// Told why nobody can be listened to.
+    cause: Cause,
 }
 
 impl Ears {
@@ -328,9 +345,13 @@ impl Ears {
     async fn listen(self, pulse: Arc<Pulse>) {
         loop {
             if let Some(mut listener) = self.connect().await {
+                *self.cause.lock() = None;
                 self.changes.send_replace(());
                 while self.hears(&mut listener).await {}
                 pulse.note_broken();
+            } else {
+                let why = cause(&self.options).await;
+                *self.cause.lock() = Some(why);
             }
             tokio::time::sleep(LISTEN_AGAIN).await;
         }
