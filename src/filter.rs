@@ -15,7 +15,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 use uuid::Uuid;
 
-use crate::expr::{Response, Scope};
+use crate::expr::{Response, Scope, Value};
 use crate::http::handshake::{ClientCertificate, Handshake};
 use crate::http::reply::Reply;
 use crate::model::consumer::Consumer;
@@ -267,6 +267,9 @@ pub struct Exchange {
     /// Request headers that a filter has vouched for while it decided; it
     /// writes them when the upstream's request is made, over any others.
     pub vouched: Vec<(HeaderName, HeaderValue)>,
+    /// Values that filters have given names to, for expressions behind them:
+    /// `attributes`.
+    pub attributes: Vec<(Box<str>, Value<'static>)>,
     /// What the answer must not outlast, if a filter said so.
     pub lasting: Option<Arc<dyn Lasting>>,
     /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
@@ -293,6 +296,7 @@ impl Default for Exchange {
             response_headers: Vec::new(),
             in_place: Vec::new(),
             vouched: Vec::new(),
+            attributes: Vec::new(),
             lasting: None,
             refusal: None,
         }
@@ -336,6 +340,7 @@ impl Exchange {
             certificate: self.client_certificate(),
             token: self.token.as_deref(),
             original: self.original.as_deref().map(|original| &original.uri),
+            attributes: &self.attributes,
             body: self.replacement.as_deref().or(self.body.as_deref()),
             ..Scope::new(request, self.client)
         }

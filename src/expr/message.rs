@@ -189,6 +189,11 @@ pub(super) fn named<'a>(object: Object, name: &str, scope: &Run<'a>) -> Value<'a
         Object::Fields(from) => list(fields(scope, from, name).map(Value::Text), scope),
         Object::Cookies(side) => cookie_values(scope, side, name),
         Object::OpenId => slot::claim(scope, name),
+        Object::Attributes => {
+            let mut all = scope.attributes.iter();
+            let found = all.find(|(known, _)| **known == *name);
+            found.map_or(Value::Null, |(_, value)| value.clone())
+        }
         _ => Value::Null,
     }
 }

@@ -120,6 +120,8 @@ pub struct Scope<'a> {
     pub transaction: Option<&'a str>,
     /// The answer, once there is one.
     pub response: Option<Response<'a>>,
+    /// Values that filters have given names to.
+    pub attributes: &'a [(Box<str>, Value<'static>)],
 }
 
 impl<'a> Scope<'a> {
@@ -136,6 +138,7 @@ impl<'a> Scope<'a> {
             body: None,
             transaction: None,
             response: None,
+            attributes: &[],
         }
     }
 }

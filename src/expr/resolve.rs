@@ -135,6 +135,11 @@ impl Compiler<'_> {
             Object::Cookies(side) => Ok(Node::Cookies(side, name)),
             Object::Fields(from) => Ok(Node::Field(from, name)),
             Object::OpenId => Ok(Node::Claim(name)),
+            // An AssignmentFilter may have set it.
+            Object::Attributes if self.constants.is_lenient() => {
+                let key = Node::Constant(Value::owned_text(name));
+                Ok(Node::Index(Box::new(Node::Object(object)), Box::new(key)))
+            }
             Object::Env => Ok(Node::Constant(
                 std::env::var(&name).map_or(Value::Null, Value::owned_text),
             )),

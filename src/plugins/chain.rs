@@ -5,6 +5,7 @@
 //! What decides between handlers (`Chain`, `SwitchFilter` and their like) is
 //! part of the tree of handlers and not here.
 
+mod assignment;
 mod basic_auth;
 mod cookies;
 mod field;
@@ -47,6 +48,10 @@ pub type Build = fn(&Map<String, Value>, &Parts, Named<'_>) -> Result<Arc<dyn Fi
 
 /// Every type of filter.
 pub static CHAIN: &[ChainKind] = &[
+    ChainKind {
+        types: &["AssignmentFilter"],
+        build: assignment::build,
+    },
     ChainKind {
         types: &["CookieFilter"],
         build: cookies::build,

@@ -200,7 +200,7 @@ mod tests {
     fn values_are_of_the_request() {
         let reply = replied(&["a", "${request.method}"], "at ${request.uri.path}", "/x");
         let said: Vec<_> = reply.headers.iter().map(|(_, value)| value).collect();
-        assert_eq!(said, ["a", "GET"]);
+        assert_eq!(said, ["a", "GET", "nosniff"], "it has no type");
         assert!(matches!(reply.body, ReplyBody::Own(body) if body == "at /x"));
     }
 

@@ -688,7 +688,7 @@ fn wrong_fields_are_told_by_line_and_key() {
             "config.headers.a b: is not the name",
         ),
         (
-            r#"{"type": "StaticResponseHandler", "config": {"status": 200, "entity": "${nope}"}}"#,
+            r#"{"type": "StaticResponseHandler", "config": {"status": 200, "entity": "${request.nope}"}}"#,
             "config.entity: column",
         ),
         (

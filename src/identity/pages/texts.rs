@@ -190,7 +190,6 @@ pub(in crate::identity) struct Texts {
 }
 
 impl Texts {
-    /// What a scope means to its user.
     /// When something was, as people read it: nobody has told in which time zone
     /// they are.
     pub(in crate::identity) fn moment(&self, ms: i64, now_ms: i64) -> Moment {
@@ -214,6 +213,7 @@ impl Texts {
         }
     }
 
+    /// What a scope means to its user.
     pub(super) fn scope<'a>(&'a self, name: &'a str) -> &'a str {
         self.scopes.get(name).map_or(name, String::as_str)
     }

@@ -97,7 +97,8 @@ impl Source {
     }
 }
 
-fn legal(name: &HeaderName, text: &str) -> Result<HeaderValue, Illegal> {
+/// The value, if the field can have it.
+pub(super) fn legal(name: &HeaderName, text: &str) -> Result<HeaderValue, Illegal> {
     // A host with an optional port and nothing else.
     let host = || Authority::try_from(text).is_ok_and(|_| !text.contains('@'));
     if *name == HOST && !host() {

@@ -128,7 +128,7 @@ fn rewritten(mappings: &[(String, String)], path: &str) -> Option<String> {
 }
 
 /// `uri` with another path.
-fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
+pub(super) fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
     let target = match uri.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),

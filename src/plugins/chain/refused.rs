@@ -219,11 +219,6 @@ static REFUSED: &[(&[&str], &str)] = &[
         "change the header with HeaderFilter where its value can be written as an expression",
     ),
     (
-        &["AssignmentFilter"],
-        "writes attributes that other objects read: give names to values in the properties of \
-         the route, and change requests with HeaderFilter and StaticRequestFilter",
-    ),
-    (
         &["CorsFilter"],
         "answers preflight requests: DispatchHandler with a StaticResponseHandler for OPTIONS, \
          and a HeaderFilter on RESPONSE, do the same",

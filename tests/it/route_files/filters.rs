@@ -128,6 +128,55 @@ async fn another_request_takes_the_place_of_the_clients() {
     assert_eq!(other.last().method, "POST");
 }
 
+#[tokio::test]
+async fn what_an_upstream_of_another_path_name_and_password_needs_is_written() {
+    let upstream = Upstream::start(|seen| match seen.target.as_str() {
+        "/internal/api/closed" => Reply::Json(401, serde_json::json!({})),
+        "/internal/api/moved" => {
+            let host = seen.header("host").unwrap_or_default();
+            let head = format!(
+                "HTTP/1.1 302 Found\r\nLocation: http://{host}/internal/api/new?x=1\r\n\
+                 Set-Cookie: kept=1\r\nSet-Cookie: own=2\r\nContent-Length: 0\r\n\r\n"
+            );
+            Reply::Raw(head.into_bytes())
+        }
+        _ => Reply::Json(200, seen.json()),
+    })
+    .await;
+    let filters = json!([
+        {"type": "LocationHeaderFilter"},
+        {"type": "UriPathRewriteFilter", "config": {"mappings": {"/a": "/internal/api"}}},
+        {"type": "CookieFilter", "config": {"defaultAction": "RELAY", "suppressed": ["own"]}},
+        {"type": "AssignmentFilter", "config": {
+            "onRequest": [{"target": "${attributes.who}", "value": "${request.headers['X-Who'][0]}"}],
+            "onResponse": [{"target": "${response.headers['X-Who']}", "value": "${attributes.who}"}]}},
+        {"type": "HttpBasicAuthFilter", "config": {"username": "${attributes.who}",
+            "password": "secret", "failureHandler": {"type": "StaticResponseHandler",
+                "config": {"status": 403, "entity": "not let in"}}}},
+    ]);
+    let door = filtered(&upstream, filters).await;
+    let headers = [
+        ("x-who", "anna"),
+        ("cookie", "kept=1; own=2"),
+        ("authorization", "Bearer x"),
+    ];
+    let answer = get_with(&door, "/a/b?q=1", &headers).await.expect(200);
+    assert_eq!(answer.header("x-who"), "anna");
+    let seen = upstream.last();
+    assert_eq!(seen.target, "/internal/api/b?q=1");
+    assert_eq!(seen.all("authorization"), ["Basic YW5uYTpzZWNyZXQ="]);
+    assert_eq!(seen.all("cookie"), ["kept=1"]);
+    let answer = get_with(&door, "/a/moved", &headers).await;
+    assert_eq!(answer.status, 302);
+    assert_eq!(answer.header("location"), "http://files.test/a/new?x=1");
+    let cookies: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+    assert_eq!(cookies, ["kept=1"]);
+    let answer = get_with(&door, "/a/closed", &headers).await;
+    assert_eq!((answer.status, answer.body.as_str()), (403, "not let in"));
+    assert!(!answer.headers.contains_key("content-type"));
+    assert_eq!(answer.header("x-content-type-options"), "nosniff");
+}
+
 /// The filter with a resolver, in front of a throttle by subject.
 fn guarded(resolver: serde_json::Value) -> serde_json::Value {
     json!([
