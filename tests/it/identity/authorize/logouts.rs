@@ -33,7 +33,7 @@ async fn door(shop: &str, forum: &str) -> Door {
           id_token_signed_response_alg: HS256
           backchannel_logout_uri: "{shop}"
           backchannel_logout_session_required: true
-          scope: openid offline_access
+          scope: openid email offline_access
         - client_id: forum
           client_secret: forum-secret
           grant_types: [authorization_code]
@@ -43,7 +43,7 @@ async fn door(shop: &str, forum: &str) -> Door {
           backchannel_logout_uri: "{forum}"
           frontchannel_logout_uri: "https://forum.example/out?x=1"
           frontchannel_logout_session_required: true
-          scope: openid
+          scope: openid email
         - client_id: machine
 "#,
         secret = SHOP.1

@@ -56,7 +56,7 @@ const IDENTITY: &str = r#"
           grant_types: [authorization_code]
           redirect_uris: ["http://127.0.0.1/cb"]
           require_consent: false
-          scope: openid
+          scope: openid email
         - client_id: machine
           client_secret: machine-secret
           grant_types: [client_credentials]
@@ -71,7 +71,7 @@ const IDENTITY: &str = r#"
           grant_types: [authorization_code]
           redirect_uris: ["https://app.example/cb?keep=1"]
           require_consent: false
-          scope: openid
+          scope: openid email
 "#;
 
 async fn door() -> Door {
