@@ -35,10 +35,10 @@ pub(super) fn build(
     let settings = reading.config(config);
     settings.known(&["baseURI"]);
     let base = settings.expression("baseURI")?;
-    if let Some(fixed) = base.as_ref().and_then(Expression::constant) {
-        if !matches!(&fixed, crate::expr::Value::Text(text) if origin::http_url(text).is_some()) {
-            return Err(settings.wrong("baseURI", "must be an http or https URL"));
-        }
+    if let Some(fixed) = base.as_ref().and_then(Expression::constant)
+        && !matches!(&fixed, crate::expr::Value::Text(text) if origin::http_url(text).is_some())
+    {
+        return Err(settings.wrong("baseURI", "must be an http or https URL"));
     }
     drop(settings);
     Ok(Arc::new(LocationHeader {
