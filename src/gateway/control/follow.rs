@@ -81,7 +81,6 @@ async fn run(weak: Weak<Control>) {
             && seen != Some(version)
         {
             let taken = control.take_in().await;
-            control.compact_later();
             match &taken {
                 Ok(true) => tracing::info!("entities that another process changed are in force"),
                 Ok(false) => {}
@@ -94,6 +93,8 @@ async fn run(weak: Weak<Control>) {
             let unread = taken.is_err_and(|one| matches!(one.error, ChangeError::Store(_)));
             seen = (!unread).then_some(version);
         }
+        // Also after a reload of the files.
+        control.compact_later();
         drop(control);
         tokio::select! {
             () = tokio::time::sleep(POLL) => {}

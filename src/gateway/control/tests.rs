@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::gateway::entities::Origin;
 use crate::gateway::internal;
 use crate::gateway::resolve::{DnsConfig, Resolver};
+use crate::gateway::router::Query;
 use crate::http::outbound::Outbound;
 use crate::model::plugin::Plugin;
 use crate::model::route::Route;
@@ -344,4 +345,40 @@ async fn a_write_that_looked_at_older_entities_is_refused_whole() {
     assert!(matches!(late, Err(StoreError::Conflict(_))), "{late:?}");
     let seen = store.entities_revision().await.expect("a revision");
     assert_eq!(seen, now);
+}
+
+#[tokio::test]
+async fn routes_are_found_before_and_after_the_layers_of_the_router_become_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = open(dir.path(), DeclaredEntities::default()).await;
+    let steps = [
+        Change::put(service(1, "a")),
+        Change::put(route(2, 1, "/a")),
+        Change::put(route(3, 1, "/b")),
+        Change::put(route(2, 1, "/c")),
+        Change::delete::<Route>(Uuid::from_u128(3)),
+    ];
+    for step in steps {
+        make(&control, vec![step]).await.expect("made");
+    }
+    let found = |path: &str| {
+        let headers = http::HeaderMap::new();
+        let query = Query {
+            host: "a.test",
+            port: 80,
+            path,
+            method: &http::Method::GET,
+            headers: &headers,
+            tls: false,
+            sni: None,
+        };
+        let live = control.live().load_full();
+        live.find(&query).map(|(_, route)| route.id().as_u128())
+    };
+    let all = || ["/a", "/b", "/c"].map(found);
+    assert!(control.live().load().router.are_two());
+    assert_eq!(all(), [None, None, Some(2)]);
+    control.compact().await;
+    assert!(!control.live().load().router.are_two());
+    assert_eq!(all(), [None, None, Some(2)]);
 }
