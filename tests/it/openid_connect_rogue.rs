@@ -151,7 +151,7 @@ async fn id_tokens_that_are_not_signed_by_the_provider_are_refused_by_name() {
     let stage = Stage::set("").await;
     let public = stage.issuer.public_key();
     for (header, code) in [
-        (json!({"alg": "none"}), "unsupported_alg"),
+        (json!({"alg": "none"}), "id_token_alg"),
         (json!({"alg": "ES256", "kid": "first"}), "bad_signature"),
         (json!({"alg": "ES256", "kid": "another"}), "unknown_key"),
     ] {
@@ -176,7 +176,7 @@ async fn id_tokens_that_are_not_signed_by_the_provider_are_refused_by_name() {
     let answer = stage.login().await.expect(401);
     let metrics = stage.door.admin_get("/metrics").await.body;
     assert!(
-        metrics.contains("decision=\"unsupported_alg\"} 2"),
+        metrics.contains("decision=\"id_token_alg\"} 2"),
         "{} {metrics}",
         answer.body
     );

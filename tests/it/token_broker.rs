@@ -353,7 +353,7 @@ async fn a_broken_provider_is_a_fault_that_shows_nothing_of_its_reply() {
     form.push(("extra", "1"));
     let good = ask(&door, &form).await.expect(200).json();
     assert_eq!(text(&good, "access_token"), "s3cret-token");
-    assert_eq!(text(&good, "expires_in"), "59");
+    assert_eq!(text(&good, "expires_in"), "60");
     let sent = String::from_utf8_lossy(&provider.last().body).into_owned();
     assert_eq!(
         sent,
