@@ -153,14 +153,10 @@ impl Chains {
     /// All links, each of which belongs to an enabled plugin.
     pub(super) fn of(links: impl Iterator<Item = Link>) -> Self {
         let mut chains = Self::default();
-        let mut scoped = Scoped::default();
-        for link in links {
-            match link.record.value.consumer {
-                None => chains.add(link),
-                Some(consumer) => scoped.add(consumer.id, link),
-            }
-        }
-        chains.scoped = Arc::new(scoped);
+        let (of_consumers, others): (Vec<Link>, Vec<Link>) =
+            links.partition(|link| link.record.value.consumer.is_some());
+        others.into_iter().for_each(|link| chains.add(link));
+        chains.replace_scoped(of_consumers.into_iter());
         chains
     }
 

@@ -118,8 +118,9 @@ impl Layers {
             return old;
         };
         ask.gone = None;
-        let (Some(old), Some(new)) = (old, recent.look(&ask)) else {
-            return old.or(recent.look(&ask));
+        let new = recent.look(&ask);
+        let (Some(old), Some(new)) = (old, new) else {
+            return old.or(new);
         };
         let of = |router: &Router, found: Match| {
             let path = router.entries.all[found.rank].path;

@@ -33,10 +33,11 @@ pub(super) fn build(
     parts: &Parts,
     named: Named<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let reading = Reading::new(parts, named);
-    let mut filter = BasicAuth::read(&reading.config(config), parts)?;
-    filter.warnings = reading.into_warnings();
-    Ok(Arc::new(filter))
+    Reading::new(parts, named).filter(
+        config,
+        |settings| BasicAuth::read(settings, parts),
+        |filter| &mut filter.warnings,
+    )
 }
 
 impl BasicAuth {

@@ -30,10 +30,7 @@ pub(super) fn build(
     parts: &Parts,
     named: Named<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let reading = Reading::new(parts, named);
-    let mut filter = Cookies::read(&reading.config(config))?;
-    filter.warnings = reading.into_warnings();
-    Ok(Arc::new(filter))
+    Reading::new(parts, named).filter(config, Cookies::read, |filter| &mut filter.warnings)
 }
 
 impl Cookies {

@@ -36,10 +36,11 @@ pub(super) fn build(
     parts: &Parts,
     named: Named<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let reading = Reading::new(parts, named);
-    let mut filter = HeaderFilter::read(&reading.config(config), parts)?;
-    filter.warnings = reading.into_warnings();
-    Ok(Arc::new(filter))
+    Reading::new(parts, named).filter(
+        config,
+        |settings| HeaderFilter::read(settings, parts),
+        |filter| &mut filter.warnings,
+    )
 }
 
 impl HeaderFilter {

@@ -13,7 +13,7 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 use url::{Position, Url};
 
-use super::settings::Reading;
+use super::settings::{Reading, Settings};
 use super::{Named, origin};
 use crate::expr::Expression;
 use crate::filter::{Exchange, Filter, Flow, Verdict};
@@ -31,23 +31,24 @@ pub(super) fn build(
     parts: &Parts,
     named: Named<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let reading = Reading::new(parts, named);
-    let settings = reading.config(config);
-    settings.known(&["baseURI"]);
-    let base = settings.expression("baseURI")?;
-    if let Some(fixed) = base.as_ref().and_then(Expression::constant)
-        && !matches!(&fixed, crate::expr::Value::Text(text) if origin::http_url(text).is_some())
-    {
-        return Err(settings.wrong("baseURI", "must be an http or https URL"));
-    }
-    drop(settings);
-    Ok(Arc::new(LocationHeader {
-        base,
-        warnings: reading.into_warnings(),
-    }))
+    Reading::new(parts, named).filter(config, LocationHeader::read, |filter| &mut filter.warnings)
 }
 
 impl LocationHeader {
+    fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
+        settings.known(&["baseURI"]);
+        let base = settings.expression("baseURI")?;
+        if let Some(fixed) = base.as_ref().and_then(Expression::constant)
+            && !matches!(&fixed, crate::expr::Value::Text(text) if origin::http_url(text).is_some())
+        {
+            return Err(settings.wrong("baseURI", "must be an http or https URL"));
+        }
+        Ok(Self {
+            base,
+            warnings: Vec::new(),
+        })
+    }
+
     /// Scheme, host and port that take the place of the upstream's.
     fn base(&self, request: &RequestHeader, exchange: &Exchange) -> Option<Url> {
         if let Some(base) = &self.base {

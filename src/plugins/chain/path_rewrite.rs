@@ -37,10 +37,7 @@ pub(super) fn build(
     parts: &Parts,
     named: Named<'_>,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
-    let reading = Reading::new(parts, named);
-    let mut filter = PathRewrite::read(&reading.config(config))?;
-    filter.warnings = reading.into_warnings();
-    Ok(Arc::new(filter))
+    Reading::new(parts, named).filter(config, PathRewrite::read, |filter| &mut filter.warnings)
 }
 
 impl PathRewrite {

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use url::Url;
@@ -13,6 +14,7 @@ use url::Url;
 use super::Named;
 use crate::expr::duration::{self, Length};
 use crate::expr::{self, Constants, Expression};
+use crate::filter::Filter;
 use crate::plugins::{ConfigError, Parts};
 
 /// Objects that may refer to one another, deepest.
@@ -51,6 +53,22 @@ impl<'a> Reading<'a> {
             config: Cow::Borrowed(config),
             depth: 0,
         }
+    }
+
+    /// The filter that `read` makes of its `config`. `warned` is where it keeps what
+    /// an operator should know of what was read.
+    ///
+    /// # Errors
+    /// What `read` refuses.
+    pub(super) fn filter<F: Filter + 'static>(
+        self,
+        config: &Map<String, Value>,
+        read: impl FnOnce(&Settings<'_>) -> Result<F, ConfigError>,
+        warned: impl FnOnce(&mut F) -> &mut Vec<String>,
+    ) -> Result<Arc<dyn Filter>, ConfigError> {
+        let mut filter = read(&self.config(config))?;
+        *warned(&mut filter) = self.into_warnings();
+        Ok(Arc::new(filter))
     }
 
     /// What an operator should know of what was read.
