@@ -3,10 +3,10 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use doorward::gateway::balance::{Balancer, Outcome, Tried};
-use doorward::model::route::Reference;
-use doorward::model::target::Target;
-use doorward::model::upstream::Upstream;
+use doorward_core::model::route::Reference;
+use doorward_core::model::target::Target;
+use doorward_core::model::upstream::Upstream;
+use doorward_gateway::balance::{Balancer, Outcome, Tried};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

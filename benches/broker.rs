@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use doorward::audit::{Audit, AuditConfig};
-use doorward::clock::Clock;
-use doorward::filter::{Exchange, Filter, Flow, Verdict};
-use doorward::http::outbound::Outbound;
-use doorward::model::broker::{Kept, StoredTokens, TokenFacts};
-use doorward::model::grant::TokenHash;
-use doorward::plugins::Parts;
-use doorward::plugins::token_broker::config::BrokerConfig;
-use doorward::plugins::token_broker::{Broker, KIND};
-use doorward::store::{self, Store};
-use doorward::telemetry::Metrics;
+use doorward_audit::{Audit, AuditConfig};
+use doorward_core::clock::Clock;
+use doorward_core::model::broker::{Kept, StoredTokens, TokenFacts};
+use doorward_core::model::grant::TokenHash;
+use doorward_net::http::outbound::Outbound;
+use doorward_net::telemetry::Metrics;
+use doorward_plugin_api::Parts;
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
+use doorward_plugins::token_broker::config::BrokerConfig;
+use doorward_plugins::token_broker::{Broker, KIND};
+use doorward_store::{self as store, Store};
 use futures_util::future::join_all;
 use pingora::proxy::Session;
 use serde_json::json;
@@ -99,8 +99,8 @@ impl World {
             assert!(kept.into_iter().all(both));
         }
         fill(&url, count, now_ms).await;
-        let mut parts = Parts::new(clock, Arc::new(Outbound::new()), metrics);
-        parts.broker = Some(broker);
+        let parts = Parts::new(clock, Arc::new(Outbound::new()), metrics);
+        parts.slots.put(broker);
         let config = json!({
             "base_path": "/orders",
             "token_endpoint": "http://id.bench/token",

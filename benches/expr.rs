@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use doorward::expr::{Expression, Scope};
-use doorward::model::token::AccessToken;
+use doorward_core::model::token::AccessToken;
+use doorward_expr::{Expression, Scope};
 use http::Request;
 use http::request::Parts;
 use serde_json::json;

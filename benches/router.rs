@@ -4,17 +4,17 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use doorward::expr::{Expression, Scope};
-use doorward::gateway::entities::{Entities, Entity, Origin, Record};
-use doorward::gateway::handler::{Declared, FileRoute, Handler, Routes, StaticResponse};
-use doorward::gateway::resolve::{DnsConfig, Resolver};
-use doorward::gateway::router::{Query, Router};
-use doorward::gateway::snapshot::{Snapshot, Workshop};
-use doorward::http::outbound::Outbound;
-use doorward::model::route::{Reference, Route};
-use doorward::model::service::{Protocol, Service};
-use doorward::plugins::Parts;
-use doorward::telemetry::traffic::Traffic;
+use doorward_core::model::route::{Reference, Route};
+use doorward_core::model::service::{Protocol, Service};
+use doorward_expr::{Expression, Scope};
+use doorward_gateway::entities::{Entities, Entity, Origin, Record};
+use doorward_gateway::handler::{Declared, FileRoute, Handler, Routes, StaticResponse};
+use doorward_gateway::resolve::{DnsConfig, Resolver};
+use doorward_gateway::router::{Query, Router};
+use doorward_gateway::snapshot::{Snapshot, Workshop};
+use doorward_net::http::outbound::Outbound;
+use doorward_net::telemetry::traffic::Traffic;
+use doorward_plugin_api::Parts;
 use http::{HeaderMap, Method};
 use uuid::Uuid;
 
@@ -123,7 +123,7 @@ fn record<T: Entity>(value: T) -> Arc<Record<T>> {
 fn compiling(c: &mut Criterion) {
     let workshop = Workshop {
         parts: Parts::new(
-            doorward::clock::Clock::system(),
+            doorward_core::clock::Clock::system(),
             Arc::new(Outbound::default()),
             Arc::default(),
         ),

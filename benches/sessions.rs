@@ -9,12 +9,13 @@ use std::sync::Arc;
 use axum::routing::{get, post};
 use axum::{Form, Json, Router};
 use criterion::{Criterion, criterion_group, criterion_main};
-use doorward::clock::Clock;
-use doorward::filter::{Exchange, Filter, Flow, Verdict};
-use doorward::http::outbound::Outbound;
-use doorward::plugins::openid_connect::Storages;
-use doorward::plugins::{Parts, openid_connect};
-use doorward::telemetry::Metrics;
+use doorward_core::clock::Clock;
+use doorward_net::http::outbound::Outbound;
+use doorward_net::telemetry::Metrics;
+use doorward_openid_connect as openid_connect;
+use doorward_openid_connect::Storages;
+use doorward_plugin_api::Parts;
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use pingora::proxy::Session;
@@ -158,12 +159,12 @@ fn sessions(c: &mut Criterion) {
     let base = Url::parse("http://id.bench").expect("a URL");
     outbound.register_local(&base, provider(&signer));
     let directory = tempfile::tempdir().expect("a directory");
-    let mut parts = Parts::new(Clock::system(), outbound, Arc::new(Metrics::default()));
+    let parts = Parts::new(Clock::system(), outbound, Arc::new(Metrics::default()));
     let url = format!("sqlite:{}", directory.path().join("db").display());
-    parts.storages = runtime.block_on(async {
-        let store = doorward::store::open(&url).await.expect("a store");
+    parts.slots.put(runtime.block_on(async {
+        let store = doorward_store::open(&url).await.expect("a store");
         Storages::on(store, Clock::system()).await
-    });
+    }));
     let build = |storage: &str| {
         let config = json!({"issuer": ISSUER, "client_id": ["gateway"], "client_secret": ["s"],
             "session_secret": "bench", "session_storage": storage,

@@ -10,30 +10,30 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::audit::{Audit, AuditError};
-use crate::clock::{self, Clock};
 use crate::config::{Config, ConfigError};
-use crate::gateway::control::{ChangeError, Control, DeclaredError};
-use crate::gateway::declarative::Declared;
-use crate::gateway::entities::Entity as _;
-use crate::gateway::internal;
-use crate::gateway::resolve::Resolver;
-use crate::gateway::route_files::{RouteFiles, State};
-use crate::gateway::snapshot::{Snapshot, Workshop};
-use crate::http::outbound::{Authorities, AuthorityError, Outbound};
-use crate::identity::{Identity, IdentityError};
-use crate::jose::vault::Vault;
-use crate::model::certificate::Certificate;
-use crate::plugins::Parts;
-use crate::plugins::openid_connect::{Providers, Storages};
-use crate::plugins::token_broker::Broker;
 use crate::server::ServerError;
-use crate::shared::{Redis, RedisConfigError};
-use crate::store::{self, SharedSecretError, Store, StoreError, shared_secret};
-use crate::telemetry::outlet::Outlet;
-use crate::telemetry::{Telemetry, access_log};
-use crate::x509;
-use crate::yaml::DocumentError;
+use doorward_audit::{Audit, AuditError};
+use doorward_core::clock::{self, Clock};
+use doorward_core::jose::vault::Vault;
+use doorward_core::model::certificate::Certificate;
+use doorward_core::x509;
+use doorward_core::yaml::DocumentError;
+use doorward_gateway::control::{ChangeError, Control, DeclaredError};
+use doorward_gateway::declarative::Declared;
+use doorward_gateway::entities::Entity as _;
+use doorward_gateway::internal;
+use doorward_gateway::resolve::Resolver;
+use doorward_gateway::route_files::{RouteFiles, State};
+use doorward_gateway::snapshot::{Snapshot, Workshop};
+use doorward_identity::{Identity, IdentityError};
+use doorward_net::http::outbound::{Authorities, AuthorityError, Outbound};
+use doorward_net::shared::{Redis, RedisConfigError};
+use doorward_net::telemetry::outlet::Outlet;
+use doorward_net::telemetry::{Telemetry, access_log};
+use doorward_openid_connect::{Providers, Storages};
+use doorward_plugin_api::Parts;
+use doorward_plugins::token_broker::Broker;
+use doorward_store::{self as store, SharedSecretError, Store, StoreError, shared_secret};
 use reading::Read;
 
 pub use reload::{Reloader, Seen, watch};
@@ -159,13 +159,14 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
     // The provider sweeps the store, where there is one.
     broker.tend(identity.is_none());
     let mut workshop = workshop(config, clock, outbound, &telemetry, internals);
-    workshop.parts.broker = Some(broker.clone());
+    workshop.parts.slots.put(broker.clone());
     let resolver = workshop.resolver.clone();
     if let Some(section) = &config.redis {
         workshop.parts.redis = Some(Redis::open(section, &telemetry.metrics)?);
     }
-    workshop.parts.providers = providers(config, &*store).await?;
-    workshop.parts.storages = Storages::on(store.clone(), clock.clone()).await;
+    let slots = workshop.parts.slots.clone();
+    slots.put(providers(config, &*store).await?);
+    slots.put(Storages::on(store.clone(), clock.clone()).await);
     let mut route_files = route_files(&workshop);
     let control = Control::open(workshop, store.clone(), declared.entities.clone())
         .await

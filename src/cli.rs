@@ -18,11 +18,11 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::boot;
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::gateway::explain::Listeners;
 use crate::server::tls;
-use crate::telemetry::process_log;
+use doorward_core::clock::Clock;
+use doorward_gateway::explain::Listeners;
+use doorward_net::telemetry::process_log;
 
 /// One front door: reverse proxy, API gateway and identity provider.
 #[derive(Debug, Parser)]

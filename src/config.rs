@@ -11,18 +11,18 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::audit::AuditConfig;
-use crate::gateway::own_headers::{DefaultType, OwnHeaders};
-use crate::gateway::resolve::DnsConfig;
-use crate::http::cipher_suites;
-use crate::identity::config::IdentityConfig;
-use crate::identity::{Identity, IdentityError};
-use crate::model::client::Profile;
-use crate::model::secret::Secret;
-use crate::plugins::token_broker::config::BrokerConfig;
-use crate::shared::RedisConfig;
-use crate::store;
-use crate::yaml::{Document, DocumentError, PathSegment};
+use doorward_audit::AuditConfig;
+use doorward_core::model::client::Profile;
+use doorward_core::model::secret::Secret;
+use doorward_core::yaml::{Document, DocumentError, PathSegment};
+use doorward_gateway::own_headers::{DefaultType, OwnHeaders};
+use doorward_gateway::resolve::DnsConfig;
+use doorward_identity::config::IdentityConfig;
+use doorward_identity::{Identity, IdentityError};
+use doorward_net::http::cipher_suites;
+use doorward_net::shared::RedisConfig;
+use doorward_plugins::token_broker::config::BrokerConfig;
+use doorward_store as store;
 
 /// The configuration file as it is written.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -5,38 +5,21 @@
 //!
 //! # A request's path
 //!
-//! [`gateway::proxy`] takes the current snapshot once, matches the request to
-//! a route ([`gateway::router`]), runs the route's filters in the order that
-//! was fixed at compile time ([`filter::Filter`]), and hands the request to an
-//! upstream peer or to an upstream inside the process (the identity provider,
-//! an axum `Router`). [`admin`] changes the entities, [`gateway::control`] is
-//! the only writer of snapshots.
+//! [`doorward_gateway::proxy`] takes the current snapshot once, matches the request to
+//! a route ([`doorward_gateway::router`]), runs the route's filters in the order that
+//! was fixed at compile time ([`doorward_plugin_api::filter::Filter`]), and hands the
+//! request to an upstream peer or to an upstream inside the process (the identity
+//! provider, an axum `Router`). [`doorward_admin`] changes the entities,
+//! [`doorward_gateway::control`] is the only writer of snapshots.
 //!
-//! # Imports point one way
+//! # Dependencies point one way
 //!
-//! `main → cli, boot, server → config → gateway, admin, identity → plugins, audit →
-//! filter, session, store, http, shared, telemetry → model, expr, jose, x509, yaml, clock`. `identity` imports
-//! neither `gateway` nor `admin`; a plugin imports neither `gateway` nor
-//! `identity`. A test checks this.
+//! `doorward → admin → gateway → plugins → openid-connect → plugin-api → net → expr, core`;
+//! `identity, plugins → audit → store → core`. `identity` depends neither on `gateway`
+//! nor on `admin`; a plugin depends neither on `gateway` nor on `identity`. A test
+//! holds the manifests to this.
 
-pub mod admin;
-pub mod audit;
 pub mod boot;
 pub mod cli;
-pub mod clock;
 pub mod config;
-pub mod expr;
-pub mod filter;
-pub mod gateway;
-pub mod http;
-pub mod identity;
-pub mod jose;
-pub mod model;
-pub mod plugins;
 pub mod server;
-pub mod session;
-pub mod shared;
-pub mod store;
-pub mod telemetry;
-pub mod x509;
-pub mod yaml;

@@ -21,16 +21,16 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
 
 use crate::config::{Config, ProxyConfig};
-use crate::gateway::proxy::{Gateway, Settings};
-use crate::gateway::snapshot::Snapshot;
-use crate::gateway::tries::RetryBudget;
-use crate::http::bridge::Bounds;
-use crate::http::greeting::{Doorkeeper, Greeter, Limits};
-use crate::http::listener::{Gate, RouterApp};
-use crate::http::tls::TlsDoor;
-use crate::telemetry::listeners::ListenerCounters;
-use crate::telemetry::{Gauge, process_log};
 use descriptors::Shares;
+use doorward_gateway::proxy::{Gateway, Settings};
+use doorward_gateway::snapshot::Snapshot;
+use doorward_gateway::tries::RetryBudget;
+use doorward_net::http::bridge::Bounds;
+use doorward_net::http::greeting::{Doorkeeper, Greeter, Limits};
+use doorward_net::http::listener::{Gate, RouterApp};
+use doorward_net::http::tls::TlsDoor;
+use doorward_net::telemetry::listeners::ListenerCounters;
+use doorward_net::telemetry::{Gauge, process_log};
 use places::Place;
 
 /// Bytes read from and gathered for a client at once: small enough for tens of

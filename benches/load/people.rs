@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use doorward::identity::config::HashingConfig;
-use doorward::model::secret::Secret;
-use doorward::store;
+use doorward_core::model::secret::Secret;
+use doorward_identity::config::HashingConfig;
+use doorward_store as store;
 
 use crate::door::Door;
 use crate::http;
@@ -61,7 +61,7 @@ struct Cost {
 fn hash_cost() -> Result<Cost> {
     let config = HashingConfig::default();
     let password = Secret::new(PASSWORD);
-    let hash = doorward::identity::hash_blocking(&password, &config)?;
+    let hash = doorward_identity::hash_blocking(&password, &config)?;
     // On all cores, as the program does: they share caches and memory.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
@@ -69,7 +69,7 @@ fn hash_cost() -> Result<Cost> {
         for _ in 0..cores {
             scope.spawn(|| {
                 for _ in 0..HASHES {
-                    let _ = doorward::identity::hash_blocking(&password, &config);
+                    let _ = doorward_identity::hash_blocking(&password, &config);
                 }
             });
         }

@@ -5,11 +5,11 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use doorward::clock::monotonic_ns;
-use doorward::plugins::throttling::partitions::{Key, Keys, Outcome, Partitions};
-use doorward::plugins::throttling::rate::Rate;
-use doorward::plugins::throttling::rates::Rates;
-use doorward::telemetry::metrics::{Counter, Gauge};
+use doorward_core::clock::monotonic_ns;
+use doorward_net::telemetry::metrics::{Counter, Gauge};
+use doorward_plugins::throttling::partitions::{Key, Keys, Outcome, Partitions};
+use doorward_plugins::throttling::rate::Rate;
+use doorward_plugins::throttling::rates::Rates;
 
 use crate::rounds::{Case, load, measure};
 

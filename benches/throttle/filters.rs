@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use doorward::clock::Clock;
-use doorward::filter::{Exchange, Filter};
-use doorward::http::outbound::Outbound;
-use doorward::plugins::Parts;
-use doorward::plugins::throttling::KIND;
-use doorward::telemetry::Metrics;
+use doorward_core::clock::Clock;
+use doorward_net::http::outbound::Outbound;
+use doorward_net::telemetry::Metrics;
+use doorward_plugin_api::Parts;
+use doorward_plugin_api::filter::{Exchange, Filter};
+use doorward_plugins::throttling::KIND;
 use pingora::proxy::Session;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;

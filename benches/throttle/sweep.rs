@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use doorward::plugins::throttling::partitions::{Keys, Partitions};
+use doorward_plugins::throttling::partitions::{Keys, Partitions};
 
 use crate::decide::{MILLION, partitions, rate, shuffled, take};
 use crate::rounds::load;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::BootError;
 use crate::config::{self, Config, ConfigError};
-use crate::gateway::declarative::{self, Declared};
-use crate::gateway::route_files::{self, Content, Source, classify};
-use crate::model::service::{Protocol, Service};
+use doorward_core::model::service::{Protocol, Service};
+use doorward_gateway::declarative::{self, Declared};
+use doorward_gateway::route_files::{self, Content, Source, classify};
 
 /// How long a thread that read files stays: what it freed is given back to the
 /// system when it ends, unless that was freed only a moment ago.

@@ -13,13 +13,13 @@ use tokio::sync::mpsc;
 use super::reading::{self, Read, entity_files};
 use super::tls::{self, TlsSections};
 use super::{BootError, Opened, count_route_files, refused};
-use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::gateway::declarative::Declared;
-use crate::gateway::route_files::Source;
-use crate::identity::Identity;
-use crate::model::audit::{Actor, Event, Kind, Trace};
 use crate::server::tls::Prepared;
+use doorward_core::clock::Clock;
+use doorward_core::model::audit::{Actor, Event, Kind, Trace};
+use doorward_gateway::declarative::Declared;
+use doorward_gateway::route_files::Source;
+use doorward_identity::Identity;
 
 /// Editors write a file in several steps; this much quiet ends them.
 const QUIET: Duration = Duration::from_millis(100);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::clock::Clock;
 use crate::config::{Config, TlsConfig};
-use crate::gateway::snapshot::Snapshot;
 use crate::server::ServerError;
 use crate::server::tls::{Prepared, Tls};
-use crate::telemetry::listeners::Expiry;
+use doorward_core::clock::Clock;
+use doorward_gateway::snapshot::Snapshot;
+use doorward_net::telemetry::listeners::Expiry;
 
 /// The TLS sections of the configuration that listeners run with.
 #[derive(Clone, Default)]

@@ -16,9 +16,9 @@ use super::output::has_no_reader;
 use super::store::{Place, on_runtime, private};
 use super::terminal::Terminal;
 use super::{USAGE, complain};
-use crate::clock::Clock;
-use crate::model::audit::AuditQuery;
-use crate::store::{self, Store};
+use doorward_core::clock::Clock;
+use doorward_core::model::audit::AuditQuery;
+use doorward_store::{self as store, Store};
 
 /// Records in memory at once.
 const PIECE: u32 = 1000;
@@ -317,7 +317,7 @@ async fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::audit::audit_id;
+    use doorward_core::model::audit::audit_id;
 
     #[test]
     fn what_was_written_is_not_written_again() {

@@ -14,16 +14,16 @@ use serde_json::Value;
 
 use super::identity::told::operator;
 use super::{FileArg, USAGE, complain, output};
-use crate::audit::Audit;
 use crate::boot;
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::gateway::control::Difference;
-use crate::gateway::declarative;
-use crate::model::audit::{Event, Kind, Trace};
-use crate::store;
-use crate::telemetry::{Metrics, process_log};
-use crate::yaml::Document;
+use doorward_audit::Audit;
+use doorward_core::clock::Clock;
+use doorward_core::model::audit::{Event, Kind, Trace};
+use doorward_core::yaml::Document;
+use doorward_gateway::control::Difference;
+use doorward_gateway::declarative;
+use doorward_net::telemetry::{Metrics, process_log};
+use doorward_store as store;
 
 /// Longest wait for an answer of a running instance.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -206,7 +206,7 @@ fn refusal(status: u16, body: &[u8]) -> String {
 /// Does `work` on files and store, with nobody running.
 fn offline<T>(
     config: &Config,
-    work: impl AsyncFnOnce(std::sync::Arc<crate::gateway::control::Control>) -> anyhow::Result<T>,
+    work: impl AsyncFnOnce(std::sync::Arc<doorward_gateway::control::Control>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::{FileArg, USAGE, complain, listeners, output};
 use crate::boot;
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::gateway::explain::answer::Explanation;
-use crate::gateway::explain::{Question, Witness, codes, explain};
+use doorward_core::clock::Clock;
+use doorward_gateway::explain::answer::Explanation;
+use doorward_gateway::explain::{Question, Witness, codes, explain};
 
 /// How long a running instance may take for its answer: it may ask a provider.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ enum Failure {
     #[error(transparent)]
     Boot(#[from] boot::BootError),
     #[error(transparent)]
-    Question(#[from] crate::gateway::explain::QuestionError),
+    Question(#[from] doorward_gateway::explain::QuestionError),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }

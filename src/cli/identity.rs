@@ -33,13 +33,13 @@ use clap::{Args, Subcommand};
 use super::output::Output;
 use super::terminal::Terminal;
 use super::{USAGE, complain};
-use crate::audit::Audit;
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::identity::config::{HashingConfig, IdentityConfig};
-use crate::jose::vault::Vault;
-use crate::store::{self, Store};
-use crate::telemetry::Metrics;
+use doorward_audit::Audit;
+use doorward_core::clock::Clock;
+use doorward_core::jose::vault::Vault;
+use doorward_identity::config::{HashingConfig, IdentityConfig};
+use doorward_net::telemetry::Metrics;
+use doorward_store::{self as store, Store};
 use secret::SecretArgs;
 
 /// `doorward users …`

@@ -11,25 +11,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::{USAGE, complain, listeners};
-use crate::admin::{self, AdminState};
 use crate::boot::{self, BootError, Opened, Reloader, Seen, TlsSections};
-use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig};
-use crate::gateway::balance::keeper::Keeper;
-use crate::gateway::ending::Endings;
-use crate::gateway::explain::Listeners;
-use crate::gateway::own_headers::OwnHeaders;
-use crate::gateway::proxy::Settings;
-use crate::gateway::resolve::TargetNames;
-use crate::http::bridge::Bounds;
-use crate::http::greeting::{Doorkeeper, Limits};
-use crate::model::audit::{Actor, Event, Kind, Trace};
 use crate::server::descriptors::Shares;
 use crate::server::places::{Address, ProxyPlaces, RouterPlace};
 use crate::server::tls::Tls;
 use crate::server::{RouterListener, ServerError, Shared, indispensable};
-use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::{Telemetry, process_log};
+use doorward_admin::{self as admin, AdminState};
+use doorward_core::clock::Clock;
+use doorward_core::model::audit::{Actor, Event, Kind, Trace};
+use doorward_gateway::balance::keeper::Keeper;
+use doorward_gateway::ending::Endings;
+use doorward_gateway::explain::Listeners;
+use doorward_gateway::own_headers::OwnHeaders;
+use doorward_gateway::proxy::Settings;
+use doorward_gateway::resolve::TargetNames;
+use doorward_net::http::bridge::Bounds;
+use doorward_net::http::greeting::{Doorkeeper, Limits};
+use doorward_net::telemetry::access_log::AccessLog;
+use doorward_net::telemetry::{Telemetry, process_log};
 
 /// Longest body of a request to the admin listener.
 const ADMIN_BODY: usize = admin::MAX_CONFIG;
@@ -38,7 +38,7 @@ const ADMIN_BODY: usize = admin::MAX_CONFIG;
 const ADMIN_HEAD: Duration = Duration::from_secs(15);
 /// Modules whose lines only operators bring about, many at a time: what is wrong
 /// with edited files.
-const OPERATORS: [&str; 2] = ["doorward::boot", "doorward::gateway::route_files"];
+const OPERATORS: [&str; 2] = ["doorward::boot", "doorward_gateway::route_files"];
 /// How long the last audit records may take to be written.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 

@@ -15,12 +15,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::identity::told::operator;
 use super::output::{Output, has_no_reader};
 use super::{USAGE, complain};
-use crate::audit::{Audit, AuditConfig};
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::model::audit::{Event, Kind, Trace};
-use crate::store::{self, Finding, Rows, Store};
-use crate::telemetry::{Metrics, process_log};
+use doorward_audit::{Audit, AuditConfig};
+use doorward_core::clock::Clock;
+use doorward_core::model::audit::{Event, Kind, Trace};
+use doorward_net::telemetry::{Metrics, process_log};
+use doorward_store::{self as store, Finding, Rows, Store};
 
 /// Most findings that are printed.
 const PRINTED: usize = 1000;

@@ -2,7 +2,7 @@
 
 use std::io::{Result, Write};
 
-use crate::model::visible;
+use doorward_core::model::visible;
 
 /// Output whose steering characters are written as escapes.
 pub(super) struct Terminal<W>(pub(super) W);

@@ -15,12 +15,12 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
 use super::ServerError;
-use crate::clock::Clock;
 use crate::config::{CertificateMode, Config, TlsConfig, TlsVersion};
-use crate::gateway::snapshot::Snapshot;
-use crate::http::cipher_suites;
-use crate::http::tls::TlsDoor;
-use crate::x509;
+use doorward_core::clock::Clock;
+use doorward_core::x509;
+use doorward_gateway::snapshot::Snapshot;
+use doorward_net::http::cipher_suites;
+use doorward_net::http::tls::TlsDoor;
 
 /// Protocols within TLS, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use doorward::model::secret::names_secret;
+use doorward_core::model::secret::names_secret;
 
 use crate::support::{Door, Setup};
 

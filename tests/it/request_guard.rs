@@ -3,8 +3,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use doorward::model::user::name;
-use doorward::model::user::name_place::NamePlace;
+use doorward_core::model::user::name;
+use doorward_core::model::user::name_place::NamePlace;
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use url::form_urlencoded;

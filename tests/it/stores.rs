@@ -2,8 +2,7 @@
 //!
 //! `cargo test` alone leaves these out: they need PostgreSQL's programs.
 
-#[path = "../../src/store/testing/postgres.rs"]
-pub(crate) mod postgres;
+pub(crate) use doorward_store::testing::postgres;
 
 use postgres::Cluster;
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::members::Members;
 use super::{Desk, SecretArgs};
-use crate::model::broker::{Kind, Record, Revoked, Which};
-use crate::model::user::Owner;
-use crate::plugins::token_broker::records::{self, Made};
-use crate::store::StoreError;
+use doorward_core::model::broker::{Kind, Record, Revoked, Which};
+use doorward_core::model::user::Owner;
+use doorward_plugins::token_broker::records::{self, Made};
+use doorward_store::StoreError;
 
 /// What `doorward broker --help` ends with.
 pub(super) const EXAMPLES: &str = "\

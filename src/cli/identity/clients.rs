@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 
 use super::members::Members;
 use super::{Desk, SecretArgs};
-use crate::identity::registry::{self, Made};
-use crate::model::client::{Client, SignAlg, member_names};
-use crate::model::registration::ClientQuery;
-use crate::model::secret::Secret;
-use crate::model::user::Owner;
-use crate::model::user::schema::RecordError;
-use crate::store::StoreError;
+use doorward_core::model::client::{Client, SignAlg, member_names};
+use doorward_core::model::registration::ClientQuery;
+use doorward_core::model::secret::Secret;
+use doorward_core::model::user::Owner;
+use doorward_core::model::user::schema::RecordError;
+use doorward_identity::registry::{self, Made};
+use doorward_store::StoreError;
 
 /// What `doorward clients --help` ends with.
 pub(super) const EXAMPLES: &str = "\

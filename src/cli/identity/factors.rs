@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{Desk, instant};
-use crate::identity;
-use crate::model::user::User;
+use doorward_core::model::user::User;
+use doorward_identity as identity;
 
 /// Lists the second factors of a user.
 pub(super) async fn list(user: &User, desk: &mut Desk<'_>) -> anyhow::Result<()> {

@@ -4,8 +4,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{Desk, instant};
-use crate::identity;
-use crate::model::user::User;
+use doorward_core::model::user::User;
+use doorward_identity as identity;
 
 /// Lists the links of a user.
 pub(super) async fn list(user: &User, desk: &mut Desk<'_>) -> anyhow::Result<()> {

@@ -18,13 +18,13 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::Desk;
-use crate::identity;
-use crate::identity::config::HashingConfig;
-use crate::identity::import::{CsvRecords, ImportError, LdifRecords, Ready, Record, Records};
-use crate::model::secret::Secret;
-use crate::model::user::import::{Existing, Import, Imported};
-use crate::model::user::{name as user_name, schema};
-use crate::telemetry::process_log;
+use doorward_core::model::secret::Secret;
+use doorward_core::model::user::import::{Existing, Import, Imported};
+use doorward_core::model::user::{name as user_name, schema};
+use doorward_identity as identity;
+use doorward_identity::config::HashingConfig;
+use doorward_identity::import::{CsvRecords, ImportError, LdifRecords, Ready, Record, Records};
+use doorward_net::telemetry::process_log;
 
 /// Most users in one transaction: others who write wait so long, about half a
 /// second. Rows that fall everywhere into the indexes cost the less the more

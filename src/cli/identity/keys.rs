@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::clients::alg;
 use super::{Desk, instant};
-use crate::identity::{AHEAD_MS, state_of};
-use crate::jose::keys;
-use crate::model::client::SignAlg;
-use crate::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
+use doorward_core::jose::keys;
+use doorward_core::model::client::SignAlg;
+use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, StoredKey};
+use doorward_identity::{AHEAD_MS, state_of};
 
 /// What `doorward keys --help` ends with.
 pub(super) const EXAMPLES: &str = "\

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::{Desk, instant};
-use crate::identity;
-use crate::model::lockout::{LockKind, StoredLock};
-use crate::model::user::name as user_name;
+use doorward_core::model::lockout::{LockKind, StoredLock};
+use doorward_core::model::user::name as user_name;
+use doorward_identity as identity;
 
 /// The locks of the realm's names that hold now.
 async fn held(desk: &Desk<'_>) -> anyhow::Result<Vec<StoredLock>> {

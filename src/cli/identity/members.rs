@@ -33,7 +33,7 @@ impl Members {
     ) -> anyhow::Result<()> {
         if let Some(text) = &self.metadata {
             let text = text_of(text, input)?;
-            let object = crate::jose::json::object(text.as_bytes());
+            let object = doorward_core::jose::json::object(text.as_bytes());
             record.extend(object.context("this is no JSON object")?);
         }
         for setting in &self.set {

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::Desk;
 use super::members::Members;
-use crate::identity::Identity;
-use crate::model::registration::{RealmRemoval, StoredRealm};
-use crate::store::StoreError;
+use doorward_core::model::registration::{RealmRemoval, StoredRealm};
+use doorward_identity::Identity;
+use doorward_store::StoreError;
 
 /// What `doorward realms --help` ends with.
 pub(super) const EXAMPLES: &str = "\

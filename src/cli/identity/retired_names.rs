@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Desk, instant};
-use crate::identity;
+use doorward_identity as identity;
 
 /// Names that are read at once.
 const AT_ONCE: u32 = 500;

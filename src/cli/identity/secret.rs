@@ -5,8 +5,8 @@ use std::process::{Command as Process, Stdio};
 
 use clap::Args;
 
-use crate::model::secret::Secret;
-use crate::telemetry::process_log;
+use doorward_core::model::secret::Secret;
+use doorward_net::telemetry::process_log;
 
 /// Where a secret comes from; never from a list of processes unless asked to.
 #[derive(Debug, Args)]

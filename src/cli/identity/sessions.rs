@@ -5,8 +5,8 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Desk;
-use crate::identity;
-use crate::model::session::{ENDED_AT_ONCE, Ending, SessionQuery, SessionRecord};
+use doorward_core::model::session::{ENDED_AT_ONCE, Ending, SessionQuery, SessionRecord};
+use doorward_identity as identity;
 
 /// What `doorward sessions --help` ends with.
 pub(super) const EXAMPLES: &str = "\

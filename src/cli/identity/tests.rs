@@ -4,7 +4,7 @@ use clap::Parser;
 use serde_json::Value;
 
 use super::*;
-use crate::model::secret::Secret;
+use doorward_core::model::secret::Secret;
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -85,7 +85,7 @@ async fn users_are_added_shown_changed_and_deleted() {
         .await
         .expect("a lookup")
         .expect("alice");
-    let hash = |user: &crate::model::user::User| {
+    let hash = |user: &doorward_core::model::user::User| {
         user.password_hash
             .as_ref()
             .map(|hash| hash.expose().to_owned())
@@ -153,7 +153,8 @@ async fn sealed_keys_get_no_open_successor() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = new_store(&directory).await;
     let mut key =
-        crate::jose::keys::generate(crate::model::client::SignAlg::ES256, 0, 0).expect("a key");
+        doorward_core::jose::keys::generate(doorward_core::model::client::SignAlg::ES256, 0, 0)
+            .expect("a key");
     let vault = Vault::new(&[Secret::new("m".repeat(32))]).expect("a vault");
     key.pkcs8 = vault.seal(&key).expect("sealed").expect("another text");
     store.add_signing_key(&key, 0, false).await.expect("stored");

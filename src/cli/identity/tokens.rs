@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Desk;
-use crate::identity::registry::{self, TokenWish};
+use doorward_identity::registry::{self, TokenWish};
 
 /// What `doorward tokens --help` ends with.
 pub(super) const EXAMPLES: &str = "\

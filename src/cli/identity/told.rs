@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::{Command, Desk, broker, clients, keys, realms, sessions, tokens, users};
-use crate::audit::Audit;
-use crate::model::audit::{Actor, Event, Kind, Trace};
+use doorward_audit::Audit;
+use doorward_core::model::audit::{Actor, Event, Kind, Trace};
 
 /// Does what the command says, and tells the audit log.
 pub(super) async fn act(

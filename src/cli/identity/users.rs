@@ -4,11 +4,11 @@ use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
 use super::{Desk, SecretArgs, factors, identities, import, locks, retired_names};
-use crate::identity;
-use crate::model::query::{Filter, UserQuery};
-use crate::model::secret::Secret;
-use crate::model::user::User;
-use crate::store::complete;
+use doorward_core::model::query::{Filter, UserQuery};
+use doorward_core::model::secret::Secret;
+use doorward_core::model::user::User;
+use doorward_identity as identity;
+use doorward_store::complete;
 
 /// An address as far as mail can be sent there: something, `@`, something.
 fn email_address(text: &str) -> Result<String, String> {
@@ -323,7 +323,7 @@ async fn list(filter: Option<String>, desk: &mut Desk<'_>) -> anyhow::Result<()>
         query.after = page
             .users
             .last()
-            .map(|user| crate::model::user::name::key(&user.user_name));
+            .map(|user| doorward_core::model::user::name::key(&user.user_name));
         if !page.more {
             break;
         }

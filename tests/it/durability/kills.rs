@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use doorward::clock::random_bytes;
-use doorward::store;
+use doorward_core::clock::random_bytes;
+use doorward_store as store;
 use parking_lot::Mutex;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -403,7 +403,7 @@ async fn store_is_sound(url: &str) {
 }
 
 fn now_s() -> i64 {
-    doorward::clock::Clock::system().now_secs()
+    doorward_core::clock::Clock::system().now_secs()
 }
 
 fn lay_out(setup: Setup) -> Door {

@@ -8,7 +8,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use doorward::clock::Clock;
+use doorward_core::clock::Clock;
 use serde_json::{Value, json};
 
 use super::browser::Browser;

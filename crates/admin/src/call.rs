@@ -1,0 +1,37 @@
+//! A request on its way to its handler.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use super::State;
+use super::draft::Key;
+use doorward_net::http::ClientInfo;
+
+/// What a handler knows of a request. `HEAD` arrives as `GET`.
+pub(super) struct Call {
+    pub(super) state: Arc<State>,
+    pub(super) method: Method,
+    /// The path of the endpoint, without workspace and trailing slash.
+    pub(super) path: String,
+    /// The parts of the path that the endpoint leaves open, decoded.
+    pub(super) params: Vec<String>,
+    pub(super) query: Vec<(String, String)>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// Who sent it.
+    pub(super) client: Option<ClientInfo>,
+}
+
+impl Call {
+    /// The record that a part of the path names.
+    pub(super) fn key(&self, index: usize) -> Key {
+        Key::of(self.param(index))
+    }
+
+    /// A part of the path that the endpoint leaves open.
+    pub(super) fn param(&self, index: usize) -> &str {
+        self.params.get(index).map_or("", String::as_str)
+    }
+}

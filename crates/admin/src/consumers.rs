@@ -1,0 +1,50 @@
+//! What only consumers have: the look-up by `custom_id`, and credentials, of
+//! which there are none.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::entity::{self, Answer};
+use super::error::ApiError;
+use super::list::Scope;
+use super::{draft, reply};
+use doorward_core::model::consumer::Consumer;
+use doorward_gateway::entities::Unique;
+
+/// `/consumers`. A GET with `custom_id` lists the one consumer that has it.
+pub(super) fn all(call: Call) -> Answer {
+    let wanted = call.query.iter().find(|(name, _)| name == "custom_id");
+    let Some((_, id)) = wanted.filter(|_| call.method == Method::GET) else {
+        return entity::collection::<Consumer>(call);
+    };
+    let id = id.clone();
+    Box::pin(async move {
+        if id.is_empty() {
+            return Err(ApiError::Unique {
+                field: "custom_id",
+                message: "length must be at least 1",
+            });
+        }
+        let entities = call.state.control.entities();
+        let scope = Scope::of(&call.query)?;
+        let found: Vec<Value> = Unique::text("custom_id", Some(&id))
+            .filter_map(|unique| entities.consumers.find(&unique))
+            .map(|record| Value::Object(scope.show(record, &entities)))
+            .collect();
+        let body = json!({"data": found, "next": null});
+        Ok(reply::json(StatusCode::OK, &body))
+    })
+}
+
+/// `/consumers/{consumer}/acls` and the lists of other credentials: empty,
+/// since no plugin here keeps credentials. Client libraries read them whenever
+/// they apply a consumer, and give up on a 404.
+pub(super) fn credentials(call: Call) -> Answer {
+    Box::pin(async move {
+        let entities = call.state.control.entities();
+        draft::find::<Consumer>(&entities, &call.key(0)).ok_or(ApiError::NotFound)?;
+        let none = json!({"data": [], "next": null});
+        Ok(reply::json(StatusCode::OK, &none))
+    })
+}

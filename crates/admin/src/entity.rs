@@ -1,0 +1,296 @@
+//! What is the same for all entities: create, read, list, update, delete;
+//! flat, nested under a parent, and from a child to its parent.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use futures_util::future::BoxFuture;
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::call::Call;
+use super::certificates::ServerNames;
+use super::draft::{self, Draft, Key};
+use super::error::ApiError;
+use super::list::{Page, Scope};
+use super::reply;
+use doorward_gateway::control::{Change, ChangeError};
+use doorward_gateway::entities::{Entities, Kind, Origin, Record};
+use doorward_gateway::records::Resource;
+
+/// The future that every handler returns.
+pub(super) type Answer = BoxFuture<'static, Result<Response, ApiError>>;
+
+/// `/things`.
+pub(super) fn collection<T: Resource>(call: Call) -> Answer {
+    Box::pin(async move { collection_of::<T>(call, None).await })
+}
+
+/// `/things/{thing}`.
+pub(super) fn item<T: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let key = call.key(0);
+        item_of::<T>(call, None, key).await
+    })
+}
+
+/// `/parents/{parent}/things`.
+pub(super) fn children<P: Resource, T: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let owner = Owner::of::<P, T>(call.key(0));
+        collection_of::<T>(call, Some(owner)).await
+    })
+}
+
+/// `/parents/{parent}/things/{thing}`.
+pub(super) fn child<P: Resource, T: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let owner = Owner::of::<P, T>(call.key(0));
+        let key = call.key(1);
+        item_of::<T>(call, Some(owner), key).await
+    })
+}
+
+/// `/things/{thing}/parent`: the parent, reached from its child.
+pub(super) fn parent<T: Resource, P: Resource>(call: Call) -> Answer {
+    Box::pin(async move {
+        let key = call.key(0);
+        match call.method {
+            Method::GET => {
+                let entities = call.state.control.entities();
+                let child = found::<T>(&entities, &key)?;
+                let id = referenced::<P, T>(child).ok_or(ApiError::NotFound)?;
+                let parent = found::<P>(&entities, &Key::Id(id))?;
+                shown(&call, &entities, parent)
+            }
+            _ => write_parent::<T, P>(call, key).await,
+        }
+    })
+}
+
+/// Whose children a nested path is about.
+pub(super) struct Owner {
+    field: &'static str,
+    key: Key,
+    find: fn(&Entities, &Key) -> Option<Uuid>,
+}
+
+impl Owner {
+    /// The record `P` that `key` names, as the owner of records `T`.
+    pub(super) fn of<P: Resource, T: Resource>(key: Key) -> Self {
+        Self {
+            field: link::<P, T>(),
+            key,
+            find: |entities, key| draft::find::<P>(entities, key).map(|r| r.value.id()),
+        }
+    }
+}
+
+/// The field by which records `T` refer to records `P`.
+fn link<P: Resource, T: Resource>() -> &'static str {
+    let mut links = T::KIND.links().iter();
+    let link = links.find(|link| link.to == P::KIND);
+    link.map_or(P::KIND.singular(), |link| link.field)
+}
+
+/// The field and id that the children of `owner` carry.
+fn owned(
+    entities: &Entities,
+    owner: Option<&Owner>,
+) -> Result<Option<(&'static str, Uuid)>, ApiError> {
+    let Some(owner) = owner else {
+        return Ok(None);
+    };
+    let id = (owner.find)(entities, &owner.key).ok_or(ApiError::NotFound)?;
+    Ok(Some((owner.field, id)))
+}
+
+fn belongs<T: Resource>(record: &Record<T>, owner: Option<(&'static str, Uuid)>) -> bool {
+    owner.is_none_or(|owner| record.value.references().contains(&owner))
+}
+
+async fn collection_of<T: Resource>(
+    call: Call,
+    owner: Option<Owner>,
+) -> Result<Response, ApiError> {
+    if call.method == Method::GET {
+        let entities = call.state.control.entities();
+        let owner = owned(&entities, owner.as_ref())?;
+        let page = Page::of(call.query)?;
+        return Ok(page.answer::<T>(&entities, &call.path, owner));
+    }
+    create::<T>(call, owner).await
+}
+
+/// Makes a record of the arguments.
+pub(super) async fn create<T: Resource>(
+    call: Call,
+    owner: Option<Owner>,
+) -> Result<Response, ApiError> {
+    let mut new = Draft::of(&call)?;
+    let names = ServerNames::of(T::KIND, &mut new)?;
+    let now_ms = new.now_ms;
+    let doc = call
+        .state
+        .control
+        .change(|entities| {
+            let owner = owned(entities, owner.as_ref())?;
+            let record = draft::create::<T>(entities, new, owner)?;
+            written(entities, record, names, now_ms)
+        })
+        .await?;
+    Ok(reply::json(StatusCode::CREATED, &doc))
+}
+
+/// Makes the record in the place of `key` anew.
+pub(super) async fn replace<T: Resource>(call: Call, key: Key) -> Result<Response, ApiError> {
+    item_of::<T>(call, None, key).await
+}
+
+/// One record, alone or as a child of `owner`.
+pub(super) async fn item_of<T: Resource>(
+    call: Call,
+    owner: Option<Owner>,
+    key: Key,
+) -> Result<Response, ApiError> {
+    let owner = owner.as_ref();
+    match call.method {
+        Method::GET => {
+            let entities = call.state.control.entities();
+            let owner = owned(&entities, owner)?;
+            let record = found::<T>(&entities, &key)?;
+            if !belongs(record, owner) {
+                return Err(ApiError::NotFound);
+            }
+            shown(&call, &entities, record)
+        }
+        Method::DELETE => {
+            let delete = |entities: &Entities| {
+                let owner = owned(entities, owner)?;
+                match draft::find::<T>(entities, &key) {
+                    Some(record) if !belongs(record, owner) => Err(ApiError::NotFound),
+                    // Before anything else that could be said against it.
+                    Some(record) => match &record.origin {
+                        Origin::File(file) => Err(ApiError::Change(ChangeError::FileOwned {
+                            file: file.to_path_buf(),
+                        })),
+                        Origin::Store => Ok((vec![Change::delete::<T>(record.value.id())], ())),
+                    },
+                    // A plugin is looked for below its parent, and not found.
+                    None if owner.is_some() && T::KIND == Kind::Plugin => Err(ApiError::NotFound),
+                    None => Ok((Vec::new(), ())),
+                }
+            };
+            call.state.control.change(delete).await?;
+            Ok(reply::empty(StatusCode::NO_CONTENT))
+        }
+        _ => {
+            let mut new = Draft::of(&call)?;
+            let names = ServerNames::of(T::KIND, &mut new)?;
+            let now_ms = new.now_ms;
+            let patch = call.method == Method::PATCH;
+            let write = |entities: &Entities| {
+                let owner = owned(entities, owner)?;
+                let old = draft::find::<T>(entities, &key);
+                if old.is_some_and(|old| !belongs(old, owner)) {
+                    return Err(ApiError::NotFound);
+                }
+                // A PUT replaces the names of a certificate, too.
+                let names = match T::KIND {
+                    Kind::Certificate if !patch => {
+                        ServerNames::with_key(names.unwrap_or_default(), &key).map(Some)?
+                    }
+                    _ => names,
+                };
+                let record = match old {
+                    Some(old) if patch => draft::update::<T>(entities, old, new, owner)?,
+                    None if patch => return Err(key.absent::<T>()),
+                    _ => draft::replace::<T>(entities, &key, new, owner)?,
+                };
+                written(entities, record, names, now_ms)
+            };
+            let doc = call.state.control.change(write).await?;
+            Ok(reply::json(StatusCode::OK, &doc))
+        }
+    }
+}
+
+/// PATCH and PUT of a parent through its child; a PUT where there is none
+/// makes one.
+async fn write_parent<T: Resource, P: Resource>(
+    call: Call,
+    key: Key,
+) -> Result<Response, ApiError> {
+    let mut new = Draft::of(&call)?;
+    let names = ServerNames::of(P::KIND, &mut new)?;
+    let now_ms = new.now_ms;
+    let patch = call.method == Method::PATCH;
+    let write = |entities: &Entities| {
+        let child = found::<T>(entities, &key)?;
+        let old = referenced::<P, T>(child);
+        let old = old.and_then(|id| P::table(entities).get(id));
+        match old {
+            Some(old) => {
+                let key = Key::Id(old.value.id());
+                let record = match patch {
+                    true => draft::update::<P>(entities, old, new, None)?,
+                    false => draft::replace::<P>(entities, &key, new, None)?,
+                };
+                written(entities, record, names, now_ms)
+            }
+            None if patch => Err(ApiError::NotFound),
+            None => {
+                let parent = draft::create::<P>(entities, new, None)?;
+                let field = link::<P, T>().to_owned();
+                let link = Map::from_iter([(field, json!({"id": parent.value.id()}))]);
+                let link = Draft::internal(link, now_ms);
+                let child = draft::relink::<T>(child, link)?;
+                let (mut changes, doc) = written(entities, parent, names, now_ms)?;
+                changes.push(Change::put(child));
+                Ok((changes, doc))
+            }
+        }
+    };
+    let doc = call.state.control.change(write).await?;
+    Ok(reply::json(StatusCode::OK, &doc))
+}
+
+fn found<'a, T: Resource>(
+    entities: &'a Entities,
+    key: &Key,
+) -> Result<&'a Arc<Record<T>>, ApiError> {
+    draft::find::<T>(entities, key).ok_or(ApiError::NotFound)
+}
+
+fn referenced<P: Resource, T: Resource>(child: &Record<T>) -> Option<Uuid> {
+    let field = link::<P, T>();
+    let mut references = child.value.references().into_iter();
+    references.find(|(of, _)| *of == field).map(|(_, id)| id)
+}
+
+/// The changes that put `record` in force, and how it is shown then.
+fn written<T: Resource>(
+    entities: &Entities,
+    record: Record<T>,
+    names: Option<ServerNames>,
+    now_ms: i64,
+) -> Result<(Vec<Change>, Value), ApiError> {
+    let id = record.value.id();
+    let mut doc = T::show(&record, entities);
+    let mut changes = vec![Change::put(record)];
+    if let Some(names) = names {
+        names.assign(entities, id, now_ms, &mut doc, &mut changes)?;
+    }
+    Ok((changes, Value::Object(doc)))
+}
+
+/// What is asked for by its key is shown wherever it comes from.
+fn shown<T: Resource>(
+    call: &Call,
+    entities: &Entities,
+    record: &Record<T>,
+) -> Result<Response, ApiError> {
+    let shown = Scope::of(&call.query)?.show(record, entities);
+    Ok(reply::json(StatusCode::OK, &Value::Object(shown)))
+}

@@ -1,0 +1,215 @@
+//! `/openid-connect/sessions`: sessions of users who have signed in through the
+//! gateway, looked at and ended.
+//!
+//! Listed are those of the process's own store and of a Redis. Those in cookies
+//! are in browsers alone, those of a memcached can't be listed; both end like the
+//! others.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::entity::Answer;
+use super::error::ApiError;
+use super::reply;
+use doorward_core::model::login::{LoginQuery, StoredLogin};
+use doorward_openid_connect::{end_marks, subjects};
+use doorward_plugin_api::filter::{Filter, SessionKeeper, SessionsUnavailable};
+
+const DEFAULT_SIZE: usize = 100;
+const MAX_SIZE: usize = 1000;
+
+impl From<SessionsUnavailable> for ApiError {
+    fn from(_: SessionsUnavailable) -> Self {
+        Self::Sessions
+    }
+}
+
+/// `GET` and `DELETE /openid-connect/sessions`, of a user, a client, a session of
+/// the provider.
+pub(super) fn all(call: Call) -> Answer {
+    Box::pin(async move {
+        let asked = Asked::of(&call)?;
+        match call.method == Method::DELETE {
+            true => end(&call, &asked.which).await,
+            false => list(&call, &asked).await,
+        }
+    })
+}
+
+/// `GET` and `DELETE /openid-connect/sessions/{id}`.
+pub(super) fn one(call: Call) -> Answer {
+    Box::pin(async move {
+        let which = LoginQuery {
+            id: Some(call.param(0).to_owned()),
+            ..LoginQuery::default()
+        };
+        if call.method == Method::DELETE {
+            // One in a cookie is known to nobody before it is shown again.
+            end_everywhere(&call, &which).await?;
+            return Ok(reply::empty(StatusCode::NO_CONTENT));
+        }
+        let (found, _) = find(&call, &which, None, 1).await?;
+        let found = found.first().ok_or(ApiError::NotFound)?;
+        Ok(reply::json(StatusCode::OK, &shown(found)))
+    })
+}
+
+/// What a query asks for.
+struct Asked {
+    which: LoginQuery,
+    size: usize,
+    after: Option<String>,
+}
+
+impl Asked {
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        let mut asked = Self {
+            which: LoginQuery::default(),
+            size: DEFAULT_SIZE,
+            after: None,
+        };
+        for (name, value) in &call.query {
+            let text = Some(value.clone());
+            match name.as_str() {
+                "user" => asked.which.subjects = subjects(value),
+                "client_id" => asked.which.client_id = text,
+                "sid" => asked.which.sid = text,
+                "issuer" => asked.which.issuer = text,
+                "size" => {
+                    let size = value.parse().ok();
+                    let size = size.filter(|size| (1..=MAX_SIZE).contains(size));
+                    asked.size =
+                        size.ok_or(ApiError::Size("size must be an integer between 1 and 1000"))?;
+                }
+                "offset" => asked.after = Some(after(value)?),
+                _ => {
+                    return Err(ApiError::Option {
+                        option: name.clone().into(),
+                        message: "expected user, client_id, sid, issuer, size or offset".into(),
+                    });
+                }
+            }
+        }
+        Ok(asked)
+    }
+}
+
+fn after(offset: &str) -> Result<String, ApiError> {
+    let bytes = STANDARD.decode(offset).ok();
+    let key = bytes.and_then(|bytes| serde_json::from_slice::<[String; 1]>(&bytes).ok());
+    key.map(|[key]| key)
+        .ok_or_else(|| ApiError::Offset(offset.to_owned()))
+}
+
+async fn list(call: &Call, asked: &Asked) -> Result<axum::response::Response, ApiError> {
+    let (mut found, whole) =
+        find(call, &asked.which, asked.after.as_deref(), asked.size + 1).await?;
+    let more = found.len() > asked.size;
+    found.truncate(asked.size);
+    let data: Vec<_> = found.iter().map(shown).collect();
+    let mut body = json!({"data": data, "next": null});
+    if let Some(last) = found.last().filter(|_| more) {
+        let offset = STANDARD.encode(json!([last.id]).to_string());
+        let mut next = url::form_urlencoded::Serializer::new(String::new());
+        next.append_pair("offset", &offset);
+        let others = call.query.iter().filter(|(name, _)| name != "offset");
+        next.extend_pairs(others);
+        body["next"] = format!("/openid-connect/sessions?{}", next.finish()).into();
+        body["offset"] = offset.into();
+    }
+    if !whole {
+        body["partial"] = true.into();
+    }
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// Sessions that fit, in the order of their names, and whether those of storages
+/// of their own are all there.
+async fn find(
+    call: &Call,
+    which: &LoginQuery,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<StoredLogin>, bool), ApiError> {
+    let most = u32::try_from(limit).unwrap_or(u32::MAX);
+    let page = call.state.store.logins(which, after, most).await;
+    let mut found = page.map_err(|_| ApiError::Sessions)?.logins;
+    let mut whole = true;
+    for filter in keepers(call) {
+        let Some(keeper) = filter.session_keeper() else {
+            continue;
+        };
+        if let Some((others, all)) = keeper.list().await? {
+            whole &= all;
+            let behind = |login: &StoredLogin| after.is_none_or(|after| *login.id > *after);
+            found.extend(
+                others
+                    .into_iter()
+                    .filter(|login| which.fits(login) && behind(login)),
+            );
+        }
+    }
+    found.sort_by(|one, other| one.id.cmp(&other.id));
+    found.dedup_by(|one, other| one.id == other.id);
+    found.truncate(limit);
+    Ok((found, whole))
+}
+
+async fn end(call: &Call, which: &LoginQuery) -> Result<axum::response::Response, ApiError> {
+    if which.subjects.is_empty() && which.client_id.is_none() && which.sid.is_none() {
+        return Err(ApiError::Option {
+            option: "user".into(),
+            message: "or client_id or sid is required to end several sessions".into(),
+        });
+    }
+    let ended = end_everywhere(call, which).await?;
+    Ok(reply::json(StatusCode::OK, &json!({"ended": ended})))
+}
+
+async fn end_everywhere(call: &Call, which: &LoginQuery) -> Result<usize, ApiError> {
+    let now_ms = call.state.clock.now_ms();
+    let mut ended = 0;
+    let keepers = keepers(call);
+    for filter in &keepers {
+        if let Some(keeper) = filter.session_keeper() {
+            ended += SessionKeeper::end(keeper, which, now_ms).await?;
+        }
+    }
+    // What keepers of other issuers left, and what nobody keeps here any more.
+    let marks = match keepers.is_empty() {
+        true => end_marks(which, now_ms),
+        false => Vec::new(),
+    };
+    let left = call.state.store.end_logins(which, &marks, now_ms).await;
+    Ok(ended + left.map_err(|_| ApiError::Sessions)?.len())
+}
+
+/// The running filters that keep sessions.
+fn keepers(call: &Call) -> Vec<Arc<dyn Filter>> {
+    let snapshot = call.state.control.live().load_full();
+    let entities = call.state.control.entities();
+    let plugins = entities.plugins.iter();
+    let filters = plugins.filter_map(|record| snapshot.filter(record.value.id).cloned());
+    filters
+        .filter(|filter| filter.session_keeper().is_some())
+        .collect()
+}
+
+fn shown(login: &StoredLogin) -> Value {
+    let seconds = |ms: i64| ms.div_euclid(1000);
+    json!({
+        "id": login.id,
+        "issuer": login.issuer,
+        "user": login.subject,
+        "client_id": login.client_id,
+        "sid": login.sid,
+        "created_at": seconds(login.started_ms),
+        "used_at": seconds(login.used_ms),
+        "expires_at": seconds(login.ends_ms),
+    })
+}

@@ -1,0 +1,34 @@
+//! The targets of an upstream, by id or by `host:port`.
+
+use http::{Method, StatusCode};
+
+use super::call::Call;
+use super::draft::{self, Key};
+use super::entity::{self, Answer, Owner};
+use super::error::ApiError;
+use super::{health, reply};
+use doorward_core::model::target::Target;
+use doorward_core::model::upstream::Upstream;
+
+/// `/upstreams/{upstream}/targets/{target}`. What is not there can't be made
+/// here: a PUT or PATCH of it is refused.
+pub(super) fn item(mut call: Call) -> Answer {
+    Box::pin(async move {
+        let (upstream, key) = (call.key(0), call.key(1));
+        let entities = call.state.control.entities();
+        let owner = draft::find::<Upstream>(&entities, &upstream).ok_or(ApiError::NotFound)?;
+        let owner = owner.value.id;
+        match health::target(&entities, owner, &key) {
+            Some(target) => {
+                // A PUT keeps what its body leaves out, as PATCH does.
+                if call.method == Method::PUT {
+                    call.method = Method::PATCH;
+                }
+                let owner = Owner::of::<Upstream, Target>(Key::Id(owner));
+                entity::item_of::<Target>(call, Some(owner), Key::Id(target.value.id)).await
+            }
+            None if call.method == Method::DELETE => Ok(reply::empty(StatusCode::NO_CONTENT)),
+            None => Err(ApiError::NotFound),
+        }
+    })
+}

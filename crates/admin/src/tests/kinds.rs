@@ -1,0 +1,338 @@
+//! Consumers, upstreams with targets, and what is the same for all kinds.
+
+use serde_json::{Value, json};
+
+use super::certificates::{ca, certificate, pair};
+use super::*;
+
+#[tokio::test]
+async fn a_consumer_is_found_by_id_name_and_custom_id() {
+    let api = Api::new().await;
+    let body = json!({"username":"ada","custom_id":"7"});
+    let id = api.send("POST", "/consumers", body).await.expect(201).id();
+    for path in [format!("/consumers/{id}"), "/consumers/ada".to_owned()] {
+        assert_eq!(api.get(&path).await.expect(200).json()["custom_id"], "7");
+    }
+    let found = api.get("/consumers?custom_id=7").await.expect(200).json();
+    assert_eq!(found["data"][0]["id"], id.as_str());
+    assert_eq!(found["next"], Value::Null);
+    let none = api.get("/consumers?custom_id=8").await.expect(200).json();
+    assert_eq!(none, json!({"data":[],"next":null}));
+    let empty = api.get("/consumers?custom_id=").await.expect(400).json();
+    assert_eq!(empty["code"], 10);
+    for (body, taken) in [
+        (json!({"username":"ada"}), "username=\"ada\""),
+        (json!({"custom_id":"7"}), "custom_id=\"7\""),
+    ] {
+        let refused = api
+            .send("POST", "/consumers", body)
+            .await
+            .expect(409)
+            .json();
+        assert_eq!(
+            refused["message"],
+            format!("UNIQUE violation detected on '{{{taken}}}'")
+        );
+    }
+    let nameless = api
+        .send("POST", "/consumers", json!({}))
+        .await
+        .expect(400)
+        .json();
+    assert_eq!(
+        nameless["fields"],
+        json!({"@entity":["at least one of these fields must be non-empty: 'custom_id', 'username'"]})
+    );
+}
+
+#[tokio::test]
+async fn a_consumer_takes_its_plugins_along() {
+    let api = Api::new().await;
+    api.send("PUT", "/consumers/ada", json!({}))
+        .await
+        .expect(200);
+    let plugin =
+        json!({"name":"throttling","config":{"rate":{"numberOfRequests":6,"duration":"1 s"}}});
+    let made = api
+        .send("POST", "/consumers/ada/plugins", plugin.clone())
+        .await
+        .expect(201);
+    assert!(made.json()["consumer"]["id"].is_string());
+    assert_eq!(made.json()["consumer_id"], made.json()["consumer"]["id"]);
+    let again = api.send("POST", "/consumers/ada/plugins", plugin).await;
+    assert_eq!(again.expect(409).json()["code"], 5);
+    let path = format!("/plugins/{}/consumer", made.id());
+    assert_eq!(api.get(&path).await.expect(200).json()["username"], "ada");
+    api.send("DELETE", "/consumers/ada", json!({}))
+        .await
+        .expect(204);
+    api.get(&format!("/plugins/{}", made.id()))
+        .await
+        .expect(404);
+}
+
+#[tokio::test]
+async fn targets_are_found_by_id_and_by_address() {
+    let api = Api::new().await;
+    api.send("POST", "/upstreams", json!({"name":"u"}))
+        .await
+        .expect(201);
+    api.send("POST", "/upstreams", json!({"name":"v"}))
+        .await
+        .expect(201);
+    let made = api
+        .send("POST", "/upstreams/u/targets", json!({"target":"10.0.0.1"}))
+        .await
+        .expect(201);
+    assert_eq!(made.json()["target"], "10.0.0.1:8000");
+    assert_eq!(made.json()["weight"], 100);
+    assert_eq!(made.json()["created_at"], 1_700_000_000.123);
+    for key in [made.id(), "10.0.0.1:8000".to_owned(), "10.0.0.1".to_owned()] {
+        let path = format!("/upstreams/u/targets/{key}");
+        let patched = api
+            .send("PATCH", &path, json!({"weight":0}))
+            .await
+            .expect(200);
+        assert_eq!(patched.json()["id"], made.id().as_str());
+        assert_eq!(patched.json()["weight"], 0);
+        let path = format!("/upstreams/v/targets/{key}");
+        api.get(&path).await.expect(404);
+    }
+    let twice = json!({"target":"10.0.0.1:8000"});
+    let refused = api
+        .send("POST", "/upstreams/u/targets", twice.clone())
+        .await
+        .expect(409);
+    assert_eq!(refused.json()["fields"]["target"], "10.0.0.1:8000");
+    api.send("POST", "/upstreams/v/targets", twice)
+        .await
+        .expect(201);
+    let all = api.get("/upstreams/u/targets/all").await.expect(200).json();
+    assert_eq!(all["data"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn a_missing_target_is_not_made_by_its_address() {
+    let api = Api::new().await;
+    api.send("POST", "/upstreams", json!({"name":"u"}))
+        .await
+        .expect(201);
+    let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    for key in [id, "10.0.0.1:80"] {
+        let path = format!("/upstreams/u/targets/{key}");
+        for method in ["PUT", "PATCH"] {
+            let refused = api
+                .send(method, &path, json!({"target":"10.0.0.1:80"}))
+                .await;
+            assert_eq!(refused.refusal(), (404, "Not found".to_owned()));
+        }
+        api.send("DELETE", &path, json!({})).await.expect(204);
+    }
+    // So that clients then create it under the id that they chose.
+    let body = json!({"id":id,"target":"10.0.0.1:80"});
+    let made = api
+        .send("POST", "/upstreams/u/targets", body)
+        .await
+        .expect(201);
+    assert_eq!(made.id(), id);
+    api.get("/targets").await.expect(404);
+    api.get(&format!("/targets/{id}")).await.expect(404);
+}
+
+#[tokio::test]
+async fn an_upstream_takes_its_targets_along() {
+    let api = Api::new().await;
+    api.send("POST", "/upstreams", json!({"name":"u"}))
+        .await
+        .expect(201);
+    api.send("POST", "/upstreams/u/targets", json!({"target":"a"}))
+        .await
+        .expect(201);
+    api.send("DELETE", "/upstreams/u", json!({}))
+        .await
+        .expect(204);
+    assert!(api.control.entities().targets.is_empty());
+}
+
+#[tokio::test]
+async fn records_of_an_upstream_merge() {
+    let api = Api::new().await;
+    api.send(
+        "PUT",
+        "/upstreams/u",
+        json!({"healthchecks":{"active":{"http_path":"/up"}}}),
+    )
+    .await
+    .expect(200);
+    let body = json!({"healthchecks":{"active":{"timeout":2,"healthy":{"interval":5}}}});
+    let patched = api
+        .send("PATCH", "/upstreams/u", body)
+        .await
+        .expect(200)
+        .json();
+    let active = &patched["healthchecks"]["active"];
+    assert_eq!(active["http_path"], "/up");
+    assert_eq!(active["timeout"], 2);
+    assert_eq!(active["healthy"]["interval"], 5);
+    assert_eq!(active["healthy"]["http_statuses"], json!([200, 302]));
+    let cleared = json!({"healthchecks":{"active":{"http_path":null}}});
+    let patched = api
+        .send("PATCH", "/upstreams/u", cleared)
+        .await
+        .expect(200)
+        .json();
+    assert_eq!(patched["healthchecks"]["active"]["http_path"], Value::Null);
+    assert_eq!(api.get("/upstreams/u").await.json(), patched);
+}
+
+#[tokio::test]
+async fn tags_reach_over_all_kinds() {
+    let api = Api::new().await;
+    for (path, body) in [
+        ("/services", json!({"name":"s","host":"h","tags":["t","x"]})),
+        ("/consumers", json!({"username":"c","tags":["t"]})),
+        ("/upstreams", json!({"name":"u","tags":["t"]})),
+        (
+            "/upstreams/u/targets",
+            json!({"target":"a","tags":["t","y"]}),
+        ),
+        ("/ca_certificates", json!({"cert":ca(),"tags":["t"]})),
+    ] {
+        api.send("POST", path, body).await.expect(201);
+    }
+    let rows = api.get("/tags/t").await.expect(200).json();
+    let mut kinds: Vec<&str> = rows["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|row| row["entity_name"].as_str())
+        .collect();
+    kinds.sort_unstable();
+    assert_eq!(
+        kinds,
+        [
+            "ca_certificates",
+            "consumers",
+            "services",
+            "targets",
+            "upstreams"
+        ]
+    );
+    for (query, count) in [("t", 1), ("t,x", 1), ("t,y", 0), ("x/y", 1)] {
+        let path = format!("/services?tags={query}");
+        let list = api.get(&path).await.expect(200).json();
+        assert_eq!(
+            list["data"].as_array().map(Vec::len),
+            Some(count),
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_kind_has_a_schema_and_validates() {
+    let api = Api::new().await;
+    let (cert, key) = pair();
+    let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    for (kind, good, bad) in [
+        ("services", json!({"host":"h"}), json!({"host":"h:1"})),
+        (
+            "routes",
+            json!({"paths":["/"],"service":{"name":"later"}}),
+            json!({}),
+        ),
+        ("consumers", json!({"username":"c"}), json!({})),
+        ("upstreams", json!({"name":"u"}), json!({"name":"1.2.3.4"})),
+        (
+            "targets",
+            json!({"target":"a","upstream":{"id":id}}),
+            json!({"target":"a"}),
+        ),
+        (
+            "certificates",
+            json!({"cert":cert,"key":key,"snis":["a"]}),
+            json!({"cert":cert}),
+        ),
+        (
+            "snis",
+            json!({"name":"a","certificate":{"id":id}}),
+            json!({"name":"a"}),
+        ),
+        (
+            "ca_certificates",
+            json!({"cert":ca()}),
+            json!({"cert":cert}),
+        ),
+        (
+            "plugins",
+            json!({"name":"throttling","config":{"rate":{"numberOfRequests":1,"duration":"1 s"}}}),
+            json!({"name":"nothing"}),
+        ),
+    ] {
+        let schema = api
+            .get(&format!("/schemas/{kind}"))
+            .await
+            .expect(200)
+            .json();
+        assert!(
+            schema["fields"]
+                .as_array()
+                .is_some_and(|fields| fields.len() > 4),
+            "{kind}"
+        );
+        let path = format!("/schemas/{kind}/validate");
+        let fine = api.send("POST", &path, good).await.expect(200).json();
+        assert_eq!(fine["message"], "schema validation successful");
+        assert_eq!(
+            api.send("POST", &path, bad).await.expect(400).json()["code"],
+            2,
+            "{kind}"
+        );
+    }
+    assert_eq!(
+        api.get("/schemas/vaults").await.refusal(),
+        (404, "No entity named 'vaults'".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn all_kinds_survive_a_restart() {
+    let api = Api::new().await;
+    api.send("POST", "/consumers", json!({"username":"c"}))
+        .await
+        .expect(201);
+    api.send("POST", "/upstreams", json!({"name":"u","slow_start":5}))
+        .await
+        .expect(201);
+    api.send("POST", "/upstreams/u/targets", json!({"target":"a"}))
+        .await
+        .expect(201);
+    certificate(&api, json!(["a.example"])).await.expect(201);
+    api.send("POST", "/ca_certificates", json!({"cert":ca()}))
+        .await
+        .expect(201);
+    let before = api.control.entities();
+    let url = format!("sqlite:{}", api._directory.path().join("x.db").display());
+    let store = doorward_store::open(&url).await.expect("a store");
+    let outbound = Arc::new(Outbound::new());
+    let telemetry = Telemetry::default();
+    let workshop = Workshop {
+        parts: Parts::new(api.clock.clone(), outbound, telemetry.metrics.clone()),
+        internals: HashMap::new(),
+        traffic: telemetry.traffic.clone(),
+        resolver: doorward_gateway::resolve::Resolver::new(&Default::default(), Default::default()),
+        upstream_verify: true,
+    };
+    let again = Control::open(workshop, store, DeclaredEntities::default())
+        .await
+        .expect("opens")
+        .entities();
+    let docs = |entities: &doorward_gateway::entities::Entities| -> Vec<Value> {
+        entities
+            .items()
+            .map(|item| Value::Object(item.doc()))
+            .collect()
+    };
+    assert_eq!(docs(&before).len(), 6);
+    assert_eq!(docs(&before), docs(&again));
+}

@@ -1,0 +1,126 @@
+//! What the audit log is told of changes to the gateway.
+
+use axum::response::Response;
+use http::StatusCode;
+
+use super::call::Call;
+use super::error::ApiError;
+use super::{Endpoint, State};
+use doorward_core::model::audit::{Actor, Event, Kind, Trace};
+use doorward_net::http::ClientInfo;
+
+/// What a request is for that changes something.
+fn kind(endpoint: &Endpoint, method: &str) -> Option<Kind> {
+    if method == "GET" {
+        return None;
+    }
+    match endpoint.path {
+        "/explain" | "/schemas/plugins/validate" | "/schemas/{entity}/validate" => None,
+        "/config" => Some(Kind::EntityImport),
+        path if path.ends_with("healthy") => Some(Kind::TargetHealth),
+        path if path.starts_with("/throttling") => Some(Kind::ThrottlingReset),
+        "/broker/tokens/revoke" | "/broker/applications/{id}/tokens" => Some(Kind::TokenRevoke),
+        "/broker/applications/{id}/secret" => Some(Kind::ClientSecret),
+        path if path.starts_with("/openid-connect/sessions") => Some(Kind::LoginEnd),
+        _ => Some(match method {
+            "POST" => Kind::EntityCreate,
+            "DELETE" => Kind::EntityDelete,
+            _ => Kind::EntityUpdate,
+        }),
+    }
+}
+
+/// Answers a request; if it changes something, the record of it goes into the
+/// store with the change.
+pub(super) async fn answer(
+    endpoint: &Endpoint,
+    call: Call,
+    request_id: &str,
+) -> Result<Response, ApiError> {
+    let Some(kind) = kind(endpoint, call.method.as_str()) else {
+        return (endpoint.handler)(call).await;
+    };
+    let state = call.state.clone();
+    let now_ms = state.clock.now_ms();
+    let event = Event::new(kind, Actor::Admin)
+        .address(call.client.map(|info| info.addr.ip()))
+        .target(call.path.trim_start_matches('/'));
+    let told = (event.clone(), trace(request_id));
+    let act = async {
+        let answered = (endpoint.handler)(call).await;
+        let response = answered.unwrap_or_else(ApiError::into_response);
+        match response.status().as_u16() {
+            ..400 => Ok(response),
+            _ => Err(response),
+        }
+    };
+    // Entities are told with their write; where nothing is written, nothing was
+    // changed.
+    let unwritten = matches!(kind, Kind::TargetHealth | Kind::ThrottlingReset);
+    let outcome = state.audit.with(told, now_ms, act, |_| unwritten).await;
+    Ok(outcome.unwrap_or_else(|refusal| {
+        let event = event.failed(reason(refusal.status()));
+        state.audit.note(event, trace(request_id), now_ms);
+        refusal
+    }))
+}
+
+/// A request that may not use the listener.
+pub(super) fn refused(
+    state: &State,
+    client: Option<ClientInfo>,
+    status: StatusCode,
+    request_id: &str,
+) {
+    let event = Event::new(Kind::AdminRefuse, Actor::Anonymous);
+    let event = event.address(client.map(|info| info.addr.ip()));
+    let event = event.failed(reason(status));
+    let now_ms = state.clock.now_ms();
+    state.audit.note(event, trace(request_id), now_ms);
+}
+
+fn trace(request_id: &str) -> Trace {
+    Trace {
+        request_id: Some(request_id.to_owned()),
+        ..Trace::default()
+    }
+}
+
+fn reason(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "not_found",
+        409 => "conflict",
+        413 => "too_large",
+        500..=599 => "server_error",
+        _ => "invalid_request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ENDPOINTS;
+
+    #[test]
+    fn whatever_changes_something_is_told() {
+        let untold: Vec<_> = ENDPOINTS
+            .iter()
+            .flat_map(|endpoint| {
+                endpoint
+                    .methods
+                    .iter()
+                    .map(move |method| (endpoint, method))
+            })
+            .filter(|(endpoint, method)| **method != "GET" && kind(endpoint, method).is_none())
+            .map(|(endpoint, _)| endpoint.path)
+            .collect();
+        let only_look = [
+            "/explain",
+            "/schemas/plugins/validate",
+            "/schemas/{entity}/validate",
+        ];
+        assert_eq!(untold, only_look);
+    }
+}

@@ -1,0 +1,225 @@
+//! The one strict parse of a request: what is ambiguous is refused before any
+//! filter sees it, and everything later works on what was read here.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderName, StatusCode, header};
+use ipnet::IpNet;
+use pingora::http::RequestHeader;
+
+use super::router::path;
+use doorward_net::http::reply::Reply;
+
+/// Longest request head, names and values added up.
+const HEAD_LIMIT: usize = 32 << 10;
+
+/// What was read of a request.
+#[derive(Debug)]
+pub(super) struct Admitted<'a> {
+    /// Host without port, as sent; empty in HTTP/1.0 without Host.
+    pub(super) host: &'a str,
+    /// The port that the Host header names.
+    pub(super) port: Option<u16>,
+    /// The normalised path.
+    pub(super) path: Cow<'a, str>,
+}
+
+/// Reads `request`, or says why it is refused.
+pub(super) fn admit(request: &RequestHeader) -> Result<Admitted<'_>, Reply> {
+    let bad = |message: &'static str| Reply::message(StatusCode::BAD_REQUEST, message);
+    let target = request.raw_path();
+    let mut size = target.len();
+    for (name, value) in &request.headers {
+        size += name.as_str().len() + value.len();
+    }
+    if size > HEAD_LIMIT {
+        return Err(bad("Request header or cookie too large"));
+    }
+    let (host, port) = authority(request).ok_or_else(|| bad("Invalid Host header"))?;
+    let path = match origin_form(request) {
+        Some(raw) => path::normalize(raw).map_err(|_| bad("Invalid request path"))?,
+        None => return Err(bad("Invalid request path")),
+    };
+    Ok(Admitted { host, port, path })
+}
+
+/// The path as sent, if it is text.
+fn origin_form(request: &RequestHeader) -> Option<&str> {
+    if request.raw_path_is_utf8() {
+        let path = request.uri.path();
+        // `OPTIONS *` asks the server itself; no route can mean it.
+        return Some(if path == "*" { "/" } else { path });
+    }
+    None
+}
+
+/// Host and port, from `:authority` or the Host header.
+pub(super) fn authority(request: &RequestHeader) -> Option<(&str, Option<u16>)> {
+    let text = match request.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => match request.headers.get(header::HOST) {
+            Some(value) => value.to_str().ok()?,
+            None => "",
+        },
+    };
+    split_authority(text)
+}
+
+/// Splits `host[:port]`; `None` if it is not one (RFC 3986 §3.2.2; user
+/// information is refused).
+fn split_authority(text: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match text.rfind(':') {
+        Some(colon) if !text.ends_with(']') => (&text[..colon], Some(&text[colon + 1..])),
+        _ => (text, None),
+    };
+    let port = match port {
+        None => None,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => Some(digits.parse().ok()?),
+        Some(_) => return None,
+    };
+    let good = match host.strip_prefix('[') {
+        Some(v6) => v6
+            .strip_suffix(']')
+            .is_some_and(|v6| v6.parse::<std::net::Ipv6Addr>().is_ok()),
+        None => host
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'*')),
+    };
+    (good && host.len() <= 255).then_some((host, port))
+}
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// The client: `peer`, or who a trusted peer says it speaks for.
+///
+/// `real_ip_header` names the header that says so. Without one it is
+/// `X-Forwarded-For` where there is one, and else `X-Real-IP`: proxies that
+/// keep a chain may pass on an `X-Real-IP` that a client made up.
+pub(super) fn client(
+    request: &RequestHeader,
+    peer: SocketAddr,
+    trusted: &[IpNet],
+    real_ip_header: Option<&HeaderName>,
+) -> SocketAddr {
+    if !is_trusted(peer.ip(), trusted) {
+        return peer;
+    }
+    let chained = request.headers.contains_key(X_FORWARDED_FOR);
+    let default = if chained { X_FORWARDED_FOR } else { X_REAL_IP };
+    let header = real_ip_header.unwrap_or(&default);
+    if *header == X_FORWARDED_FOR {
+        return end_of_chain(request, peer, trusted);
+    }
+    // Of several values none is the one that the proxy has set.
+    let mut values = request.headers.get_all(header).iter();
+    let value = values.next();
+    let alone = value.filter(|_| values.next().is_none());
+    let ip = alone.and_then(|value| hop_address(value.to_str().ok()?));
+    ip.map_or(peer, |ip| SocketAddr::new(ip, 0))
+}
+
+/// The last address that no trusted proxy speaks for. The chain is read from
+/// the right, past trusted addresses: what is left of the first stranger may
+/// be made up.
+fn end_of_chain(request: &RequestHeader, peer: SocketAddr, trusted: &[IpNet]) -> SocketAddr {
+    let mut client = peer;
+    let values: Vec<_> = request.headers.get_all(X_FORWARDED_FOR).iter().collect();
+    let hops = values.iter().rev().map(|value| value.as_bytes());
+    // Split as bytes: one that is no text must not take the others with it.
+    for hop in hops.flat_map(|value| value.rsplit(|byte| *byte == b',')) {
+        let Some(ip) = std::str::from_utf8(hop).ok().and_then(hop_address) else {
+            break;
+        };
+        client = SocketAddr::new(ip, 0);
+        if !is_trusted(ip, trusted) {
+            break;
+        }
+    }
+    client
+}
+
+/// The address of a hop, which some proxies write with its port.
+fn hop_address(hop: &str) -> Option<IpAddr> {
+    let hop = hop.trim();
+    let address = hop.parse::<SocketAddr>().map(|address| address.ip());
+    hop.parse().or(address).ok()
+}
+
+/// Whether `ip` is one of the proxies whose `X-Forwarded-*` is believed.
+pub(super) fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
+    !trusted.is_empty() && {
+        let ip = ip.to_canonical();
+        trusted.iter().any(|net| net.contains(&ip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_split_from_ports() {
+        assert_eq!(split_authority("a.example"), Some(("a.example", None)));
+        assert_eq!(split_authority("a:80"), Some(("a", Some(80))));
+        assert_eq!(split_authority("[::1]:80"), Some(("[::1]", Some(80))));
+        assert_eq!(split_authority("[::1]"), Some(("[::1]", None)));
+        assert_eq!(split_authority(""), Some(("", None)));
+    }
+
+    #[test]
+    fn bad_hosts_are_refused() {
+        for bad in [
+            "a b",
+            "a/b",
+            "a@b",
+            "user:pw@host",
+            "a:99999",
+            "a:8x",
+            "[::1",
+            "[x]",
+            "a:-1",
+            "a,b",
+            "a\tb",
+            "a%41",
+            "[::1]x",
+            "a:80:81",
+        ] {
+            assert_eq!(split_authority(bad), None, "{bad}");
+        }
+    }
+
+    fn client_behind(chains: &[&[u8]]) -> String {
+        let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
+        for chain in chains {
+            let value = http::HeaderValue::from_bytes(chain).expect("a value");
+            request
+                .append_header("x-forwarded-for", value)
+                .expect("a header");
+        }
+        let trusted = ["127.0.0.0/8".parse().expect("a network")];
+        let peer = SocketAddr::from(([127, 0, 0, 1], 5));
+        client(&request, peer, &trusted, None).ip().to_string()
+    }
+
+    #[test]
+    fn the_client_is_the_last_that_no_trusted_proxy_stands_for() {
+        assert_eq!(client_behind(&[]), "127.0.0.1");
+        assert_eq!(client_behind(&[b"10.0.0.1, 192.0.2.1"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"192.0.2.1, 127.0.0.2"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"10.0.0.1", b"192.0.2.1"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"192.0.2.1:4711"]), "192.0.2.1");
+        assert_eq!(client_behind(&[b"[2001:db8::1]:4711"]), "2001:db8::1");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_not_uncover_a_forged_address() {
+        assert_eq!(client_behind(&[b"10.0.0.1, \xff, 192.0.2.1"]), "192.0.2.1");
+        assert_eq!(
+            client_behind(&[b"10.0.0.1", b"\xff, 192.0.2.1"]),
+            "192.0.2.1"
+        );
+        assert_eq!(client_behind(&[b"10.0.0.1", b"\xff"]), "127.0.0.1");
+    }
+}

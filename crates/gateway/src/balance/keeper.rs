@@ -1,0 +1,192 @@
+//! What goes on for the balancers besides requests: probes of their endpoints
+//! and look-ups of their targets' names.
+//!
+//! One task for each upstream that needs any. A change of the configuration
+//! gives the task the new balancer; its schedule goes on. Away from the proxy
+//! workers, and bounded: look-ups and probes of all upstreams by a number at
+//! once, an upstream's probes by its `concurrency` too.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use uuid::Uuid;
+
+use super::balancer::Balancer;
+use super::member::Names;
+use super::probe::Prober;
+use super::roster::Roster;
+use super::tender::{Charge, Means, Tender};
+use crate::entities::Table;
+use crate::snapshot::Snapshot;
+use doorward_core::model::certificate::Certificate;
+
+/// Most look-ups of all upstreams at once.
+const LOOKUPS: usize = 64;
+/// Time until a task that ended by mistake is started again.
+const REST: Duration = Duration::from_secs(1);
+
+/// Cares for the balancers of the snapshot in force, until it is dropped.
+pub struct Keeper {
+    live: Arc<ArcSwap<Snapshot>>,
+    means: Means,
+    tended: HashMap<Uuid, Tended>,
+    tenders: JoinSet<()>,
+}
+
+/// A running task for an upstream, and how it is told of a new balancer.
+struct Tended {
+    charge: watch::Sender<Charge>,
+    task: AbortHandle,
+}
+
+/// What of a snapshot decides who is cared for, and how.
+struct Seen {
+    balancers: Arc<Roster>,
+    certificates: Table<Certificate>,
+}
+
+impl Seen {
+    fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            balancers: snapshot.balancers.clone(),
+            certificates: snapshot.entities().certificates.clone(),
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.balancers, &other.balancers)
+            && self.certificates.is_same(&other.certificates)
+    }
+}
+
+impl Drop for Tended {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Keeper {
+    /// A keeper for the snapshots in `live`. Probes over TLS trust the
+    /// authorities in the file `ca`, without one those of the system.
+    pub fn new(live: Arc<ArcSwap<Snapshot>>, names: Arc<dyn Names>, ca: Option<&Path>) -> Self {
+        let means = Means {
+            names,
+            prober: Prober::new(ca),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+        };
+        Self {
+            live,
+            means,
+            tended: HashMap::new(),
+            tenders: JoinSet::new(),
+        }
+    }
+
+    /// Works until `changes`, which tells of each new snapshot, is closed.
+    pub async fn run(mut self, mut changes: watch::Receiver<()>) {
+        let mut seen = self.look();
+        loop {
+            tokio::select! {
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    if seen.is_same(&Seen::of(&self.live.load())) {
+                        continue;
+                    }
+                }
+                Some(ended) = self.tenders.join_next() => {
+                    if ended.is_err_and(|error| error.is_panic()) {
+                        tracing::error!("care for an upstream panicked: it begins anew");
+                        // What panics again and again takes no whole core.
+                        tokio::time::sleep(REST).await;
+                    }
+                }
+            }
+            seen = self.look();
+        }
+    }
+
+    fn look(&mut self) -> Seen {
+        let snapshot = self.live.load_full();
+        self.tended.retain(|id, tended| {
+            let balancer = snapshot.balancers.get(*id);
+            !tended.task.is_finished() && balancer.is_some_and(|balancer| balancer.needs_care())
+        });
+        for balancer in snapshot.balancers.iter().filter(|b| b.needs_care()) {
+            let certificates = &snapshot.entities().certificates;
+            let shown = balancer.upstream.client_certificate;
+            let charge = Charge {
+                balancer: balancer.clone(),
+                certificate: shown.and_then(|shown| certificates.get(shown.id).cloned()),
+            };
+            match self.tended.get(&balancer.upstream.id) {
+                Some(tended) => {
+                    tended.charge.send_if_modified(|current| {
+                        let news = !current.is_same(&charge);
+                        *current = charge;
+                        news
+                    });
+                }
+                None => self.begin(charge),
+            }
+        }
+        Seen::of(&snapshot)
+    }
+
+    fn begin(&mut self, charge: Charge) {
+        let id = charge.balancer.upstream.id;
+        let (sender, receiver) = watch::channel(charge);
+        let tender = Tender::new(receiver, self.means.clone());
+        let tended = Tended {
+            charge: sender,
+            task: self.tenders.spawn(tender.run()),
+        };
+        self.tended.insert(id, tended);
+    }
+}
+
+impl Balancer {
+    fn needs_care(&self) -> bool {
+        self.is_probed() || self.members.iter().any(|member| member.is_name())
+    }
+
+    /// Whether any of its endpoints may be probed.
+    pub(super) fn is_probed(&self) -> bool {
+        let active = &self.upstream.healthchecks.active;
+        active.healthy.interval > 0.0 || active.unhealthy.interval > 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::tests::tending::Script;
+    use crate::balance::tests::upstream;
+    use crate::entities::{Entities, Origin, Record};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_task_that_ended_is_started_again() {
+        let record = upstream(json!({"healthchecks": {"active": {"healthy": {"interval": 9}}}}));
+        let id = record.id;
+        let mut entities = Entities::default();
+        let record = Record::new(record, &serde_json::Map::new(), Origin::Store);
+        entities.upstreams.put(Arc::new(record));
+        let mut snapshot = Snapshot::default();
+        snapshot.balancers = Arc::new(Roster::new(&entities, None, 0));
+        let live = Arc::new(ArcSwap::from_pointee(snapshot));
+        let mut keeper = Keeper::new(live, Arc::new(Script::default()), None);
+        keeper.look();
+        keeper.tended[&id].task.abort();
+        keeper.tenders.join_next().await;
+        assert!(keeper.tended[&id].task.is_finished());
+        keeper.look();
+        assert!(!keeper.tended[&id].task.is_finished());
+    }
+}

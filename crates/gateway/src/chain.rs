@@ -1,0 +1,289 @@
+//! Which filters a request meets, and in which order (gateway-admin-api §6).
+//!
+//! What does not depend on the consumer is fixed for each route when the
+//! snapshot is compiled. Plugins of a consumer are looked at once
+//! authentication has found it, and only on routes that have any.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ahash::RandomState;
+use http::HeaderName;
+use uuid::Uuid;
+
+use super::entities::Record;
+use super::parted::Parted;
+use doorward_core::model::plugin::Plugin;
+use doorward_plugin_api::filter::Filter;
+use doorward_plugins as plugins;
+
+/// A filter at its place in a chain.
+#[derive(Clone)]
+pub struct Link {
+    /// What runs.
+    pub filter: Arc<dyn Filter>,
+    /// The plugin that it was built from.
+    pub record: Arc<Record<Plugin>>,
+    /// Higher runs first.
+    priority: i32,
+    /// Of one kind the lowest runs.
+    rank: u8,
+}
+
+impl Link {
+    /// The filter of the plugin `record`.
+    pub(super) fn new(record: Arc<Record<Plugin>>, filter: Arc<dyn Filter>) -> Self {
+        let kind = plugins::kind(&record.value.name);
+        Self {
+            filter,
+            priority: kind.map_or(0, |kind| kind.priority),
+            rank: rank(&record.value),
+            record,
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.record.value.name
+    }
+
+    fn applies(&self, place: Place) -> bool {
+        applies(&self.record.value, place)
+    }
+
+    /// Higher runs first.
+    pub(super) fn priority(&self) -> i32 {
+        self.priority
+    }
+}
+
+/// Whether `plugin` is for the route at `place`, whatever the consumer.
+pub(super) fn applies(plugin: &Plugin, place: Place) -> bool {
+    let for_route = plugin.route.is_none_or(|route| route.id == place.route);
+    let for_service = plugin.service.map(|service| service.id);
+    for_route && (for_service.is_none() || for_service == place.service)
+}
+
+/// The more is said about where a plugin applies, the lower.
+fn rank(plugin: &Plugin) -> u8 {
+    let (route, service) = (plugin.route.is_some(), plugin.service.is_some());
+    match (route, service, plugin.consumer.is_some()) {
+        (true, true, true) => 0,
+        (true, false, true) => 1,
+        (false, true, true) => 2,
+        (true, true, false) => 3,
+        (false, false, true) => 4,
+        (true, false, false) => 5,
+        (false, true, false) => 6,
+        (false, false, false) => 7,
+    }
+}
+
+/// Of each kind the link of the lowest rank, in the order in which they run.
+fn chosen(mut links: Vec<&Link>) -> Vec<&Link> {
+    links.sort_by(|a, b| {
+        let by_priority = b.priority.cmp(&a.priority);
+        by_priority
+            .then_with(|| a.name().cmp(b.name()))
+            .then(a.rank.cmp(&b.rank))
+    });
+    links.dedup_by(|a, b| a.name() == b.name());
+    links
+}
+
+/// A route, for the question which plugins apply to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// The route.
+    pub route: Uuid,
+    /// Its service.
+    pub service: Option<Uuid>,
+}
+
+/// The enabled plugins, by where they apply. A clone shares everything; a change
+/// of a plugin of one route or service costs no more than that place.
+#[derive(Clone, Default)]
+pub(super) struct Chains {
+    /// Those of a route and no consumer, by the route.
+    of_routes: Parted<Arc<[Link]>>,
+    /// Those of a service and neither route nor consumer, by the service.
+    of_services: Parted<Arc<[Link]>>,
+    /// Those of everything.
+    of_all: Arc<[Link]>,
+    scoped: Arc<Scoped>,
+}
+
+/// Where a plugin of no consumer is listed.
+enum List {
+    Route(Uuid),
+    Service(Uuid),
+    All,
+}
+
+impl List {
+    fn of(plugin: &Plugin) -> Self {
+        match (plugin.route, plugin.service) {
+            (Some(route), _) => Self::Route(route.id),
+            (None, Some(service)) => Self::Service(service.id),
+            (None, None) => Self::All,
+        }
+    }
+}
+
+/// The enabled plugins of consumers.
+#[derive(Default)]
+pub struct Scoped {
+    by_consumer: HashMap<Uuid, Vec<Link>, RandomState>,
+    /// Whether one of them is for all routes.
+    everywhere: bool,
+    routes: HashSet<Uuid, RandomState>,
+    services: HashSet<Uuid, RandomState>,
+}
+
+/// The chain of a route.
+pub(super) struct Chain {
+    /// In the order in which they run.
+    pub(super) links: Box<[Link]>,
+    /// Plugins of consumers, if any can apply to the route.
+    pub(super) scoped: Option<Arc<Scoped>>,
+    /// Headers that filters vouch for and clients may not send.
+    pub(super) owned_headers: Box<[HeaderName]>,
+}
+
+impl Chains {
+    /// All links, each of which belongs to an enabled plugin.
+    pub(super) fn of(links: impl Iterator<Item = Link>) -> Self {
+        let mut chains = Self::default();
+        let (of_consumers, others): (Vec<Link>, Vec<Link>) =
+            links.partition(|link| link.record.value.consumer.is_some());
+        others.into_iter().for_each(|link| chains.add(link));
+        chains.replace_scoped(of_consumers.into_iter());
+        chains
+    }
+
+    /// Adds the link of a plugin of no consumer.
+    pub(super) fn add(&mut self, link: Link) {
+        self.relist(&List::of(&link.record.value), |links| {
+            // So that every compilation chooses the same.
+            let id = link.record.value.id;
+            let at = links.partition_point(|other| other.record.value.id < id);
+            links.insert(at, link.clone());
+        });
+    }
+
+    /// Takes out the link of a plugin of no consumer.
+    pub(super) fn remove(&mut self, plugin: &Plugin) {
+        self.relist(&List::of(plugin), |links| {
+            links.retain(|link| link.record.value.id != plugin.id);
+        });
+    }
+
+    /// Puts these links in the place of those of all plugins of consumers.
+    pub(super) fn replace_scoped(&mut self, links: impl Iterator<Item = Link>) {
+        let mut scoped = Scoped::default();
+        for link in links {
+            if let Some(consumer) = link.record.value.consumer {
+                scoped.add(consumer.id, link);
+            }
+        }
+        self.scoped = Arc::new(scoped);
+    }
+
+    fn relist(&mut self, list: &List, change: impl FnOnce(&mut Vec<Link>)) {
+        let (of_some, id) = match list {
+            List::Route(id) => (&mut self.of_routes, *id),
+            List::Service(id) => (&mut self.of_services, *id),
+            List::All => {
+                let mut links = self.of_all.to_vec();
+                change(&mut links);
+                self.of_all = links.into();
+                return;
+            }
+        };
+        let mut links = of_some
+            .get(id)
+            .map_or_else(Vec::new, |links| links.to_vec());
+        change(&mut links);
+        match links.is_empty() {
+            true => drop(of_some.remove(id)),
+            false => drop(of_some.put(id, links.into())),
+        }
+    }
+
+    /// The chain of the route at `place`.
+    pub(super) fn chain(&self, place: Place) -> Chain {
+        let of_route = self.of_routes.get(place.route);
+        let of_service = place.service.and_then(|id| self.of_services.get(id));
+        let lists = [of_route, of_service, Some(&self.of_all)];
+        let candidates = lists.into_iter().flatten().flat_map(|links| links.iter());
+        let candidates = candidates.filter(|link| link.applies(place)).collect();
+        let links: Box<[Link]> = chosen(candidates).into_iter().cloned().collect();
+        let scoped = self.scoped.reaches(place).then(|| self.scoped.clone());
+        let of_consumers = scoped.iter().flat_map(|scoped| scoped.links());
+        let mut owned_headers: Vec<HeaderName> = links
+            .iter()
+            .chain(of_consumers)
+            .flat_map(|link| link.filter.owned_headers())
+            .cloned()
+            .collect();
+        owned_headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        owned_headers.dedup();
+        Chain {
+            links,
+            scoped,
+            owned_headers: owned_headers.into(),
+        }
+    }
+}
+
+impl Scoped {
+    fn add(&mut self, consumer: Uuid, link: Link) {
+        let plugin = &link.record.value;
+        match (plugin.route, plugin.service) {
+            (Some(route), _) => drop(self.routes.insert(route.id)),
+            (None, Some(service)) => drop(self.services.insert(service.id)),
+            (None, None) => self.everywhere = true,
+        }
+        self.by_consumer.entry(consumer).or_default().push(link);
+    }
+
+    fn reaches(&self, place: Place) -> bool {
+        self.everywhere
+            || self.routes.contains(&place.route)
+            || place.service.is_some_and(|id| self.services.contains(&id))
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
+        self.by_consumer.values().flatten()
+    }
+
+    /// The chain of a request on the route at `place` that turned out to come
+    /// from `consumer` when the first `done` links of `chain` had run. `None`:
+    /// the same one.
+    pub(super) fn chain(
+        &self,
+        place: Place,
+        consumer: Uuid,
+        chain: &[Link],
+        done: usize,
+    ) -> Option<Box<[Link]>> {
+        let own = self.by_consumer.get(&consumer)?;
+        let (ran, ahead) = chain.split_at_checked(done)?;
+        let now = ran.last().map_or(i32::MAX, |link| link.priority);
+        // Who has had a turn has had it: authentication itself, above all.
+        let in_time = |link: &&Link| {
+            link.applies(place)
+                && link.priority <= now
+                && !ran.iter().any(|other| other.name() == link.name())
+        };
+        let own: Vec<&Link> = own.iter().filter(in_time).collect();
+        if own.is_empty() {
+            return None;
+        }
+        let rest = chosen(ahead.iter().chain(own).collect());
+        Some(ran.iter().chain(rest).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+#[path = "chain/tests.rs"]
+mod tests;

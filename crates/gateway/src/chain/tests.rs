@@ -1,0 +1,151 @@
+//! Precedence, order, and what a consumer changes.
+
+use std::sync::Arc;
+
+use pingora::proxy::Session;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+use crate::entities::Origin;
+use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
+
+struct Nothing;
+
+impl Filter for Nothing {
+    fn on_request(&self, _: &mut Session, _: &mut Exchange) -> Verdict {
+        Verdict::Now(Flow::Continue)
+    }
+}
+
+const ROUTE: Uuid = Uuid::from_u128(1);
+const SERVICE: Uuid = Uuid::from_u128(2);
+const ANNA: Uuid = Uuid::from_u128(3);
+const PLACE: Place = Place {
+    route: ROUTE,
+    service: Some(SERVICE),
+};
+
+/// A plugin whose place is spelt `rsc`: route, service, consumer.
+fn link(name: &str, place: &str) -> Link {
+    let at = |letter: char, id: Uuid| match place.contains(letter) {
+        true => json!({"id": id}),
+        false => Value::Null,
+    };
+    let plugin = json!({
+        "id": Uuid::new_v5(&ROUTE, format!("{name} {place}").as_bytes()),
+        "name": name, "enabled": true, "config": {}, "created_at": 0,
+        "route": at('r', ROUTE), "service": at('s', SERVICE), "consumer": at('c', ANNA),
+        "tags": [place],
+    });
+    let plugin = serde_json::from_value(plugin).expect("a plugin");
+    Link::new(
+        Arc::new(Record::of(plugin, Origin::Store)),
+        Arc::new(Nothing),
+    )
+}
+
+/// Name and place of each link.
+fn shown(links: &[Link]) -> Vec<String> {
+    let place = |link: &Link| link.record.value.tags.clone().unwrap_or_default().concat();
+    links
+        .iter()
+        .map(|link| {
+            format!("{} {}", link.name(), place(link))
+                .trim_end()
+                .to_owned()
+        })
+        .collect()
+}
+
+/// The chain of a request of Anna's, found by `openid-connect` on the service.
+fn chain_of_anna(throttled: &[&str], place: Place) -> Vec<String> {
+    let links = throttled.iter().map(|place| link("throttling", place));
+    let chain = Chains::of(links.chain([link("openid-connect", "s")])).chain(place);
+    let scoped = chain.scoped.as_ref();
+    let anna = scoped.and_then(|scoped| scoped.chain(place, ANNA, &chain.links, 1));
+    shown(anna.as_deref().unwrap_or(&chain.links))
+}
+
+#[test]
+fn the_most_specific_plugin_of_a_name_runs() {
+    // From the most specific one down; each runs when those before are gone.
+    let order = ["rsc", "rc", "sc", "rs", "c", "r", "s", ""];
+    for first in 0..order.len() {
+        let mut given = order[first..].to_vec();
+        given.reverse();
+        let expected = format!("throttling {}", order[first]);
+        assert_eq!(
+            chain_of_anna(&given, PLACE),
+            ["openid-connect s", expected.trim_end()],
+        );
+    }
+}
+
+#[test]
+fn higher_priority_runs_first() {
+    let links = [
+        link("throttling", ""),
+        link("request-guard", "r"),
+        link("openid-connect", "s"),
+    ];
+    let chain = Chains::of(links.into_iter()).chain(PLACE);
+    assert_eq!(
+        shown(&chain.links),
+        ["request-guard r", "openid-connect s", "throttling"]
+    );
+}
+
+#[test]
+fn a_plugin_of_a_consumer_is_no_plugin_of_everybody() {
+    let chain = Chains::of([link("throttling", "c")].into_iter()).chain(PLACE);
+    assert!(chain.links.is_empty());
+    let scoped = chain.scoped.expect("it can apply");
+    let bob = Uuid::from_u128(9);
+    assert!(scoped.chain(PLACE, bob, &chain.links, 0).is_none());
+    let anna = scoped.chain(PLACE, ANNA, &chain.links, 0);
+    assert_eq!(shown(&anna.expect("a chain")), ["throttling c"]);
+}
+
+#[test]
+fn only_routes_that_a_consumers_plugin_reaches_look_for_it() {
+    let elsewhere = Place {
+        route: Uuid::from_u128(7),
+        service: Some(Uuid::from_u128(8)),
+    };
+    let alone = Place {
+        route: Uuid::from_u128(7),
+        service: None,
+    };
+    for (place, reached) in [("rc", false), ("sc", false), ("rsc", false), ("c", true)] {
+        let chains = Chains::of([link("throttling", place)].into_iter());
+        assert!(chains.chain(PLACE).scoped.is_some(), "{place}");
+        assert_eq!(chains.chain(elsewhere).scoped.is_some(), reached, "{place}");
+        assert_eq!(chains.chain(alone).scoped.is_some(), reached, "{place}");
+    }
+    assert!(Chains::of(std::iter::empty()).chain(PLACE).scoped.is_none());
+}
+
+#[test]
+fn what_has_run_is_not_run_again() {
+    let links = [
+        link("openid-connect", "s"),
+        link("openid-connect", "c"),
+        link("request-guard", "c"),
+        link("throttling", "s"),
+    ];
+    let chain = Chains::of(links.into_iter()).chain(PLACE);
+    let scoped = chain.scoped.expect("it can apply");
+    assert!(scoped.chain(PLACE, ANNA, &chain.links, 1).is_none());
+}
+
+#[test]
+fn a_service_means_nothing_to_a_route_without_one() {
+    let alone = Place {
+        route: ROUTE,
+        service: None,
+    };
+    let links = [link("throttling", "s"), link("request-guard", "r")];
+    let chain = Chains::of(links.into_iter()).chain(alone);
+    assert_eq!(shown(&chain.links), ["request-guard r"]);
+}

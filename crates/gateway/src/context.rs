@@ -1,0 +1,174 @@
+//! What is known of one request on its way.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+
+use super::admit;
+use super::answer::Additions;
+use super::attempt::Attempts;
+use super::chain::Link;
+use super::forward::Origin;
+use super::handler::Journey;
+use super::own_headers::OwnHeaders;
+use super::proxy::Settings;
+use super::snapshot::{LiveRoute, LiveService};
+use super::tries::Tries;
+use doorward_net::telemetry::connections::Connection;
+use doorward_net::telemetry::metrics::Tallied;
+use doorward_plugin_api::filter::Exchange;
+
+/// What is known of one request while it passes.
+pub struct Ctx {
+    pub(super) started: Instant,
+    pub(super) route: Option<Arc<LiveRoute>>,
+    /// The way through route files, if no entity route took the request.
+    pub(super) journey: Option<Box<Journey>>,
+    pub(super) matched: usize,
+    /// The filters, where they are not the route's.
+    pub(super) chain: Option<Box<[Link]>>,
+    /// The normalised path, where it is not the one that was sent.
+    pub(super) path: Option<Box<str>>,
+    pub(super) exchange: Exchange,
+    pub(super) request_id: Option<HeaderValue>,
+    /// Which of its own headers the gateway shows.
+    pub(super) shown: OwnHeaders,
+    /// Whether the whole body was read beforehand.
+    pub(super) gathered: bool,
+    /// Whether this try's upstream has got what replaces the client's body.
+    pub(super) substituted: bool,
+    pub(super) tries: Tries,
+    pub(super) attempts: Attempts,
+    pub(super) upstream_started: Option<Instant>,
+    pub(super) upstream_time: Option<Duration>,
+    /// Whether the client's connection was to stay open when the request began.
+    pub(super) keep: bool,
+    /// Whether the client speaks HTTP/2.
+    pub(super) http2: bool,
+    /// Whether the gateway gave an answer in the place of one that failed.
+    pub(super) answered: bool,
+    /// The client's connection; set when the request begins.
+    pub(super) connection: Option<Arc<Connection>>,
+    /// Counts this request until it is dropped.
+    pub(super) in_flight: Option<Tallied>,
+}
+
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Ctx {
+    pub(super) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            route: None,
+            journey: None,
+            matched: 0,
+            chain: None,
+            path: None,
+            exchange: Exchange::default(),
+            request_id: None,
+            shown: OwnHeaders::default(),
+            gathered: false,
+            substituted: false,
+            tries: Tries::default(),
+            attempts: Attempts::default(),
+            upstream_started: None,
+            upstream_time: None,
+            keep: false,
+            http2: false,
+            answered: false,
+            connection: None,
+            in_flight: None,
+        }
+    }
+
+    pub(super) fn path<'a>(&'a self, request: &'a RequestHeader) -> &'a str {
+        match &self.path {
+            Some(path) => path,
+            None => match &self.exchange.original {
+                Some(original) => original.uri.path(),
+                None => request.uri.path(),
+            },
+        }
+    }
+
+    /// The path of the client's request as it was sent, where a filter may have
+    /// put another one in its place.
+    fn client_path(&self) -> Option<&str> {
+        let original = self.exchange.original.as_ref()?;
+        Some(original.uri.path())
+    }
+
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        whole_millis(self.started.elapsed())
+    }
+
+    /// Tells filters and expressions where the request came in, and what it
+    /// is called.
+    pub(super) fn introduce(&mut self, session: &Session) {
+        self.exchange.local = session.server_addr().and_then(|a| a.as_inet().copied());
+        self.exchange.transaction.clone_from(&self.request_id);
+    }
+
+    /// The filters of the request, in the order in which they run.
+    pub(super) fn filters(&self) -> &[Link] {
+        let of_route = self.route.as_ref().map(|route| &*route.filters);
+        self.chain.as_deref().or(of_route).unwrap_or_default()
+    }
+
+    pub(super) fn service(&self) -> Option<&Arc<LiveService>> {
+        match (&self.route, &self.journey) {
+            (Some(route), _) => route.service.as_ref(),
+            (None, Some(journey)) => journey.destination.as_ref(),
+            (None, None) => None,
+        }
+    }
+
+    /// What the gateway adds to answers that it makes itself.
+    pub(super) fn additions(&self) -> Additions<'_> {
+        Additions {
+            headers: &self.exchange.response_headers,
+            request_id: self.request_id.as_ref(),
+            latency_ms: self.elapsed_ms(),
+            upstream_ms: self.upstream_started.map(|s| whole_millis(s.elapsed())),
+            shown: self.shown,
+        }
+    }
+
+    pub(super) fn origin<'a>(
+        &'a self,
+        connection: &'a Connection,
+        path: &'a str,
+        service: &'a LiveService,
+        settings: &'a Settings,
+    ) -> Origin<'a> {
+        let (peer, client) = (connection.peer, self.exchange.client);
+        let secure = self.exchange.secure;
+        let [plain, tls] = &settings.port_texts;
+        Origin {
+            path,
+            client_path: self.client_path(),
+            matched: self.matched,
+            peer: &connection.peer_text,
+            direct: peer == client,
+            client: client.ip(),
+            trusted: admit::is_trusted(peer.ip(), &settings.trusted),
+            secure,
+            http2: self.http2,
+            port: if secure { tls } else { plain },
+            request_id: self.request_id.as_ref(),
+            asked: self
+                .journey
+                .as_ref()
+                .and_then(|journey| journey.host.as_ref()),
+            host: self
+                .attempts
+                .authority(service.tls)
+                .unwrap_or(&service.host),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Declarative files (`_format_version: "3.0"`): documents to records.
+//!
+//! All files are read together, so that a record of one may refer to a record
+//! of another by name. Whatever is wrong is told with file, line and key path,
+//! all of it at once; a file with a mistake declares nothing.
+
+mod collect;
+mod export;
+mod header;
+mod link;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+use super::control::{ChangeError, DeclaredEntities, DeclaredError};
+use super::entities::{Entities, Kind};
+use doorward_core::model::schema::as_position;
+use doorward_core::yaml::{Document, DocumentError, PathSegment};
+
+pub use export::{document, export};
+
+/// Most errors that are told at once.
+const MAX_ERRORS: usize = 50;
+
+/// What a set of files declares, and where.
+#[derive(Debug)]
+pub struct Declared {
+    /// The records, owned by their files.
+    pub entities: DeclaredEntities,
+    documents: Vec<Document>,
+    places: HashMap<(Kind, Uuid), Place>,
+}
+
+/// Where a record is declared.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Position of its document.
+    document: usize,
+    path: Vec<PathSegment>,
+}
+
+/// For whom documents are read.
+#[derive(Clone, Copy)]
+enum Reading<'a> {
+    /// The files own what they declare.
+    Files,
+    /// The store is to own it; what is in force already keeps its ids and
+    /// times.
+    Store(&'a Entities),
+}
+
+/// Reads files, given as name and text.
+///
+/// `now_ms` becomes the records' times where the files do not give them. Pass
+/// the same value each time in one process: a record that has not changed
+/// then is equal to the one in force and keeps what was built from it.
+///
+/// # Errors
+/// What is wrong, at most 50 findings, in the order of files and lines.
+pub fn load(files: &[(PathBuf, String)], now_ms: i64) -> Result<Declared, Vec<DocumentError>> {
+    let mut documents = Vec::new();
+    let mut errors = Vec::new();
+    for (file, text) in files {
+        match Document::parse(text, file) {
+            Ok(document) => documents.push(document),
+            Err(error) => errors.push(error),
+        }
+    }
+    read(documents, errors, now_ms, Reading::Files)
+}
+
+/// Reads a document that is to take the place of all that is stored. A record
+/// without id that is in `current` under the same name or at the same place is
+/// that one; one that says nothing new is left as it is.
+///
+/// # Errors
+/// What is wrong, at most 50 findings, in the order of lines.
+pub fn load_stored(
+    document: Document,
+    current: &Entities,
+    now_ms: i64,
+) -> Result<Declared, Vec<DocumentError>> {
+    read(vec![document], Vec::new(), now_ms, Reading::Store(current))
+}
+
+fn read(
+    mut documents: Vec<Document>,
+    mut errors: Vec<DocumentError>,
+    now_ms: i64,
+    reading: Reading<'_>,
+) -> Result<Declared, Vec<DocumentError>> {
+    let mut findings = Vec::new();
+    let mut pending = Vec::new();
+    for (index, document) in documents.iter_mut().enumerate() {
+        let value = document.take_value();
+        collect::records(index, value, &mut pending, &mut findings);
+    }
+    let (entities, places) = link::records(&documents, pending, now_ms, reading, &mut findings);
+    let room = MAX_ERRORS.saturating_sub(errors.len());
+    errors.extend(findings.into_iter().take(room).map(|finding| {
+        let Place { document, path } = finding.place;
+        documents[document].error(&path, finding.message)
+    }));
+    if errors.is_empty() {
+        return Ok(Declared {
+            entities,
+            documents,
+            places,
+        });
+    }
+    errors.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    Err(errors)
+}
+
+impl Declared {
+    /// Where in the files an entity is wrong, `None` if no file declares it.
+    pub fn locate(&self, error: &DeclaredError) -> Option<DocumentError> {
+        let kind = Kind::of_plural(error.kind)?;
+        let place = self.places.get(&(kind, error.id))?;
+        let document = &self.documents[place.document];
+        let (field, message) = match &error.error {
+            ChangeError::Invalid { field, message } => (field.clone(), message.clone()),
+            ChangeError::ForeignKey { field, .. } => ((*field).to_owned(), error.error.to_string()),
+            ChangeError::Unique { detail, .. } if detail.len() == 1 => (
+                detail.keys().next().cloned().unwrap_or_default(),
+                error.error.to_string(),
+            ),
+            ChangeError::Unique { .. }
+            | ChangeError::Referenced { .. }
+            | ChangeError::FileOwned { .. }
+            | ChangeError::Store(_) => (String::new(), error.error.to_string()),
+        };
+        let mut path = place.path.clone();
+        // In a dotted field positions count from one.
+        path.extend(field.split('.').filter(|part| !part.is_empty()).map(
+            |part| match as_position(part) {
+                Some(position) => PathSegment::Index(position - 1),
+                None => part.into(),
+            },
+        ));
+        Some(document.error(&path, message))
+    }
+}

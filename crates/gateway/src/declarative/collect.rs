@@ -1,0 +1,213 @@
+//! From a document to its records, nested ones taken out of their parents.
+
+use serde_json::{Map, Value, json};
+
+use super::Place;
+use super::header::{self, Header};
+use crate::entities::Kind;
+use doorward_core::yaml::PathSegment;
+
+/// Lists of the format that can't be served here, at the top of a document or
+/// in a record.
+const NOT_SERVED: &[&str] = &[
+    "consumer_groups",
+    "consumer_group_consumers",
+    "consumer_group_plugins",
+    "vaults",
+    "keys",
+    "key_sets",
+    "partials",
+    "acls",
+    "groups",
+    "basicauth_credentials",
+    "hmacauth_secrets",
+    "hmacauth_credentials",
+    "jwt_secrets",
+    "keyauth_credentials",
+    "mtls_auth_credentials",
+    "oauth2_credentials",
+    "oauth2_tokens",
+    "filter_chains",
+    "custom_plugins",
+    "cloned_plugins",
+    "custom_entities",
+    "degraphql_routes",
+    "graphql_ratelimiting_cost_decorations",
+    "service_packages",
+    "licenses",
+    "rbac_roles",
+    "rbac_users",
+    "admins",
+    "parameters",
+    "clustering_data_planes",
+    "_konnect",
+];
+
+/// A record that was found, before its references are resolved.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) kind: Kind,
+    pub(super) place: Place,
+    pub(super) record: Map<String, Value>,
+    /// The record around it, as its position in the list of all.
+    pub(super) parent: Option<usize>,
+}
+
+/// Something wrong in a file.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) place: Place,
+    pub(super) message: String,
+}
+
+/// What is found in one document.
+pub(super) struct Found<'a> {
+    document: usize,
+    pending: &'a mut Vec<Pending>,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Found<'_> {
+    pub(super) fn wrong(&mut self, path: &[PathSegment], message: impl Into<String>) {
+        self.findings.push(Finding {
+            place: Place {
+                document: self.document,
+                path: path.to_vec(),
+            },
+            message: message.into(),
+        });
+    }
+}
+
+/// Appends the records of a document, parents before their children.
+pub(super) fn records(
+    document: usize,
+    value: Value,
+    pending: &mut Vec<Pending>,
+    findings: &mut Vec<Finding>,
+) {
+    let mut found = Found {
+        document,
+        pending,
+        findings,
+    };
+    let Value::Object(mut root) = value else {
+        return found.wrong(&[], "expected a mapping");
+    };
+    let Some(header) = Header::take(&mut root, &mut found) else {
+        return;
+    };
+    let mut collector = Collector { header, found };
+    for (key, value) in root {
+        let path = vec![key.as_str().into()];
+        if let Some(kind) = Kind::of_plural(&key) {
+            collector.list(kind, value, &path, None);
+        } else if is_not_served(&key) {
+            collector.refuse(&key, &value, &path, &Kind::ALL);
+        } else if !header::is_comment(&key) {
+            collector.found.wrong(&path, "unknown field");
+        }
+    }
+}
+
+fn is_not_served(key: &str) -> bool {
+    NOT_SERVED.contains(&key)
+}
+
+/// What may be nested in a record of this kind: what refers to it by its name.
+fn children(kind: Kind) -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(move |child| {
+        let mut links = child.links().iter();
+        links.any(|link| link.to == kind && link.field == kind.singular())
+    })
+}
+
+struct Collector<'a> {
+    header: Header,
+    found: Found<'a>,
+}
+
+impl Collector<'_> {
+    /// An empty list of what is not served says nothing.
+    fn refuse(&mut self, key: &str, value: &Value, path: &[PathSegment], allowed: &[Kind]) {
+        let empty = match value {
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => map.is_empty(),
+            value => value.is_null(),
+        };
+        if !empty {
+            let allowed: Vec<&str> = allowed.iter().map(|kind| kind.plural()).collect();
+            let allowed = match allowed.as_slice() {
+                [] => String::new(),
+                some => format!("; expected one of: {}", some.join(", ")),
+            };
+            let message = format!("'{key}' can't be served here{allowed}");
+            self.found.wrong(path, message);
+        }
+    }
+
+    fn list(&mut self, kind: Kind, value: Value, path: &[PathSegment], parent: Option<usize>) {
+        let list = match value {
+            Value::Array(list) => list,
+            Value::Null => return,
+            _ => return self.found.wrong(path, "expected an array"),
+        };
+        for (index, item) in list.into_iter().enumerate() {
+            let mut path = path.to_vec();
+            path.push(index.into());
+            match item {
+                Value::Object(record) => self.record(kind, record, path, parent),
+                // The names of a certificate, as the Admin API shows them.
+                Value::String(name) if kind == Kind::Sni && parent.is_some() => {
+                    let record = Map::from_iter([("name".to_owned(), json!(name))]);
+                    self.record(kind, record, path, parent);
+                }
+                _ => self.found.wrong(&path, "expected a record"),
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        kind: Kind,
+        record: Map<String, Value>,
+        path: Vec<PathSegment>,
+        parent: Option<usize>,
+    ) {
+        let mut own = Map::new();
+        let mut nested = Vec::new();
+        let nestable: Vec<Kind> = children(kind).collect();
+        for (key, value) in record {
+            if let Some(child) = nestable.iter().find(|child| child.plural() == key) {
+                nested.push((*child, value));
+            } else if is_not_served(&key) {
+                let mut path = path.clone();
+                path.push(key.as_str().into());
+                self.refuse(&key, &value, &path, &nestable);
+            } else if !header::is_comment(&key) {
+                own.insert(key, value);
+            }
+        }
+        if let Err((field, message)) = self.header.apply(kind, &mut own) {
+            let mut path = path.clone();
+            path.push(field.into());
+            self.found.wrong(&path, message);
+        }
+        let position = self.found.pending.len();
+        self.found.pending.push(Pending {
+            kind,
+            place: Place {
+                document: self.found.document,
+                path: path.clone(),
+            },
+            record: own,
+            parent,
+        });
+        nested.sort_by_key(|(child, _)| *child);
+        for (child, value) in nested {
+            let mut path = path.clone();
+            path.push(child.plural().into());
+            self.list(child, value, &path, Some(position));
+        }
+    }
+}

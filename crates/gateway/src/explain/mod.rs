@@ -1,0 +1,386 @@
+//! What would happen to a request, and why: for operators.
+//!
+//! A question becomes a request head, and that goes through the functions that
+//! requests go through: strict parse, router, protocols, forwarding. The filters
+//! themselves say what they would do. Nothing here is a second opinion, and nothing
+//! here costs a request anything.
+
+pub mod answer;
+mod codes;
+mod destination;
+mod files;
+mod near;
+mod origin;
+mod outlook;
+mod question;
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use http::HeaderName;
+use ipnet::IpNet;
+use pingora::http::RequestHeader;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::admit;
+use super::answer::no_route;
+use super::chain::{self, Link};
+use super::choose::{self, Arrival, Unrouted};
+use super::entities::{Entities, Record};
+use super::router::{Router, path};
+use super::snapshot::{LiveRoute, Snapshot};
+use answer::{Chosen, Explanation, Refusal, Shadowed, Shown, Understood};
+use doorward_core::model::plugin::Plugin;
+use doorward_core::model::route::Route;
+use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_plugin_api::filter::Filter;
+use origin::Origins;
+use outlook::Ahead;
+
+pub use codes::{Listed, codes};
+pub use outlook::Explained;
+pub use question::{Question, QuestionError};
+
+/// How many near misses are told if the question does not say.
+const MISSES: usize = 5;
+/// Most near misses that are told.
+const MOST_MISSES: usize = 100;
+
+/// What the listeners contribute to a request.
+#[derive(Debug, Clone, Default)]
+pub struct Listeners {
+    /// Port of the plain listener.
+    pub port: u16,
+    /// Port of the TLS listener.
+    pub tls_port: u16,
+    /// Proxies whose `X-Forwarded-*` are believed.
+    pub trusted: Box<[IpNet]>,
+    /// The header in which they name the client, if the file says which.
+    pub real_ip_header: Option<HeaderName>,
+}
+
+/// What a question is answered from.
+pub struct Witness<'a> {
+    /// The snapshot in force.
+    pub snapshot: &'a Snapshot,
+    /// The listeners.
+    pub listeners: &'a Listeners,
+}
+
+/// Explains what happens to a request.
+///
+/// # Errors
+/// [`QuestionError`] for what is no request.
+pub fn explain(witness: &Witness<'_>, question: &Question) -> Result<Explained, QuestionError> {
+    let request = question.request()?;
+    let (tls, sni) = (question.is_tls(), question.sni());
+    let listeners = witness.listeners;
+    let arrival = Arrival {
+        tls,
+        sni: sni.as_deref(),
+        port: if tls {
+            listeners.tls_port
+        } else {
+            listeners.port
+        },
+    };
+    let peer = question.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let client = {
+        let peer = SocketAddr::new(peer, 0);
+        let header = listeners.real_ip_header.as_ref();
+        admit::client(&request, peer, &listeners.trusted, header).ip()
+    };
+    let secure = choose::is_secure(tls, &request, peer, &listeners.trusted);
+    let scheme = if secure { "https" } else { "http" };
+    let (host, port) = admit::authority(&request).unwrap_or_default();
+    let mut normal = None;
+    let chosen = choose::choose(witness.snapshot, &request, arrival, &mut normal);
+    let path = normal.as_deref().unwrap_or(request.uri.path());
+    let mut explanation = Explanation {
+        request: Understood {
+            method: request.method.to_string(),
+            scheme: scheme.to_owned(),
+            host: host.to_owned(),
+            port: port.unwrap_or(arrival.port),
+            path: path.to_owned(),
+            client: client.to_string(),
+            sni: sni.clone(),
+        },
+        refusal: None,
+        answered: None,
+        route: None,
+        near_misses: Vec::new(),
+        filters: Vec::new(),
+        shadowed: Vec::new(),
+        upstream: None,
+        file_route: None,
+    };
+    let mut ahead = None;
+    let mut origins = Origins::new(witness.snapshot.entities());
+    witness.tell_routes(question, &request, arrival, &mut explanation, &mut origins);
+    match chosen {
+        Err(Unrouted::Refused(reply)) => {
+            let reason = why_refused(&request, &explanation);
+            explanation.refusal = Some(refusal(&reply, reason));
+        }
+        Err(Unrouted::NoRoute) => {
+            let who = (client, secure);
+            if !witness.tell_files(request.clone(), path, who, &mut explanation) {
+                let reason = why_refused(&request, &explanation);
+                explanation.refusal = Some(refusal(&no_route(), reason));
+            }
+        }
+        Ok((found, route)) => {
+            if let Some(reply) = route.protocols.refuse(&request, secure) {
+                let reason = "the route's protocols do not admit this one".to_owned();
+                explanation.refusal = Some(refusal(&reply, reason));
+            }
+            let filters = witness.tell_filters(route, question, &mut explanation, &mut origins);
+            // What is refused here reaches none.
+            ahead = explanation.refusal.is_none().then(|| Ahead {
+                request: request.clone(),
+                client,
+                secure,
+                filters,
+            });
+            let way = destination::Way {
+                found,
+                path,
+                peer,
+                client,
+                secure,
+            };
+            witness.tell_destination(request.clone(), route, &way, &mut explanation, &mut origins);
+            witness.tell_files(request.clone(), path, (client, secure), &mut explanation);
+        }
+    }
+    Ok(Explained { explanation, ahead })
+}
+
+fn refusal(reply: &Reply, reason: String) -> Refusal {
+    let message = match &reply.body {
+        ReplyBody::Message(message) => message.to_string(),
+        _ => reply
+            .status
+            .canonical_reason()
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    Refusal {
+        status: reply.status.as_u16(),
+        message,
+        reason,
+    }
+}
+
+/// Why a request gets no route, in words.
+fn why_refused(request: &RequestHeader, explanation: &Explanation) -> String {
+    if admit::authority(request).is_none() {
+        return "the Host header is not a host with an optional port".to_owned();
+    }
+    if let Err(error) = path::normalize(request.uri.path()) {
+        return error.to_string();
+    }
+    if explanation.route.is_some() {
+        return "what is left of the path after stripping begins with a dot segment".to_owned();
+    }
+    "no route matches all of the request".to_owned()
+}
+
+impl Witness<'_> {
+    /// The route and the near misses.
+    fn tell_routes(
+        &self,
+        question: &Question,
+        request: &RequestHeader,
+        arrival: Arrival<'_>,
+        explanation: &mut Explanation,
+        origins: &mut Origins<'_>,
+    ) {
+        let Ok(admitted) = admit::admit(request) else {
+            return; // refused before routing
+        };
+        let routes = self.snapshot.routes.by_ascending_id();
+        let routes: Vec<&Record<Route>> = routes.into_iter().map(|r| r.record()).collect();
+        let query = choose::query(request, &admitted, arrival);
+        // One of all routes, in one order of precedence.
+        let Ok(router) = Router::build(routes.iter().map(|record| &record.value), None) else {
+            return; // it was compiled from them before
+        };
+        let router = &router;
+        // Also when the rest of the path is refused: that is the route's doing.
+        let found = router.find(&query);
+        let limit = question.limit.unwrap_or(MISSES).min(MOST_MISSES);
+        if let Some(found) = found {
+            let record = routes[found.route];
+            explanation.route = Some(Chosen {
+                id: record.value.id,
+                name: record.value.name.clone(),
+                origin: origins.of(record),
+                matched: near::matched(router, &query, (found.rank, &record.value), found.matched),
+            });
+        }
+        let chosen = found.map(|found| (found.rank, found.route));
+        let mut misses = near::disabled(self.snapshot.entities(), &query, limit, origins);
+        let others = near::misses(router, &query, &routes, chosen, limit, origins);
+        misses.extend(others);
+        misses.truncate(limit);
+        explanation.near_misses = misses;
+    }
+
+    /// The filters and what does not run; gives those that do.
+    fn tell_filters(
+        &self,
+        route: &LiveRoute,
+        question: &Question,
+        explanation: &mut Explanation,
+        origins: &mut Origins<'_>,
+    ) -> Vec<Arc<dyn Filter>> {
+        let consumer = question
+            .consumer
+            .as_deref()
+            .and_then(|name| consumer_id(self.snapshot.entities(), name));
+        let chain = match (consumer, &route.scoped) {
+            (Some(consumer), Some(scoped)) => {
+                // Consumers are found by authentication.
+                let done = route
+                    .filters
+                    .iter()
+                    .position(|link| link.record.value.name == AUTHENTICATION);
+                let done = done.map_or(0, |at| at + 1);
+                scoped.chain(route.place, consumer, &route.filters, done)
+            }
+            _ => None,
+        };
+        let chain: Cow<'_, [Link]> = match chain {
+            Some(chain) => Cow::Owned(chain.into()),
+            None => Cow::Borrowed(&route.filters),
+        };
+        explanation.filters = chain.iter().map(|link| shown(link, origins)).collect();
+        for record in self.snapshot.entities().plugins.iter() {
+            let plugin = &record.value;
+            let of_consumer = plugin.consumer.map(|c| c.id);
+            if !chain::applies(plugin, route.place)
+                || (of_consumer.is_some() && of_consumer != consumer)
+                || chain.iter().any(|link| link.record.value.id == plugin.id)
+            {
+                continue;
+            }
+            let winner = chain
+                .iter()
+                .find(|link| link.record.value.name == plugin.name);
+            let reason = match winner {
+                _ if !plugin.enabled => "it is disabled".to_owned(),
+                Some(winner) => format!(
+                    "a more specific one runs: {} ({})",
+                    scope(&winner.record.value),
+                    winner.record.value.id
+                ),
+                None => "it runs before the consumer is known".to_owned(),
+            };
+            explanation.shadowed.push(Shadowed {
+                name: plugin.name.clone(),
+                id: plugin.id,
+                scope: scope(plugin),
+                origin: origins.of(record),
+                reason,
+            });
+        }
+        chain.iter().map(|link| Arc::clone(&link.filter)).collect()
+    }
+}
+
+/// The plugin that finds consumers.
+const AUTHENTICATION: &str = "openid-connect";
+
+fn consumer_id(entities: &Entities, name: &str) -> Option<Uuid> {
+    if let Some(record) = entities.consumers.by_key(name) {
+        return Some(record.value.id);
+    }
+    let id = name.parse().ok()?;
+    Some(entities.consumers.get(id)?.value.id)
+}
+
+fn shown(link: &Link, origins: &mut Origins<'_>) -> Shown {
+    let plugin = &link.record.value;
+    Shown {
+        name: plugin.name.clone(),
+        id: plugin.id,
+        instance_name: plugin.instance_name.clone(),
+        priority: link.priority(),
+        scope: scope(plugin),
+        origin: origins.of(&link.record),
+        config: redacted(Value::Object(plugin.config.clone())),
+        outlook: None,
+    }
+}
+
+fn scope(plugin: &Plugin) -> String {
+    let parts = [
+        ("route", plugin.route.is_some()),
+        ("service", plugin.service.is_some()),
+        ("consumer", plugin.consumer.is_some()),
+    ];
+    let parts: Vec<&str> = parts
+        .iter()
+        .filter(|(_, set)| *set)
+        .map(|(name, _)| *name)
+        .collect();
+    match parts.as_slice() {
+        [] => "global".to_owned(),
+        parts => parts.join("+"),
+    }
+}
+
+/// Parts of the names of fields that hold secrets.
+const SECRETS: &[&str] = &[
+    "secret",
+    "password",
+    "passphrase",
+    "salt",
+    "private",
+    "jwk",
+    "credential_value",
+    "proxy_authorization",
+    "redis_auth",
+    "headers_values",
+    "args_values",
+];
+
+/// `config` without the values of its secrets.
+fn redacted(mut config: Value) -> Value {
+    match &mut config {
+        Value::Object(map) => {
+            for (field, value) in map.iter_mut() {
+                let is_secret = SECRETS.iter().any(|part| field.contains(part));
+                let bare = matches!(value, Value::Null | Value::Bool(_) | Value::Number(_));
+                let old = value.take();
+                *value = match is_secret && !bare {
+                    true => Value::from("[redacted]"),
+                    false => redacted(old),
+                };
+            }
+        }
+        Value::Array(list) => {
+            for value in list {
+                let old = value.take();
+                *value = redacted(old);
+            }
+        }
+        Value::String(text) => {
+            if let Ok(mut url) = url::Url::parse(text)
+                && url.password().is_some()
+                && url.set_password(Some("[redacted]")).is_ok()
+            {
+                *text = url.into();
+            }
+        }
+        _ => {}
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Upstreams inside the process: the identity provider, and `echo`.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Bytes;
+use http::{HeaderMap, Method, Uri};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Value, json};
+
+use super::context::Ctx;
+use super::handler::unwind;
+use super::outgoing::finish_head;
+use super::{answer, passage};
+use doorward_net::http::bridge::{self, BodyError, Bounds, ClientInfo, RequestId, SecretPath};
+use doorward_net::http::reply::Reply;
+
+/// Lets `router` answer the request `head` and writes the answer.
+pub(super) async fn respond(
+    session: &mut Session,
+    router: &Router,
+    head: RequestHeader,
+    ctx: &mut Ctx,
+    started: Instant,
+) -> pingora::Result<()> {
+    let replaced = ctx.exchange.replacement.take();
+    let body = match replaced.or_else(|| ctx.exchange.body.take()) {
+        Some(body) => body,
+        None => match bridge::read_body(session.as_downstream_mut(), Bounds::default()).await {
+            Ok(body) => body,
+            Err(error) => return unreadable(session, ctx, &error).await,
+        },
+    };
+    let mut head = http::request::Parts::from(head);
+    head.extensions.insert(ClientInfo {
+        addr: ctx.exchange.client,
+        secure: ctx.exchange.secure,
+    });
+    if let Some(id) = ctx.request_id.as_ref().and_then(|id| id.to_str().ok()) {
+        head.extensions.insert(RequestId(id.into()));
+    }
+    let (mut head, body) = bridge::ask(router, head, body).await?;
+    let now = Instant::now();
+    ctx.upstream_time = Some(now - started);
+    passage::close_if_stopping(session, now - ctx.started);
+    finish_head(&mut head, ctx, now)?;
+    if head.extensions.get::<SecretPath>().is_some() {
+        let path = ctx.path(session.req_header());
+        let front = path.rsplit_once('/').map_or("", |(front, _)| front);
+        ctx.path = Some(format!("{front}/*").into());
+    }
+    if ctx.journey.is_some()
+        && let Some(other) = Box::pin(unwind::unwind(session, ctx, &mut head)).await?
+    {
+        return answer::write(session, head, other).await;
+    }
+    bridge::write(session.as_downstream_mut(), head, body).await?;
+    Ok(())
+}
+
+async fn unreadable(
+    session: &mut Session,
+    ctx: &mut Ctx,
+    error: &BodyError,
+) -> pingora::Result<()> {
+    let reply = Reply::message(error.status(), error.to_string());
+    session.set_keepalive(None);
+    if ctx.journey.is_some() {
+        return Box::pin(unwind::reply(session, ctx, reply)).await;
+    }
+    answer::send(session, reply, &ctx.additions()).await
+}
+
+/// The upstream `echo`: says what it was asked, for trying things out.
+pub fn echo() -> Router {
+    Router::new().fallback(echo_request)
+}
+
+async fn echo_request(
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> axum::Json<Value> {
+    let mut shown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, value) in &headers {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        shown.entry(name.as_str()).or_default().push(value);
+    }
+    let headers: serde_json::Map<String, Value> = shown
+        .into_iter()
+        .map(|(name, mut values)| {
+            let value = match values.len() {
+                1 => Value::from(values.remove(0)),
+                _ => Value::from(values),
+            };
+            (name.to_owned(), value)
+        })
+        .collect();
+    axum::Json(json!({
+        "method": method.as_str(),
+        "path": uri.path(),
+        "query": uri.query(),
+        "headers": headers,
+        "body": String::from_utf8_lossy(&body),
+    }))
+}

@@ -1,0 +1,250 @@
+//! What is told of a request when it is over, and of those that failed.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, Version, header};
+use pingora::http::RequestHeader;
+use pingora::prelude::{Error, ErrorType};
+use pingora::proxy::Session;
+use pingora::{ErrorSource, ImmutStr};
+
+use super::answer;
+use super::context::Ctx;
+use super::own_headers::DefaultType;
+use super::proxy::Settings;
+use doorward_core::clock;
+use doorward_core::model::consumer::Consumer;
+use doorward_net::http::reply::Reply;
+use doorward_net::telemetry::access_log::Entry;
+use doorward_net::telemetry::client_aborts::Phase;
+use doorward_net::telemetry::traffic::Observation;
+
+/// Kind of error: no target of an upstream can take the request.
+pub(super) const NO_TARGET: &str = "NoTarget";
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// An identifier for a request: 32 hexadecimal digits, unlikely to repeat,
+/// not a secret.
+pub(super) fn request_id() -> HeaderValue {
+    thread_local! {
+        static STATE: Cell<[u64; 2]> = Cell::new(seed());
+    }
+    fn seed() -> [u64; 2] {
+        let bytes = clock::random_bytes::<16>();
+        let (a, b) = bytes.split_at(8);
+        [a, b].map(|half| half.iter().fold(1, |n, &b| (n << 8) | u64::from(b)))
+    }
+    // xorshift128+: fast, and nothing depends on its being unpredictable.
+    let id = STATE.with(|state| {
+        let [mut x, y] = state.get();
+        x ^= x << 23;
+        x ^= x >> 17;
+        x ^= y ^ (y >> 26);
+        state.set([y, x]);
+        (u128::from(x.wrapping_add(y)) << 64) | u128::from(x)
+    });
+    let mut text = [0_u8; 32];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(id.to_be_bytes()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// A time in whole milliseconds, as a header's value. Nearly all are short.
+pub(super) fn millis(time: Duration) -> HeaderValue {
+    const SHORT: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let short = usize::try_from(millis).ok().and_then(|i| SHORT.get(i));
+    short.map_or_else(
+        || HeaderValue::from(millis),
+        |s| HeaderValue::from_static(s),
+    )
+}
+
+/// Status and message for a request that could not be proxied; `None` if
+/// there is nobody left to tell.
+pub(super) fn failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> {
+    use ErrorType as E;
+    let known = |status, message| Some((status, Cow::Borrowed(message)));
+    match error.etype() {
+        E::Custom("NameResolution") => {
+            known(StatusCode::SERVICE_UNAVAILABLE, "name resolution failed")
+        }
+        E::Custom(NO_TARGET) => known(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "failure to get a peer from the ring-balancer",
+        ),
+        E::HTTPStatus(code) => {
+            let status = StatusCode::from_u16(*code).unwrap_or(StatusCode::BAD_GATEWAY);
+            let message = status.canonical_reason().unwrap_or("Error");
+            Some((status, Cow::Borrowed(message)))
+        }
+        _ => match error.esource() {
+            ErrorSource::Upstream => upstream_failure(error),
+            ErrorSource::Downstream => match error.etype() {
+                E::WriteError | E::ReadError | E::ConnectionClosed | E::WriteTimedout => None,
+                E::ReadTimedout => known(StatusCode::REQUEST_TIMEOUT, "Request timed out"),
+                _ => known(StatusCode::BAD_REQUEST, "Bad request"),
+            },
+            ErrorSource::Internal | ErrorSource::Unset => known(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "An unexpected error occurred",
+            ),
+        },
+    }
+}
+
+fn upstream_failure(error: &Error) -> Option<(StatusCode, Cow<'static, str>)> {
+    use ErrorType as E;
+    // The system gives up a connection whose other side takes nothing.
+    let given_up = || {
+        let cause = error.root_cause().downcast_ref::<std::io::Error>();
+        cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::TimedOut)
+    };
+    let timed_out = matches!(
+        error.etype(),
+        E::ConnectTimedout | E::ReadTimedout | E::WriteTimedout | E::TLSHandshakeTimedout
+    ) || given_up();
+    Some(if timed_out {
+        (
+            StatusCode::GATEWAY_TIMEOUT,
+            Cow::Borrowed("The upstream server is timing out"),
+        )
+    } else {
+        (
+            StatusCode::BAD_GATEWAY,
+            Cow::Borrowed("An invalid response was received from the upstream server"),
+        )
+    })
+}
+
+/// The answer for a failure of the engine. A client that names no format gets
+/// the one that it sent itself, or plain text.
+pub(super) fn engine_reply(
+    status: StatusCode,
+    message: Cow<'static, str>,
+    request: &RequestHeader,
+    (form, request_id): (DefaultType, Option<&HeaderValue>),
+) -> Reply {
+    let headers = &request.headers;
+    let sent_json = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
+    if headers.contains_key(header::ACCEPT) || sent_json {
+        return Reply::message(status, message);
+    }
+    let mut reply = Reply::empty(status);
+    reply.body = answer::unasked(form, &message, request_id);
+    reply
+}
+
+/// Counts and logs a finished request.
+pub(super) fn finished(
+    settings: &Settings,
+    session: &Session,
+    error: Option<&Error>,
+    ctx: &mut Ctx,
+) {
+    let seen = Observation {
+        status: session.response_written().map_or(0, |r| r.status.as_u16()),
+        total: ctx.started.elapsed(),
+        upstream: ctx.upstream_time,
+        sent: session.body_bytes_sent() as u64,
+        received: session.body_bytes_read() as u64,
+    };
+    match (&ctx.route, ctx.journey.as_ref().and_then(|j| j.route())) {
+        (Some(route), _) => route.traffic.observe(seen),
+        (None, Some(route)) => route.traffic().observe(seen),
+        (None, None) => settings.unrouted.observe(seen),
+    }
+    if error.is_some_and(|error| *error.esource() == ErrorSource::Downstream) {
+        settings.client_aborts.count(match seen.status {
+            0 => Phase::Request,
+            _ => Phase::Response,
+        });
+    }
+    if let Some(log) = &settings.access_log {
+        log.note(&entry(settings, session, error, ctx, seen));
+    }
+}
+
+fn entry<'a>(
+    settings: &Settings,
+    session: &'a Session,
+    error: Option<&Error>,
+    ctx: &'a mut Ctx,
+    seen: Observation,
+) -> Entry<'a> {
+    if ctx.exchange.refusal.is_none() {
+        ctx.exchange.refusal = error.map(error_code);
+    }
+    let request = session.req_header();
+    let text = |name| {
+        let value = request.headers.get(name);
+        value.and_then(|v: &HeaderValue| v.to_str().ok())
+    };
+    let authority = request.uri.authority().map(|a| a.as_str());
+    let (journey, original) = (ctx.journey.as_ref(), ctx.exchange.original.as_ref());
+    let file = journey.and_then(|journey| journey.route());
+    let asked = journey.and_then(|journey| journey.host.as_ref()?.to_str().ok());
+    Entry {
+        time_ms: settings.clock.now_ms(),
+        request_id: ctx.request_id.as_ref().and_then(|id| id.to_str().ok()),
+        // As everywhere else: a listener for both families maps the one to the other.
+        client: ctx.exchange.client.ip().to_canonical(),
+        method: original.map_or(&request.method, |o| &o.method).as_str(),
+        host: asked
+            .or(authority)
+            .or_else(|| text(header::HOST))
+            .unwrap_or(""),
+        path: ctx.path(request),
+        http: match request.version {
+            Version::HTTP_2 => "2",
+            Version::HTTP_10 => "1.0",
+            _ => "1.1",
+        },
+        status: seen.status,
+        route: (ctx.route.as_ref().map(|route| &*route.label)).or(file.map(|file| file.name())),
+        service: ctx.service().map(|service| &*service.label),
+        total_us: micros(seen.total),
+        upstream_us: seen.upstream.map(micros),
+        received: seen.received,
+        sent: seen.sent,
+        consumer: ctx.exchange.consumer.as_deref().and_then(Consumer::label),
+        certificate: ctx
+            .exchange
+            .client_certificate()
+            .map(|c| c.subject.as_str()),
+        refusal: ctx.exchange.refusal.as_deref(),
+        user_agent: text(header::USER_AGENT).unwrap_or(""),
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn error_code(error: &Error) -> Cow<'static, str> {
+    let source = match error.esource() {
+        ErrorSource::Upstream => "upstream",
+        ErrorSource::Downstream => "client",
+        ErrorSource::Internal | ErrorSource::Unset => "internal",
+    };
+    let kind: ImmutStr = error.etype().as_str().into();
+    Cow::Owned(format!("{source}_{}", snake(kind.as_str())))
+}
+
+fn snake(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() && !out.ends_with('_') {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}

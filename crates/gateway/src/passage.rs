@@ -1,0 +1,161 @@
+//! What a try at an upstream asks of the request that it is for.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{StatusCode, header};
+use pingora::Result;
+use pingora::http::ResponseHeader;
+use pingora::prelude::{Error, ErrorType};
+use pingora::proxy::Session;
+
+use super::balance::endpoint::Endpoint;
+use super::balance::{Balancer, key};
+use super::context::Ctx;
+use super::peer::{Dialer, host_of};
+use super::proxy::KEEPALIVE_SECONDS;
+use super::resolve::{ResolveError, Resolver};
+use super::{admit, observe, tries};
+use doorward_net::http::framing;
+
+/// What is no time to speak of.
+const SHORT: Duration = Duration::from_millis(10);
+
+/// The next target, at its address: known, or found now for the first time.
+pub(super) async fn located(
+    session: &Session,
+    ctx: &mut Ctx,
+    balancer: &Balancer,
+    resolver: &Arc<Resolver>,
+    dialer: &Dialer,
+) -> Result<std::result::Result<SocketAddr, ResolveError>> {
+    let endpoint = target(session, ctx, balancer)?;
+    if let Some(address) = endpoint.address() {
+        return Ok(Ok(address));
+    }
+    let name = resolver.name(endpoint.host());
+    let all = name.answer(dialer.patience()).await;
+    Ok(all.map(|all| all[0].address(endpoint.port())))
+}
+
+/// Whether the upstream is silent only because the client has not sent it
+/// the whole request.
+pub(super) fn waits_for_client(session: &mut Session, error: &Error) -> bool {
+    let waiting = tries::is_upstreams(error)
+        && *error.etype() == ErrorType::ReadTimedout
+        && session.response_written().is_none()
+        && !session.as_mut().is_body_done();
+    // A client that waits for 100 is kept waiting by the upstream.
+    let asked = session.req_header().headers.contains_key(header::EXPECT);
+    waiting && (!asked || session.body_bytes_read() > 0)
+}
+
+/// The client's own Host where the upstream gets to see it: it is also the
+/// name that a certificate has to be for.
+pub(super) fn kept_host<'a>(session: &'a Session, ctx: &Ctx) -> Option<&'a str> {
+    let route = ctx.route.as_ref().filter(|route| route.preserve_host)?;
+    route
+        .service
+        .as_ref()?
+        .dialer
+        .as_ref()
+        .filter(|dialer| dialer.is_tls())?;
+    let (host, _) = admit::authority(session.req_header())?;
+    Some(host_of(host))
+}
+
+/// A client of HTTP/1.0 would take an interim response for the answer (RFC 9110
+/// §15.2), and waits for none.
+pub(super) fn spare_interim(session: &mut Session) {
+    session.as_downstream_mut().set_ignore_info_resp(true);
+    session.req_header_mut().remove_header(&header::EXPECT);
+}
+
+/// Keeps a connection that was to be kept: the engine takes an interim response for
+/// an answer that comes before the whole request.
+pub(super) fn keep_after_interim(session: &mut Session, ctx: &Ctx) {
+    let interim = |head: &ResponseHeader| head.status.is_informational();
+    if ctx.keep && session.response_written().is_some_and(interim) {
+        session.set_keepalive(Some(KEEPALIVE_SECONDS));
+    }
+}
+
+/// Promises no next request where the process has begun to stop while this one,
+/// for so long, was under way.
+pub(super) fn close_if_stopping(session: &mut Session, taken: Duration) {
+    // Of short ones it was asked before.
+    if taken > SHORT && session.is_process_shutting_down() {
+        session.set_keepalive(None);
+    }
+}
+
+/// Refuses an answer whose end others would see elsewhere (RFC 9112 §6.1), and a
+/// change of protocol that the client has not asked for (RFC 9110 §15.2.2).
+pub(super) fn refuse_unsound(session: &Session, response: &ResponseHeader) -> Result<()> {
+    let unsound = |reason| Err(Error::explain(ErrorType::InvalidHTTPHeader, reason).into_up());
+    let mut codings = response.headers.get_all(header::TRANSFER_ENCODING).iter();
+    if let Some(coding) = codings.next()
+        && (codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+    {
+        return unsound("unsupported Transfer-Encoding in the answer");
+    }
+    if response.status == StatusCode::SWITCHING_PROTOCOLS
+        && !framing::asks_for_upgrade(session.as_downstream())
+    {
+        return unsound("another protocol that was not asked for");
+    }
+    Ok(())
+}
+
+/// Lets the way to the client be what the answer needs: one that leaves it its date,
+/// a tunnel after a change of protocol, or one on which nothing waits for more.
+pub(super) fn prepare_way(session: &Session, ctx: &Ctx, response: &ResponseHeader) {
+    let session = session.as_downstream();
+    if let Some(date) = response.headers.get(header::DATE) {
+        framing::keep_date(session, date.as_bytes());
+    }
+    if response.status == StatusCode::SWITCHING_PROTOCOLS {
+        framing::open_tunnel(session);
+    }
+    if ctx.route.as_ref().is_some_and(|route| route.sends_at_once) {
+        framing::send_at_once(session);
+    }
+}
+
+/// HTTP/1.0 knows no chunks: the end of the connection ends the body (RFC 9112
+/// §6.1).
+pub(super) fn unchunk(session: &mut Session, response: &mut ResponseHeader) {
+    if response.remove_header(&header::TRANSFER_ENCODING).is_some() {
+        session.set_keepalive(None);
+    }
+}
+
+/// The target of an upstream for the next try.
+fn target<'c>(session: &Session, ctx: &'c mut Ctx, balancer: &Balancer) -> Result<&'c Endpoint> {
+    let Ctx {
+        attempts,
+        exchange,
+        route,
+        path,
+        ..
+    } = ctx;
+    let request = session.req_header();
+    let hash = || {
+        let hashed = balancer.hash(&key::Request {
+            consumer: exchange.consumer.as_ref().map(|consumer| consumer.id),
+            client: exchange.client.ip(),
+            headers: &request.headers,
+            path: path.as_deref().unwrap_or(request.uri.path()),
+            query: request.uri.query(),
+            groups: route.as_ref().and_then(|route| route.groups.as_ref()),
+        });
+        if let Some(cookie) = hashed.cookie {
+            exchange.response_headers.push((header::SET_COOKIE, cookie));
+        }
+        hashed.hash
+    };
+    attempts
+        .next(balancer, hash)
+        .map_err(|error| Error::explain(ErrorType::Custom(observe::NO_TARGET), error.to_string()))
+}

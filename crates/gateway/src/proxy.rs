@@ -1,0 +1,411 @@
+//! The data path: what happens to a request, in the order in which it happens.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, Version, header};
+use ipnet::IpNet;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::prelude::{Error, ErrorType, HttpPeer};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::{ErrorSource, Result};
+
+use super::attempt::Attempts;
+use super::balance::Outcome;
+use super::context::Ctx;
+use super::decide::peer;
+use super::ending::Endings;
+use super::handler::{Destinations, unwind};
+use super::outgoing::finish_head;
+use super::own_cookies::OwnCookies;
+use super::own_headers::{DefaultType, OwnHeaders};
+use super::snapshot::{Snapshot, Upstream};
+use super::tries::RetryBudget;
+use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
+use doorward_core::clock::Clock;
+use doorward_net::http::reply::Reply;
+use doorward_net::http::{bridge, framing, greeting};
+use doorward_net::telemetry::access_log::AccessLog;
+use doorward_net::telemetry::client_aborts::ClientAborts;
+use doorward_net::telemetry::connections::{Connection, Connections};
+use doorward_net::telemetry::metrics::Gauge;
+use doorward_net::telemetry::traffic::RouteTraffic;
+use doorward_net::telemetry::upstreams::UpstreamMetrics;
+
+/// Most targets whose names a request waits for in vain.
+const UNRESOLVED: usize = 4;
+/// Seconds for which an idle client connection is kept.
+pub(super) const KEEPALIVE_SECONDS: u64 = 75;
+/// Longest time for which a client may take nothing of an answer.
+const WRITE_STALL: Duration = Duration::from_secs(60);
+
+/// The proxy application: one for each worker, sharing everything.
+pub struct Gateway {
+    /// The snapshot in force.
+    pub live: Arc<ArcSwap<Snapshot>>,
+    /// What does not change while the process runs.
+    pub settings: Arc<Settings>,
+    /// Requests of this worker that are in flight.
+    pub in_flight: Gauge,
+    /// Further tries that this worker may make.
+    pub retry_budget: Arc<RetryBudget>,
+}
+
+/// Settings and counters of the data path.
+pub struct Settings {
+    /// Wall time.
+    pub clock: Clock,
+    /// Proxies whose `X-Forwarded-*` are believed.
+    pub trusted: Box<[IpNet]>,
+    /// The header in which they name the client, if the file says which.
+    pub real_ip_header: Option<HeaderName>,
+    /// Port of the plain listener.
+    pub port: u16,
+    /// Port of the TLS listener.
+    pub tls_port: u16,
+    /// Both ports, plain and TLS, as text.
+    pub port_texts: [HeaderValue; 2],
+    /// Whether clients are asked for certificates.
+    pub client_certificates: bool,
+    /// Whether upstreams are told of clients' certificates.
+    pub forward_certificates: bool,
+    /// Cookies that no upstream gets.
+    pub own_cookies: OwnCookies,
+    /// Whether `X-Kong-*` headers and `Via` are added for clients and upstreams.
+    pub request_ids: bool,
+    /// The gateway's own headers that answers have.
+    pub headers: OwnHeaders,
+    /// The form of messages about failed upstreams for clients that name none.
+    pub error_default_type: DefaultType,
+    /// Whether clients that send `Kong-Debug` learn route and service.
+    pub allow_debug_header: bool,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// Makes the connections of answers that end with sessions.
+    pub endings: Endings,
+    /// Where requests of route files go.
+    pub destinations: Destinations,
+    /// Counters of requests that no route matched.
+    pub unrouted: Arc<RouteTraffic>,
+    /// Open client connections.
+    pub connections: Connections,
+    /// Clients that left.
+    pub client_aborts: ClientAborts,
+    /// Failed tries at upstreams.
+    pub upstreams: UpstreamMetrics,
+}
+
+impl Gateway {
+    /// Writes an answer that the gateway makes itself.
+    pub(super) async fn reply(
+        &self,
+        session: &mut Session,
+        ctx: &mut Ctx,
+        reply: Reply,
+    ) -> Result<()> {
+        passage::close_if_stopping(session, ctx.started.elapsed());
+        if ctx.journey.is_some() {
+            return Box::pin(unwind::reply(session, ctx, reply)).await;
+        }
+        answer::send(session, reply, &ctx.additions()).await
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    // Boxed: the engine moves its futures, and the context in them, many times.
+    type CTX = Box<Ctx>;
+
+    fn new_ctx(&self) -> Box<Ctx> {
+        Box::new(Ctx::new())
+    }
+
+    fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
+
+    /// 1. Find the route, run its filters in order, answer what ends here.
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
+        greeting::head_read();
+        ctx.in_flight = Some(self.in_flight.enter());
+        self.retry_budget.deposit();
+        // Without this, a connection waits for its next request for ever.
+        let stopping = session.is_process_shutting_down();
+        // HTTP/1.0 and `Connection: close` have switched it off.
+        ctx.http2 = session.is_http2();
+        ctx.keep = !stopping && session.get_keepalive().is_some();
+        session.set_keepalive(ctx.keep.then_some(KEEPALIVE_SECONDS));
+        session.set_write_timeout(Some(WRITE_STALL));
+        session.set_total_drain_timeout(Some(bridge::LINGER_ALL));
+        // What comes early waits for its turn (RFC 9112 §9.3.2).
+        session.as_downstream_mut().set_pipelining_enabled(true);
+        if session.req_header().version == Version::HTTP_10 {
+            passage::spare_interim(session);
+        }
+        head::plain_request(session.req_header_mut());
+        if ctx.connection.is_none() {
+            let peer = peer(session);
+            let text = forward::address(peer.ip());
+            // Streams of one HTTP/2 connection share no context.
+            let counted = !session.is_http2();
+            let connection = self.settings.connections.opened(peer, text, counted);
+            ctx.connection = Some(connection);
+        }
+        ctx.shown = self.settings.headers;
+        if self.settings.request_ids {
+            ctx.request_id = Some(observe::request_id());
+        }
+        if let Some(reply) = self.decide(session, ctx).await {
+            let unrouted = ctx.route.is_none() && ctx.journey.is_none();
+            if unrouted && reply.status == StatusCode::BAD_REQUEST {
+                // What follows on this connection may belong to this request.
+                session.set_keepalive(None);
+            }
+            self.reply(session, ctx, reply).await?;
+            return Ok(true);
+        }
+        let Some(Upstream::Internal(router)) = ctx.service().map(|s| &s.upstream) else {
+            return self.gather_body(session, ctx).await;
+        };
+        let router = router.clone();
+        let started = Instant::now();
+        let mut head = session.req_header().clone();
+        head::strip_hop_by_hop(&mut head);
+        self.forward_head(&mut head, ctx)?;
+        internal::respond(session, &router, head, ctx, started).await?;
+        Ok(true)
+    }
+
+    /// 2. Choose the peer; called again for every try.
+    async fn upstream_peer(
+        &self,
+        session: &mut Session,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<Box<HttpPeer>> {
+        ctx.upstream_started.get_or_insert_with(Instant::now);
+        let nowhere = || Error::explain(ErrorType::InternalError, "no peer to proxy to");
+        let service = ctx.service().ok_or_else(nowhere)?;
+        let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
+        let (peer, address) = match &service.upstream {
+            Upstream::Peers(peers) => {
+                let found = peers.pick(&ctx.tries.tried, dialer.patience()).await;
+                let address = self.resolved(found)?;
+                (
+                    dialer.peer(address, passage::kept_host(session, ctx)),
+                    address,
+                )
+            }
+            Upstream::Balanced(balancer, resolver) => {
+                let (service, resolver) = (service.clone(), resolver.clone());
+                let dialer = service.dialer.as_ref().ok_or_else(nowhere)?;
+                let balancer = balancer.clone();
+                let mut found =
+                    passage::located(session, ctx, &balancer, &resolver, dialer).await?;
+                for _ in 1..UNRESOLVED {
+                    if found.is_err() {
+                        found =
+                            passage::located(session, ctx, &balancer, &resolver, dialer).await?;
+                    }
+                }
+                let address = self.resolved(found)?;
+                let kept = passage::kept_host(session, ctx);
+                let name = kept.or(ctx.attempts.server_name());
+                (dialer.peer(address, name), address)
+            }
+            Upstream::Internal(_) => return Err(nowhere()),
+        };
+        if let Some(pause) = ctx.tries.pause(address) {
+            tokio::time::sleep(pause).await;
+        }
+        ctx.tries.begin(address);
+        let mut peer = peer;
+        let endings = &self.settings.endings;
+        endings.bind(&mut peer, session.req_header(), &ctx.exchange);
+        Ok(peer)
+    }
+
+    /// 3. Turn the client's request into the upstream's.
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<()> {
+        if ctx.gathered {
+            // The client was told to go on, and has.
+            request.remove_header(&header::EXPECT);
+        }
+        ctx.substituted = false;
+        self.forward_head(request, ctx)?;
+        self.settings.own_cookies.strip(request);
+        own_cookies::strip_of_filters(&self.live.load().cookie_givers, request);
+        Ok(())
+    }
+
+    /// Puts a filter's body in the place of the client's.
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end: bool,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<()> {
+        if let Some(other) = &ctx.exchange.replacement {
+            let first = !std::mem::replace(&mut ctx.substituted, true);
+            *body = Some(if first { other.clone() } else { Bytes::new() });
+        }
+        Ok(())
+    }
+
+    /// 4. Finish the response head for the client.
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<()> {
+        passage::refuse_unsound(session, response)?;
+        ctx.attempts
+            .report(Outcome::Status(response.status.as_u16()));
+        let now = Instant::now();
+        ctx.upstream_time = ctx.upstream_started.map(|started| now - started);
+        if let Some(Upstream::Peers(peers)) = ctx.service().map(|s| &s.upstream)
+            && let Some(address) = ctx.tries.address
+        {
+            peers.reachable(address);
+        }
+        if !response.status.is_informational() {
+            passage::keep_after_interim(session, ctx);
+            passage::close_if_stopping(session, now - ctx.started);
+        }
+        if session.req_header().version == Version::HTTP_10 {
+            passage::unchunk(session, response);
+        }
+        if response.headers.contains_key(header::SET_COOKIE) {
+            let filters = ctx.filters().iter().map(|link| &link.filter);
+            let own = &self.settings.own_cookies;
+            own.refuse(filters, &self.live.load().cookie_givers, response);
+        }
+        finish_head(response, ctx, now)?;
+        if ctx.journey.is_some() {
+            Box::pin(unwind::proxied(session, ctx, response)).await?;
+        }
+        passage::prepare_way(session, ctx, response);
+        Ok(())
+    }
+
+    /// Drops what follows an answer that another one has replaced.
+    fn response_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end: bool,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<Option<Duration>> {
+        ending::check(&ctx.exchange, session.was_upgraded())?;
+        if ctx
+            .journey
+            .as_ref()
+            .is_some_and(|journey| journey.drops_body())
+        {
+            *body = None;
+        }
+        Ok(None)
+    }
+
+    fn error_while_proxy(
+        &self,
+        peer: &HttpPeer,
+        session: &mut Session,
+        error: Box<Error>,
+        ctx: &mut Box<Ctx>,
+        reused: bool,
+    ) -> Box<Error> {
+        let error = error.more_context(format!("Peer: {peer}"));
+        self.broken(session, error, ctx, reused)
+    }
+
+    fn fail_to_connect(
+        &self,
+        session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Box<Ctx>,
+        error: Box<Error>,
+    ) -> Box<Error> {
+        self.unconnected(session, ctx, error)
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut Box<Ctx>,
+    ) -> FailToProxy {
+        let given_up = |code| FailToProxy {
+            error_code: code,
+            can_reuse_downstream: false,
+        };
+        let broken = *error.esource() == ErrorSource::Downstream
+            && framing::is_broken(session.as_downstream());
+        let failure = match broken {
+            true => Some((StatusCode::BAD_REQUEST, "Invalid chunked coding".into())),
+            false => observe::failure(error),
+        };
+        let Some((status, message)) = failure else {
+            return given_up(0);
+        };
+        if session.response_written().is_some() {
+            return given_up(status.as_u16());
+        }
+        let form = (self.settings.error_default_type, ctx.request_id.as_ref());
+        let reply = observe::engine_reply(status, message, session.req_header(), form);
+        session.set_keepalive(None);
+        match self.reply(session, ctx, reply).await {
+            Ok(()) => ctx.answered = true,
+            Err(error) => tracing::debug!(%error, "error answer not written"),
+        }
+        given_up(status.as_u16())
+    }
+
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Box<Ctx>, error: &Error) -> bool {
+        // Clients leave all the time; the access log shows that they did.
+        *error.esource() == ErrorSource::Downstream
+    }
+
+    /// What the engine logs of a failed request: no query, it may hold a token.
+    fn request_summary(&self, session: &Session, ctx: &Box<Ctx>) -> String {
+        let request = session.req_header();
+        format!("{} {}", request.method, ctx.path(request))
+    }
+
+    fn persist_connection_context(
+        &self,
+        _session: &Session,
+        ctx: &Box<Ctx>,
+    ) -> Option<Box<dyn Any + Send + Sync>> {
+        let connection = ctx.connection.clone()?;
+        Some(Box::new(connection))
+    }
+
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        ctx: &mut Box<Ctx>,
+        previous: Box<dyn Any + Send + Sync>,
+    ) {
+        ctx.connection = previous.downcast::<Arc<Connection>>().ok().map(|c| *c);
+    }
+
+    /// 5. Count and log, whatever the outcome, and part as is proper.
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
+        greeting::head_awaited(session.as_downstream());
+        observe::finished(&self.settings, session, error, ctx);
+        if error.is_none() || ctx.answered {
+            // The upstream has done its part.
+            ctx.attempts = Attempts::default();
+            bridge::linger(session.as_downstream_mut()).await;
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The schemas of certificates, CA certificates and SNIs.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use serde_json::{Map, Value};
+
+use super::{checks, common, der};
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_core::x509;
+
+/// The fields of a certificate.
+pub fn certificate() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let mut fields = common();
+        fields.extend([
+            Field::new("cert", Type::checked(chain)).required(),
+            Field::new("key", Type::checked(private_key)).required(),
+            Field::new("cert_alt", Type::checked(chain)),
+            Field::new("key_alt", Type::checked(private_key)),
+        ]);
+        Schema::new(fields)
+            .check(alternative_is_whole)
+            .check(keys_match)
+    });
+    &SCHEMA
+}
+
+/// The fields of a CA certificate.
+pub fn ca_certificate() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let mut fields = common();
+        fields.extend([
+            Field::new("cert", Type::checked(authority)).required(),
+            Field::new("cert_digest", Type::text()).unique(),
+        ]);
+        Schema::new(fields).shorthand(digest_of_cert)
+    });
+    &SCHEMA
+}
+
+/// The fields of an SNI.
+pub fn sni() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let mut fields = common();
+        fields.extend([
+            Field::new("name", Type::checked(checks::sni))
+                .required()
+                .unique(),
+            Field::new("certificate", Type::Foreign("certificates")).required(),
+        ]);
+        Schema::new(fields)
+    });
+    &SCHEMA
+}
+
+/// The certificates of a PEM text, at least one.
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("invalid certificate: {error}"))?;
+    if found.is_empty() {
+        return Err("invalid certificate: no certificate in PEM form".to_owned());
+    }
+    Ok(found)
+}
+
+fn chain(pem: &str) -> Result<(), String> {
+    x509::chain(pem.as_bytes())
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+fn key(pem: &str) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(pem.as_bytes())
+        .map_err(|_| "invalid key: no private key in PEM form".to_owned())
+}
+
+fn private_key(pem: &str) -> Result<(), String> {
+    rustls::crypto::aws_lc_rs::sign::any_supported_type(&key(pem)?)
+        .map(|_| ())
+        .map_err(|error| format!("invalid key: {error}"))
+}
+
+/// One certificate, of an authority.
+fn authority(pem: &str) -> Result<(), String> {
+    let found = certificates(pem)?;
+    let [certificate] = found.as_slice() else {
+        return Err("please submit only one certificate at a time".to_owned());
+    };
+    chain(pem)?;
+    if der::is_authority(certificate) {
+        return Ok(());
+    }
+    Err(
+        "certificate does not appear to be a CA because it is missing the \"CA\" basic constraint"
+            .to_owned(),
+    )
+}
+
+/// The digest follows from the certificate, whatever was sent.
+fn digest_of_cert(input: &mut Map<String, Value>, _: &mut Violations) {
+    let Some(Value::String(pem)) = input.get("cert") else {
+        return;
+    };
+    if let Some(digest) = cert_digest(pem) {
+        input.insert("cert_digest".to_owned(), digest.into());
+    }
+}
+
+/// SHA-256 of the first certificate of a PEM text, in hexadecimal digits.
+pub fn cert_digest(pem: &str) -> Option<String> {
+    let all = certificates(pem).ok()?;
+    let digest = digest(&SHA256, all.first()?);
+    let hex = digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    Some(hex)
+}
+
+fn text<'a>(record: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
+    record.get(field).and_then(Value::as_str)
+}
+
+fn alternative_is_whole(record: &Map<String, Value>, violations: &mut Violations) {
+    if text(record, "cert_alt").is_some() != text(record, "key_alt").is_some() {
+        violations.put_entity("all or none of these fields must be set: 'cert_alt', 'key_alt'");
+    }
+}
+
+fn keys_match(record: &Map<String, Value>, violations: &mut Violations) {
+    let pairs = [
+        ("cert", "key", "certificate does not match key"),
+        (
+            "cert_alt",
+            "key_alt",
+            "alternative certificate does not match key",
+        ),
+    ];
+    let mut algorithms = Vec::new();
+    for (cert_field, key_field, message) in pairs {
+        if violations.has(cert_field) || violations.has(key_field) {
+            return;
+        }
+        let (Some(cert), Some(key)) = (text(record, cert_field), text(record, key_field)) else {
+            continue;
+        };
+        match certified(cert, key) {
+            Ok(certified) => algorithms.push(certified.key.algorithm()),
+            Err(_) => violations.put_entity(message),
+        }
+    }
+    if let [first, second] = algorithms.as_slice()
+        && first == second
+    {
+        violations.put_entity(
+            "certificate and alternative certificate need to have different type (e.g. RSA and \
+             ECDSA), the provided certificates were both of the same type",
+        );
+    }
+}
+
+fn certified(cert: &str, pem: &str) -> Result<Arc<CertifiedKey>, String> {
+    x509::certified(certificates(cert)?, key(pem)?).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! The Plugin schema: the same for all kinds, but for `config`.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::{checks, common};
+use doorward_core::model::schema::{Field, Schema, Type, Violations};
+use doorward_plugins::REGISTRY;
+
+/// The protocols that plugins can be limited to, all by default.
+const PROTOCOLS: &[&str] = &["grpc", "grpcs", "http", "https"];
+
+/// The fields of a plugin of the kind called `name`.
+///
+/// # Errors
+/// That there is no such kind.
+pub fn plugin(name: Option<&Value>) -> Result<&'static Schema, Violations> {
+    static SCHEMAS: LazyLock<HashMap<&'static str, Schema>> = LazyLock::new(|| {
+        REGISTRY
+            .iter()
+            .map(|kind| {
+                let schema = plugin_of((kind.schema)());
+                let schema = match kind.of_consumers {
+                    true => schema,
+                    false => schema.check(of_no_consumer),
+                };
+                (kind.name, schema)
+            })
+            .collect()
+    });
+    match name {
+        Some(Value::String(name)) => SCHEMAS.get(name.as_str()).ok_or_else(|| {
+            let message = format!(
+                "plugin '{name}' not enabled; add it to the 'plugins' configuration property"
+            );
+            Violations::of("name", message)
+        }),
+        None | Some(Value::Null) => Err(Violations::of("name", "required field missing")),
+        Some(_) => Err(Violations::of("name", "expected a string")),
+    }
+}
+
+/// The fields of a plugin whose `config` has the given ones.
+pub fn plugin_of(config: &Schema) -> Schema {
+    let mut fields = common();
+    fields.extend([
+        Field::new("name", Type::text()).required(),
+        Field::new("instance_name", Type::checked(checks::name)).unique(),
+        Field::new("service", Type::Foreign("services")),
+        Field::new("route", Type::Foreign("routes")),
+        Field::new("consumer", Type::Foreign("consumers")),
+        Field::new("enabled", Type::Boolean)
+            .default(true)
+            .required(),
+        Field::new("protocols", Type::set(Type::word(PROTOCOLS)))
+            .default(json!(PROTOCOLS))
+            .required()
+            .len_min(1),
+        Field::new("config", Type::Record(config.clone())).required(),
+    ]);
+    Schema::new(fields).shorthand(nest_references)
+}
+
+/// It would never run: it does before the consumer is known.
+fn of_no_consumer(plugin: &Map<String, Value>, violations: &mut Violations) {
+    if plugin.get("consumer").is_some_and(|value| !value.is_null()) {
+        violations.put("consumer", "value must be null");
+    }
+}
+
+/// `service_id: x` is `service: {id: x}` in the older dialect; the nested form
+/// wins, so that what was read can be written back.
+fn nest_references(input: &mut Map<String, Value>, _: &mut Violations) {
+    for (flat, nested) in [
+        ("service_id", "service"),
+        ("route_id", "route"),
+        ("consumer_id", "consumer"),
+    ] {
+        if let Some(id) = input.remove(flat) {
+            let reference = if id.is_null() || id == "" {
+                Value::Null
+            } else {
+                json!({"id": id})
+            };
+            let dotted = format!("{nested}.");
+            if !input.keys().any(|key| key.starts_with(&dotted)) {
+                input.entry(nested).or_insert(reference);
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The running filters, and where they changed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use uuid::Uuid;
+
+use super::{CompileError, LiveRoute, Snapshot, Workshop};
+use crate::chain::{Chains, Link};
+use crate::entities::{Entities, Entity as _, Record, Table};
+use crate::parted::Parted;
+use doorward_core::model::plugin::Plugin;
+use doorward_plugin_api::Parts;
+use doorward_plugin_api::filter::Filter;
+use doorward_plugins as plugins;
+
+/// The filters of the enabled plugins, by the plugins' ids.
+pub(super) type Filters = Parted<Arc<Built>>;
+
+/// A filter and the record that it was built from.
+pub(super) struct Built {
+    pub(super) record: Arc<Record<Plugin>>,
+    pub(super) filter: Arc<dyn Filter>,
+}
+
+impl Built {
+    fn link(&self) -> Link {
+        Link::new(self.record.clone(), self.filter.clone())
+    }
+}
+
+/// The filters of `entities`; what has not changed since `previous` is kept.
+pub(super) fn build(
+    entities: &Entities,
+    workshop: &Workshop,
+    previous: Option<&Snapshot>,
+) -> Result<Filters, CompileError> {
+    let mut filters = previous.map_or_else(Filters::default, |one| one.filters.clone());
+    let none = Table::default();
+    let before = previous.map_or(&none, |one| &one.entities.plugins);
+    for id in entities.plugins.changed_since(before) {
+        let record = entities.plugins.get(id).filter(|p| p.value.enabled);
+        let Some(record) = record else {
+            filters.remove(id);
+            continue;
+        };
+        let kept = filters.get(id);
+        let kept = kept.filter(|built| same_filter(&built.record, record));
+        let filter = match kept {
+            Some(built) => built.filter.clone(),
+            None => build_filter(&record.value, &workshop.parts)?,
+        };
+        let record = record.clone();
+        filters.put(id, Arc::new(Built { record, filter }));
+    }
+    Ok(filters)
+}
+
+fn same_filter(old: &Arc<Record<Plugin>>, new: &Arc<Record<Plugin>>) -> bool {
+    Arc::ptr_eq(old, new)
+        || (old.value.name == new.value.name && old.value.config == new.value.config)
+}
+
+/// Whether the filter of an enabled plugin can be built.
+///
+/// # Errors
+/// What is wrong with the plugin.
+pub(crate) fn check(plugin: &Plugin, parts: &Parts) -> Result<(), CompileError> {
+    if plugin.enabled {
+        build_filter(plugin, parts)?;
+    }
+    Ok(())
+}
+
+fn build_filter(plugin: &Plugin, parts: &Parts) -> Result<Arc<dyn Filter>, CompileError> {
+    let error = |field: String, message: String| CompileError {
+        kind: Plugin::KIND.plural(),
+        id: plugin.id,
+        field,
+        message,
+    };
+    let kind = plugins::kind(&plugin.name).ok_or_else(|| {
+        let message = format!(
+            "plugin '{}' not enabled; add it to the 'plugins' configuration property",
+            plugin.name
+        );
+        error("name".to_owned(), message)
+    })?;
+    let filter = (kind.build)(&plugin.config, &parts.scoped(&plugin.id.to_string()))
+        .map_err(|e| error(format!("config.{}", e.field), e.message))?;
+    for warning in filter.warnings() {
+        tracing::warn!(plugin = %plugin.name, id = %plugin.id, "{warning}");
+    }
+    Ok(filter)
+}
+
+/// What has changed among filters since `previous`.
+pub(super) fn changed(filters: &Filters, previous: Option<&Snapshot>) -> Vec<Uuid> {
+    let none = Filters::default();
+    let before = previous.map_or(&none, |one| &one.filters);
+    filters.changed_since(before, Arc::ptr_eq)
+}
+
+/// The chains of these filters, of which `changed` are others than in `previous`.
+pub(super) fn chains(filters: &Filters, changed: &[Uuid], previous: Option<&Snapshot>) -> Chains {
+    let Some(previous) = previous else {
+        return Chains::of(filters.iter().map(|(_, built)| built.link()));
+    };
+    let mut chains = previous.chains.clone();
+    let mut scoped = false;
+    for id in changed {
+        let (old, new) = (previous.filters.get(*id), filters.get(*id));
+        if let Some(old) = old {
+            match old.record.value.consumer {
+                Some(_) => scoped = true,
+                None => chains.remove(&old.record.value),
+            }
+        }
+        if let Some(new) = new {
+            match new.record.value.consumer {
+                Some(_) => scoped = true,
+                None => chains.add(new.link()),
+            }
+        }
+    }
+    if scoped {
+        chains.replace_scoped(filters.iter().map(|(_, built)| built.link()));
+    }
+    chains
+}
+
+/// The filters that give browsers cookies of their own.
+pub(super) fn cookie_givers(
+    filters: &Filters,
+    changed: &[Uuid],
+    previous: Option<&Snapshot>,
+) -> Arc<[Arc<dyn Filter>]> {
+    let gives = |filters: &Filters, id: Uuid| {
+        let built = filters.get(id);
+        built.is_some_and(|built| built.filter.gives_cookies())
+    };
+    if let Some(previous) = previous {
+        let mut ids = changed.iter();
+        if !ids.any(|id| gives(filters, *id) || gives(&previous.filters, *id)) {
+            return previous.cookie_givers.clone();
+        }
+    }
+    let all = filters.iter().map(|(_, built)| &built.filter);
+    all.filter(|filter| filter.gives_cookies())
+        .cloned()
+        .collect()
+}
+
+/// What a plugin is attached to: a service, a route.
+pub(super) type Place = (Option<Uuid>, Option<Uuid>);
+
+/// Where plugins came, went or changed.
+#[derive(Default)]
+pub(super) struct Replaced {
+    places: HashSet<Place, RandomState>,
+    /// Whether one of them was for a consumer.
+    scoped: bool,
+}
+
+impl Replaced {
+    /// From the filters of `previous` to these, of which `changed` are others.
+    pub(super) fn between(previous: &Snapshot, filters: &Filters, changed: &[Uuid]) -> Self {
+        let mut replaced = Self::default();
+        for id in changed {
+            for built in [previous.filters.get(*id), filters.get(*id)] {
+                built
+                    .into_iter()
+                    .for_each(|one| replaced.add(&one.record.value));
+            }
+        }
+        replaced
+    }
+
+    fn add(&mut self, plugin: &Plugin) {
+        let (service, route) = (plugin.service.map(|s| s.id), plugin.route.map(|r| r.id));
+        // Those of consumers are looked for by the narrower of the two.
+        let scoped = plugin.consumer.is_some();
+        let service = service.filter(|_| !(scoped && route.is_some()));
+        self.places.insert((service, route));
+        self.scoped |= scoped;
+    }
+
+    /// The places of routes that may have other filters now: services and routes;
+    /// `None`: all routes may.
+    pub(super) fn places(&self) -> Option<&HashSet<Place, RandomState>> {
+        let all = self.scoped || self.places.contains(&(None, None));
+        (!all).then_some(&self.places)
+    }
+
+    /// Whether the filters of `route` may be other ones.
+    pub(super) fn concern(&self, route: &LiveRoute) -> bool {
+        if self.places.is_empty() {
+            return false;
+        }
+        let (service, id) = (route.place.service, Some(route.place.route));
+        let places = [(service, id), (None, id), (service, None), (None, None)];
+        (self.scoped && route.scoped.is_some())
+            || places.iter().any(|place| self.places.contains(place))
+    }
+}

@@ -1,0 +1,242 @@
+//! Services as requests meet them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use uuid::Uuid;
+
+use super::{CompileError, Snapshot, Workshop, label};
+use crate::balance::Balancer;
+use crate::balance::roster::Roster;
+use crate::entities::{Entities, Entity as _, Record};
+use crate::parted::Parted;
+use crate::peer::{DialError, Dialer, Papers};
+use crate::resolve::Resolver;
+use crate::upstream::Peers;
+use doorward_core::model::service::{Protocol, Service};
+
+/// Services by their ids.
+pub(super) type Services = Parted<Arc<LiveService>>;
+
+/// A service with everything resolved that can be resolved beforehand.
+pub struct LiveService {
+    record: Arc<Record<Service>>,
+    /// Name, or the id of a service without one.
+    pub label: Box<str>,
+    papers: Papers,
+    /// Where requests go.
+    pub upstream: Upstream,
+    /// How they get there; none inside the process.
+    pub dialer: Option<Dialer>,
+    /// The service's path.
+    pub path: Option<Box<str>>,
+    /// Host header for the upstream.
+    pub host: HeaderValue,
+    /// Whether the upstream is spoken to over TLS.
+    pub tls: bool,
+    /// Further tries after the first.
+    pub retries: usize,
+}
+
+/// Where requests go.
+pub enum Upstream {
+    /// Over the network.
+    Peers(Arc<Peers>),
+    /// Over the network, to a target of an upstream; who resolves its name.
+    Balanced(Arc<Balancer>, Arc<Resolver>),
+    /// A router in this process.
+    Internal(axum::Router),
+}
+
+/// The services of `entities`; what has not changed since `previous` is kept.
+pub(super) fn build(
+    entities: &Entities,
+    balancers: &Arc<Roster>,
+    workshop: &Workshop,
+    previous: Option<&Snapshot>,
+) -> Result<Services, CompileError> {
+    let mut services = previous.map_or_else(Services::default, |one| one.services.clone());
+    for id in touched(entities, balancers, previous) {
+        let Some(record) = entities.services.get(id) else {
+            services.remove(id);
+            continue;
+        };
+        let balancer = balancer(entities, balancers, &record.value);
+        let upstream = balancer.map(|balancer| balancer.upstream());
+        let papers =
+            Papers::of(&record.value, upstream, entities).map_err(|e| undialable(id, e))?;
+        let is_kept = services.get(id).is_some_and(|live| {
+            (Arc::ptr_eq(&live.record, record) || live.record == *record)
+                && live.is_balanced_by(balancer)
+                && live.papers.is_same(&papers)
+        });
+        if !is_kept {
+            let live = live_service(record, balancer, papers, workshop)?;
+            services.put(id, Arc::new(live));
+        }
+    }
+    Ok(services)
+}
+
+/// The services that may be others than in `previous`: their records, the balancers
+/// of their hosts, or the certificates that they or their upstreams name.
+fn touched(
+    entities: &Entities,
+    balancers: &Arc<Roster>,
+    previous: Option<&Snapshot>,
+) -> BTreeSet<Uuid> {
+    let none = Snapshot::default();
+    let previous = previous.unwrap_or(&none);
+    let before = &previous.entities;
+    let mut ids: BTreeSet<Uuid> = BTreeSet::new();
+    ids.extend(entities.services.changed_since(&before.services));
+    let mut upstreams: BTreeSet<Uuid> = BTreeSet::new();
+    upstreams.extend(entities.upstreams.changed_since(&before.upstreams));
+    upstreams.extend(balancers.changed_since(&previous.balancers));
+    for id in entities.certificates.changed_since(&before.certificates) {
+        let field = "client_certificate";
+        let services = entities.services.referring(field, id, None);
+        ids.extend(services.map(|record| record.value.id));
+        let shown = entities.upstreams.referring(field, id, None);
+        upstreams.extend(shown.map(|record| record.value.id));
+    }
+    for id in entities
+        .ca_certificates
+        .changed_since(&before.ca_certificates)
+    {
+        let services = entities.services.referring("ca_certificates", id, None);
+        ids.extend(services.map(|record| record.value.id));
+    }
+    for id in upstreams {
+        let names = [entities.upstreams.get(id), before.upstreams.get(id)];
+        for upstream in names.into_iter().flatten() {
+            let services = entities.services.with_text("host", &upstream.value.name);
+            ids.extend(services.map(|record| record.value.id));
+        }
+    }
+    ids
+}
+
+/// The balancer of the upstream that the service's host names, if it names one.
+fn balancer<'a>(
+    entities: &Entities,
+    balancers: &'a Roster,
+    service: &Service,
+) -> Option<&'a Arc<Balancer>> {
+    if service.protocol == Protocol::Internal {
+        return None;
+    }
+    let upstream = entities.upstreams.by_key(&service.host)?;
+    balancers.get(upstream.value.id)
+}
+
+impl LiveService {
+    /// The service's record.
+    pub fn record(&self) -> &Record<Service> {
+        &self.record
+    }
+
+    /// The service of `record`, whose host names one of the routers of this
+    /// process, the upstream of `balancer`, or else a host; `verify` is for
+    /// [`Dialer::new`].
+    ///
+    /// # Errors
+    /// [`DialError`] with what of the record can't be used.
+    pub(crate) fn make(
+        record: Arc<Record<Service>>,
+        balancer: Option<&Arc<Balancer>>,
+        papers: Papers,
+        internals: &HashMap<&'static str, axum::Router>,
+        resolver: &Arc<Resolver>,
+        verify: bool,
+    ) -> Result<Self, DialError> {
+        let service = &record.value;
+        let error = |field, message| DialError { field, message };
+        let upstream = if service.protocol == Protocol::Internal {
+            let router = internals.get(service.host.as_str());
+            Upstream::Internal(router.cloned().ok_or_else(|| {
+                let mut known: Vec<_> = internals.keys().copied().collect();
+                known.sort_unstable();
+                error("host", format!("expected one of: {}", known.join(", ")))
+            })?)
+        } else {
+            match balancer {
+                Some(balancer) => Upstream::Balanced(balancer.clone(), resolver.clone()),
+                None => {
+                    let name = resolver.name(&service.host);
+                    Upstream::Peers(Arc::new(Peers::new(name, service.port)))
+                }
+            }
+        };
+        let dialer = match service.protocol {
+            Protocol::Internal => None,
+            _ => Some(Dialer::new(service, &papers, verify)?),
+        };
+        let host = HeaderValue::from_str(&host_header(service))
+            .map_err(|_| error("host", format!("invalid value: {}", service.host)))?;
+        Ok(Self {
+            papers,
+            dialer,
+            label: label(service.name.as_deref(), service.id),
+            upstream,
+            path: service.path.as_deref().map(Box::from),
+            host,
+            tls: matches!(service.protocol, Protocol::Https | Protocol::Grpcs),
+            retries: usize::from(service.retries),
+            record,
+        })
+    }
+
+    fn is_balanced_by(&self, balancer: Option<&Arc<Balancer>>) -> bool {
+        match (&self.upstream, balancer) {
+            (Upstream::Balanced(own, _), Some(balancer)) => Arc::ptr_eq(own, balancer),
+            (Upstream::Balanced(..), None) | (_, Some(_)) => false,
+            (_, None) => true,
+        }
+    }
+}
+
+fn undialable(id: Uuid, error: DialError) -> CompileError {
+    CompileError {
+        kind: Service::KIND.plural(),
+        id,
+        field: error.field.to_owned(),
+        message: error.message,
+    }
+}
+
+fn live_service(
+    record: &Arc<Record<Service>>,
+    balancer: Option<&Arc<Balancer>>,
+    papers: Papers,
+    workshop: &Workshop,
+) -> Result<LiveService, CompileError> {
+    let made = LiveService::make(
+        record.clone(),
+        balancer,
+        papers,
+        &workshop.internals,
+        &workshop.resolver,
+        workshop.upstream_verify,
+    );
+    made.map_err(|error| undialable(record.value.id, error))
+}
+
+fn host_header(service: &Service) -> String {
+    let default_port = match service.protocol {
+        Protocol::Https | Protocol::Grpcs => 443,
+        Protocol::Http | Protocol::Grpc | Protocol::Internal => 80,
+    };
+    // RFC 3986 §3.2.2.
+    let host = match service.host.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => service.host.clone(),
+    };
+    if service.port == default_port {
+        host
+    } else {
+        format!("{host}:{}", service.port)
+    }
+}

@@ -1,0 +1,495 @@
+//! Reading an authorization request (RFC 6749 §4.1.1, OpenID Connect Core
+//! §3.1.2.1), in the order that says who may be told what is wrong.
+
+use std::sync::Arc;
+
+use super::back::{Back, Mode, Refused, Told};
+use super::claims::Wanted;
+use super::params::Params;
+use super::redirect_uri::is_registered;
+use super::resolve::Resolved;
+use crate::clients::LiveClient;
+use crate::config::UnknownScope;
+use crate::context::Demand;
+use crate::error::OAuthError;
+use crate::token::scopes_for;
+use crate::{Call, audit, hint, resource};
+use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
+
+/// What the client wants to be given: `response_type`, a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) code: bool,
+    pub(super) id_token: bool,
+    pub(super) token: bool,
+}
+
+impl Given {
+    /// The set that these words name, in any order.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut given = Self::default();
+        for word in text.split(' ') {
+            let slot = match word {
+                "code" => &mut given.code,
+                "id_token" => &mut given.id_token,
+                "token" => &mut given.token,
+                _ => return None,
+            };
+            if std::mem::replace(slot, true) {
+                return None;
+            }
+        }
+        Some(given)
+    }
+
+    fn only_code(self) -> bool {
+        !self.id_token && !self.token
+    }
+
+    /// Whether the client may ask for it: a code if it may exchange codes,
+    /// anything else only as registered.
+    fn is_allowed(self, client: &LiveClient) -> bool {
+        let types = &client.client.metadata.response_types;
+        let registered = types.iter().any(|text| Self::parse(text) == Some(self));
+        registered || (self.only_code() && types.is_empty())
+    }
+}
+
+/// `prompt`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Prompt {
+    pub(super) none: bool,
+    pub(super) login: bool,
+    pub(super) consent: bool,
+}
+
+/// An authorization request that can be granted, if its user agrees.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) client: Arc<LiveClient>,
+    pub(super) back: Back,
+    /// Whether the request named the redirect URI.
+    pub(super) named_uri: bool,
+    pub(super) given: Given,
+    pub(super) scopes: Vec<String>,
+    /// What the user has to agree to: the scopes, and those of single claims.
+    pub(super) told: Vec<String>,
+    pub(super) nonce: Option<String>,
+    pub(super) challenge: Option<Challenge>,
+    pub(super) prompt: Prompt,
+    /// In seconds.
+    pub(super) max_age: Option<i64>,
+    /// The name to sign in with, as far as the request says it itself.
+    pub(super) login_hint: Option<String>,
+    /// The user that the client will have no other than.
+    pub(super) subject: Option<String>,
+    pub(super) wanted: Wanted,
+    /// How the user has to have signed in.
+    pub(super) demand: Demand,
+    /// Whom access tokens shall be for; none: the client.
+    pub(super) resources: Vec<String>,
+    /// The key that must be proven to exchange the code.
+    pub(super) dpop_jkt: Option<String>,
+    /// The request, as an address carries it.
+    pub(super) query: String,
+    /// Its parameters, wherever they were.
+    pub(super) parameters: Vec<(String, String)>,
+    /// The record with them, if we keep them.
+    pub(super) kept: Option<StoredRequest>,
+    /// Whether they came in a request object.
+    pub(super) object: bool,
+}
+
+impl Request {
+    /// Whether the answer can reach no program but the client's own, or is of no
+    /// use to another one.
+    ///
+    /// Any program of a device can claim a private-use scheme or a loopback port
+    /// and the identifier of a public client (RFC 8252 §8.6). An https address is
+    /// its owner's alone, and a code of a confidential client needs its secret.
+    pub(super) fn assures_client(&self) -> bool {
+        let redirect = url::Url::parse(&self.back.redirect_uri);
+        let is_claimed = redirect.is_ok_and(|uri| uri.scheme() == "https");
+        is_claimed || (self.given.only_code() && !self.client.client.is_public())
+    }
+}
+
+/// Checks the request.
+pub(super) async fn read(call: &Call, resolved: Resolved) -> Result<Request, Refused> {
+    let Resolved {
+        client,
+        params,
+        kept,
+        object,
+    } = resolved;
+    audit::client(&client, false);
+    let (mut back, given, named_uri) = back(call, &client, &params).map_err(Refused::Here)?;
+    match checked(call, &params, &client, &mut back, given).await {
+        Ok(request) => Ok(Request {
+            named_uri,
+            kept,
+            object,
+            ..request
+        }),
+        Err(told) => Err(Refused::Back(Box::new(back), told)),
+    }
+}
+
+/// Tells the client, if these parameters say where it may be told.
+pub(super) fn refused(call: &Call, client: &LiveClient, params: &Params, told: Told) -> Refused {
+    match back(call, client, params) {
+        Ok((mut back, ..)) => {
+            // An unknown mode is not what is wrong here.
+            let _: Result<(), Told> = choose_mode(params, &mut back);
+            Refused::Back(Box::new(back), told)
+        }
+        Err(_) => Refused::Here(OAuthError::bad(told.error, told.description)),
+    }
+}
+
+/// Where the answer goes, what the client wants to be given, and whether the
+/// request named the redirect URI.
+fn back(
+    call: &Call,
+    client: &LiveClient,
+    params: &Params,
+) -> Result<(Back, Option<Given>, bool), OAuthError> {
+    let (redirect_uri, named_uri) = redirect_uri(client, params)?;
+    let given = params.get("response_type").and_then(Given::parse);
+    let mut back = Back {
+        redirect_uri,
+        mode: match given {
+            Some(given) if !given.only_code() => Mode::Fragment,
+            _ => Mode::Query,
+        },
+        state: params.get("state").map(str::to_owned),
+        frame: call.frame(params.get("ui_locales")),
+    };
+    back.frame = back.frame.clone().leading_to(&back.redirect_uri);
+    Ok((back, given, named_uri))
+}
+
+/// The redirect URI, and whether the request named it.
+fn redirect_uri(client: &LiveClient, params: &Params) -> Result<(String, bool), OAuthError> {
+    let registered = &client.client.metadata.redirect_uris;
+    let wrong = |text: &str| Err(OAuthError::bad("redirect_uri_mismatch", text));
+    let is_openid = params
+        .get("scope")
+        .is_some_and(|scope| scope.split(' ').any(|scope| scope == "openid"));
+    match (params.get("redirect_uri"), registered.as_slice()) {
+        (Some(asked), _) if is_registered(asked, registered) => Ok((asked.to_owned(), true)),
+        (Some(_), _) => {
+            wrong("The redirection URI provided does not match a pre-registered value.")
+        }
+        (None, [only]) if !is_openid => Ok((only.clone(), false)),
+        (None, _) => Err(OAuthError::bad(
+            "invalid_request",
+            "Missing parameter, 'redirect_uri'",
+        )),
+    }
+}
+
+/// What the client can be told is wrong.
+async fn checked(
+    call: &Call,
+    params: &Params,
+    client: &Arc<LiveClient>,
+    back: &mut Back,
+    given: Option<Given>,
+) -> Result<Request, Told> {
+    let given = response_type(params, client, back, given)?;
+    not_supported(params)?;
+    let scopes = scopes(call, params, client, given)?;
+    let is_openid = scopes.iter().any(|scope| scope == "openid");
+    if given.id_token && !is_openid {
+        let text = "Missing expected scope=openid from request";
+        return Err(Told::new("invalid_request", text));
+    }
+    let nonce = params.get("nonce").map(str::to_owned);
+    if given.id_token && nonce.is_none() {
+        let text = "Missing required parameter nonce from request";
+        return Err(Told::new("invalid_request", text));
+    }
+    let challenge = challenge(call, params, client, given)?;
+    let prompt = prompt(params)?;
+    let mut wanted = match params.get("claims") {
+        Some(text) => Wanted::parse(text)
+            .ok_or_else(|| Told::new("invalid_request", "Malformed parameter, claims"))?,
+        None => Wanted::default(),
+    };
+    let demand = demand(call, params, client, &wanted)?;
+    wanted.confine(&client.scopes);
+    let mut told = scopes.clone();
+    for scope in wanted.scopes() {
+        if !told.iter().any(|one| one == scope) {
+            told.push(scope.to_owned());
+        }
+    }
+    let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
+    let max_age =
+        max_age.map_err(|_| Told::new("invalid_request", "Malformed parameter, max_age"))?;
+    let (subject, is_told) = subject(call, params, client, &wanted).await?;
+    let login_hint = params.get("login_hint").map(str::to_owned);
+    Ok(Request {
+        client: Arc::clone(client),
+        back: back.clone(),
+        named_uri: true,
+        given,
+        scopes,
+        told,
+        nonce,
+        challenge,
+        prompt,
+        max_age: max_age
+            .or(client.client.metadata.default_max_age)
+            .map(i64::from),
+        // A client that knows its user by another name must not learn this one
+        // from the form.
+        login_hint: login_hint.or_else(|| subject.clone().filter(|_| is_told)),
+        subject,
+        wanted,
+        demand,
+        resources: resources(params, client)?,
+        dpop_jkt: params.get("dpop_jkt").map(str::to_owned),
+        query: params.carried().to_owned(),
+        parameters: params.request().to_vec(),
+        kept: None,
+        object: false,
+    })
+}
+
+/// How the user has to have signed in: as the client's record says, and what the
+/// request adds (OpenID Connect Core §3.1.2.1, §5.5.1.1).
+fn demand(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    wanted: &Wanted,
+) -> Result<Demand, Told> {
+    let settings = &call.realm.settings;
+    let metadata = &client.client.metadata;
+    let demand = Demand::second_factor(metadata.require_second_factor == Some(true));
+    let (classes, essential) = wanted.classes();
+    if essential {
+        return demand.insist(settings, classes).map_err(|_| UNMET);
+    }
+    let asked = params.get("acr_values").unwrap_or_default().split(' ');
+    let asked = classes
+        .into_iter()
+        .chain(asked.filter(|one| !one.is_empty()));
+    let mut asked: Vec<_> = asked.take(ACR_VALUES_MAX).collect();
+    if asked.is_empty() {
+        let usual = metadata.default_acr_values.iter();
+        asked.extend(usual.map(String::as_str).take(ACR_VALUES_MAX));
+    }
+    Ok(demand.wish(settings, asked))
+}
+
+/// Most classes of authentication that are looked at in a request.
+const ACR_VALUES_MAX: usize = 50;
+
+/// What was insisted on can't be had (OpenID Connect Unmet Authentication
+/// Requirements 1.0 §2).
+pub(super) const UNMET: Told = Told::new(
+    "unmet_authentication_requirements",
+    "The class of authentication is not available",
+);
+
+/// The name of the user that the client will have no other than, and whether
+/// the request says that name.
+async fn subject(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    wanted: &Wanted,
+) -> Result<(Option<String>, bool), Told> {
+    if let Some(token) = params.get("id_token_hint") {
+        let wrong = || Told::new("invalid_request", "The id_token_hint is not one of ours");
+        let hint = hint::read(call, token).await.ok_or_else(wrong)?;
+        return Ok((Some(hint.subject), hint.is_told));
+    }
+    let Some(subject) = wanted.subject() else {
+        return Ok((None, false));
+    };
+    let name = call.state.name_called(&call.realm, client, subject).await;
+    let failed = |error| {
+        tracing::error!(%error, "the user that a client asks for can't be looked up");
+        Told::new("server_error", "The request can't be answered now")
+    };
+    let name = name.map_err(failed)?;
+    let is_told = name == subject;
+    Ok((Some(name), is_told))
+}
+
+fn response_type(
+    params: &Params,
+    client: &LiveClient,
+    back: &mut Back,
+    given: Option<Given>,
+) -> Result<Given, Told> {
+    choose_mode(params, back)?;
+    if params.get("response_type").is_none() {
+        let text = "Missing parameter, response_type";
+        return Err(Told::new("invalid_request", text));
+    }
+    let Some(given) = given else {
+        let text = "Response type is not supported.";
+        return Err(Told::new("unsupported_response_type", text));
+    };
+    if !given.is_allowed(client) {
+        let text = "Client does not support this response type.";
+        return Err(Told::new("unsupported_response_type", text));
+    }
+    if given.code && !client.may("authorization_code") {
+        let text = "The client is not authorized to use this authorization grant type.";
+        return Err(Told::new("unauthorized_client", text));
+    }
+    if given.token && client.must_prove_possession() {
+        let text = "The access tokens of the client are bound to keys";
+        return Err(Told::new("unauthorized_client", text));
+    }
+    Ok(given)
+}
+
+/// How the answer travels, if the request says.
+fn choose_mode(params: &Params, back: &mut Back) -> Result<(), Told> {
+    let Some(name) = params.get("response_mode") else {
+        return Ok(());
+    };
+    match Mode::parse(name) {
+        Some(mode) if !(mode == Mode::Query && back.mode == Mode::Fragment) => {
+            back.mode = mode;
+            Ok(())
+        }
+        _ => {
+            let text = "The response_mode is unknown or unfit for the response_type";
+            Err(Told::new("invalid_request", text))
+        }
+    }
+}
+
+/// To ignore it would be to grant something else than was asked for.
+fn not_supported(params: &Params) -> Result<(), Told> {
+    match params.get("registration") {
+        Some(_) => Err(Told::new(
+            "registration_not_supported",
+            "The parameter registration is not supported",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The scopes to ask the user for. A client that may not ask for `openid` is told
+/// so, whatever becomes of other scopes; lasting access is for codes alone
+/// (OpenID Connect Core §11).
+fn scopes(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    given: Given,
+) -> Result<Vec<String>, Told> {
+    let asked = params.get("scope");
+    let invalid = || Told::new("invalid_scope", "Unknown or invalid scope, or none");
+    let is_openid = |scopes: &str| scopes.split(' ').any(|scope| scope == "openid");
+    let asks_openid = asked.is_some_and(is_openid);
+    if asks_openid && !client.scopes.iter().any(|scope| scope == "openid") {
+        return Err(invalid());
+    }
+    // OpenID Connect Core §3.1.2.1.
+    let by_default = match asks_openid {
+        true => UnknownScope::Ignore,
+        false => UnknownScope::Refuse,
+    };
+    let scopes = scopes_for(call, client, asked, by_default);
+    let mut scopes = scopes.map_err(|_| invalid())?;
+    if !given.code {
+        scopes.retain(|scope| scope != "offline_access");
+    }
+    Ok(scopes)
+}
+
+/// The resources that the request names (RFC 8707 §2.1).
+fn resources(params: &Params, client: &LiveClient) -> Result<Vec<String>, Told> {
+    let invalid = Told::new(
+        "invalid_target",
+        "The requested resource is invalid or unknown",
+    );
+    resource::registered(params.all("resource"), client).map_err(|_| invalid)
+}
+
+/// The code challenge. Public clients must have one; a method that is not
+/// named means `plain` (RFC 7636 §4.3).
+fn challenge(
+    call: &Call,
+    params: &Params,
+    client: &LiveClient,
+    given: Given,
+) -> Result<Option<Challenge>, Told> {
+    let wrong = |text| Err(Told::new("invalid_request", text));
+    let method = params.get("code_challenge_method");
+    let Some(value) = params.get("code_challenge") else {
+        let required = client.must_challenge();
+        return match method {
+            Some(_) => wrong("Missing parameter, code_challenge"),
+            None if given.code && required => wrong("Missing parameter, code_challenge"),
+            None => Ok(None),
+        };
+    };
+    let method = match method {
+        Some("S256") => ChallengeMethod::S256,
+        Some("plain") | None if client.may_challenge_plainly(&call.realm) => ChallengeMethod::Plain,
+        _ => return wrong("The code_challenge_method must be S256"),
+    };
+    if !is_unreserved(value) {
+        return wrong("Malformed parameter, code_challenge");
+    }
+    Ok(Some(Challenge {
+        method,
+        value: value.to_owned(),
+    }))
+}
+
+/// Whether this can be a code verifier or challenge (RFC 7636 §4.1).
+pub(crate) fn is_unreserved(text: &str) -> bool {
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (43..=128).contains(&text.len()) && text.bytes().all(unreserved)
+}
+
+fn prompt(params: &Params) -> Result<Prompt, Told> {
+    let mut prompt = Prompt::default();
+    let words = params.get("prompt").unwrap_or_default();
+    for word in words.split(' ').filter(|word| !word.is_empty()) {
+        match word {
+            "none" => prompt.none = true,
+            // Another account is chosen by signing in with it.
+            "login" | "select_account" => prompt.login = true,
+            "consent" => prompt.consent = true,
+            _ => return Err(Told::new("invalid_request", "Unknown prompt")),
+        }
+    }
+    if prompt.none && (prompt.login || prompt.consent) {
+        let text = "The prompt none excludes all others";
+        return Err(Told::new("invalid_request", text));
+    }
+    Ok(prompt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_type_is_a_set() {
+        assert_eq!(Given::parse("code id_token"), Given::parse("id_token code"));
+        for bad in [
+            "",
+            "code code",
+            "code  id_token",
+            "Code",
+            "none",
+            "code,token",
+        ] {
+            assert_eq!(Given::parse(bad), None, "{bad}");
+        }
+    }
+}

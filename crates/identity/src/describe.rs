@@ -1,0 +1,100 @@
+//! Realms as their operators see them.
+
+use serde_json::{Map, Value, json};
+
+use super::config::IdentityConfig;
+use super::realm::{Live, Realm};
+use super::{Identity, IdentityError};
+use doorward_core::model::registration::StoredRealm;
+
+impl Identity {
+    /// Checks a realm that is to be in the store, below those of `config` and
+    /// those that are `stored`.
+    ///
+    /// # Errors
+    /// [`IdentityError::Config`] names what can't be.
+    pub fn check_realm(
+        config: IdentityConfig,
+        stored: Vec<StoredRealm>,
+        realm: &StoredRealm,
+    ) -> Result<(), IdentityError> {
+        let live = compiled(config, stored)?;
+        let checked = live.would_be(&realm.path, realm.settings.clone());
+        checked.map_err(|error| IdentityError::in_realm(&realm.path, error))
+    }
+
+    /// All realms of `config` and those that are `stored`, by path: what they
+    /// set and what is in force in them.
+    ///
+    /// # Errors
+    /// [`IdentityError::Config`] names what is wrong in `config`.
+    pub fn describe_realms(
+        config: IdentityConfig,
+        stored: Vec<StoredRealm>,
+    ) -> Result<Vec<Value>, IdentityError> {
+        let live = compiled(config, stored)?;
+        let mut realms: Vec<_> = live.realms().collect();
+        realms.sort_by(|a, b| a.path.cmp(&b.path));
+        let shown = realms.into_iter().map(|realm| describe(&live, realm));
+        Ok(shown.collect())
+    }
+}
+
+fn compiled(config: IdentityConfig, stored: Vec<StoredRealm>) -> Result<Live, IdentityError> {
+    let (mut live, _) = Live::compile(config)?;
+    live.complete(stored, None);
+    Ok(live)
+}
+
+/// A realm with its settings.
+pub(super) fn describe(live: &Live, realm: &Realm) -> Value {
+    let mut record = summary(live, realm);
+    let effective = json!(*realm.settings);
+    let mut set = match live.config.realms.get(&realm.path) {
+        Some(declared) => json!(declared.settings),
+        None => {
+            let stored = live.stored.iter().find(|stored| stored.path == realm.path);
+            Value::Object(stored.map_or_else(Map::new, |stored| stored.settings.clone()))
+        }
+    };
+    hide(&mut set, &effective);
+    record["settings"] = set;
+    let shadowed = live.stored.iter().find(|stored| stored.path == realm.path);
+    if let Some(shadowed) = shadowed.filter(|stored| live.is_shadowed(stored)) {
+        let mut shadowed = Value::Object(shadowed.settings.clone());
+        hide(&mut shadowed, &effective);
+        record["settings_not_in_force"] = shadowed;
+    }
+    record["effective_settings"] = effective;
+    record
+}
+
+/// Takes away what is not shown in force, at any depth: that is a secret.
+fn hide(set: &mut Value, effective: &Value) {
+    match (set, effective) {
+        (Value::Object(set), Value::Object(shown)) => {
+            set.retain(|name, _| shown.contains_key(name));
+            for (name, value) in set {
+                hide(value, &shown[name]);
+            }
+        }
+        (Value::Array(set), Value::Array(shown)) if set.len() == shown.len() => {
+            for (value, shown) in set.iter_mut().zip(shown) {
+                hide(value, shown);
+            }
+        }
+        // Of another realm's form: nothing is known of what is in it.
+        (set @ (Value::Object(_) | Value::Array(_)), _) => *set = Value::Null,
+        _ => {}
+    }
+}
+
+/// A realm without its settings.
+pub(super) fn summary(live: &Live, realm: &Realm) -> Value {
+    let declared = live.config.realms.contains_key(&realm.path);
+    json!({
+        "path": realm.path,
+        "issuer": realm.issuer,
+        "owner": if declared { "file" } else { "store" },
+    })
+}

@@ -1,0 +1,162 @@
+//! Realms by host name.
+//!
+//! On a host that belongs to a realm, paths that name no realm mean that one.
+//! Nothing else follows from the host: issuers and links are made from the
+//! configured base URL.
+
+use std::collections::HashMap;
+
+use http::header::HOST;
+use http::{HeaderMap, HeaderName, Uri};
+use url::Host;
+
+use doorward_core::model::user::schema::RecordError;
+
+/// Set by the gateway, which believes a client's only where it trusts it.
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Paths of realms by host name.
+#[derive(Debug, Default)]
+pub(super) struct Hosts(HashMap<String, String>);
+
+impl Hosts {
+    /// Gives `hosts` to the realm at `path`; `base` is the provider's own host,
+    /// which stays the top-level realm's.
+    pub(super) fn add(
+        &mut self,
+        path: &str,
+        hosts: &[String],
+        base: Option<&str>,
+    ) -> Result<(), RecordError> {
+        for (index, host) in hosts.iter().enumerate() {
+            let wrong = |text: String| Err(RecordError::new(format!("hosts[{index}]"), text));
+            let Some(name) = canonical(host) else {
+                return wrong("is no host name".to_owned());
+            };
+            if path != "/" && base == Some(&name) {
+                let text = "is the host of identity.base_url, where such paths mean `/`";
+                return wrong(text.to_owned());
+            }
+            match self.0.get(&name) {
+                Some(other) if other == path => return wrong("is given twice".to_owned()),
+                Some(other) => return wrong(format!("belongs to the realm {other} already")),
+                None => self.0.insert(name, path.to_owned()),
+            };
+        }
+        Ok(())
+    }
+
+    /// The path of the realm that the host of a request belongs to.
+    pub(super) fn realm(&self, uri: &Uri, headers: &HeaderMap) -> Option<&str> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let host = header(&X_FORWARDED_HOST).or_else(|| uri.authority().map(|a| a.as_str()));
+        let host = host.or_else(|| header(&HOST))?;
+        // The first of several is what the client asked for.
+        let host = host.split(',').next().unwrap_or_default().trim();
+        let name = canonical(without_port(host))?;
+        self.0.get(&name).map(String::as_str)
+    }
+}
+
+/// A host name as a key; `None`: it is none.
+fn canonical(host: &str) -> Option<String> {
+    let host = Host::parse(host.strip_suffix('.').unwrap_or(host)).ok()?;
+    Some(host.to_string())
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        // Colons in brackets are part of an address.
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts() -> Hosts {
+        let mut hosts = Hosts::default();
+        let staff = ["Login.Staff.example".to_owned(), "[::1]".to_owned()];
+        let added = hosts.add("/staff", &staff, Some("id.example"));
+        added.expect("two good names");
+        hosts
+    }
+
+    #[test]
+    fn a_host_means_its_realm_in_every_spelling() {
+        let hosts = hosts();
+        let realm = |host: &str| {
+            let headers = [(HOST, host.parse().expect("a value"))];
+            let headers = headers.into_iter().collect();
+            hosts.realm(&Uri::from_static("/"), &headers).is_some()
+        };
+        for host in [
+            "login.staff.example",
+            "LOGIN.staff.example:8000",
+            "login.staff.example.",
+            "[::1]:8000",
+            "[::1]",
+        ] {
+            assert!(realm(host), "{host}");
+        }
+        for host in [
+            "staff.example",
+            "login.staff.example.evil",
+            "",
+            "::1",
+            "a b",
+        ] {
+            assert!(!realm(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_gateways_word_counts_for_more_than_the_rest() {
+        let headers = |forwarded: &str| {
+            HeaderMap::from_iter([
+                (HOST, "login.staff.example".parse().expect("a value")),
+                (X_FORWARDED_HOST, forwarded.parse().expect("a value")),
+            ])
+        };
+        let hosts = hosts();
+        let uri = Uri::from_static("/");
+        assert_eq!(hosts.realm(&uri, &headers("other.example")), None);
+        let several = headers("login.staff.example, inner");
+        assert_eq!(hosts.realm(&uri, &several), Some("/staff"));
+    }
+
+    #[test]
+    fn a_host_belongs_to_one_realm() {
+        let mut hosts = hosts();
+        for (path, host, text) in [
+            (
+                "/b",
+                "login.staff.example.",
+                "belongs to the realm /staff already",
+            ),
+            ("/staff", "LOGIN.staff.example", "is given twice"),
+            ("/b", "https://x", "is no host name"),
+            ("/b", "x:80", "is no host name"),
+            ("/b", "", "is no host name"),
+            (
+                "/b",
+                "ID.example",
+                "is the host of identity.base_url, where such paths mean `/`",
+            ),
+        ] {
+            let error = hosts.add(path, &[host.to_owned()], Some("id.example"));
+            let error = error.expect_err("refused");
+            assert_eq!(
+                (error.path.as_str(), error.message.as_str()),
+                ("hosts[0]", text)
+            );
+        }
+        let own = hosts.add("/", &["id.example".to_owned()], Some("id.example"));
+        assert_eq!(own, Ok(()));
+    }
+}

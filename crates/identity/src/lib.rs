@@ -1,0 +1,624 @@
+//! The identity provider: every endpoint in one table.
+//!
+//! A request to [`Identity::router`] meets `ENDPOINTS`: its path names a
+//! surface, a realm and an endpoint. The realm is resolved, the body read up
+//! to a bound, and the endpoint's function answers.
+
+mod account;
+mod api_version;
+mod audit;
+mod authenticate;
+mod authorize;
+mod bearer;
+mod change_password;
+mod client_auth;
+mod clients;
+pub mod config;
+mod context;
+mod cookies;
+mod cors;
+mod describe;
+mod device;
+mod discovery;
+mod dpop;
+mod error;
+mod factors;
+mod federation;
+mod forgotten;
+mod form;
+mod goto;
+mod grant;
+mod hint;
+mod hosts;
+mod id_token_info;
+pub mod import;
+mod inherit;
+mod introspect;
+mod issue;
+mod json_view;
+mod keys;
+mod ldap;
+mod lockout;
+mod locks;
+mod login;
+mod logout;
+mod logouts;
+mod mail;
+mod maintain;
+mod manage;
+mod membership;
+mod network;
+mod pages;
+mod pairwise;
+mod password;
+mod password_policy;
+mod people;
+mod profile;
+mod pushed;
+mod realm;
+mod records;
+mod refresh;
+mod register;
+pub mod registry;
+mod resource;
+mod respond;
+mod rest;
+mod revoke;
+mod revoked;
+mod scim;
+mod serve;
+mod sessions;
+mod settings;
+mod sign_in;
+mod standing;
+mod stored_hash;
+mod token;
+mod token_id;
+mod tokeninfo;
+mod userinfo;
+mod users;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use authorize::References;
+use bearer::Tokens;
+use client_auth::ClientKeys;
+use clients::Clients;
+use config::IdentityConfig;
+use dpop::Dpop;
+use error::Fault;
+use federation::Federation;
+use keys::Keys;
+use lockout::Lockout;
+use logouts::Logouts;
+use mail::Mailer;
+use pages::Frame;
+use pairwise::Salt;
+use password::Hasher;
+use realm::{Live, Realm};
+use revoked::Revoked;
+use users::Users;
+
+use doorward_audit::Audit;
+use doorward_core::clock::{Clock, random_uuid};
+use doorward_core::jose::vault::Vault;
+use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
+use doorward_core::model::lockout::LockKind;
+use doorward_core::model::registration::StoredRealm;
+use doorward_net::http::brake::Brake;
+use doorward_net::http::outbound::{Allow, Authorities, Guarded, Standing};
+use doorward_net::telemetry::Metrics;
+use doorward_store::{Store, StoreError};
+
+pub use clients::stored_secret;
+pub use error::IdentityError;
+pub use keys::{AHEAD_MS, state_of};
+pub use manage::session_record;
+pub use manage::{factor_record, identity_record, lock_record, retired_name_record};
+pub use password::hash_blocking;
+pub use password::hash_new_blocking;
+pub use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
+pub use records::{check_metadata, new_user};
+pub use scim::{parse_filter, user_record};
+pub use stored_hash::StoredHash;
+
+/// A family of endpoints that share a path prefix and a shape of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Surface {
+    /// `/oauth2[/realms/…]/…`: OAuth 2.0 and OpenID Connect.
+    OAuth2,
+    /// `/json[/realms/…]/…`: authentication.
+    Json,
+    /// `/v1/…` and `/scim/v2/…`: users and groups; the realm is the access
+    /// token's, and names have no case.
+    V1,
+}
+
+/// An endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint {
+    AccessToken,
+    TokenInfo,
+    IdTokenInfo,
+    Introspect,
+    Revoke,
+    UserInfo,
+    DeviceCode,
+    DeviceUser,
+    Theme,
+    PasskeyScript,
+    Account,
+    Authorize,
+    Pushed,
+    SignIn,
+    Federation,
+    FederationAnswer,
+    SignOut,
+    Forgot,
+    Reset,
+    Register,
+    Metadata,
+    Keys,
+    Authenticate,
+    Sessions,
+    Session,
+    ServerInfo,
+    People,
+    Person,
+    Users,
+    UserSearch,
+    Search,
+    User,
+    Groups,
+    GroupSearch,
+    Group,
+    Me,
+    Bulk,
+    Schemas,
+    Schema,
+    ResourceTypes,
+    ResourceType,
+    ServiceProvider,
+}
+
+impl Endpoint {
+    /// Whether GET does more here than show something: it may sign in or out,
+    /// make a code or lead to another provider. HEAD asks for nothing of that.
+    fn acts_on_get(self) -> bool {
+        matches!(
+            self,
+            Self::Authorize
+                | Self::SignIn
+                | Self::Account
+                | Self::SignOut
+                | Self::DeviceUser
+                | Self::Federation
+                | Self::FederationAnswer
+        )
+    }
+}
+
+const GET: &[Method] = &[Method::GET];
+const POST: &[Method] = &[Method::POST];
+const LIST: &[Method] = &[Method::GET, Method::POST];
+const RECORD: &[Method] = &[Method::GET, Method::PUT, Method::PATCH, Method::DELETE];
+const REGISTER: &[Method] = &[Method::GET, Method::POST, Method::PUT, Method::DELETE];
+
+/// Every endpoint: surface, the rest of the path after the realm, methods.
+#[rustfmt::skip]
+const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
+    (Surface::OAuth2, "access_token", POST, Endpoint::AccessToken),
+    (Surface::OAuth2, "tokeninfo", GET, Endpoint::TokenInfo),
+    (Surface::OAuth2, "idtokeninfo", POST, Endpoint::IdTokenInfo),
+    (Surface::OAuth2, "introspect", POST, Endpoint::Introspect),
+    (Surface::OAuth2, "token/revoke", POST, Endpoint::Revoke),
+    (Surface::OAuth2, "userinfo", &[Method::GET, Method::POST], Endpoint::UserInfo),
+    (Surface::OAuth2, "device/code", POST, Endpoint::DeviceCode),
+    (Surface::OAuth2, "device/user", &[Method::GET, Method::POST], Endpoint::DeviceUser),
+    (Surface::OAuth2, "theme/{id}", GET, Endpoint::Theme),
+    (Surface::OAuth2, "passkey.js", GET, Endpoint::PasskeyScript),
+    (Surface::OAuth2, "account", &[Method::GET, Method::POST], Endpoint::Account),
+    (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
+    (Surface::OAuth2, "par", POST, Endpoint::Pushed),
+    (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
+    (Surface::OAuth2, "federation/{id}", GET, Endpoint::Federation),
+    (Surface::OAuth2, "federation/{id}/callback", &[Method::GET, Method::POST], Endpoint::FederationAnswer),
+    (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
+    (Surface::OAuth2, "password/forgot", &[Method::GET, Method::POST], Endpoint::Forgot),
+    (Surface::OAuth2, "password/reset", &[Method::GET, Method::POST], Endpoint::Reset),
+    (Surface::OAuth2, "connect/register", REGISTER, Endpoint::Register),
+    (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
+    (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
+    (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
+    (Surface::Json, "sessions", POST, Endpoint::Sessions),
+    (Surface::Json, "users", POST, Endpoint::People),
+    (Surface::Json, "users/{id}", LIST, Endpoint::Person),
+    (Surface::Json, "sessions/{id}", POST, Endpoint::Session),
+    (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
+    (Surface::V1, "users", LIST, Endpoint::Users),
+    (Surface::V1, "users/.search", POST, Endpoint::UserSearch),
+    (Surface::V1, "users/{id}", RECORD, Endpoint::User),
+    (Surface::V1, "groups", LIST, Endpoint::Groups),
+    (Surface::V1, "groups/.search", POST, Endpoint::GroupSearch),
+    (Surface::V1, "groups/{id}", RECORD, Endpoint::Group),
+    (Surface::V1, ".search", POST, Endpoint::Search),
+    (Surface::V1, "Me", RECORD, Endpoint::Me),
+    (Surface::V1, "Bulk", POST, Endpoint::Bulk),
+    (Surface::V1, "Schemas", GET, Endpoint::Schemas),
+    (Surface::V1, "Schemas/{id}", GET, Endpoint::Schema),
+    (Surface::V1, "ResourceTypes", GET, Endpoint::ResourceTypes),
+    (Surface::V1, "ResourceTypes/{id}", GET, Endpoint::ResourceType),
+    (Surface::V1, "ServiceProviderConfig", GET, Endpoint::ServiceProvider),
+];
+
+/// The identity provider.
+#[derive(Clone)]
+pub struct Identity {
+    state: Arc<State>,
+}
+
+/// What requests share.
+struct State {
+    store: Arc<dyn Store>,
+    audit: Audit,
+    clock: Clock,
+    live: ArcSwap<Live>,
+    /// Held while another [`Live`] is made.
+    changing: Mutex<()>,
+    keys: Keys,
+    clients: Clients,
+    client_keys: ClientKeys,
+    references: References,
+    /// For every address that a client names.
+    outbound: Arc<Guarded>,
+    users: Users,
+    tokens: Tokens,
+    revoked: Revoked,
+    dpop: Dpop,
+    hasher: Hasher,
+    /// Wrong passwords, by name and by address.
+    lockout: Lockout,
+    addresses: Lockout,
+    /// Up to when locks of other nodes were read.
+    locks_read_ms: AtomicI64,
+    metrics: OnceLock<Arc<Metrics>>,
+    mailer: Mailer,
+    /// Wrong secrets of clients.
+    secrets: Brake,
+    /// Links for new passwords that were asked for.
+    resets: Lockout,
+    /// Wrong codes of devices.
+    guesses: Lockout,
+    /// What second factors are sealed with.
+    factors: factors::Factors,
+    registrations: register::Rate,
+    logouts: Logouts,
+    federation: Federation,
+    origins: cors::Origins,
+    /// First part of every `auditTrackingId`.
+    process: Uuid,
+    issued: AtomicU64,
+}
+
+impl State {
+    fn live(&self) -> arc_swap::Guard<Arc<Live>> {
+        self.live.load()
+    }
+
+    /// Clients or users changed: what is held of them is not believed again.
+    fn forget(&self) {
+        self.clients.forget();
+        self.users.forget();
+    }
+
+    /// Takes in the realms as the store has them now; when it returns, they are
+    /// in force.
+    async fn read_realms(&self) -> Result<(), StoreError> {
+        let _changing = self.changing.lock().await;
+        let previous = self.live.load_full();
+        let stored = self.store.realms().await?;
+        if previous.stored == stored {
+            return Ok(());
+        }
+        match Live::compile(previous.config.clone()) {
+            Ok((mut live, _)) => {
+                live.complete(stored, Some(&previous));
+                self.live.store(Arc::new(live));
+                self.forget();
+            }
+            Err(error) => tracing::error!(%error, "realms could not be read again"),
+        }
+        Ok(())
+    }
+
+    /// Learns what is revoked, also by other processes.
+    async fn read_revocations(&self) -> Result<(), StoreError> {
+        for (what, until_ms) in self.store.revocations().await? {
+            self.revoked.add(&what, until_ms);
+        }
+        Ok(())
+    }
+
+    /// Revokes every token of a grant; when it returns, no endpoint takes one.
+    async fn revoke_grant(&self, grant_id: &str, now_ms: i64) -> Result<(), StoreError> {
+        // No token of it is made any more, so the last one dies by then.
+        let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+        self.store.revoke_grant(grant_id, until_ms).await?;
+        self.revoked
+            .add(&Revocation::Grant(grant_id.to_owned()), until_ms);
+        Ok(())
+    }
+
+    /// Learns that these grants were revoked in the store.
+    fn have_revoked(&self, grants: &[String], now_ms: i64) {
+        let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
+        for grant in grants {
+            self.revoked
+                .add(&Revocation::Grant(grant.clone()), until_ms);
+        }
+    }
+
+    /// A new `auditTrackingId`.
+    fn audit_id(&self) -> String {
+        let number = self.issued.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number}", self.process)
+    }
+}
+
+/// A request that found its endpoint.
+struct Call {
+    state: Arc<State>,
+    realm: Arc<Realm>,
+    parts: http::request::Parts,
+    body: Bytes,
+    now_ms: i64,
+    /// The path with the realm in it, where the query named the realm.
+    named_path: Option<String>,
+}
+
+impl Call {
+    /// The last part of the path, as sent; a slash behind it is none.
+    fn last_segment(&self) -> &str {
+        let path = self.parts.uri.path();
+        let path = path.strip_suffix('/').unwrap_or(path);
+        path.rsplit('/').next().unwrap_or_default()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// What pages for the sender of the request have in common.
+    fn frame(&self, ui_locales: Option<&str>) -> Frame {
+        Frame::of(&self.state.live().look, self.headers(), ui_locales)
+    }
+}
+
+impl Identity {
+    /// Opens the provider on `store`: declared users and clients are brought
+    /// there, missing keys made. The RSA key is made in the background; only a
+    /// request that needs it waits.
+    ///
+    /// Call it inside the runtime that lives as long as the process: it starts
+    /// the provider's background task there, which ends with the provider.
+    ///
+    /// # Errors
+    /// [`IdentityError::Config`] names what is wrong in `config`;
+    /// [`IdentityError::Owned`] when a declared name belongs to a record that
+    /// was not declared.
+    pub async fn open(
+        config: IdentityConfig,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        audit: Audit,
+    ) -> Result<Self, IdentityError> {
+        let hasher = Hasher::new(&config.hashing)?;
+        let live = compile(config, &*store, &clock, None).await?;
+        let factors = factors::Factors::new(vault(&live.config)?);
+        let vault = vault(&live.config)?;
+        let (allow, authorities) = outbound(&live.config)?;
+        let outbound = Arc::new(Guarded::new(allow, authorities));
+        let salt = Salt::open(&*store, &vault).await.map_err(not_opened)?;
+        let dpop = Dpop::new(salt.key_for("DPoP nonces"));
+        let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
+        let keys = keys.map_err(not_opened)?;
+        let state = Arc::new(State {
+            store,
+            audit,
+            clock,
+            live: ArcSwap::from_pointee(live),
+            changing: Mutex::new(()),
+            keys,
+            clients: Clients::new(salt),
+            client_keys: ClientKeys::new(Arc::clone(&outbound)),
+            references: References::new(),
+            federation: Federation::new(Arc::clone(&outbound)),
+            outbound,
+            users: Users::new(),
+            tokens: Tokens::new(),
+            revoked: Revoked::default(),
+            dpop,
+            hasher,
+            lockout: Lockout::new(),
+            addresses: Lockout::of(LockKind::Address),
+            locks_read_ms: AtomicI64::new(0),
+            metrics: OnceLock::new(),
+            guesses: Lockout::new(),
+            factors,
+            mailer: Mailer::new(),
+            resets: Lockout::new(),
+            secrets: Brake::default(),
+            registrations: register::Rate::new(),
+            logouts: Logouts::new(),
+            origins: cors::Origins::new(),
+            process: random_uuid(),
+            issued: AtomicU64::new(1),
+        });
+        state.read_revocations().await?;
+        state.read_locks().await?;
+        warn_of_directories(&state.live());
+        scim::tell_who_reads(&state.live());
+        maintain::start(&state);
+        logouts::start(&state);
+        Ok(Self { state })
+    }
+
+    /// Checks `config` as far as that goes without a store.
+    ///
+    /// # Errors
+    /// [`IdentityError::Config`] names what is wrong.
+    pub fn check(config: IdentityConfig) -> Result<(), IdentityError> {
+        Hasher::new(&config.hashing)?;
+        vault(&config)?;
+        outbound(&config)?;
+        Live::compile(config).map(drop)
+    }
+
+    /// Puts `config` in the place of the one in force, or changes nothing.
+    /// `base_url`, `session.cookie_name` and `hashing` keep the values that the
+    /// provider was opened with: issuers and sessions must not change under
+    /// running clients.
+    ///
+    /// # Errors
+    /// As [`Identity::open`].
+    pub async fn reload(&self, mut config: IdentityConfig) -> Result<(), IdentityError> {
+        let state = &self.state;
+        let _changing = state.changing.lock().await;
+        let previous = state.live.load_full();
+        config.base_url.clone_from(&previous.config.base_url);
+        let cookie_name = &previous.config.session.cookie_name;
+        config.session.cookie_name.clone_from(cookie_name);
+        let (allow, authorities) = outbound(&config)?;
+        let live = compile(config, &*state.store, &state.clock, Some(&previous)).await?;
+        warn_of_directories(&live);
+        state.live.store(Arc::new(live));
+        state.outbound.replace(allow, authorities);
+        state.forget();
+        // Declared users may have gone, or may not sign in any more.
+        state.read_revocations().await?;
+        state.logouts.wake();
+        maintain::hash_declared(state);
+        maintain::make_keys(state);
+        Ok(())
+    }
+
+    /// Counts from now on in these metrics.
+    pub fn report_to(&self, metrics: Arc<Metrics>) {
+        self.state.federation.report_to(Arc::clone(&metrics));
+        // Only the first ones count.
+        let _ = self.state.metrics.set(Arc::clone(&metrics));
+        self.state.logouts.report_to(metrics);
+    }
+
+    /// Tells verifiers in this process when a token has ended.
+    pub fn standing(&self) -> Arc<dyn Standing> {
+        Arc::clone(&self.state) as _
+    }
+
+    /// The names of the cookies that the provider gives to browsers; one with a
+    /// dot at its end stands for all that begin so. They are for nobody else.
+    pub fn cookie_names(&self) -> Vec<String> {
+        let live = self.state.live();
+        let names = [
+            &live.config.session.cookie_name,
+            authorize::COOKIE,
+            sign_in::TRUSTED_COOKIE,
+        ];
+        // Also the other form: one from before TLS is as good as the session.
+        let both = |name: &str| [name.to_owned(), format!("__Host-{name}")];
+        let names = names.into_iter().flat_map(both);
+        let own = both(&format!("{}.", authorize::COOKIE));
+        names.chain(own).collect()
+    }
+
+    /// The provider as a `Router`. Requests may carry a
+    /// [`doorward_net::http::ClientInfo`] extension.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .fallback(serve::serve)
+            .with_state(Arc::clone(&self.state))
+    }
+
+    /// The provider's administration as a `Router`, to be served below
+    /// `/identity` to whoever may administer it: it asks nobody who they are.
+    pub fn admin_router(&self) -> Router {
+        let state = Arc::clone(&self.state);
+        Router::new().fallback(move |request| manage::serve(Arc::clone(&state), request))
+    }
+}
+
+/// The rules for new passwords of the realm at `path`, as the file and the
+/// realms of the store have them.
+///
+/// # Errors
+/// [`IdentityError::Config`] names what is wrong in `config`.
+pub fn password_rules(
+    config: IdentityConfig,
+    stored: Vec<StoredRealm>,
+    path: &str,
+) -> Result<Arc<PasswordRules>, IdentityError> {
+    Live::rules_of(config, stored, path)
+}
+
+fn not_opened(fault: Fault) -> IdentityError {
+    match fault {
+        Fault::Store(error) => IdentityError::Store(error),
+        Fault::Key(error) => IdentityError::Key(error),
+        Fault::Busy(_) | Fault::Directory => {
+            IdentityError::Key(doorward_core::jose::keys::KeyError::Generation)
+        }
+    }
+}
+
+/// Tells the operator of directories whose passwords others can read.
+fn warn_of_directories(live: &Live) {
+    let mut told: Vec<&Arc<ldap::Directory>> = Vec::new();
+    for realm in live.realms() {
+        if let Some(directory) = realm.directory()
+            && !told.iter().any(|known| Arc::ptr_eq(known, directory))
+        {
+            directory.warn(&realm.path);
+            told.push(directory);
+        }
+    }
+}
+
+fn vault(config: &IdentityConfig) -> Result<Vault, IdentityError> {
+    let vault = config.keys.vault();
+    vault.map_err(|error| IdentityError::config("keys", error.to_string()))
+}
+
+fn outbound(config: &IdentityConfig) -> Result<(Allow, Authorities), IdentityError> {
+    let read = config.outbound.read();
+    read.map_err(|(name, message)| IdentityError::in_section("outbound", &name, message))
+}
+
+/// Validates, then persists; the caller swaps.
+async fn compile(
+    config: IdentityConfig,
+    store: &dyn Store,
+    clock: &Clock,
+    previous: Option<&Live>,
+) -> Result<Live, IdentityError> {
+    let (mut live, declared) = Live::compile(config)?;
+    let synced = store.sync_declared(declared, clock.now_ms()).await;
+    synced.map_err(|error| match error {
+        StoreError::Taken(name) => IdentityError::Owned(name),
+        error => IdentityError::Store(error),
+    })?;
+    live.complete(store.realms().await?, previous);
+    Ok(live)
+}

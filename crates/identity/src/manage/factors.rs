@@ -1,0 +1,49 @@
+//! Second factors of users: looked at and reset. With a reset, sessions and
+//! refresh tokens of the user end.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Call;
+use super::error::ManageError;
+use super::identities::user;
+use super::page::Page;
+use crate::factors::is_backed_up;
+use crate::respond;
+use doorward_core::model::factor::StoredFactor;
+
+/// `GET /identity/users/{id}/factors`
+pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
+    let page = Page::of(&call)?;
+    let user = user(&call).await?;
+    let all = call.state.store.factors(user.id).await?;
+    let shown = |one: &StoredFactor| (one.id.to_string(), factor_record(one));
+    let mut all: Vec<_> = all.iter().map(shown).collect();
+    all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let path = format!("/users/{}/factors", user.id);
+    page.answer(&call, &path, page.cut(all, |(id, _)| id))
+}
+
+/// `DELETE /identity/users/{id}/factors`: all of them, and the recovery codes.
+pub(super) async fn reset(call: Call) -> Result<Response, ManageError> {
+    let user = user(&call).await?;
+    let state = &call.state;
+    state.store.reset_factors(user.id, call.now_ms).await?;
+    state.read_revocations().await?;
+    state.logouts.wake();
+    Ok(respond::empty(StatusCode::NO_CONTENT))
+}
+
+/// A factor as it is shown: never with what verifies it.
+pub fn factor_record(factor: &StoredFactor) -> Value {
+    let seconds = |ms: i64| ms.div_euclid(1000);
+    json!({
+        "id": factor.id,
+        "kind": factor.kind.as_str(),
+        "name": factor.name,
+        "backed_up": is_backed_up(factor),
+        "created_at": seconds(factor.created_ms),
+        "used_at": factor.used_ms.map(seconds),
+    })
+}

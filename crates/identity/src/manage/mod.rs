@@ -1,0 +1,313 @@
+//! The provider over REST on the admin listener, below `/identity`: every
+//! endpoint in one table.
+//!
+//! Who may come here was decided before (`admin`). Errors, lists and paging
+//! are those of the Admin API. What is acknowledged is durable and in force.
+
+mod clients;
+mod error;
+mod factors;
+mod identities;
+mod initial_tokens;
+mod keys;
+mod lockouts;
+mod page;
+mod realms;
+mod retired_names;
+mod sessions;
+mod told;
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use serde_json::{Map, Value};
+
+pub use factors::factor_record;
+pub use identities::identity_record;
+pub use lockouts::lock_record;
+pub use retired_names::retired_name_record;
+pub use sessions::session_record;
+
+use super::State;
+use super::form::{self, Form};
+use super::realm::Realm;
+use super::respond;
+use doorward_core::jose::json;
+use doorward_core::model::audit::Kind;
+use doorward_net::http::ClientInfo;
+use error::ManageError;
+
+/// Where these endpoints are on the admin listener.
+const PREFIX: &str = "/identity";
+
+/// Longest body, in bytes.
+const BODY_MAX: usize = 256 * 1024;
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response, ManageError>> + Send>>;
+
+/// A method of a path.
+struct Endpoint {
+    method: &'static str,
+    /// Parts in braces are open; `{*}` at the end stands for all that follow.
+    path: &'static str,
+    handler: fn(Call) -> Answer,
+    /// What the audit log is told of a request that changes something.
+    tells: Option<Kind>,
+}
+
+impl Endpoint {
+    const fn tells(self, kind: Kind) -> Self {
+        Self {
+            tells: Some(kind),
+            ..self
+        }
+    }
+}
+
+const fn on(method: &'static str, path: &'static str, handler: fn(Call) -> Answer) -> Endpoint {
+    Endpoint {
+        method,
+        path,
+        handler,
+        tells: None,
+    }
+}
+
+/// Every endpoint, below `/identity`.
+#[rustfmt::skip]
+static ENDPOINTS: &[Endpoint] = &[
+    on("GET", "/clients", |call| Box::pin(clients::list(call))),
+    on("POST", "/clients", |call| Box::pin(clients::create(call))).tells(Kind::ClientCreate),
+    on("GET", "/clients/{id}", |call| Box::pin(clients::show(call))),
+    on("PUT", "/clients/{id}", |call| Box::pin(clients::put(call))).tells(Kind::ClientUpdate),
+    on("PATCH", "/clients/{id}", |call| Box::pin(clients::patch(call))).tells(Kind::ClientUpdate),
+    on("DELETE", "/clients/{id}", |call| Box::pin(clients::delete(call))).tells(Kind::ClientDelete),
+    on("POST", "/clients/{id}/secret", |call| Box::pin(clients::rotate(call))).tells(Kind::ClientSecret),
+    on("GET", "/initial-tokens", |call| Box::pin(initial_tokens::list(call))),
+    on("POST", "/initial-tokens", |call| Box::pin(initial_tokens::create(call))).tells(Kind::InitialTokenCreate),
+    on("DELETE", "/initial-tokens/{id}", |call| Box::pin(initial_tokens::delete(call))).tells(Kind::InitialTokenDelete),
+    on("GET", "/keys", |call| Box::pin(keys::list(call))),
+    on("POST", "/keys/rotate", |call| Box::pin(keys::rotate(call))).tells(Kind::KeyRotate),
+    on("GET", "/lockouts", |call| Box::pin(lockouts::list(call))),
+    on("DELETE", "/lockouts", |call| Box::pin(lockouts::lift_named(call))).tells(Kind::LockoutEnd),
+    on("DELETE", "/lockouts/{id}", |call| Box::pin(lockouts::lift(call))).tells(Kind::LockoutEnd),
+    on("GET", "/realms", |call| Box::pin(realms::list(call))),
+    on("POST", "/realms", |call| Box::pin(realms::create(call))).tells(Kind::RealmCreate),
+    on("GET", "/realms/{*}", |call| Box::pin(realms::show(call))),
+    on("PUT", "/realms/{*}", |call| Box::pin(realms::put(call))).tells(Kind::RealmUpdate),
+    on("PATCH", "/realms/{*}", |call| Box::pin(realms::patch(call))).tells(Kind::RealmUpdate),
+    on("DELETE", "/realms/{*}", |call| Box::pin(realms::delete(call))).tells(Kind::RealmDelete),
+    on("GET", "/retired-names", |call| Box::pin(retired_names::list(call))),
+    on("DELETE", "/retired-names", |call| Box::pin(retired_names::release(call))).tells(Kind::NameRelease),
+    on("GET", "/sessions", |call| Box::pin(sessions::list(call))),
+    on("DELETE", "/sessions", |call| Box::pin(sessions::end_all(call))).tells(Kind::SessionEnd),
+    on("GET", "/sessions/{id}", |call| Box::pin(sessions::show(call))),
+    on("DELETE", "/sessions/{id}", |call| Box::pin(sessions::end(call))).tells(Kind::SessionEnd),
+    on("GET", "/users/{id}/factors", |call| Box::pin(factors::list(call))),
+    on("DELETE", "/users/{id}/factors", |call| Box::pin(factors::reset(call))).tells(Kind::FactorDelete),
+    on("GET", "/users/{id}/identities", |call| Box::pin(identities::list(call))),
+    on("POST", "/users/{id}/identities", |call| Box::pin(identities::create(call))).tells(Kind::LinkCreate),
+    on("DELETE", "/users/{id}/identities/{id}", |call| Box::pin(identities::delete(call))).tells(Kind::LinkDelete),
+];
+
+/// A request that found its endpoint.
+struct Call {
+    state: Arc<State>,
+    /// The open parts of the path, decoded.
+    params: Vec<String>,
+    /// The query as sent.
+    query: String,
+    headers: HeaderMap,
+    body: Bytes,
+    now_ms: i64,
+    /// Who asks, by the address that the request came from.
+    address: Option<IpAddr>,
+}
+
+impl Call {
+    /// An open part of the path.
+    fn param(&self, index: usize) -> &str {
+        self.params.get(index).map_or("", String::as_str)
+    }
+
+    /// The query's parameters, none of them twice.
+    fn query(&self) -> Result<Form<'_>, ManageError> {
+        let form = Form::parse(self.query.as_bytes());
+        form.map_err(|error| ManageError::Query(error.to_string()))
+    }
+
+    /// The realm that the query names; none: `/`.
+    fn realm(&self) -> Result<Arc<Realm>, ManageError> {
+        let path = self.query()?.get("realm").unwrap_or("/").to_owned();
+        let path = format!("/{}", path.trim_matches('/'));
+        let realm = self.state.live().realm(&path).cloned();
+        realm.ok_or(ManageError::Realm(path))
+    }
+
+    /// The refusal of a change to what the configuration file declares.
+    fn file_owned(&self, what: impl Into<String>) -> ManageError {
+        let live = self.state.live();
+        let file = live
+            .config
+            .file
+            .as_ref()
+            .map(|file| file.display().to_string());
+        ManageError::FileOwned {
+            what: what.into(),
+            file: file.unwrap_or_else(|| "the configuration file".to_owned()),
+        }
+    }
+
+    /// The body, a JSON object; none is an empty one.
+    fn object(&self) -> Result<Map<String, Value>, ManageError> {
+        if self.body.is_empty() {
+            return Ok(Map::new());
+        }
+        let kind = self.headers.get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/json") {
+            return Err(ManageError::MediaType);
+        }
+        json::object(&self.body).map_err(|error| ManageError::Json(error.to_string()))
+    }
+}
+
+/// Answers any request; its path is below `/identity`.
+pub(super) async fn serve(state: Arc<State>, request: Request) -> Response {
+    let head = request.method() == Method::HEAD;
+    let mut response = answer(state, request)
+        .await
+        .unwrap_or_else(ManageError::response);
+    respond::never_stored(&mut response);
+    if head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+async fn answer(state: Arc<State>, request: Request) -> Result<Response, ManageError> {
+    let (head, body) = request.into_parts();
+    let segments = segments(head.uri.path()).ok_or(ManageError::NotFound)?;
+    let fitting: Vec<_> = ENDPOINTS
+        .iter()
+        .filter_map(|endpoint| Some((endpoint, endpoint.matches(&segments)?)))
+        .collect();
+    if fitting.is_empty() {
+        return Err(ManageError::NotFound);
+    }
+    if head.method == Method::OPTIONS {
+        return Ok(with_allow(&fitting, respond::empty(StatusCode::NO_CONTENT)));
+    }
+    let method = match head.method {
+        Method::HEAD => Method::GET,
+        method => method,
+    };
+    let found = fitting
+        .iter()
+        .find(|(endpoint, _)| endpoint.method == method.as_str());
+    let Some((endpoint, params)) = found else {
+        return Ok(with_allow(&fitting, ManageError::Method.response()));
+    };
+    let address = head.extensions.get::<ClientInfo>();
+    let address = address.map(|info| info.addr.ip());
+    let body = Limited::new(body, BODY_MAX).collect().await;
+    let body = body.map_err(|_| ManageError::TooLarge)?.to_bytes();
+    let call = Call {
+        now_ms: state.clock.now_ms(),
+        state,
+        params: params.clone(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        headers: head.headers,
+        body,
+        address,
+    };
+    let Some(kind) = endpoint.tells else {
+        return (endpoint.handler)(call).await;
+    };
+    told::tell(kind, call, endpoint.handler).await
+}
+
+/// The parts of a path, decoded.
+fn segments(path: &str) -> Option<Vec<String>> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    // A plus means itself in a path.
+    let decoded = |part: &str| form::decode(part.replace('+', "%2B").as_bytes()).map(String::from);
+    parts.map(decoded).collect()
+}
+
+fn with_allow(fitting: &[(&Endpoint, Vec<String>)], mut response: Response) -> Response {
+    let mut methods: Vec<_> = fitting
+        .iter()
+        .map(|(endpoint, _)| endpoint.method)
+        .collect();
+    methods.push("OPTIONS");
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    methods.sort_unstable();
+    if let Ok(value) = HeaderValue::from_str(&methods.join(", ")) {
+        response.headers_mut().insert(ALLOW, value);
+    }
+    response
+}
+
+impl Endpoint {
+    /// The open parts of `segments`, if they are of this endpoint.
+    fn matches(&self, segments: &[String]) -> Option<Vec<String>> {
+        let mut own = self.path.split('/').filter(|part| !part.is_empty());
+        let mut params = Vec::new();
+        for (index, segment) in segments.iter().enumerate() {
+            match own.next()? {
+                "{*}" => {
+                    params.push(segments[index..].join("/"));
+                    return Some(params);
+                }
+                part if part.starts_with('{') => params.push(segment.clone()),
+                part if part == segment => {}
+                _ => return None,
+            }
+        }
+        own.next().is_none().then_some(params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(path: &'static str, called: &str) -> Option<Vec<String>> {
+        let endpoint = on("GET", path, |_| unreachable!("is not called"));
+        endpoint.matches(&segments(called)?)
+    }
+
+    #[test]
+    fn whatever_changes_something_is_told() {
+        for endpoint in ENDPOINTS {
+            let changes = endpoint.method != "GET";
+            assert_eq!(endpoint.tells.is_some(), changes, "{}", endpoint.path);
+        }
+    }
+
+    #[test]
+    fn open_parts_are_decoded_and_the_last_may_take_the_rest() {
+        let one = |text: &str| Some(vec![text.to_owned()]);
+        assert_eq!(params("/clients/{id}", "/clients/a%2Fb+c"), one("a/b+c"));
+        assert_eq!(params("/clients/{id}", "/clients/a/"), one("a"));
+        assert_eq!(params("/clients/{id}", "/clients"), None);
+        assert_eq!(params("/clients/{id}", "/clients/a/b"), None);
+        assert_eq!(params("/clients", "/clients"), Some(vec![]));
+        assert_eq!(params("/realms/{*}", "/realms/a/b"), one("a/b"));
+        assert_eq!(params("/realms/{*}", "/realms"), None);
+        assert_eq!(params("/clients/{id}", "/clients/%zz"), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! Realms: those of the configuration file are shown, others made and removed.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::Call;
+use super::error::ManageError;
+use super::page::Page;
+use crate::describe::{describe, summary};
+use crate::realm::Realm;
+use crate::respond;
+use doorward_core::model::audit::Kind;
+use doorward_core::model::registration::{RealmRemoval, StoredRealm};
+use doorward_core::model::user::schema::RecordError;
+use doorward_store::{StoreError, complete};
+
+/// How often a change is tried again whose realm was changed meanwhile.
+const TRIES: usize = 5;
+
+/// `GET /identity/realms`
+pub(super) async fn list(call: Call) -> Result<Response, ManageError> {
+    let page = Page::of(&call)?;
+    let live = call.state.live.load_full();
+    let mut realms: Vec<_> = live.realms().collect();
+    realms.sort_by(|a, b| a.path.cmp(&b.path));
+    let realms = page.cut(realms, |realm| &realm.path);
+    let shown = |realm: &Arc<Realm>| (realm.path.clone(), summary(&live, realm));
+    page.answer(&call, "/realms", realms.into_iter().map(shown).collect())
+}
+
+/// `GET /identity/realms/{path}`; `root` is the realm `/`.
+pub(super) async fn show(call: Call) -> Result<Response, ManageError> {
+    let path = path(&call);
+    shown(&call, &path, StatusCode::OK)
+}
+
+/// `POST /identity/realms`: `path`, and `settings` if it sets any.
+pub(super) async fn create(call: Call) -> Result<Response, ManageError> {
+    let mut members = call.object()?;
+    let path = match members.remove("path") {
+        Some(Value::String(path)) => path,
+        Some(_) => return Err(RecordError::new("path", "expected a string").into()),
+        None => return Err(RecordError::new("path", "is required").into()),
+    };
+    let realm = StoredRealm {
+        settings: settings(members)?.unwrap_or_default(),
+        path,
+        declared: false,
+    };
+    made(&call, realm).await
+}
+
+/// `PUT /identity/realms/{path}`: all of its own settings; makes the realm if
+/// there is none.
+pub(super) async fn put(call: Call) -> Result<Response, ManageError> {
+    let realm = StoredRealm {
+        path: path(&call),
+        declared: false,
+        settings: settings(call.object()?)?.unwrap_or_default(),
+    };
+    match own(&call, &realm.path) {
+        None => made(&call, realm).await,
+        Some(_) => changed(&call, realm, None).await,
+    }
+}
+
+/// `PATCH /identity/realms/{path}`: some of its own settings; null removes one,
+/// so that the realm above decides.
+pub(super) async fn patch(call: Call) -> Result<Response, ManageError> {
+    let path = path(&call);
+    let change = settings(call.object()?)?.unwrap_or_default();
+    for _ in 0..TRIES {
+        let seen = own(&call, &path).ok_or_else(|| ManageError::Realm(path.clone()))?;
+        let mut settings = seen.clone();
+        for (name, value) in &change {
+            if value.is_null() {
+                settings.remove(name);
+            } else {
+                settings.insert(name.clone(), value.clone());
+            }
+        }
+        let realm = StoredRealm {
+            path: path.clone(),
+            declared: false,
+            settings,
+        };
+        match changed(&call, realm, Some(&seen)).await {
+            Err(ManageError::Changed) => call.state.read_realms().await?,
+            outcome => return outcome,
+        }
+    }
+    Err(ManageError::Changed)
+}
+
+/// `DELETE /identity/realms/{path}`, when nothing is left in it.
+pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
+    let path = path(&call);
+    refuse_declared(&call, &path)?;
+    match call.state.store.delete_realm(&path).await {
+        Ok(RealmRemoval::Done) => {
+            call.state.read_realms().await?;
+            Ok(respond::empty(StatusCode::NO_CONTENT))
+        }
+        Ok(RealmRemoval::Absent) => Err(ManageError::Realm(path)),
+        Ok(RealmRemoval::Inhabited) if path == "/" => Err(ManageError::Conflict(
+            "the realm / always exists".to_owned(),
+        )),
+        Ok(RealmRemoval::Inhabited) => Err(ManageError::Conflict(format!(
+            "realm {path} is not empty: it has users, clients or realms"
+        ))),
+        Err(StoreError::FileOwned(_)) => Err(call.file_owned(format!("realm {path}"))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn made(call: &Call, realm: StoredRealm) -> Result<Response, ManageError> {
+    let live = call.state.live.load_full();
+    live.would_be(&realm.path, realm.settings.clone())?;
+    complete(|record| {
+        record.set_kind(Kind::RealmCreate);
+        record.set_realm(&realm.path);
+    });
+    match call.state.store.insert_realm(&realm).await {
+        Err(StoreError::Taken(value)) => {
+            let field = "path";
+            return Err(ManageError::Taken { field, value });
+        }
+        outcome => outcome?,
+    }
+    call.state.read_realms().await?;
+    shown(call, &realm.path, StatusCode::CREATED)
+}
+
+async fn changed(
+    call: &Call,
+    realm: StoredRealm,
+    seen: Option<&Map<String, Value>>,
+) -> Result<Response, ManageError> {
+    refuse_declared(call, &realm.path)?;
+    let live = call.state.live.load_full();
+    live.would_be(&realm.path, realm.settings.clone())?;
+    match call.state.store.update_realm(&realm, seen).await {
+        Err(StoreError::FileOwned(path)) => {
+            return Err(call.file_owned(format!("realm {path}")));
+        }
+        outcome => outcome?,
+    }
+    call.state.read_realms().await?;
+    shown(call, &realm.path, StatusCode::OK)
+}
+
+fn refuse_declared(call: &Call, path: &str) -> Result<(), ManageError> {
+    if call.state.live().config.realms.contains_key(path) {
+        return Err(call.file_owned(format!("realm {path}")));
+    }
+    Ok(())
+}
+
+/// What the body says of settings; what else is shown of a realm is no change.
+fn settings(members: Map<String, Value>) -> Result<Option<Map<String, Value>>, ManageError> {
+    let mut settings = None;
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("settings", Value::Object(members)) => settings = Some(members),
+            ("settings", _) => return Err(RecordError::new(name, "expected an object").into()),
+            ("path" | "issuer" | "owner" | "effective_settings" | "settings_not_in_force", _) => {}
+            _ => return Err(RecordError::new(name, "unknown field").into()),
+        }
+    }
+    Ok(settings)
+}
+
+/// What the realm sets itself, if there is such a realm in the store.
+fn own(call: &Call, path: &str) -> Option<Map<String, Value>> {
+    let live = call.state.live();
+    let stored = live.stored.iter().find(|realm| realm.path == path)?;
+    Some(stored.settings.clone())
+}
+
+fn shown(call: &Call, path: &str, status: StatusCode) -> Result<Response, ManageError> {
+    let live = call.state.live.load_full();
+    let realm = live.realm(path);
+    let realm = realm.ok_or_else(|| ManageError::Realm(path.to_owned()))?;
+    Ok(respond::json(status, &describe(&live, realm)))
+}
+
+/// The path of the realm that the address names.
+fn path(call: &Call) -> String {
+    match call.param(0).trim_matches('/') {
+        "root" => "/".to_owned(),
+        path => format!("/{path}"),
+    }
+}

@@ -1,0 +1,612 @@
+//! Realms as compiled from the configuration, and how paths name them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
+use url::Url;
+
+use super::config::{IdentityConfig, RealmConfig, RealmSettings};
+use super::factors::RelyingParty;
+use super::federation::Provider;
+use super::goto::Destinations;
+use super::hosts::Hosts;
+use super::inherit::{InForce, OwnSettings};
+use super::ldap::Directory;
+use super::pages::Look;
+use super::password_policy::Rules;
+use super::settings::Trusted;
+use super::{IdentityError, mail, records};
+use doorward_core::model::registration::StoredRealm;
+use doorward_core::model::secret::Secret;
+use doorward_core::model::user::name;
+use doorward_core::model::user::schema::RecordError;
+use doorward_store::Declared;
+
+/// What the configuration file says, compiled.
+#[derive(Debug)]
+pub(super) struct Live {
+    /// Without a slash at its end.
+    pub(super) base_url: String,
+    /// The path of `base_url`: empty, or with a slash only at its start.
+    pub(super) base_path: String,
+    realms: HashMap<String, Arc<Realm>>,
+    pub(super) hosts: Hosts,
+    pub(super) look: Arc<Look>,
+    /// Who asks for passkeys, if browsers offer them here.
+    pub(super) relying_party: Option<RelyingParty>,
+    pub(super) config: IdentityConfig,
+    /// Addresses whose failures are not counted.
+    pub(super) exempt: Vec<IpNet>,
+    /// The realms of the store, as they were read.
+    pub(super) stored: Vec<StoredRealm>,
+}
+
+/// A realm.
+#[derive(Debug)]
+pub(super) struct Realm {
+    /// `/` or `/a/b`.
+    pub(super) path: String,
+    /// The one issuer of its tokens, whatever path form a client used.
+    pub(super) issuer: String,
+    pub(super) settings: Arc<RealmSettings>,
+    in_force: InForce,
+    /// Declared users' passwords, by folded user name.
+    passwords: HashMap<String, Arc<DeclaredPassword>>,
+    /// Declared clients' secrets, by client identifier.
+    secrets: HashMap<String, Option<Secret>>,
+}
+
+/// A password that only the file holds.
+#[derive(Debug)]
+pub(super) struct DeclaredPassword {
+    /// `None`: the user has none, and can't sign in.
+    pub(super) secret: Option<Secret>,
+    pub(super) hash: OnceCell<Secret>,
+}
+
+impl Live {
+    /// Compiles `config`; says also what the store must hold.
+    pub(super) fn compile(config: IdentityConfig) -> Result<(Self, Declared), IdentityError> {
+        let base = base(&config.base_url)?;
+        mail::check(&config.mail)?;
+        let look = Look::compile(&config.pages, &base.url, &base.path)?;
+        let rp_id = config.passkeys.rp_id.as_deref();
+        let mut live = Self {
+            relying_party: RelyingParty::of(&base.url, rp_id)?,
+            look: Arc::new(look),
+            base_url: base.url,
+            base_path: base.path,
+            realms: HashMap::new(),
+            hosts: Hosts::default(),
+            config: IdentityConfig::default(),
+            exempt: exempt(&config.lockout.per_address.exempt)?,
+            stored: Vec::new(),
+        };
+        let mut declared = Declared::default();
+        let root = BTreeMap::from([("/".to_owned(), RealmConfig::default())]);
+        let missing_root = root.iter().filter(|_| !config.realms.contains_key("/"));
+        // In ascending order: a realm comes after those above it.
+        for (path, realm) in missing_root.chain(&config.realms) {
+            check_path(path)?;
+            let wrong = |error| IdentityError::in_realm(path, error);
+            let in_force = live.above(path).below(&realm.settings);
+            let in_force = in_force.map_err(|error| wrong(error.below("settings")))?;
+            let host = base.host.as_deref();
+            live.hosts.add(path, &realm.hosts, host).map_err(wrong)?;
+            let mut compiled = Realm::new(&live.base_url, path, in_force);
+            compiled.declare(realm, &mut declared).map_err(wrong)?;
+            declared.realms.push(path.clone());
+            live.realms.insert(path.clone(), Arc::new(compiled));
+        }
+        live.config = config;
+        Ok((live, declared))
+    }
+
+    /// Adds what the store knows: realms that the file does not declare, their
+    /// settings, and what follows from those for the realms below them. Takes over
+    /// the hashes of declared passwords that did not change.
+    pub(super) fn complete(&mut self, mut stored: Vec<StoredRealm>, previous: Option<&Self>) {
+        stored.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        self.stored = stored;
+        for (path, in_force) in self.composed(&self.stored) {
+            let in_force = in_force.unwrap_or_else(|(above, error)| {
+                tracing::error!(realm = path, %error, "settings of a realm are not used");
+                above
+            });
+            let realm = match self.realms.remove(&path) {
+                Some(declared) => declared.with(in_force),
+                None => Realm::new(&self.base_url, &path, in_force),
+            };
+            self.realms.insert(path, Arc::new(realm));
+        }
+        for realm in self.stored.iter().filter(|realm| self.is_shadowed(realm)) {
+            let settings: Vec<_> = realm.settings.keys().collect();
+            tracing::warn!(
+                realm = realm.path,
+                ?settings,
+                "settings in the store are not in force: the file declares the realm"
+            );
+        }
+        for (path, realm) in &self.realms {
+            let old = previous.and_then(|previous| previous.realms.get(path));
+            for (name, password) in &realm.passwords {
+                let old = old.and_then(|old| old.passwords.get(name));
+                let same = old.filter(|old| match (&old.secret, &password.secret) {
+                    (Some(old), Some(new)) => old.matches(new.expose()),
+                    _ => false,
+                });
+                if let Some(hash) = same.and_then(|old| old.hash.get()) {
+                    // Fails only if it is set already, to the same end.
+                    let _ = password.hash.set(hash.clone());
+                }
+            }
+        }
+    }
+
+    /// What is in force in every realm of the file and of `stored`, those above
+    /// before those below. Where settings can't be: what is in force above, and
+    /// what is wrong.
+    fn composed(&self, stored: &[StoredRealm]) -> BTreeMap<String, Composed> {
+        let mut own: BTreeMap<&str, OwnSettings> = BTreeMap::new();
+        for realm in stored {
+            if check_path(&realm.path).is_ok() {
+                own.insert(&realm.path, realm.settings.clone().into());
+            }
+        }
+        // What the file declares is the file's.
+        for (path, realm) in &self.config.realms {
+            own.insert(path, realm.settings.clone());
+        }
+        own.entry("/").or_default();
+        let mut composed: BTreeMap<String, Composed> = BTreeMap::new();
+        for (path, own) in own {
+            let above = parents(path).find_map(|parent| composed.get(parent));
+            let above = match above {
+                Some(Ok(above) | Err((above, _))) => above.clone(),
+                None => InForce::default(),
+            };
+            let known = self.realms.get(path);
+            let known = known.filter(|_| self.config.realms.contains_key(path));
+            let in_force = match known {
+                // Lists and keys of the file are not read again for nothing.
+                Some(known) if self.above(path).is_same(&above) => Ok(known.in_force.clone()),
+                _ => above.below(&own).map_err(|error| (above, error)),
+            };
+            composed.insert(path.to_owned(), in_force);
+        }
+        composed
+    }
+
+    /// Checks that a realm at `path` may set `own`, for itself and for the realms
+    /// below it.
+    ///
+    /// # Errors
+    /// There can't be a realm at `path`, or a setting can't be.
+    pub(super) fn would_be(&self, path: &str, own: Map<String, Value>) -> Result<(), RecordError> {
+        check_path(path).map_err(|_| RecordError::new("path", PATH_RULE))?;
+        let mut stored = self.stored.clone();
+        stored.retain(|realm| realm.path != path);
+        stored.push(StoredRealm {
+            path: path.to_owned(),
+            declared: false,
+            settings: own,
+        });
+        let before = self.composed(&self.stored);
+        for (realm, in_force) in self.composed(&stored) {
+            let Err((_, error)) = in_force else { continue };
+            if realm == path {
+                return Err(error.below("settings"));
+            }
+            if before.get(&realm).is_some_and(Result::is_ok) {
+                let text = format!("does not go with what the realm {realm} sets: {error}");
+                return Err(RecordError::new("settings", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the store has settings of a realm that the file declares.
+    pub(super) fn is_shadowed(&self, realm: &StoredRealm) -> bool {
+        !realm.settings.is_empty() && self.config.realms.contains_key(&realm.path)
+    }
+
+    /// The rules for new passwords of the realm at `path`, as this file and the
+    /// realms of the store have them.
+    pub(super) fn rules_of(
+        config: IdentityConfig,
+        stored: Vec<StoredRealm>,
+        path: &str,
+    ) -> Result<Arc<Rules>, IdentityError> {
+        let (mut live, _) = Self::compile(config)?;
+        live.complete(stored, None);
+        let rules = live
+            .realm(path)
+            .map(|realm| Arc::clone(realm.password_rules()));
+        Ok(rules.unwrap_or_default())
+    }
+
+    /// What is in force in the nearest realm above `path`.
+    fn above(&self, path: &str) -> InForce {
+        let realm = parents(path).find_map(|parent| self.realms.get(parent));
+        realm.map_or_else(InForce::default, |realm| realm.in_force.clone())
+    }
+
+    /// The realm of this path.
+    pub(super) fn realm(&self, path: &str) -> Option<&Arc<Realm>> {
+        self.realms.get(path)
+    }
+
+    /// All realms.
+    pub(super) fn realms(&self) -> impl Iterator<Item = &Arc<Realm>> {
+        self.realms.values()
+    }
+}
+
+/// What is in force in a realm; or what is above it, and why its own is not.
+type Composed = Result<InForce, (InForce, RecordError)>;
+
+/// The paths above `path`, the nearest first.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(parent(path), |path| parent(path))
+}
+
+fn parent(path: &str) -> Option<&str> {
+    match path.rsplit_once('/')? {
+        ("", "") => None,
+        ("", _) => Some("/"),
+        (parent, _) => Some(parent),
+    }
+}
+
+/// The base URL, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Base {
+    /// Without a slash at its end.
+    url: String,
+    path: String,
+    host: Option<String>,
+}
+
+fn base(base_url: &str) -> Result<Base, IdentityError> {
+    let wrong = |message: &str| IdentityError::config("base_url", message);
+    let url = Url::parse(base_url).map_err(|_| wrong("is no absolute URL"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(wrong("must begin with http:// or https:// and a host"));
+    }
+    if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+        return Err(wrong("must have no query, fragment or user"));
+    }
+    Ok(Base {
+        url: base_url.trim_end_matches('/').to_owned(),
+        path: url.path().trim_end_matches('/').to_owned(),
+        host: url.host_str().map(str::to_owned),
+    })
+}
+
+/// Networks of addresses that are not locked.
+fn exempt(written: &[String]) -> Result<Vec<IpNet>, IdentityError> {
+    let parse = |(index, text): (usize, &String)| {
+        let address = text.parse::<IpAddr>().map(IpNet::from);
+        address.or_else(|_| text.parse()).map_err(|_| {
+            let name = format!("per_address.exempt[{index}]");
+            IdentityError::in_section("lockout", &name, "is no IP address or network".to_owned())
+        })
+    };
+    written.iter().enumerate().map(parse).collect()
+}
+
+/// What [`check_path`] asks for.
+const PATH_RULE: &str =
+    "a realm is `/` or `/a/b` of letters, digits and `._~-`, and not `root` or `realms`";
+
+fn check_path(path: &str) -> Result<(), IdentityError> {
+    let legal = |part: &str| {
+        !part.is_empty()
+            && part.len() <= 64
+            && !matches!(part, "." | ".." | "root" | "realms")
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(&b))
+    };
+    let ok = path == "/"
+        || path
+            .strip_prefix('/')
+            .is_some_and(|rest| rest.split('/').count() <= 8 && rest.split('/').all(legal));
+    if ok {
+        return Ok(());
+    }
+    Err(IdentityError::in_realm(
+        path,
+        RecordError::new("", PATH_RULE),
+    ))
+}
+
+fn twice(name: &str) -> RecordError {
+    RecordError::new(name, "is declared twice")
+}
+
+/// The issuer of a realm (one fixed string).
+fn issuer(base_url: &str, path: &str) -> String {
+    let mut issuer = format!("{base_url}/oauth2");
+    if path != "/" {
+        issuer.push_str("/realms/root");
+        for part in path.split('/').skip(1) {
+            issuer.push_str("/realms/");
+            issuer.push_str(part);
+        }
+    }
+    issuer
+}
+
+impl Realm {
+    fn new(base_url: &str, path: &str, in_force: InForce) -> Self {
+        Self {
+            path: path.to_owned(),
+            issuer: issuer(base_url, path),
+            settings: Arc::clone(&in_force.settings),
+            in_force,
+            passwords: HashMap::new(),
+            secrets: HashMap::new(),
+        }
+    }
+
+    /// The same realm with these settings.
+    fn with(&self, in_force: InForce) -> Self {
+        Self {
+            path: self.path.clone(),
+            issuer: self.issuer.clone(),
+            settings: Arc::clone(&in_force.settings),
+            in_force,
+            passwords: self.passwords.clone(),
+            secrets: self.secrets.clone(),
+        }
+    }
+
+    /// Takes in declared users and clients, and adds to `declared` what the
+    /// store must hold. Paths of errors are relative to the realm.
+    fn declare(
+        &mut self,
+        config: &RealmConfig,
+        declared: &mut Declared,
+    ) -> Result<(), RecordError> {
+        for (index, user) in config.users.iter().enumerate() {
+            let at = format!("users[{index}]");
+            let record =
+                records::declared_user(&self.path, user).map_err(|error| error.below(&at))?;
+            let key = name::key(&record.user_name);
+            if self.passwords.contains_key(&key) {
+                return Err(twice("userName").below(&at));
+            }
+            let password = DeclaredPassword {
+                secret: user.password.clone(),
+                hash: OnceCell::new(),
+            };
+            self.passwords.insert(key, Arc::new(password));
+            declared.users.push(record);
+        }
+        for (index, metadata) in config.clients.iter().enumerate() {
+            let at = format!("clients[{index}]");
+            let client = records::declared_client(&self.path, metadata);
+            declared
+                .clients
+                .push(client.map_err(|error| error.below(&at))?);
+            let secret = metadata.client_secret.clone();
+            if self
+                .secrets
+                .insert(metadata.client_id.clone(), secret)
+                .is_some()
+            {
+                return Err(twice("client_id").below(&at));
+            }
+        }
+        Ok(())
+    }
+
+    /// The issuer of this name, if its assertions are believed.
+    pub(super) fn trusted(&self, issuer: &str) -> Option<&Trusted> {
+        self.in_force
+            .trusted
+            .iter()
+            .find(|one| one.issuer == issuer)
+    }
+
+    /// Where users may be sent after signing in, besides here.
+    pub(super) fn destinations(&self) -> &Destinations {
+        &self.in_force.destinations
+    }
+
+    /// What new passwords must be like.
+    pub(super) fn password_rules(&self) -> &Arc<Rules> {
+        &self.in_force.passwords
+    }
+
+    /// The providers that users may sign in through, in the order of pages.
+    pub(super) fn providers(&self) -> &[Arc<Provider>] {
+        &self.in_force.providers
+    }
+
+    /// The directory that knows passwords of users, if there is one.
+    pub(super) fn directory(&self) -> Option<&Arc<Directory>> {
+        self.in_force.directory.as_ref()
+    }
+
+    /// Where the administrator may sign in from, if that is restricted.
+    pub(super) fn admin_networks(&self) -> Option<&[IpNet]> {
+        self.in_force.admin_networks.as_deref()
+    }
+
+    /// Whether users of the realm can sign in by the way of this name.
+    pub(super) fn has_login_service(&self, name: &str) -> bool {
+        self.settings
+            .login_services
+            .iter()
+            .any(|known| known == name)
+    }
+
+    /// The declared password of a user, by folded name.
+    pub(super) fn password(&self, key: &str) -> Option<&Arc<DeclaredPassword>> {
+        self.passwords.get(key)
+    }
+
+    /// The folded names of all declared users.
+    pub(super) fn declared_users(&self) -> impl Iterator<Item = &str> {
+        self.passwords.keys().map(String::as_str)
+    }
+
+    /// The declared secret of a client.
+    pub(super) fn secret(&self, client_id: &str) -> Option<&Secret> {
+        self.secrets.get(client_id)?.as_ref()
+    }
+}
+
+/// The realm that the part of a path between `/oauth2` or `/json` and the
+/// endpoint names: nothing, `realms/root/realms/a/realms/b`, `realms/a` or
+/// `a/b`. `None`: it can't be a realm.
+pub(super) fn realm_of_path(part: &str) -> Option<String> {
+    if part.is_empty() {
+        return Some("/".to_owned());
+    }
+    let mut names: Vec<&str> = part.split('/').collect();
+    if names[0] == "realms" {
+        let spelt_out =
+            names.len().is_multiple_of(2) && names.iter().step_by(2).all(|w| *w == "realms");
+        if !spelt_out {
+            return None;
+        }
+        names = names.into_iter().skip(1).step_by(2).collect();
+    }
+    if names[0] == "root" {
+        names.remove(0);
+    }
+    if names.iter().any(|name| name.is_empty()) {
+        return None;
+    }
+    Some(format!("/{}", names.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_realm_above_comes_first() {
+        assert_eq!(parents("/a/b/c").collect::<Vec<_>>(), ["/a/b", "/a", "/"]);
+        assert_eq!(parents("/a").collect::<Vec<_>>(), ["/"]);
+        assert_eq!(parents("/").count(), 0);
+    }
+
+    fn live(config: Value, stored: &[(&str, Value)]) -> Live {
+        let config = serde_json::from_value(config).expect("a configuration");
+        let (mut live, _) = Live::compile(config).expect("it compiles");
+        let realm = |(path, settings): &(&str, Value)| StoredRealm {
+            path: (*path).to_owned(),
+            declared: false,
+            settings: settings.as_object().cloned().expect("an object"),
+        };
+        live.complete(stored.iter().map(realm).collect(), None);
+        live
+    }
+
+    fn lifetime(live: &Live, path: &str) -> u32 {
+        let realm = live.realm(path).expect("a realm");
+        realm.settings.access_token_lifetime
+    }
+
+    #[test]
+    fn settings_in_the_store_are_in_force_below_them_also_in_declared_realms() {
+        let stored = [
+            ("/", serde_json::json!({"access_token_lifetime": 60})),
+            ("/a", serde_json::json!({"code_lifetime": 30})),
+        ];
+        let declared = serde_json::json!({"realms": {
+            "/a/b": {"users": [{"userName": "ann"}]},
+            "/c": {"settings": {"access_token_lifetime": 90}},
+        }});
+        let live = live(declared, &stored);
+        for (path, seconds) in [("/", 60), ("/a", 60), ("/a/b", 60), ("/c", 90)] {
+            assert_eq!(lifetime(&live, path), seconds, "{path}");
+        }
+        let inner = live.realm("/a/b").expect("a realm");
+        assert_eq!(inner.settings.code_lifetime, 30);
+        assert!(inner.password("ann").is_some(), "its users are still there");
+    }
+
+    #[test]
+    fn what_the_file_declares_is_not_replaced_by_what_the_store_has() {
+        let stored = [("/", serde_json::json!({"access_token_lifetime": 60}))];
+        let live = live(serde_json::json!({"realms": {"/": {}}}), &stored);
+        assert_eq!(lifetime(&live, "/"), 3600);
+        assert!(live.is_shadowed(&live.stored[0]));
+    }
+
+    #[test]
+    fn a_setting_that_a_realm_below_can_not_live_with_is_refused() {
+        let declared = serde_json::json!({"realms": {
+            "/a": {"settings": {"second_factor": "required"}},
+        }});
+        let live = live(declared, &[("/", serde_json::json!({}))]);
+        let own = serde_json::json!({"factors": {"kinds": []}});
+        let own = own.as_object().cloned().expect("an object");
+        let error = live.would_be("/", own).expect_err("refused");
+        assert!(error.message.contains("realm /a"), "{}", error.message);
+    }
+
+    #[test]
+    fn every_path_form_names_its_realm() {
+        for (part, realm) in [
+            ("", "/"),
+            ("realms/root", "/"),
+            ("root", "/"),
+            ("realms/root/realms/a", "/a"),
+            ("realms/root/realms/a/realms/b", "/a/b"),
+            ("realms/a", "/a"),
+            ("a/b", "/a/b"),
+        ] {
+            assert_eq!(realm_of_path(part).as_deref(), Some(realm), "{part}");
+        }
+        for part in ["realms", "realms/root/a", "realms//realms/a", "a//b"] {
+            assert_eq!(realm_of_path(part), None, "{part}");
+        }
+    }
+
+    #[test]
+    fn the_issuer_is_one_string_a_realm() {
+        assert_eq!(issuer("http://h", "/"), "http://h/oauth2");
+        assert_eq!(
+            issuer("http://h", "/a/b"),
+            "http://h/oauth2/realms/root/realms/a/realms/b"
+        );
+    }
+
+    #[test]
+    fn a_wrong_record_is_named_with_its_path() {
+        let config: IdentityConfig = serde_json::from_value(serde_json::json!({
+            "realms": {"/": {"users": [{"userName": "demo", "emails": [{"value": 5}]}]}}
+        }))
+        .expect("it has the right shape");
+        let error = Live::compile(config).expect_err("an address that is a number");
+        assert_eq!(
+            error.to_string(),
+            "identity.realms./.users[0].emails[0].value: expected a string"
+        );
+    }
+
+    #[test]
+    fn a_base_url_that_cannot_be_an_issuer_is_refused() {
+        for bad in [
+            "localhost:8000",
+            "ftp://x",
+            "http://x/?a=b",
+            "http://x/#a",
+            "http://me@x",
+        ] {
+            assert!(base(bad).is_err(), "{bad}");
+        }
+        let good = base("https://x/am/").expect("a good one");
+        assert_eq!((&*good.url, &*good.path), ("https://x/am", "/am"));
+    }
+}

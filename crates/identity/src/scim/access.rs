@@ -1,0 +1,145 @@
+//! Who may read and write records: a matter of the token's scopes.
+//!
+//! Reading follows `users_scope` and `groups_scope`. Writing is for clients on
+//! their own behalf whose token has `users_write_scope` or
+//! `groups_write_scope`; users change what is theirs at `/Me`.
+
+use http::StatusCode;
+
+use crate::Call;
+use crate::bearer::{self, GoodToken};
+use crate::error::ScimError;
+use crate::realm::Live;
+
+/// A kind of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    User,
+    Group,
+}
+
+impl Kind {
+    /// The word of `meta.resourceType`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::User => "User",
+            Self::Group => "Group",
+        }
+    }
+
+    /// There is no record of this kind and identifier.
+    pub(super) fn missing(self) -> ScimError {
+        let text = match self {
+            Self::User => "There is no such user.",
+            Self::Group => "There is no such group.",
+        };
+        ScimError::new(StatusCode::NOT_FOUND, text)
+    }
+}
+
+/// The token of the request, if it is good.
+pub(super) async fn token(call: &Call) -> Result<GoodToken, ScimError> {
+    let unauthorized = |challenge: &str, detail: &str| ScimError {
+        challenge: Some(challenge.to_owned()),
+        ..ScimError::new(StatusCode::UNAUTHORIZED, detail)
+    };
+    let token = bearer::from_header(call.headers())
+        .ok_or_else(|| unauthorized("Bearer realm=\"/\"", "An access token is required."))?;
+    let good = bearer::check(&call.state, token, call.now_ms).await?;
+    // A bound token is more than its text; here only texts are shown.
+    let good = good.filter(|good| good.issued.bound_to().is_none());
+    good.ok_or_else(|| {
+        let challenge = "Bearer realm=\"/\", error=\"invalid_token\"";
+        unauthorized(
+            challenge,
+            "The access token is expired, revoked or not valid.",
+        )
+    })
+}
+
+/// Which records of the kind a token may read: those of one user only, or all.
+pub(super) fn sees_all(token: &GoodToken, kind: Kind) -> bool {
+    let settings = &token.realm.settings;
+    let scope = match kind {
+        Kind::User => &settings.users_scope,
+        Kind::Group => &settings.groups_scope,
+    };
+    scope.is_some() || token.user.is_none()
+}
+
+/// Realms that are named when it is told who reads.
+const TOLD_MAX: usize = 10;
+
+/// Tells the operator where any client's own token reads the directory.
+pub(crate) fn tell_who_reads(live: &Live) {
+    let open = live.realms().filter(|realm| {
+        let settings = &realm.settings;
+        settings.users_scope.is_none() || settings.groups_scope.is_none()
+    });
+    let paths: Vec<_> = open.map(|realm| realm.path.as_str()).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let named = paths.iter().take(TOLD_MAX).copied().collect::<Vec<_>>();
+    tracing::info!(
+        realms = named.join(" "),
+        count = paths.len(),
+        "any client's own token reads the directory: users_scope or groups_scope is not set"
+    );
+}
+
+/// The token of a request that may read records of the kind.
+pub(super) async fn reader(call: &Call, kind: Kind) -> Result<GoodToken, ScimError> {
+    let good = token(call).await?;
+    let settings = &good.realm.settings;
+    let (read, write) = match kind {
+        Kind::User => (&settings.users_scope, &settings.users_write_scope),
+        Kind::Group => (&settings.groups_scope, &settings.groups_write_scope),
+    };
+    // Who may write must see what there is.
+    let writes = good.user.is_none() && has(&good, write);
+    match read {
+        Some(scope) if !writes && !has(&good, scope) => Err(insufficient(scope)),
+        _ => Ok(good),
+    }
+}
+
+/// The token of a request that may write records of the kind.
+pub(super) async fn writer(call: &Call, kind: Kind) -> Result<GoodToken, ScimError> {
+    let good = token(call).await?;
+    let settings = &good.realm.settings;
+    let scope = match kind {
+        Kind::User => &settings.users_write_scope,
+        Kind::Group => &settings.groups_write_scope,
+    };
+    if scope.is_empty() {
+        let text = "Records can't be changed here: the realm names no scope for it.";
+        return Err(ScimError::new(StatusCode::FORBIDDEN, text));
+    }
+    if !has(&good, scope) {
+        return Err(insufficient(scope));
+    }
+    // Or users could give themselves, by consent, what is the operator's.
+    if good.user.is_some() {
+        let text = "A client's own token is required: users change what is theirs at Me.";
+        return Err(ScimError::new(StatusCode::FORBIDDEN, text));
+    }
+    Ok(good)
+}
+
+/// Whether the token has this scope; none is the empty one.
+pub(super) fn has(token: &GoodToken, scope: &str) -> bool {
+    !scope.is_empty() && token.issued.scopes().any(|granted| granted == scope)
+}
+
+pub(super) fn insufficient(scope: &str) -> ScimError {
+    ScimError {
+        challenge: Some(format!(
+            "Bearer realm=\"/\", error=\"insufficient_scope\", scope=\"{scope}\""
+        )),
+        ..ScimError::new(
+            StatusCode::FORBIDDEN,
+            format!("The scope {scope} is required."),
+        )
+    }
+}

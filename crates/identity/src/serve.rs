@@ -1,0 +1,494 @@
+//! From a request to its endpoint.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State as Shared};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, ORIGIN};
+use http::{HeaderValue, Method, StatusCode, Uri};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::error::{JsonError, OAuthError, ScimError, allow, printable, wrong_method};
+use super::form::Form;
+use super::json_view::JsonView;
+use super::pages::{self, Frame};
+use super::realm::{Live, Realm, realm_of_path};
+use super::{
+    Call, ENDPOINTS, Endpoint, State, Surface, account, audit, authenticate, authorize, cors,
+    device, discovery, federation, forgotten, id_token_info, introspect, logout, people, pushed,
+    register, revoke, scim, sessions, token, tokeninfo, userinfo,
+};
+use doorward_net::http::bridge::SecretPath;
+
+/// Longest body, in bytes.
+const BODY_MAX: usize = 64 * 1024;
+
+/// Why a request reached no endpoint.
+enum Lost {
+    /// No such path.
+    Path,
+    /// No such realm.
+    Realm {
+        /// Its path.
+        path: String,
+        /// Whether the query names it, and not the path.
+        by_query: bool,
+    },
+    /// The endpoint has other methods.
+    Method(&'static [Method]),
+    /// The body is longer than [`BODY_MAX`].
+    TooLong,
+    /// The body broke off.
+    Body,
+}
+
+/// Answers any request.
+pub(super) async fn serve(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    let live = state.live.load_full();
+    let head = request.method() == Method::HEAD;
+    let uri = request.uri().clone();
+    let path = below_base(&live.base_path, uri.path());
+    let wanted = wanted(&live, &path, &request);
+    let response = match &wanted {
+        None => on_realm(&state, &live, &path, request).await,
+        Some(wanted) => match wanted.preflight(&state).await {
+            Some(response) => response,
+            None => {
+                let mut response = on_realm(&state, &live, &path, request).await;
+                wanted.share(&state, &mut response).await;
+                response
+            }
+        },
+    };
+    if head {
+        without_body(response).await
+    } else {
+        response
+    }
+}
+
+/// What pages of other origins are to be let read of the answer.
+fn wanted(live: &Live, path: &str, request: &Request) -> Option<cors::Wanted> {
+    let origin = request.headers().get(ORIGIN)?;
+    let (surface, rest) = surface(path)?;
+    if surface != Surface::OAuth2 {
+        return None;
+    }
+    let (realm, methods, endpoint) = endpoint(surface, rest)?;
+    let realm = || resolve(live, surface, realm, request).ok();
+    cors::Wanted::of(request, origin, (endpoint, methods), realm)
+}
+
+/// The path without that of the base URL. Metadata addresses that RFC 8414 §3
+/// makes, with the well-known part in front, become those of OpenID Connect.
+fn below_base<'a>(base: &str, path: &'a str) -> Cow<'a, str> {
+    for name in ["oauth-authorization-server", "openid-configuration"] {
+        let issuer = path.strip_prefix("/.well-known/");
+        let issuer = issuer.and_then(|rest| rest.strip_prefix(name));
+        if let Some(issuer) = issuer.and_then(|rest| rest.strip_prefix(base)) {
+            return Cow::Owned(format!("{issuer}/.well-known/openid-configuration"));
+        }
+    }
+    match path.strip_prefix(base) {
+        Some(rest) if rest.starts_with('/') => Cow::Borrowed(rest),
+        _ => Cow::Borrowed(path),
+    }
+}
+
+/// The path that was called, without that of the base URL.
+pub(super) fn path_below_base(call: &Call) -> Cow<'_, str> {
+    let live = call.state.live();
+    below_base(&live.base_path, call.parts.uri.path())
+}
+
+/// The address that was called, as a client knows it.
+pub(super) fn url(call: &Call) -> String {
+    let live = call.state.live();
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    format!("{}{path}", live.base_url)
+}
+
+/// As [`url()`], if its path names the realm of the call: on the host of a realm,
+/// the address of the top-level one would mean another.
+pub(super) fn url_of_realm(call: &Call) -> Option<String> {
+    let live = call.state.live();
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    let (surface, rest) = surface(&path)?;
+    let (part, ..) = endpoint(surface, rest)?;
+    let named = realm_of_path(part)? == call.realm.path;
+    named.then(|| format!("{}{path}", live.base_url))
+}
+
+/// The path of what was called, as a client knows it: with the realm in it.
+pub(super) fn path(call: &Call) -> String {
+    let live = call.state.live();
+    if let Some(path) = &call.named_path {
+        return format!("{}{path}", live.base_path);
+    }
+    let path = below_base(&live.base_path, call.parts.uri.path());
+    format!("{}{path}", live.base_path)
+}
+
+/// A HEAD request gets the header fields of GET (RFC 9110 §9.3.2).
+async fn without_body(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    if let Ok(body) = body.collect().await {
+        let length = HeaderValue::from(body.to_bytes().len());
+        parts.headers.insert(CONTENT_LENGTH, length);
+    }
+    Response::from_parts(parts, Body::empty())
+}
+
+async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request) -> Response {
+    let Some((surface, rest)) = surface(path) else {
+        return JsonError::new(
+            StatusCode::NOT_FOUND,
+            format!("Resource '{path}' not found"),
+        )
+        .response();
+    };
+    let method = request.method().clone();
+    let found = endpoint(surface, rest).map(|(_, _, endpoint)| endpoint);
+    let secret = found == Some(Endpoint::Session);
+    let view = JsonView::of(surface, found, request.uri());
+    let frame = frame(live, surface, rest, &request);
+    let mut response = match call(state, live, surface, rest, request).await {
+        Ok((endpoint, call)) => audit::follow(endpoint, &call, dispatch(endpoint, &call)).await,
+        Err(lost) => match frame {
+            Some(frame) => lost_page(lost, &frame, &method),
+            None => lost_response(lost, surface, path, &method),
+        },
+    };
+    if let Some(view) = view {
+        response = view.apply(response).await;
+    }
+    if secret {
+        response.extensions_mut().insert(SecretPath);
+    }
+    response
+}
+
+/// What pages for the sender of a request to this path have in common, if a
+/// person sent it: a browser that shows what comes.
+fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option<Frame> {
+    let accept = request.headers().get(ACCEPT)?.to_str().ok()?;
+    if !accept.contains("text/html") {
+        return None;
+    }
+    let (_, _, endpoint) = endpoint(surface, rest)?;
+    let is_page = matches!(
+        endpoint,
+        Endpoint::Authorize
+            | Endpoint::SignIn
+            | Endpoint::Account
+            | Endpoint::SignOut
+            | Endpoint::DeviceUser
+            | Endpoint::Forgot
+            | Endpoint::Reset
+            | Endpoint::Federation
+            | Endpoint::FederationAnswer
+    );
+    if !is_page {
+        return None;
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let query = Form::parse(query.as_bytes()).unwrap_or_default();
+    let locales = query.get("ui_locales");
+    Some(Frame::of(&live.look, request.headers(), locales))
+}
+
+fn lost_page(lost: Lost, frame: &Frame, method: &Method) -> Response {
+    let allowed = match lost {
+        Lost::Method(methods) => allow(methods),
+        _ => None,
+    };
+    let error = lost_oauth(lost, method);
+    let text = printable(&error.description);
+    let mut response = pages::error(frame, error.status, error.error, &text);
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
+}
+
+fn lost_response(lost: Lost, surface: Surface, path: &str, method: &Method) -> Response {
+    let allowed = match lost {
+        Lost::Method(methods) => allow(methods),
+        _ => None,
+    };
+    let mut response = match surface {
+        Surface::OAuth2 => lost_oauth(lost, method).response(),
+        Surface::Json => lost_json(lost, path).response(),
+        Surface::V1 => lost_scim(lost),
+    };
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
+}
+
+fn surface(path: &str) -> Option<(Surface, &str)> {
+    let below = |prefix: &str| {
+        let rest = path.strip_prefix(prefix)?;
+        rest.strip_prefix('/')
+    };
+    below("/oauth2")
+        .map(|rest| (Surface::OAuth2, rest))
+        .or_else(|| below("/json").map(|rest| (Surface::Json, rest)))
+        .or_else(|| below("/v1").map(|rest| (Surface::V1, rest)))
+        .or_else(|| below(scim::STANDARD).map(|rest| (Surface::V1, rest)))
+}
+
+async fn call(
+    state: &Arc<State>,
+    live: &Live,
+    surface: Surface,
+    rest: &str,
+    request: Request,
+) -> Result<(Endpoint, Call), Lost> {
+    let (realm_part, methods, endpoint) = endpoint(surface, rest).ok_or(Lost::Path)?;
+    let realm = resolve(live, surface, realm_part, &request)?;
+    let method = match request.method() {
+        &Method::HEAD if !endpoint.acts_on_get() => &Method::GET,
+        method => method,
+    };
+    if !methods.contains(method) {
+        return Err(Lost::Method(methods));
+    }
+    let (parts, body) = request.into_parts();
+    let by_query = realm_of_query(surface, &parts.uri);
+    let named_path = by_query.map(|_| {
+        let endpoint = rest[realm_part.len()..].trim_start_matches('/');
+        let root = realm.issuer.strip_prefix(&live.base_url);
+        format!("{}/{endpoint}", root.unwrap_or("/oauth2"))
+    });
+    let call = Call {
+        state: Arc::clone(state),
+        realm,
+        parts,
+        body: read(body, body_max(surface)).await?,
+        now_ms: state.clock.now_ms(),
+        named_path,
+    };
+    Ok((endpoint, call))
+}
+
+/// The endpoint whose path ends `rest`, and the part before it, which names the
+/// realm.
+fn endpoint(surface: Surface, rest: &str) -> Option<(&str, &'static [Method], Endpoint)> {
+    // Clients write `/json/sessions/?_action=…`: collections end so.
+    let rest = match surface {
+        Surface::OAuth2 => rest,
+        Surface::Json | Surface::V1 => rest.strip_suffix('/').unwrap_or(rest),
+    };
+    ENDPOINTS
+        .iter()
+        .find_map(|(of, suffix, methods, endpoint)| {
+            if *of != surface {
+                return None;
+            }
+            let (rest, suffix) = match suffix.split_once("/{id}") {
+                Some((before, after)) => {
+                    let rest = rest.strip_suffix(after)?;
+                    let (rest, id) = rest.rsplit_once('/')?;
+                    (Some(rest).filter(|_| !id.is_empty())?, before)
+                }
+                None => (rest, *suffix),
+            };
+            let realm = match surface {
+                // Clients of other makers begin them with capitals.
+                Surface::V1 => rest.eq_ignore_ascii_case(suffix).then_some("")?,
+                _ => rest.strip_suffix(suffix)?,
+            };
+            let realm = match realm.strip_suffix('/') {
+                Some(realm) if !realm.is_empty() => realm,
+                None if realm.is_empty() => "",
+                _ => return None,
+            };
+            Some((realm, *methods, *endpoint))
+        })
+}
+
+/// The realm: named by the query, or by the path, or else by the host.
+fn resolve(
+    live: &Live,
+    surface: Surface,
+    part: &str,
+    request: &Request,
+) -> Result<Arc<Realm>, Lost> {
+    if let Some(path) = realm_of_query(surface, request.uri()) {
+        let by_query = true;
+        let realm = live.realm(&path).cloned();
+        return realm.ok_or(Lost::Realm { path, by_query });
+    }
+    if part.is_empty()
+        && let Some(path) = live.hosts.realm(request.uri(), request.headers())
+        && let Some(realm) = live.realm(path)
+    {
+        return Ok(Arc::clone(realm));
+    }
+    let unknown = |path| Lost::Realm {
+        path,
+        by_query: false,
+    };
+    let path = realm_of_path(part).ok_or_else(|| unknown(format!("/{part}")))?;
+    live.realm(&path).cloned().ok_or_else(|| unknown(path))
+}
+
+/// The realm that the query names, if it does: that counts for more than path
+/// and host.
+fn realm_of_query(surface: Surface, uri: &Uri) -> Option<String> {
+    let query = uri.query().filter(|query| query.contains("realm="))?;
+    if surface == Surface::V1 {
+        return None;
+    }
+    let form = Form::parse(query.as_bytes()).ok()?;
+    let name = form.get("realm")?;
+    Some(match name.trim_matches('/') {
+        "root" => "/".to_owned(),
+        name => format!("/{name}"),
+    })
+}
+
+/// Longest body of requests to a surface, in bytes.
+fn body_max(surface: Surface) -> usize {
+    match surface {
+        Surface::V1 => scim::BODY_MAX,
+        Surface::OAuth2 | Surface::Json => BODY_MAX,
+    }
+}
+
+async fn read(body: Body, most: usize) -> Result<Bytes, Lost> {
+    match Limited::new(body, most).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Lost::TooLong),
+        Err(_) => Err(Lost::Body),
+    }
+}
+
+fn lost_oauth(lost: Lost, method: &Method) -> OAuthError {
+    let with = |status, error, text: String| OAuthError {
+        status,
+        ..OAuthError::bad(error, text)
+    };
+    match lost {
+        Lost::Path => with(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "Resource not found".to_owned(),
+        ),
+        Lost::Realm { path, .. } => {
+            let name = path.trim_start_matches('/');
+            with(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                format!("Invalid realm, {name}"),
+            )
+        }
+        Lost::Method(allowed) => wrong_method(allowed, method),
+        Lost::TooLong => {
+            let text = format!("The body is longer than {BODY_MAX} bytes");
+            with(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", text)
+        }
+        Lost::Body => OAuthError::bad("invalid_request", "The body is incomplete"),
+    }
+}
+
+fn lost_json(lost: Lost, path: &str) -> JsonError {
+    match lost {
+        Lost::Path => JsonError::new(
+            StatusCode::NOT_FOUND,
+            format!("Resource '{path}' not found"),
+        ),
+        Lost::Realm {
+            path,
+            by_query: true,
+        } => JsonError::new(StatusCode::BAD_REQUEST, format!("Invalid realm, {path}")),
+        Lost::Realm { path, .. } => {
+            let text = format!("Realm \"{path}\" not found");
+            JsonError::new(StatusCode::NOT_FOUND, text)
+        }
+        Lost::Method(_) => JsonError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
+        Lost::TooLong => JsonError::new(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long"),
+        Lost::Body => JsonError::new(StatusCode::BAD_REQUEST, "The body is incomplete"),
+    }
+}
+
+fn lost_scim(lost: Lost) -> Response {
+    let error = |status, text: &str| ScimError::new(status, text);
+    match lost {
+        Lost::Path | Lost::Realm { .. } => {
+            error(StatusCode::NOT_FOUND, "There is no such resource.").response()
+        }
+        Lost::Method(_) => {
+            let text = "The resource does not have this method.";
+            error(StatusCode::METHOD_NOT_ALLOWED, text).response()
+        }
+        Lost::TooLong => error(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long.").response(),
+        Lost::Body => error(StatusCode::BAD_REQUEST, "The body is incomplete.").response(),
+    }
+}
+
+async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
+    let result = match endpoint {
+        Endpoint::AccessToken => token::post(call).await,
+        Endpoint::TokenInfo => tokeninfo::get(call).await,
+        Endpoint::IdTokenInfo => id_token_info::post(call).await,
+        Endpoint::Introspect => introspect::post(call).await,
+        Endpoint::Revoke => revoke::post(call).await,
+        Endpoint::UserInfo => userinfo::answer(call).await,
+        Endpoint::DeviceCode => device::authorize(call).await,
+        Endpoint::Theme => Ok(theme_file(call)),
+        Endpoint::PasskeyScript => Ok(pages::passkey_script()),
+        Endpoint::Account => Ok(account::answer(call).await),
+        Endpoint::DeviceUser => Ok(device::page(call).await),
+        Endpoint::Authorize => Ok(authorize::answer(call).await),
+        Endpoint::Pushed => pushed::post(call).await,
+        Endpoint::Federation => Ok(federation::start(call).await),
+        Endpoint::FederationAnswer => Ok(federation::callback(call).await),
+        Endpoint::SignOut => Ok(logout::answer(call).await),
+        Endpoint::Forgot => Ok(forgotten::forgot(call).await),
+        Endpoint::Reset => Ok(forgotten::reset(call).await),
+        Endpoint::Register => register::answer(call).await,
+        Endpoint::SignIn => Ok(authorize::sign_in(call).await),
+        Endpoint::Metadata => Ok(discovery::metadata(call)),
+        Endpoint::Keys => discovery::keys(call).await,
+        Endpoint::Authenticate => Ok(authenticate::post(call).await),
+        Endpoint::Sessions => Ok(sessions::post(call, None).await),
+        Endpoint::Session => Ok(sessions::post(call, Some(call.last_segment())).await),
+        Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
+        Endpoint::People => Ok(people::post(call, None).await),
+        Endpoint::Person if call.parts.method == Method::POST => {
+            Ok(people::post(call, Some(call.last_segment())).await)
+        }
+        Endpoint::Person => Ok(people::get(call).await),
+        Endpoint::Users
+        | Endpoint::UserSearch
+        | Endpoint::Search
+        | Endpoint::User
+        | Endpoint::Groups
+        | Endpoint::GroupSearch
+        | Endpoint::Group
+        | Endpoint::Me
+        | Endpoint::Bulk
+        | Endpoint::Schemas
+        | Endpoint::Schema
+        | Endpoint::ResourceTypes
+        | Endpoint::ResourceType
+        | Endpoint::ServiceProvider => Ok(scim::answer(call, endpoint).await),
+    };
+    result.unwrap_or_else(OAuthError::response)
+}
+
+/// A file of the theme: by its exact name, out of memory.
+fn theme_file(call: &Call) -> Response {
+    let live = call.state.live();
+    let name = call.parts.uri.path().rsplit('/').next().unwrap_or_default();
+    let query = call.parts.uri.query().unwrap_or_default();
+    let file = live.look.theme();
+    let file = file.and_then(|theme| theme.answer(name, query, call.headers()));
+    file.unwrap_or_else(|| lost_oauth(Lost::Path, &call.parts.method).response())
+}

@@ -1,0 +1,458 @@
+//! A page of ours on which people sign in.
+
+use std::collections::BTreeMap;
+
+use axum::response::Response;
+
+use super::steps::{Ask, Half, Next, advance};
+use super::{SignIn, by_password, complete, trusted};
+use crate::authenticate::forbidden_page;
+use crate::authorize::{Browser, redirect};
+use crate::context::Methods;
+use crate::error::Fault;
+use crate::factors::{
+    self, Answer, Checked, Enrolled, NewPasskey, NewSecret, Shown, new_challenge,
+};
+use crate::federation::Offer;
+use crate::login::is_confined;
+use crate::pages::{self, Applicant, Ceremony, Failed, FormParts, Frame};
+use crate::{Call, forgotten, sessions};
+use doorward_core::model::factor::Kind;
+use doorward_core::model::user::User;
+use doorward_core::model::user::name_place::NamePlace;
+
+/// The fields of the forms.
+#[derive(Debug, Default)]
+pub(crate) struct Fields<'f>(BTreeMap<&'static str, &'f str>);
+
+impl<'f> Fields<'f> {
+    /// What the forms of sign-in hold. None of it is a parameter of a client's.
+    pub(crate) const NAMES: [&'static str; 8] = [
+        "csrf",
+        NamePlace::Username.name(),
+        "password",
+        STEP,
+        CODE,
+        PASSKEY,
+        "doorward_name",
+        "doorward_remember",
+    ];
+
+    /// Those of a form that has `get`.
+    pub(crate) fn read(get: impl Fn(&str) -> Option<&'f str>) -> Self {
+        let value = |name: &'static str| Some((name, get(name)?));
+        Self(Self::NAMES.into_iter().filter_map(value).collect())
+    }
+
+    /// The field, unless it is absent or empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&'f str> {
+        self.0.get(name).copied().filter(|value| !value.is_empty())
+    }
+
+    fn text(&self, name: &str) -> &'f str {
+        self.get(name).unwrap_or_default()
+    }
+
+    /// Whether name and password are to be looked at.
+    fn is_password(&self) -> bool {
+        self.get("password").is_some() && self.get(PASSKEY).is_none()
+    }
+
+    /// Whether it is a form of sign-in at all.
+    pub(crate) fn signs_in(&self) -> bool {
+        self.get("password").is_some() || self.get(STEP).is_some()
+    }
+}
+
+/// What a half sign-in is bound to that comes from elsewhere: the page and the
+/// request that it was begun for.
+fn arrival<'a>(call: &'a Call, to: &'a str) -> [&'a str; 3] {
+    ["arrival", &call.realm.path, to]
+}
+
+/// A half sign-in as the parameter [`ARRIVED`] of an address of ours carries it
+/// to the page `to` that the user goes on to.
+pub(crate) fn carried(call: &Call, browser: &Browser, to: &str, next: &Next) -> String {
+    browser.carry(call, &arrival(call, to), &next.half)
+}
+
+/// The parameter with a half sign-in from elsewhere.
+pub(crate) const ARRIVED: &str = "doorward_arrived";
+
+/// What was shown before, sealed.
+pub(crate) const STEP: &str = "doorward_step";
+/// A typed code.
+pub(crate) const CODE: &str = "doorward_code";
+/// What a browser answered in a ceremony.
+pub(crate) const PASSKEY: &str = "doorward_passkey";
+
+/// Where people sign in, and where that leads.
+pub(crate) struct Entrance<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) browser: &'a Browser,
+    pub(crate) frame: &'a Frame,
+    /// For whom they sign in.
+    pub(crate) applicant: Applicant<'a>,
+    /// What leads back here from other providers.
+    pub(crate) offer: &'a Offer,
+    /// What tells the forms from those of other pages and requests.
+    pub(crate) purpose: Vec<&'a str>,
+    /// Where the forms go.
+    pub(crate) action: String,
+    /// When this browser was first shown the request, as a mark.
+    pub(crate) since: String,
+    /// The same, where it is known.
+    pub(crate) shown_ms: Option<i64>,
+    /// Where a user goes who is signed in.
+    pub(crate) next: String,
+}
+
+impl Entrance<'_> {
+    /// The form that asks for name and password, or for a passkey.
+    pub(crate) fn show(&self, name: &str, failed: Option<Failed>) -> Response {
+        let form = self.form();
+        let ceremony = self.passkey_alone();
+        let what = (name, ceremony.as_ref());
+        let mut response = pages::sign_in(self.frame, self.applicant, &form, what, failed);
+        self.browser.remember(self.call, &mut response);
+        response
+    }
+
+    /// What a passkey that needs no name is asked for.
+    fn passkey_alone(&self) -> Option<Ceremony> {
+        let live = self.call.state.live();
+        let party = live.relying_party.as_ref();
+        let party = party.filter(|_| self.call.realm.settings.factors.passkeys_alone)?;
+        let challenge = new_challenge();
+        Some(Ceremony {
+            creates: false,
+            options: factors::request(party, &challenge, None),
+            step: self
+                .browser
+                .carry(self.call, &self.steps("passkey"), &challenge),
+        })
+    }
+
+    fn form(&self) -> FormParts {
+        FormParts {
+            action: self.action.clone(),
+            csrf: self.browser.token(&self.purpose),
+            since: self.since.clone(),
+            ways: self.offer.ways(self.call, self.browser),
+            forgot: forgotten::address(self.call),
+        }
+    }
+
+    /// What seals of this page and kind are bound to.
+    fn steps<'s>(&'s self, kind: &'s str) -> Vec<&'s str> {
+        let mut purpose = vec![kind, self.call.realm.path.as_str()];
+        purpose.extend(&self.purpose);
+        purpose
+    }
+
+    /// Answers one of the forms.
+    pub(crate) async fn submitted(&self, fields: &Fields<'_>) -> Result<Response, Fault> {
+        let name = fields.text(NamePlace::Username.name());
+        let csrf = fields.get("csrf");
+        if !self.browser.sent(self.call, &self.purpose, csrf) {
+            return Ok(self.show(name, Some(Failed::Stale)));
+        }
+        // The form for name and password carries what a passkey would need.
+        let step = fields.get(STEP).filter(|_| !fields.is_password());
+        if let Some(step) = step {
+            return self.step(step, fields).await;
+        }
+        let typed = NamePlace::Username.says(name);
+        let shown = (&typed, fields.text("password"));
+        let came = by_password(self.call, shown, self.shown_ms).await?;
+        Ok(self.lead(name, came))
+    }
+
+    /// Shows what came of a step.
+    pub(crate) fn lead(&self, name: &str, came: SignIn) -> Response {
+        match came {
+            SignIn::Forbidden => forbidden_page(),
+            SignIn::Again(failed) => self.show(name, Some(failed)),
+            SignIn::Next(next) => self.show_next(*next, None),
+            SignIn::Done(token) => {
+                let mut response = redirect(self.call, &self.next);
+                sessions::hand_over(self.call, &mut response, &token);
+                response
+            }
+        }
+    }
+
+    /// The page of the step that somebody has to take who was signed in
+    /// elsewhere; `None`: nobody was.
+    pub(crate) async fn arrived(&self, carried: Option<&str>) -> Result<Option<Response>, Fault> {
+        let call = self.call;
+        let purpose = arrival(call, &self.offer.to);
+        let half = carried.and_then(|text| self.browser.brought(call, &purpose, text));
+        let Some(half): Option<Half> = half else {
+            return Ok(None);
+        };
+        let Some(user) = half.user(call).await? else {
+            return Ok(Some(self.show("", Some(Failed::Stale))));
+        };
+        let came = advance(call, user, half).await?;
+        Ok(Some(self.lead("", came)))
+    }
+
+    /// The page of the next step.
+    pub(crate) fn show_next(&self, next: Next, failed: Option<Failed>) -> Response {
+        let Next { user, half, ask } = next;
+        let mut response = match ask {
+            Ask::Show { .. } => self.show_factors(&user, half, &ask, failed),
+            Ask::Enrol { kinds, known } => {
+                self.show_enrolment(&user, half, (&kinds, &known), failed)
+            }
+        };
+        self.browser.remember(self.call, &mut response);
+        response
+    }
+
+    fn show_factors(
+        &self,
+        user: &User,
+        mut half: Half,
+        ask: &Ask,
+        failed: Option<Failed>,
+    ) -> Response {
+        let Ask::Show {
+            code,
+            recovery,
+            passkeys,
+        } = ask
+        else {
+            return self.show("", failed);
+        };
+        half.asked.enrols = false;
+        half.asked.challenge = new_challenge();
+        let step = self.browser.carry(self.call, &self.steps("step"), &half);
+        let live = self.call.state.live();
+        let party = live.relying_party.as_ref().filter(|_| !passkeys.is_empty());
+        let ceremony = party.map(|party| Ceremony {
+            creates: false,
+            options: factors::request(party, &half.asked.challenge, Some(passkeys)),
+            step: step.clone(),
+        });
+        let shown = pages::Factors {
+            user_name: &user.user_name,
+            step: &step,
+            code: *code,
+            recovery: *recovery,
+            ceremony: ceremony.as_ref(),
+            remember: self.call.realm.settings.factors.remember_browser_days,
+            again: &self.next,
+        };
+        pages::factor(self.frame, self.applicant, &self.form(), &shown, failed)
+    }
+
+    fn show_enrolment(
+        &self,
+        user: &User,
+        mut half: Half,
+        (kinds, known): (&[Kind], &[doorward_core::model::factor::StoredFactor]),
+        failed: Option<Failed>,
+    ) -> Response {
+        let call = self.call;
+        half.asked.enrols = true;
+        half.asked.challenge = new_challenge();
+        // Who mistyped a code need not scan another picture.
+        let secret = NewSecret::parse(&half.asked.secret);
+        let secret = secret.or_else(|| kinds.contains(&Kind::Totp).then(NewSecret::make));
+        half.asked.secret = secret.as_ref().map(NewSecret::text).unwrap_or_default();
+        let live = call.state.live();
+        let party = live.relying_party.as_ref();
+        let party = party.filter(|_| kinds.contains(&Kind::Passkey));
+        let options = party.map(|party| {
+            let (options, handle) =
+                factors::creation(call, party, user, &half.asked.challenge, known);
+            half.asked.handle = handle;
+            options
+        });
+        let step = self.browser.carry(call, &self.steps("step"), &half);
+        let ceremony = options.map(|options| Ceremony {
+            creates: true,
+            options,
+            step: step.clone(),
+        });
+        let totp = secret.map(|secret| secret.shown(call, user, step));
+        let shown = pages::Enrolment {
+            user_name: &user.user_name,
+            totp: totp.as_ref(),
+            ceremony: ceremony.as_ref(),
+            again: &self.next,
+            of_account: false,
+        };
+        pages::enrol(self.frame, self.applicant, &self.form(), &shown, failed)
+    }
+
+    /// Answers the form of a step.
+    async fn step(&self, step: &str, fields: &Fields<'_>) -> Result<Response, Fault> {
+        let call = self.call;
+        let alone: Option<String> = self.browser.brought(call, &self.steps("passkey"), step);
+        if let Some(challenge) = alone {
+            let came = self.by_passkey(&challenge, fields).await?;
+            return Ok(self.lead("", came));
+        }
+        let half: Option<Half> = self.browser.brought(call, &self.steps("step"), step);
+        let Some(half) = half else {
+            return Ok(self.show("", Some(Failed::Stale)));
+        };
+        let Some(user) = half.user(call).await? else {
+            return Ok(self.show("", Some(Failed::Stale)));
+        };
+        match half.asked.enrols {
+            true => self.enrolled(user, half, fields).await,
+            false => self.shown(user, half, fields).await,
+        }
+    }
+
+    /// Signs in whoever has the passkey that answered.
+    async fn by_passkey(&self, challenge: &str, fields: &Fields<'_>) -> Result<SignIn, Fault> {
+        let call = self.call;
+        let again = Ok(SignIn::Again(Failed::Passkey));
+        if !call.realm.settings.factors.passkeys_alone {
+            return again;
+        }
+        let Some(answer) = fields.get(PASSKEY).and_then(Answer::parse) else {
+            return again;
+        };
+        let checked = factors::check_passkey(call, challenge, &answer, None).await?;
+        let Some((user, shown)) = checked else {
+            return again;
+        };
+        if is_confined(call, &user.user_name) {
+            return Ok(SignIn::Forbidden);
+        }
+        complete(call, &user, Methods::of(shown.words), self.shown_ms).await
+    }
+
+    /// Takes in what a user showed in the next step.
+    async fn shown(&self, user: User, half: Half, fields: &Fields<'_>) -> Result<Response, Fault> {
+        let call = self.call;
+        let (checked, wrong) = match fields.get(PASSKEY) {
+            Some(text) => {
+                let challenge = &half.asked.challenge;
+                (
+                    by_own_passkey(call, &user, challenge, text).await?,
+                    Failed::Passkey,
+                )
+            }
+            None => {
+                let typed = fields.text(CODE);
+                (factors::check_code(call, &user, typed).await?, Failed::Code)
+            }
+        };
+        let shown = match checked {
+            Checked::Right(shown) => shown,
+            Checked::Wrong => return self.again(user, half, wrong).await,
+            Checked::Locked => return self.again(user, half, Failed::Tries).await,
+        };
+        let remembered = fields.get("doorward_remember").and(shown.factor);
+        let came = advance(call, user.clone(), half.shown(&shown.words)).await?;
+        let done = matches!(came, SignIn::Done(_));
+        let mut response = self.lead("", came);
+        if let Some(factor) = remembered.filter(|_| done) {
+            trusted::remember(call, &mut response, &user, factor);
+        }
+        Ok(response)
+    }
+
+    /// Takes in a factor that a user got on the way.
+    async fn enrolled(
+        &self,
+        user: User,
+        half: Half,
+        fields: &Fields<'_>,
+    ) -> Result<Response, Fault> {
+        let call = self.call;
+        // Judged now: since the page was shown, the user may have got a factor.
+        let room = factors::room(&Methods::from(half.methods.as_slice()));
+        let (enrolled, wrong) = match fields.get(PASSKEY) {
+            Some(text) => {
+                let asked = &half.asked;
+                let ceremony = (asked.challenge.as_str(), asked.handle.as_str());
+                let name = fields.get("doorward_name");
+                let name = factors::name(name, &self.frame.texts().passkey);
+                let enrolled = enrol_passkey(call, &user, ceremony, (&name, room), text).await?;
+                (enrolled, Failed::Passkey)
+            }
+            None => {
+                let name = factors::name(fields.get("doorward_name"), &self.frame.texts().totp);
+                let typed = fields.text(CODE);
+                let enrolled = match NewSecret::parse(&half.asked.secret) {
+                    Some(secret) => secret.enrol(call, &user, (&name, room), typed).await?,
+                    None => Enrolled::Wrong,
+                };
+                (enrolled, Failed::Code)
+            }
+        };
+        let (shown, codes) = match enrolled {
+            Enrolled::Done(shown, codes) => (shown, codes),
+            Enrolled::Wrong => return self.again(user, half, wrong).await,
+            Enrolled::Locked => return self.again(user, half, Failed::Tries).await,
+            Enrolled::Full if room == 1 => return self.again(user, half, Failed::Stale).await,
+            Enrolled::Full => return self.again(user, half, Failed::Full).await,
+        };
+        let came = advance(call, user, half.shown(&shown.words)).await?;
+        let Some(codes) = codes else {
+            return Ok(self.lead("", came));
+        };
+        // They are shown now or never; what else is missing is asked for after.
+        let mut response = pages::recovery(self.frame, &codes, &self.next);
+        if let SignIn::Done(token) = came {
+            sessions::hand_over(call, &mut response, &token);
+        }
+        Ok(response)
+    }
+
+    /// The page of the same step, because something was wrong.
+    async fn again(&self, user: User, half: Half, failed: Failed) -> Result<Response, Fault> {
+        let asked = half.asked.clone();
+        Ok(match advance(self.call, user, half).await? {
+            SignIn::Next(mut next) => {
+                next.half.asked = asked;
+                self.show_next(*next, Some(failed))
+            }
+            came => self.lead("", came),
+        })
+    }
+}
+
+/// Checks a passkey of a known user.
+pub(crate) async fn by_own_passkey(
+    call: &Call,
+    user: &User,
+    challenge: &str,
+    answer: &str,
+) -> Result<Checked, Fault> {
+    let Some(answer) = Answer::parse(answer) else {
+        return Ok(Checked::Wrong);
+    };
+    let checked = factors::check_passkey(call, challenge, &answer, Some(user.id)).await?;
+    let right = |(_, shown): (User, Shown)| Checked::Right(shown);
+    Ok(checked.map_or(Checked::Wrong, right))
+}
+
+/// Enrols the passkey that a browser made, if its user has fewer than `most`
+/// factors.
+pub(crate) async fn enrol_passkey(
+    call: &Call,
+    user: &User,
+    (challenge, handle): (&str, &str),
+    (name, most): (&str, u32),
+    answer: &str,
+) -> Result<Enrolled, Fault> {
+    let Some(answer) = Answer::parse(answer) else {
+        return Ok(Enrolled::Wrong);
+    };
+    let new = NewPasskey {
+        challenge,
+        handle,
+        name,
+        most,
+    };
+    new.enrol(call, user, &answer).await
+}

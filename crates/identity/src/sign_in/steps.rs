@@ -1,0 +1,278 @@
+//! What is still missing when a user has shown something, and how it is had.
+//!
+//! Between two steps nothing is kept here, and there is no session: the browser
+//! carries what was shown, under a digest that binds it to this browser, this
+//! page and this request. A change of the user's record ends it.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Proof, SignIn, begin, trusted};
+use crate::Call;
+use crate::config::SecondFactor;
+use crate::context::{Demand, Methods, SEVERAL};
+use crate::error::Fault;
+use crate::factors::{self, gives};
+use crate::login::settle;
+use crate::pages::Failed;
+use doorward_core::model::factor::{Kind, StoredFactor};
+use doorward_core::model::grant::StoredSession;
+use doorward_core::model::user::User;
+
+/// How long the steps of a sign-in may take, in milliseconds.
+const STEPS_MS: i64 = 15 * 60 * 1000;
+
+/// A sign-in that is under way, as the browser carries it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Half {
+    user_id: Uuid,
+    /// Of the user's record: another one ends the sign-in.
+    version: i64,
+    pub(super) methods: Vec<String>,
+    /// When the page was first shown on which it was begun, if that is known.
+    #[serde(default)]
+    shown_ms: Option<i64>,
+    /// The session that is made stronger, and when its user signed in.
+    session: Option<(String, i64)>,
+    /// The methods that there must be in the end.
+    wanted: Vec<String>,
+    /// Whether the user may get a factor on the way.
+    may_enrol: bool,
+    until_ms: i64,
+    /// What was asked for last.
+    pub(super) asked: Asked,
+}
+
+/// What the page with the next step asked for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// Whether a factor is to be made, and not shown.
+    pub(super) enrols: bool,
+    /// Of the ceremony with a passkey.
+    pub(super) challenge: String,
+    /// What authenticators are to call the user.
+    pub(super) handle: String,
+    /// The key that an app is to take over.
+    pub(super) secret: String,
+}
+
+/// What a user is to do next.
+#[derive(Clone, Debug)]
+pub(super) enum Ask {
+    /// To show one of these.
+    Show {
+        code: bool,
+        recovery: bool,
+        passkeys: Vec<StoredFactor>,
+    },
+    /// To get one of these kinds, beside what is there.
+    Enrol {
+        kinds: Vec<Kind>,
+        known: Vec<StoredFactor>,
+    },
+}
+
+/// The next step of a sign-in.
+#[derive(Debug)]
+pub(crate) struct Next {
+    pub(super) user: User,
+    pub(super) half: Half,
+    pub(super) ask: Ask,
+}
+
+/// What a demand means for a user who is signed in.
+#[derive(Debug)]
+pub(crate) enum Lacking {
+    /// It is met, or a wish that can't be.
+    Nothing,
+    /// It must be met and can't be.
+    Unmet,
+    Next(Box<Next>),
+}
+
+/// What follows now that `user` has shown who they are by `methods`, on a page
+/// that was first shown at `shown_ms` if that is known: a session, or the step
+/// that is missing. Whoever asks what the realm asks of everybody
+/// asks here; what requests demand besides is asked of the session.
+pub(crate) async fn complete(
+    call: &Call,
+    user: &User,
+    methods: Methods,
+    shown_ms: Option<i64>,
+) -> Result<SignIn, Fault> {
+    let wanted = match policy(call, user, &methods).await? {
+        false => Vec::new(),
+        true => vec![SEVERAL.to_owned()],
+    };
+    let half = Half {
+        user_id: user.id,
+        version: user.version,
+        methods: methods.words().to_vec(),
+        shown_ms,
+        session: None,
+        wanted,
+        may_enrol: call.realm.settings.second_factor == SecondFactor::Required,
+        until_ms: call.now_ms + STEPS_MS,
+        asked: Asked::default(),
+    };
+    advance(call, user.clone(), half).await
+}
+
+/// Whether the realm asks this user for a second factor beyond `methods`.
+pub(crate) async fn policy(call: &Call, user: &User, methods: &Methods) -> Result<bool, Fault> {
+    let setting = call.realm.settings.second_factor;
+    if methods.has(SEVERAL) || setting == SecondFactor::Off {
+        return Ok(false);
+    }
+    let factors = call.state.store.factors(user.id).await?;
+    if factors.is_empty() {
+        return Ok(setting == SecondFactor::Required);
+    }
+    Ok(!trusted::remembers(call, user, &factors).await?)
+}
+
+/// What `demand` asks of the user of a session besides what was shown.
+pub(crate) async fn lacking(
+    call: &Call,
+    (session, user): (&StoredSession, &User),
+    demand: &Demand,
+) -> Result<Lacking, Fault> {
+    let proof = Proof::of(session);
+    for wanted in demand.lacks(&call.realm.settings, &proof.methods) {
+        let half = Half {
+            user_id: user.id,
+            version: user.version,
+            methods: session.amr.clone(),
+            shown_ms: None,
+            session: Some((session.sid.clone(), session.auth_ms)),
+            wanted,
+            may_enrol: demand.is_strict(),
+            until_ms: call.now_ms + STEPS_MS,
+            asked: Asked::default(),
+        };
+        if let Some(ask) = plan(call, user, &half).await? {
+            let user = user.clone();
+            return Ok(Lacking::Next(Box::new(Next { user, half, ask })));
+        }
+    }
+    let settings = &call.realm.settings;
+    let met = demand.lacks(settings, &proof.methods).is_empty();
+    match met || !demand.is_strict() {
+        true => Ok(Lacking::Nothing),
+        false => Ok(Lacking::Unmet),
+    }
+}
+
+/// Begins the session, if nothing is missing any more, or says what is next.
+pub(super) async fn advance(call: &Call, user: User, half: Half) -> Result<SignIn, Fault> {
+    let methods = Methods::from(half.methods.as_slice());
+    if methods.missing(&half.wanted).is_empty() {
+        let proof = Proof {
+            methods,
+            auth_ms: half.session.as_ref().map_or(call.now_ms, |(_, ms)| *ms),
+        };
+        return begin(call, &user, &proof, half.shown_ms).await;
+    }
+    match plan(call, &user, &half).await? {
+        Some(ask) => Ok(SignIn::Next(Box::new(Next { user, half, ask }))),
+        None => {
+            doorward_net::telemetry::warn_limited!(user_id = %user.id, "a user can't get what the sign-in asks for");
+            Ok(SignIn::Again(Failed::Unmet))
+        }
+    }
+}
+
+/// The next step towards what is wanted; `None`: there is none.
+async fn plan(call: &Call, user: &User, half: &Half) -> Result<Option<Ask>, Fault> {
+    let store = &call.state.store;
+    let has = store.factors(user.id).await?;
+    let recovery = !has.is_empty() && store.recovery_codes_left(user.id).await? > 0;
+    let usable = factors::usable(call);
+    let methods = Methods::from(half.methods.as_slice());
+    let missing = methods.missing(&half.wanted);
+    // No step that leads nowhere: all of it can be had, or nothing is asked.
+    let mut ways: Vec<Kind> = has.iter().map(|factor| factor.kind).collect();
+    ways.extend(recovery.then_some(Kind::Totp));
+    ways.retain(|kind| usable.contains(kind));
+    if half.may_enrol {
+        ways.extend(factors::kinds(call));
+    }
+    let to_be_had = |word: &&str| ways.iter().any(|kind| gives(*kind).contains(word));
+    if !missing.iter().all(to_be_had) {
+        return Ok(None);
+    }
+    // Best what gives all at once; or else one after the other.
+    let fits = |kind: Kind| missing.iter().all(|word| gives(kind).contains(word));
+    let helps = |kind: Kind| missing.iter().any(|word| gives(kind).contains(word));
+    for fit in [&fits as &(dyn Fn(Kind) -> bool + Sync), &helps] {
+        let passkeys = fit(Kind::Passkey) && usable.contains(&Kind::Passkey);
+        let ask = show(&has, fit(Kind::Totp), passkeys, recovery && fit(Kind::Totp));
+        if ask.is_some() {
+            return Ok(ask);
+        }
+        if !half.may_enrol {
+            continue;
+        }
+        let kinds = factors::kinds(call).into_iter();
+        let kinds: Vec<_> = kinds.filter(|kind| fit(*kind)).collect();
+        if kinds.is_empty() {
+            continue;
+        }
+        if !has.is_empty() && !methods.has(SEVERAL) {
+            // Who knows the password alone must not add what lets them in.
+            let passkeys = usable.contains(&Kind::Passkey);
+            return Ok(show(&has, true, passkeys, recovery));
+        }
+        return Ok(Some(Ask::Enrol { kinds, known: has }));
+    }
+    Ok(None)
+}
+
+/// The question for what the user has of these, if it is anything.
+fn show(has: &[StoredFactor], totp: bool, passkeys: bool, recovery: bool) -> Option<Ask> {
+    let of = |kind| has.iter().filter(move |factor| factor.kind == kind);
+    let code = totp && of(Kind::Totp).next().is_some();
+    let passkeys: Vec<_> = match passkeys {
+        true => of(Kind::Passkey).cloned().collect(),
+        false => Vec::new(),
+    };
+    (code || recovery || !passkeys.is_empty()).then_some(Ask::Show {
+        code,
+        recovery,
+        passkeys,
+    })
+}
+
+impl Half {
+    /// Its user, if nothing happened that ends the sign-in.
+    pub(super) async fn user(&self, call: &Call) -> Result<Option<User>, Fault> {
+        if call.now_ms >= self.until_ms {
+            return Ok(None);
+        }
+        let store = &call.state.store;
+        let realm = &call.realm;
+        let Some(user) = store.user(&realm.path, self.user_id).await? else {
+            return Ok(None);
+        };
+        settle(&call.state, realm, &user).await?;
+        let found = store.user(&realm.path, self.user_id).await?;
+        let same = found.filter(|user| user.active && user.version == self.version);
+        let Some((sid, _)) = &self.session else {
+            return Ok(same);
+        };
+        // What was shown in a session that has ended is not shown any more.
+        let session = crate::sessions::of_browser(call).await?;
+        let lives =
+            session.is_some_and(|(session, user)| session.sid == *sid && user.id == self.user_id);
+        Ok(same.filter(|_| lives))
+    }
+
+    /// Adds what was shown just now, beside what was shown before.
+    pub(super) fn shown(mut self, words: &[&'static str]) -> Self {
+        let mut methods = Methods::from(self.methods.as_slice());
+        methods.add(words.iter().copied().chain([SEVERAL]));
+        self.methods = methods.words().to_vec();
+        self.asked = Asked::default();
+        self
+    }
+}

@@ -1,0 +1,122 @@
+//! Telling the gateway's own verifiers at once when a token has ended: revoked
+//! alone or with its grant, its user gone or deactivated, its client gone.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+use super::State;
+use super::bearer;
+use super::realm::{Live, Realm};
+use doorward_core::jose::algorithm::Algorithm;
+use doorward_net::http::outbound::{Standing, Untold};
+
+/// The claims by which a token is known to stand.
+const RECALLED: [&str; 9] = [
+    "tokenName",
+    "iss",
+    "realm",
+    "authGrantId",
+    "jti",
+    "client_id",
+    "aud",
+    "auth_level",
+    "sub",
+];
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("identity provider")
+    }
+}
+
+/// Who issued a token, by its claims.
+enum Issuer {
+    Realm(Arc<Realm>),
+    /// A realm that is gone.
+    Gone,
+    /// Another provider.
+    Other,
+}
+
+fn issuer(live: &Live, claims: &Map<String, Value>) -> Issuer {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    let issuer = text("iss").unwrap_or_default();
+    let realm = text("realm").and_then(|path| live.realm(path));
+    match realm.filter(|realm| realm.issuer == issuer) {
+        Some(realm) => Issuer::Realm(Arc::clone(realm)),
+        None => {
+            let below = issuer.strip_prefix(live.base_url.as_str());
+            match below.is_some_and(|rest| rest.starts_with("/oauth2")) {
+                true => Issuer::Gone,
+                false => Issuer::Other,
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Standing for State {
+    fn version(&self) -> u64 {
+        // Each only grows, so the sum changes when one does.
+        self.revoked.version()
+            + self.clients.generation()
+            + self.users.generation()
+            + self.store.generation()
+    }
+
+    async fn stands(&self, claims: &Map<String, Value>) -> Result<bool, Untold> {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        if text("tokenName") != Some("access_token") {
+            return Ok(true);
+        }
+        let realm = match issuer(&self.live(), claims) {
+            Issuer::Realm(realm) => realm,
+            Issuer::Gone => return Ok(false),
+            Issuer::Other => return Ok(true),
+        };
+        let marks = bearer::marks(claims);
+        let holder = bearer::holder(self, &realm, claims, &marks).await;
+        let holder = holder.map_err(|error| {
+            tracing::error!(%error, "no word on a token of ours");
+            Untold
+        });
+        holder.map(|holder| holder.is_some())
+    }
+
+    async fn takes_proofs_by(
+        &self,
+        claims: &Map<String, Value>,
+        algorithm: Algorithm,
+    ) -> Result<bool, Untold> {
+        let realm = match issuer(&self.live(), claims) {
+            Issuer::Realm(realm) => realm,
+            Issuer::Gone => return Ok(false),
+            Issuer::Other => return Ok(true),
+        };
+        let client_id = bearer::client_id(claims);
+        let client = self.clients.find(&*self.store, &realm, client_id).await;
+        let client = client.map_err(|error| {
+            tracing::error!(%error, "no word on the client of a token of ours");
+            Untold
+        })?;
+        let alg = algorithm.as_sign_alg();
+        Ok(client.is_some_and(|client| client.may_sign_by(alg)))
+    }
+
+    async fn recall(&self, token: &str) -> Result<Option<Map<String, Value>>, Untold> {
+        let issued = bearer::issued(self, token).await.map_err(|error| {
+            tracing::error!(%error, "no word on a token of ours");
+            Untold
+        })?;
+        let claims = issued.map(|issued| issued.claims.clone());
+        let is_access = |claims: &Map<String, Value>| {
+            claims.get("tokenName").and_then(Value::as_str) == Some("access_token")
+        };
+        Ok(claims.filter(is_access).map(|mut claims| {
+            claims.retain(|name, _| RECALLED.contains(&name.as_str()));
+            claims
+        }))
+    }
+}

@@ -1,0 +1,163 @@
+//! What its operator does to the provider, and what that is safe from.
+
+use serde_json::{Value, json};
+
+use crate::revoked::Marks;
+use crate::testing::Provider;
+
+#[tokio::test]
+async fn of_two_patches_of_a_realm_at_once_both_count() {
+    let provider = Provider::new().await;
+    let made = provider
+        .manage("POST", "/realms", &json!({"path": "/a"}))
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let patch = async |settings: Value| {
+        let body = json!({"settings": settings});
+        let answer = provider.manage("PATCH", "/realms/a", &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    };
+    tokio::join!(
+        patch(json!({"code_lifetime": 30})),
+        patch(json!({"default_scope": "b"})),
+    );
+    let realm = provider.manage("GET", "/realms/a", &Value::Null).await;
+    let own = &realm.json()["settings"];
+    assert_eq!(own, &json!({"code_lifetime": 30, "default_scope": "b"}));
+}
+
+#[tokio::test]
+async fn keys_are_rotated_in_an_emergency_whatever_was_planned() {
+    let provider = Provider::new().await;
+    let rotate = async |wish: Value| provider.manage("POST", "/keys/rotate", &wish).await;
+    assert_eq!(rotate(json!({"alg": "ES256"})).await.status, 201);
+    let refused = rotate(json!({"alg": "ES256"})).await;
+    assert_eq!(
+        refused.status, 409,
+        "one as late is there: {}",
+        refused.text
+    );
+    // The others are not kept from theirs.
+    let others = rotate(Value::Null).await;
+    assert!(
+        matches!(others.status.as_u16(), 201 | 409),
+        "{}",
+        others.text
+    );
+    provider.clock.advance(10);
+    let emergency = json!({"alg": "ES256", "now": true, "drop_old": true});
+    let made = rotate(emergency).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    assert_eq!(made.json()["data"][0]["state"], "active");
+    let keys = provider.manage("GET", "/keys", &Value::Null).await.json();
+    let keys = keys["data"].as_array().expect("keys").iter();
+    let active = keys.filter(|key| key["alg"] == "ES256" && key["state"] != "old");
+    assert_eq!(active.count(), 1);
+}
+
+#[tokio::test]
+async fn grants_die_with_their_client_where_others_exchanged_them() {
+    let provider = Provider::new().await;
+    let client = json!({"client_id": "shop", "client_secret": "shop-secret", "scope": "openid",
+        "grant_types": ["password", "refresh_token"]});
+    let made = provider.manage("POST", "/clients", &client).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let body = "grant_type=password&client_id=shop&client_secret=shop-secret&username=demo\
+        &password=correct+horse&scope=openid";
+    let tokens = provider.token(body).await.json();
+    let token = tokens["access_token"].as_str().expect("a token");
+    let grant = provider.claims(token)["authGrantId"].clone();
+    let marks = Marks::of(grant.as_str().expect("a grant"), "");
+    let state = &provider.identity.state;
+    assert!(!state.revoked.has(&marks));
+    let gone = provider
+        .manage("DELETE", "/clients/shop", &Value::Null)
+        .await;
+    assert_eq!(gone.status, 204, "{}", gone.text);
+    assert!(state.revoked.has(&marks));
+}
+
+#[tokio::test]
+async fn keys_are_published_while_the_store_is_ill() {
+    let provider = Provider::new().await;
+    let state = &provider.identity.state;
+    provider.damage("DROP TABLE signing_keys").await;
+    state
+        .keys
+        .want([doorward_core::model::client::SignAlg::ES512]);
+    let answer = provider.get("/oauth2/connect/jwk_uri").await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_ne!(answer.json()["keys"], json!([]));
+    assert!(answer.header("cache-control").contains("no-store"));
+}
+
+#[tokio::test]
+async fn settings_of_the_top_realm_are_in_force_without_a_declaration() {
+    let bare =
+        json!({"base_url": "http://localhost:8000", "hashing": {"memory_kib": 8, "passes": 1}});
+    let provider = Provider::with(bare.clone()).await;
+    let set = json!({"settings": {
+        "access_token_lifetime": 60, "users_scope": "scim:read", "admin_addresses": ["10.0.0.0/8"],
+    }});
+    let answer = provider.manage("PATCH", "/realms/root", &set).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let in_force = |provider: &Provider| {
+        let live = provider.identity.state.live();
+        let realm = live.realm("/").expect("the top realm");
+        let settings = &realm.settings;
+        let networks = realm.admin_networks().map(<[_]>::len);
+        (
+            settings.access_token_lifetime,
+            settings.users_scope.clone(),
+            networks,
+        )
+    };
+    let wanted = (60, Some("scim:read".to_owned()), Some(1));
+    assert_eq!(in_force(&provider), wanted);
+    // Another node reads them; so does this one after a restart or a reload.
+    provider.reload(bare.clone()).await;
+    assert_eq!(in_force(&provider), wanted, "after a reload");
+    let provider = provider.restarted(bare.clone()).await;
+    assert_eq!(in_force(&provider), wanted, "after a restart");
+    let made = provider
+        .manage("POST", "/realms", &json!({"path": "/a"}))
+        .await;
+    assert_eq!(
+        made.json()["effective_settings"]["access_token_lifetime"],
+        60
+    );
+}
+
+#[tokio::test]
+async fn stored_settings_of_a_realm_that_the_file_declares_are_shown_as_not_in_force() {
+    let bare =
+        json!({"base_url": "http://localhost:8000", "hashing": {"memory_kib": 8, "passes": 1}});
+    let provider = Provider::with(bare.clone()).await;
+    for path in ["/realms/root", "/realms/a"] {
+        let set = json!({"settings": {"access_token_lifetime": 60}});
+        let answer = provider.manage("PUT", path, &set).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+    }
+    let mut declared = bare.clone();
+    declared["realms"] = json!({"/": {}, "/a": {"settings": {"code_lifetime": 30}}});
+    let provider = provider.restarted(declared).await;
+    for path in ["/realms/root", "/realms/a"] {
+        let shown = provider.manage("GET", path, &Value::Null).await.json();
+        assert_eq!(shown["effective_settings"]["access_token_lifetime"], 3600);
+        assert_eq!(
+            shown["settings_not_in_force"],
+            json!({"access_token_lifetime": 60})
+        );
+        assert!(shown["settings"].get("access_token_lifetime").is_none());
+        let set = json!({"settings": {"access_token_lifetime": 70}});
+        let refused = provider.manage("PATCH", path, &set).await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+    }
+    let provider = provider.restarted(bare).await;
+    let shown = provider
+        .manage("GET", "/realms/root", &Value::Null)
+        .await
+        .json();
+    assert_eq!(shown["effective_settings"]["access_token_lifetime"], 60);
+    assert!(shown.get("settings_not_in_force").is_none());
+}

@@ -1,0 +1,184 @@
+//! Certificates that the gateway shows to providers (RFC 8705), and those of
+//! authorities that vouch for one provider alone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use uuid::Uuid;
+
+use super::{Options, Outbound, OutboundError, Security, Transport, Trusted, Via, chain};
+use doorward_core::model::secret::Secret;
+
+/// A certificate chain with its private key.
+#[derive(Debug)]
+pub struct ClientIdentity {
+    pem: Secret,
+}
+
+impl ClientIdentity {
+    /// Of a chain, the leaf first, and its key, both in PEM.
+    pub fn new(chain: &str, key: &Secret) -> Self {
+        Self {
+            pem: Secret::new(format!("{chain}\n{}\n", key.expose())),
+        }
+    }
+
+    fn to_tls(&self) -> Result<reqwest::Identity, String> {
+        let identity = reqwest::Identity::from_pem(self.pem.expose().as_bytes());
+        identity.map_err(|error| chain(&error))
+    }
+}
+
+/// The certificates that there are.
+pub trait ClientIdentities: Send + Sync {
+    /// The certificate `id`: the same value as long as it is the same one.
+    fn client_identity(&self, id: Uuid) -> Option<Arc<ClientIdentity>>;
+
+    /// The certificate of the authority `id`, in DER.
+    fn authority(&self, id: Uuid) -> Option<Vec<u8>>;
+}
+
+impl<T: ClientIdentities> ClientIdentities for Arc<T> {
+    fn client_identity(&self, id: Uuid) -> Option<Arc<ClientIdentity>> {
+        T::client_identity(self, id)
+    }
+
+    fn authority(&self, id: Uuid) -> Option<Vec<u8>> {
+        T::authority(self, id)
+    }
+}
+
+/// What sets a client apart from the others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    shows: Option<Uuid>,
+    trusts: Option<Trusted>,
+    via: Option<Via>,
+    transport: usize,
+}
+
+/// What it shows, and what vouches for servers.
+#[derive(Clone)]
+struct Papers {
+    identity: Option<Arc<ClientIdentity>>,
+    authorities: Option<Vec<Vec<u8>>>,
+}
+
+impl Papers {
+    fn are(&self, other: &Self) -> bool {
+        let same = match (&self.identity, &other.identity) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        same && self.authorities == other.authorities
+    }
+}
+
+type Clients = HashMap<Key, (Papers, reqwest::Client)>;
+
+/// The certificates in force, and clients that go with them. A client ends with
+/// its certificates, so connections are made with the present ones alone.
+#[derive(Default)]
+pub(super) struct Shown {
+    identities: ArcSwapOption<Box<dyn ClientIdentities>>,
+    clients: Mutex<Clients>,
+}
+
+/// Keys never show.
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shown")
+    }
+}
+
+impl Outbound {
+    /// From now on these are the certificates that [`Options::shows`] and
+    /// [`Options::trusts`] name.
+    pub fn publish_identities(&self, identities: Box<dyn ClientIdentities>) {
+        self.shown.identities.store(Some(Arc::new(identities)));
+        let clients = self.shown.clients.lock();
+        let mut clients = clients.unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|key, (of, _)| {
+            let now = self.papers(key.shows, key.trusts);
+            now.is_ok_and(|now| now.are(of))
+        });
+    }
+
+    /// The client that shows the certificate, and trusts the authorities, that
+    /// these options name.
+    pub(super) fn with_papers(
+        &self,
+        options: Options,
+        transport: Transport,
+    ) -> Result<reqwest::Client, OutboundError> {
+        let papers = self.papers(options.shows, options.trusts)?;
+        let key = Key {
+            shows: options.shows,
+            trusts: options.trusts,
+            via: options.via,
+            transport: transport.index(),
+        };
+        let clients = self.shown.clients.lock();
+        let mut clients = clients.unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, client)) = clients.get(&key)
+            && of.are(&papers)
+        {
+            return Ok(client.clone());
+        }
+        let client = self.build(&papers, options.via, transport);
+        let client = client.map_err(OutboundError::Client)?;
+        clients.insert(key, (papers, client.clone()));
+        Ok(client)
+    }
+
+    fn build(
+        &self,
+        papers: &Papers,
+        via: Option<Via>,
+        transport: Transport,
+    ) -> Result<reqwest::Client, String> {
+        let mut builder = match (&papers.authorities, transport.security) {
+            (Some(authorities), Security::Checked) => {
+                let parse = |der: &Vec<u8>| reqwest::Certificate::from_der(der);
+                let all: Result<Vec<_>, _> = authorities.iter().map(parse).collect();
+                let all = all.map_err(|error| chain(&error))?;
+                transport.builder().tls_certs_only(all)
+            }
+            _ => self.builder(transport),
+        };
+        if let Some(via) = via {
+            builder = self.proxied.add(via, builder)?;
+        }
+        if let Some(identity) = &papers.identity {
+            builder = builder.identity(identity.to_tls()?);
+        }
+        builder.build().map_err(|error| chain(&error))
+    }
+
+    fn papers(
+        &self,
+        shows: Option<Uuid>,
+        trusts: Option<Trusted>,
+    ) -> Result<Papers, OutboundError> {
+        let all = self.shown.identities.load();
+        let identity = shows.map(|id| {
+            let found = all.as_ref().and_then(|all| all.client_identity(id));
+            found.ok_or(OutboundError::NoCertificate(id))
+        });
+        let authority = |id: &Uuid| {
+            let found = all.as_ref().and_then(|all| all.authority(*id));
+            found.ok_or(OutboundError::NoAuthority(*id))
+        };
+        let authorities = trusts.map(|trusted| {
+            let records = self.trust.records(trusted);
+            records.iter().map(authority).collect()
+        });
+        Ok(Papers {
+            identity: identity.transpose()?,
+            authorities: authorities.transpose()?,
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! What the process says about itself: metrics, its log and the access log.
+
+pub mod access_log;
+pub mod client_aborts;
+pub mod connections;
+mod engine_log;
+pub mod exposition;
+pub mod listeners;
+pub mod log_file;
+pub mod log_limit;
+pub mod metrics;
+pub mod outlet;
+pub mod process_log;
+mod repeats;
+pub mod spool;
+pub mod targets;
+pub mod traffic;
+pub mod upstreams;
+
+pub use exposition::Telemetry;
+pub use log_limit::warn_limited;
+pub use metrics::{Counter, Gauge, Metrics};

@@ -1,0 +1,195 @@
+//! The log of the process on standard error.
+//!
+//! While the process serves, nobody waits for whoever reads standard error:
+//! lines go through a [`Spool`]. Other commands write them directly.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tracing::subscriber::set_global_default;
+use tracing::{Event, Level, Subscriber};
+use tracing_log::AsLog;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+use super::client_aborts::ClientAborts;
+use super::engine_log::EngineLog;
+use super::metrics::Counter;
+use super::outlet::Outlet;
+use super::repeats::Repeats;
+use super::spool::{Bounds, Spool};
+use doorward_core::clock;
+
+/// What waits for a reader of standard error.
+const BOUNDS: Bounds = Bounds {
+    shards: 1,
+    lines: 8_192,
+    bytes: 1 << 20,
+    prompt: true,
+};
+/// How long what waits may take to be written when the process ends.
+pub const LAST_WORDS: Duration = Duration::from_secs(1);
+/// What is logged unless the environment says.
+const LEVELS: &str = "info,pingora_core=warn,pingora_proxy=warn,sqlx=warn";
+
+static LOG: OnceLock<ProcessLog> = OnceLock::new();
+
+/// The log while the process serves.
+struct ProcessLog {
+    spool: Spool,
+    repeats: Repeats,
+    aborts: ClientAborts,
+}
+
+/// Logs to standard error from now on, without ever waiting for its reader;
+/// panics are logged, too. No bound holds for how often `operators` may log:
+/// modules whose lines only operators bring about.
+///
+/// # Errors
+/// When there is no thread or descriptor for the writer.
+pub fn serve(operators: &'static [&'static str]) -> io::Result<()> {
+    let outlet = Outlet::duplicate(&io::stderr())?;
+    let log = LOG.get_or_init(|| ProcessLog {
+        spool: Spool::new("stderr", BOUNDS, Counter::default()),
+        repeats: Repeats::default(),
+        aborts: ClientAborts::default(),
+    });
+    let thread = std::thread::Builder::new().name("log".to_owned());
+    thread.spawn(|| log.spool.run(outlet))?;
+    let engine = EngineLog::new(log.aborts.clone(), &log.repeats);
+    let limit = Limit {
+        repeats: &log.repeats,
+        operators,
+    };
+    install(|| Spooled(&log.spool), Some(limit), engine);
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// Logs to standard error from now on, directly: for commands that serve
+/// nobody.
+pub fn direct() {
+    let repeats = Box::leak(Box::default());
+    install(
+        || Direct,
+        None,
+        EngineLog::new(ClientAborts::default(), repeats),
+    );
+}
+
+/// Says `text` on standard error, as it is.
+pub fn say(text: &str) {
+    // Nobody is left to be told of a failure.
+    let _ = match LOG.get() {
+        Some(log) => Spooled(&log.spool).write_all(text.as_bytes()),
+        None => io::stderr().write_all(text.as_bytes()),
+    };
+}
+
+/// Waits a little until what was logged so far is written.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        log.spool.flush(LAST_WORDS);
+    }
+}
+
+/// Clients that left while the process serves.
+pub fn client_aborts() -> ClientAborts {
+    LOG.get().map(|log| log.aborts.clone()).unwrap_or_default()
+}
+
+/// Lines that were not written: those that found no room or could not be
+/// written, and those that one place has logged too often.
+pub(super) fn lost() -> [u64; 2] {
+    LOG.get().map_or([0, 0], |log| {
+        [log.spool.dropped(), log.repeats.suppressed()]
+    })
+}
+
+fn install<W>(writer: W, limit: Option<Limit>, engine: EngineLog)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_from_env("DOORWARD_LOG")
+        .or_else(|_| EnvFilter::try_from_default_env())
+        .unwrap_or_else(|_| EnvFilter::new(LEVELS));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .log_internal_errors(false)
+        .with_writer(writer);
+    // A second log would be a mistake of the program: the first one stays.
+    let _ = if std::env::var("DOORWARD_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        set_global_default(log.json().finish().with(limit))
+    } else {
+        set_global_default(log.with_target(false).finish().with(limit))
+    };
+    if log::set_boxed_logger(Box::new(engine)).is_ok() {
+        log::set_max_level(LevelFilter::current().as_log());
+    }
+}
+
+/// Logs a panic: the usual way waits for whoever reads standard error.
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("no message");
+    let place = panic.location().map(ToString::to_string);
+    let thread = std::thread::current();
+    let backtrace = std::backtrace::Backtrace::capture();
+    tracing::error!(
+        thread = thread.name().unwrap_or(""),
+        place = place.as_deref().unwrap_or(""),
+        "panicked: {message}"
+    );
+    if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
+        say(&format!("{backtrace}\n"));
+    }
+}
+
+/// Appends each line to a spool.
+struct Spooled(&'static Spool);
+
+impl Write for Spooled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.append(&text);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Standard error, whose failures are nobody's concern.
+struct Direct;
+
+impl Write for Direct {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Leaves out what one place logs too often.
+struct Limit {
+    repeats: &'static Repeats,
+    operators: &'static [&'static str],
+}
+
+impl<S: Subscriber> Layer<S> for Limit {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let target = metadata.target();
+        *metadata.level() > Level::WARN
+            // Those of the `log` crate have been looked at.
+            || target == "log"
+            || self.operators.iter().any(|module| target.starts_with(module))
+            || self.repeats.admit(target, metadata.line(), clock::monotonic_ns())
+    }
+}

@@ -1,0 +1,425 @@
+//! What has to wait: bodies that are searched, and answers of the provider.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use super::OpenIdConnect;
+use super::arguments::{Arguments, without};
+use super::bearer::{PARAMETER, body};
+use super::cache::Verified;
+use super::credentials::{Credential, Shown as Credentials};
+use super::entry::{Entry, Place};
+use super::grants::{Given, TokenDesk, Tokens};
+use super::logins::page;
+use super::methods::Method;
+use super::pass::Passing;
+use super::refusal::{Class, Refusal};
+use super::scripts;
+use super::sessions::Browser;
+use super::token_exchange::{Course, TokenExchange};
+use super::told::Asking;
+use super::trusted::Opaque;
+use doorward_plugin_api::filter::{Exchange, Flow};
+
+impl OpenIdConnect {
+    /// Whether the request may bring a credential that is no token.
+    pub(super) fn may_show_credentials(&self, request: &RequestHeader) -> bool {
+        let search = &self.settings().search;
+        search.may_be_in_head(request)
+            || (search.looks_into_bodies() && body::is_searchable(request))
+    }
+
+    /// Whether the request asks for a logout, or may be the end of a login.
+    pub(super) fn is_of_login(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
+        (self.logout.as_ref()).is_some_and(|logout| {
+            logout.is_asked_in_head(request, exchange) || logout.may_be_asked_in_body(request)
+        }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_end_with(request))
+            || (self.channels.as_ref()).is_some_and(|channels| channels.asked(request).is_some())
+    }
+
+    /// Decides by the first credential that is found: a session, a token, or
+    /// else what the provider gives tokens for. Who brings none is sent to the
+    /// provider to sign in, where that is on.
+    pub(super) async fn decide(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        let request = session.req_header();
+        let first = (self.is_of_login(request, exchange) && body::is_read_ahead(request))
+            || self.settings().search.may_bring_id_token_in_body(request);
+        let mut given = self.arguments(session, exchange, first).await?;
+        if let Some(flow) = self.decide_about_login(session, exchange, &given).await? {
+            return Ok(flow);
+        }
+        let mut void = Refusal::NoToken;
+        if let Some(sessions) = &self.sessions {
+            let request = session.req_header();
+            let asking = self.asking(request, &given, exchange.client.ip());
+            let judged = self.decide_by_session(sessions, &asking, request, exchange);
+            match judged.await? {
+                Ok(flow) => return Ok(flow),
+                Err(refusal) => void = refusal,
+            }
+        }
+        let request = session.req_header();
+        let places = &self.settings().places;
+        let mut found = None;
+        let mut place = Place::Head;
+        if self.takes_tokens() {
+            found = places.find(request)?.map(|found| found.into_owned());
+        }
+        if found.is_none() && self.may_be_in_body(request) {
+            given = self.arguments(session, exchange, true).await?;
+            let body = exchange.body.as_deref();
+            if self.takes_tokens() {
+                found = places.find_in_read_body(session.req_header(), body)?;
+                place = Place::Body;
+            }
+        }
+        let request = session.req_header();
+        let asking = self.asking(request, &given, exchange.client.ip());
+        if let Some(found) = found {
+            let (verified, method) = self.judge_exchanged(&found.token, &asking).await?;
+            let beside = self.settings().search.id_token(&request.headers, &given)?;
+            let (verified, id_token) = match beside.as_ref().and_then(Credentials::token) {
+                Some(id_token) => {
+                    let with = self.with_id_token(verified, id_token, &asking).await?;
+                    (with, Some(id_token))
+                }
+                None => (verified, None),
+            };
+            let verified = self.complete(verified, &asking).await?;
+            let shown = (found.token.as_ref(), found.as_dpop);
+            let proven = match self.proof_of(shown, &verified, request, exchange) {
+                Ok(proof) => self.settle(proof, &verified).await,
+                Err(refusal) => Err(refusal),
+            };
+            let flow = match proven {
+                Ok(proven) => {
+                    let verified = (&verified, proven);
+                    self.accept_shown(verified, method, &found, id_token, request, exchange)
+                }
+                Err(refusal) => self.refuse(refusal, exchange),
+            };
+            let place = if found.in_query { Place::Query } else { place };
+            let client = asking.client.cloned();
+            let entry = Entry::by_token((method, place), client, &verified, id_token);
+            self.enter(entry, request, exchange).await;
+            if let Flow::Continue = flow {
+                if let Some(beside) = &beside {
+                    self.hide(beside, session, exchange);
+                }
+                self.hide_in_form(session.req_header(), exchange);
+                self.hide_exchanged(&found.token, session.req_header(), exchange)?;
+            }
+            return Ok(flow);
+        }
+        let shown = match &self.desk {
+            Some(_) => self.settings().search.find(&request.headers, &given)?,
+            None => None,
+        };
+        match (shown, &self.desk) {
+            (Some(shown), Some(desk)) => {
+                let (verified, given) = self.redeem(desk, &shown.credential, &asking).await?;
+                let verified = self.complete(verified, &asking).await?;
+                let place = shown.place(request);
+                let client = asking.client.cloned();
+                self.hide(&shown, session, exchange);
+                let tokens = &given.tokens;
+                let passing = Passing {
+                    verified: &verified,
+                    beside: tokens.beside(),
+                    method: given.method,
+                    in_query: false,
+                };
+                let flow = self.accept(passing, session.req_header(), exchange);
+                let entry = Entry::by_grant(&given, place, client);
+                self.enter(entry, session.req_header(), exchange).await;
+                Ok(flow)
+            }
+            _ => self.sign_in(void, session, exchange, &given).await,
+        }
+    }
+
+    /// Logouts, and ends of logins.
+    async fn decide_about_login(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        given: &Arguments,
+    ) -> Result<Option<Flow>, Refusal> {
+        let request = session.req_header();
+        if let (Some(channels), Some(sessions)) = (&self.channels, &self.sessions)
+            && let Some(channel) = channels.asked(request)
+        {
+            let asked = (channels, channel);
+            let flow = self.hear(asked, sessions, request, given, exchange).await?;
+            return Ok(Some(flow));
+        }
+        if let (Some(logout), Some(sessions)) = (&self.logout, &self.sessions)
+            && (logout.is_asked_in_head(request, exchange)
+                || logout.is_asked_in_body(request, given))
+        {
+            let flow = self.log_out(logout, sessions, request, exchange).await?;
+            return Ok(Some(flow));
+        }
+        match &self.logins {
+            // Of a browser that is in already, the page is of no use.
+            Some(logins)
+                if logins.is_landing(request) && !logins.is_answer(request, given, exchange) =>
+            {
+                Ok(Some(Flow::Respond(page::fragment())))
+            }
+            Some(logins) if logins.is_answer(request, given, exchange) => {
+                // The query has the code: not for the log.
+                exchange.token_in_query = true;
+                let flow = self.end_login(logins, session, given, exchange).await?;
+                Ok(Some(flow))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Who shows nothing signs in, or is refused: `void` is what is wrong with
+    /// the session that was shown.
+    async fn sign_in(
+        &self,
+        void: Refusal,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        given: &Arguments,
+    ) -> Result<Flow, Refusal> {
+        let request = session.req_header();
+        if let Some(sessions) = &self.sessions
+            && void != Refusal::NoToken
+        {
+            sessions.forget(Browser {
+                headers: &request.headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            });
+        }
+        match &self.logins {
+            Some(logins) if logins.is_answer_without_state(request, given, exchange) => {
+                // The query may have a code: not for the log.
+                exchange.token_in_query = true;
+                Err(Refusal::MalformedCallback)
+            }
+            Some(_) if self.settings().scripts && scripts::is_script(&request.headers) => Err(void),
+            Some(logins) => self.begin_login(logins, session, given, exchange).await,
+            None => Err(void),
+        }
+    }
+
+    /// The parameters of a request: of its body only if `with_body`, which
+    /// reads it.
+    async fn arguments(
+        &self,
+        session: &mut Session,
+        exchange: &mut Exchange,
+        with_body: bool,
+    ) -> Result<Arguments, Refusal> {
+        if with_body && exchange.body.is_none() {
+            exchange.body = Some(body::read(session).await?);
+        }
+        let request = session.req_header();
+        let body = exchange.body.as_deref().unwrap_or_default();
+        let parameters = body::parameters_of(&request.headers, body);
+        Ok(Arguments::new(request.uri.query(), parameters))
+    }
+
+    pub(super) fn asking<'a>(
+        &'a self,
+        request: &'a RequestHeader,
+        given: &'a Arguments,
+        from: IpAddr,
+    ) -> Asking<'a> {
+        Asking {
+            from: Some(from),
+            client: self.settings().clients.chosen(&request.headers, given),
+            headers: &request.headers,
+            arguments: given,
+        }
+    }
+
+    /// Takes what was shown out of what the upstream gets.
+    fn hide(&self, shown: &Credentials, session: &mut Session, exchange: &mut Exchange) {
+        if !self.settings().hide_credentials {
+            return;
+        }
+        let form = exchange.body.as_ref();
+        let form = form.filter(|_| body::is_form(&session.req_header().headers));
+        if let Some(left) = shown.hide(session.req_header_mut(), form.map(|form| &form[..])) {
+            exchange.replacement = Some(Bytes::from(left));
+        }
+    }
+
+    /// Takes the access token out of the form that the upstream gets.
+    fn hide_in_form(&self, request: &RequestHeader, exchange: &mut Exchange) {
+        let settings = self.settings();
+        if !settings.hide_credentials
+            || !settings.places.may_be_in_body(request)
+            || !body::is_form(&request.headers)
+        {
+            return;
+        }
+        let form = exchange.replacement.as_ref().or(exchange.body.as_ref());
+        let form = form.and_then(|form| std::str::from_utf8(form).ok());
+        if let Some(left) = form.and_then(|form| without(form, &[PARAMETER])) {
+            exchange.replacement = Some(Bytes::from(left));
+        }
+    }
+
+    pub(super) fn may_be_in_body(&self, request: &RequestHeader) -> bool {
+        let tokens = self.takes_tokens() && self.settings().places.may_be_in_body(request);
+        let others = self.desk.is_some() && self.settings().search.looks_into_bodies();
+        tokens || (others && body::is_searchable(request))
+    }
+
+    /// What is to be done about a token, with what the head of its request says.
+    pub(super) fn course(
+        &self,
+        desk: &TokenExchange,
+        token: &str,
+        request: &RequestHeader,
+        from: IpAddr,
+    ) -> Course {
+        let given = Arguments::new(request.uri.query(), Vec::new());
+        let asking = self.asking(request, &given, from);
+        desk.course(token, &asking, self.verifier.known().as_deref())
+    }
+
+    /// Judges the token that is given for this one, or this one where none is.
+    async fn judge_exchanged(
+        &self,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<(Arc<Verified>, Method), Refusal> {
+        let Some(desk) = &self.token_exchange else {
+            return self.judge_patiently(token, asking).await;
+        };
+        loop {
+            let Some(given) = desk.exchange(token, asking).await? else {
+                return self.judge_patiently(token, asking).await;
+            };
+            let access = given.tokens.access.expose();
+            match self.judge_patiently(access, asking).await {
+                // Nobody can say more about it than who gave it.
+                Err(unread) if unread == Refusal::NoEndpoint || unread.is_unread() => {
+                    let verified = self.trust(&given.tokens, Map::new())?;
+                    return Ok((verified, Method::Bearer));
+                }
+                // Keys may be gone since, or the token revoked.
+                Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
+                    desk.forget(&given);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Judges a token by the provider's keys or by its word.
+    pub(super) async fn judge_patiently(
+        &self,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<(Arc<Verified>, Method), Refusal> {
+        let settings = self.settings();
+        let mut refusal = Refusal::NoEndpoint;
+        if settings.bearer && !settings.asks_about_all {
+            match self.verifier.judge_patiently(token).await {
+                Err(unread) if unread.is_unread() => refusal = unread,
+                outcome => return Ok((outcome?, Method::Bearer)),
+            }
+        }
+        let told = match &self.asker {
+            Some(asker) => asker.ask(token, asking).await?,
+            None => None,
+        };
+        told.ok_or(refusal)
+    }
+
+    /// The token for a credential, and what is believed of it.
+    async fn redeem(
+        &self,
+        desk: &TokenDesk,
+        credential: &Credential,
+        asking: &Asking<'_>,
+    ) -> Result<(Arc<Verified>, Given), Refusal> {
+        let given = desk.exchange(credential, asking).await?;
+        match self.believe(&given, asking).await {
+            // Keys may be gone since, or the token revoked.
+            Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
+                desk.forget(&given);
+                let given = desk.exchange(credential, asking).await?;
+                Ok((self.believe(&given, asking).await?, given))
+            }
+            outcome => Ok((outcome?, given)),
+        }
+    }
+
+    /// What is believed of a token that the token endpoint gave: what it says
+    /// itself, what the provider says of it, or what came with it; and what the ID
+    /// token says besides.
+    async fn believe(&self, given: &Given, asking: &Asking<'_>) -> Result<Arc<Verified>, Refusal> {
+        let identity = self.identity(given, asking).await?;
+        let tokens = &given.tokens;
+        let Some(verified) = self.judge_given(given, asking).await? else {
+            return self.trust(tokens, identity.cloned().unwrap_or_default());
+        };
+        let (Some(identity), Some(id)) = (identity, &tokens.id) else {
+            return Ok(verified);
+        };
+        let merged = &tokens.identity.merged;
+        let with = merged.with(verified, || identity.clone(), id.expose().len());
+        let now = self.agent.clock.now_secs();
+        self.settings().rules.check_age(&with.token.claims, now)?;
+        Ok(with)
+    }
+
+    /// What is known of an access token that the token endpoint gave; `None`: nobody
+    /// can tell.
+    async fn judge_given(
+        &self,
+        given: &Given,
+        asking: &Asking<'_>,
+    ) -> Result<Option<Arc<Verified>>, Refusal> {
+        let token = given.tokens.access.expose();
+        if self.settings().exempt.has(given.method) {
+            match self.judge_unsigned(token).await {
+                Err(unread) if unread.is_unread() => {}
+                outcome => return outcome.map(Some),
+            }
+        }
+        if !self.settings().asks_about_all {
+            match self.verifier.judge_patiently(token).await {
+                Err(unread) if unread.is_unread() => {}
+                outcome => return outcome.map(Some),
+            }
+        }
+        let told = match &self.asker {
+            Some(asker) => asker.ask(token, asking).await?,
+            None => None,
+        };
+        Ok(told.map(|(verified, _)| verified))
+    }
+
+    fn trust(
+        &self,
+        tokens: &Tokens,
+        identity: Map<String, Value>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let opaque = Opaque {
+            access: tokens.access.expose(),
+            scope: tokens.scope.as_deref(),
+            ends_at: tokens.ends_at,
+        };
+        opaque.trusted(identity, &self.settings().rules, self.agent.clock.now_ms())
+    }
+}

@@ -1,0 +1,206 @@
+//! What the token endpoint is asked.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use super::barred::Password;
+use super::{Grant, TokenDesk, Tokens, read};
+use crate::agent::Question;
+use crate::client::{Client, basic, say};
+use crate::endpoints::Endpoint;
+use crate::flight::{Digest, digest_of};
+use crate::logins::Claim;
+use crate::refusal::Refusal;
+use crate::told::{Asking, about};
+use doorward_core::model::secret::Secret;
+
+/// What is asked.
+pub(super) struct Wish<'a> {
+    pub(super) grant: Grant,
+    pub(super) form: &'a [(&'a str, &'a str)],
+    /// Who asks, if that is not the gateway.
+    pub(super) caller: Option<(&'a str, &'a Secret)>,
+    /// The password, where that may be a client's secret as well.
+    pub(super) password: Option<Password>,
+    /// For so long the answer is there, from before the question is over on:
+    /// whoever comes in between must not ask again.
+    pub(super) late_ms: Option<i64>,
+    /// The login that the code is of.
+    pub(super) claim: Option<Claim>,
+}
+
+/// For whom is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Whoever shows credentials.
+    Stranger,
+    /// A user who signs in.
+    Login,
+    /// A user who has.
+    Session,
+}
+
+impl<'a> Wish<'a> {
+    pub(super) fn new(grant: Grant, form: &'a [(&'a str, &'a str)]) -> Self {
+        Self {
+            grant,
+            form,
+            caller: None,
+            password: None,
+            late_ms: None,
+            claim: None,
+        }
+    }
+
+    pub(super) fn whose(&self) -> Whose {
+        match self.late_ms {
+            Some(_) => Whose::Session,
+            None if self.grant == Grant::AuthorizationCode => Whose::Login,
+            None => Whose::Stranger,
+        }
+    }
+
+    /// Whether the configuration says for which scopes it is: a code and a
+    /// refresh token bring theirs with them.
+    pub(super) fn is_by_scope(&self) -> bool {
+        matches!(self.grant, Grant::Password | Grant::ClientCredentials)
+    }
+}
+
+/// A question that is ready to be asked.
+pub(super) struct Prepared {
+    pub(super) about: Digest,
+    question: Question,
+    /// The scopes that it is for, as far as the configuration alone says so.
+    granted: Option<String>,
+}
+
+impl TokenDesk {
+    /// What the provider gets to read, and what makes the question another one.
+    pub(super) async fn prepare(
+        &self,
+        wish: &Wish<'_>,
+        asking: &Asking<'_>,
+    ) -> Result<Prepared, Refusal> {
+        let (grants, grant) = (&self.grants, wish.grant);
+        let mut sent = vec![("grant_type".to_owned(), grant.name().to_owned())];
+        let form = wish.form.iter();
+        sent.extend(form.map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
+        if wish.is_by_scope() {
+            let audience = grants.audience.iter();
+            sent.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
+            let scope = grants.scope.iter();
+            sent.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
+        }
+        // A code and a refresh token may be good once: whoever comes with one asks
+        // for the same, whatever else is sent with it.
+        let once = (!wish.is_by_scope()).then(|| sent.clone());
+        let extras = &grants.extras;
+        sent = extras.join(sent, asking.headers, asking.arguments);
+        let mut headers = extras.headers(asking.headers);
+        let client = match wish.caller {
+            None => asking.client.cloned(),
+            Some(caller) => {
+                self.as_caller(caller, asking.client, &mut sent, &mut headers)
+                    .await?;
+                None
+            }
+        };
+        let mut about = match &once {
+            // At whichever plugin of the issuer.
+            Some(form) => {
+                let endpoint = self.agent.url(Endpoint::Token).await.ok();
+                let endpoint = endpoint.as_ref().map_or("", url::Url::as_str);
+                let asked = about(client.as_deref(), form, &HeaderMap::new());
+                digest_of([&asked[..], endpoint.as_bytes()])
+            }
+            None => about(client.as_deref(), &sent, &headers),
+        };
+        let granted = grants.scope.clone();
+        let granted = granted.filter(|_| wish.is_by_scope() && !extras.may_say("scope"));
+        if grant == Grant::Password
+            && let Some(from) = asking.from
+            && self.agent.standing().await.is_some()
+        {
+            // A provider in this process may let users in from some addresses
+            // only: what it gave to one is not for another.
+            about = digest_of([&about[..], from.to_string().as_bytes()]);
+        }
+        let question = Question {
+            from: asking.from,
+            endpoint: Endpoint::Token,
+            client,
+            form: sent,
+            headers,
+        };
+        Ok(Prepared {
+            about,
+            question,
+            granted,
+        })
+    }
+
+    /// The question, which may outlive who asks it.
+    pub(super) fn asked(
+        &self,
+        wish: &Wish<'_>,
+        prepared: Prepared,
+    ) -> impl Future<Output = Result<Arc<Tokens>, Refusal>> + Send + use<> {
+        let (grant, late_ms, password) = (wish.grant, wish.late_ms, wish.password);
+        let caller = wish
+            .caller
+            .map(|(id, secret)| (id.to_owned(), secret.clone()));
+        let replay = self.grants.replay.clone();
+        let refused_ms = self.grants.lifetimes.refused();
+        let (agent, barred) = (Arc::clone(&self.agent), Arc::clone(&self.barred));
+        let held = Arc::clone(self.held(grant));
+        async move {
+            let about = prepared.about;
+            // The last answer may have come between the look and the question: a
+            // refresh token must not be shown again.
+            let now_ms = agent.clock.now_ms();
+            if let Some((tokens, until)) = held.get(&about)
+                && now_ms < until
+            {
+                return Ok(tokens);
+            }
+            let answer = agent.post(prepared.question).await?;
+            let now_ms = agent.clock.now_ms();
+            if let Some(password) = &password {
+                barred.hear(&answer, password, now_ms, refused_ms);
+            }
+            let mut tokens = read(&answer, caller.is_none(), now_ms)?;
+            tokens.caller = caller;
+            tokens.replayed = replay.of(grant.name(), &answer.headers);
+            // RFC 6749 §5.1: what was asked for, if it is not named.
+            tokens.scope = tokens.scope.or(prepared.granted);
+            let tokens = Arc::new(tokens);
+            if let Some(late_ms) = late_ms {
+                let until = now_ms.saturating_add(late_ms);
+                let until = tokens.ends_at.map_or(until, |end| end.min(until));
+                held.insert(about, (Arc::clone(&tokens), until));
+            }
+            Ok(tokens)
+        }
+    }
+
+    /// Asks as the caller, whose credentials are in the request.
+    async fn as_caller(
+        &self,
+        (id, secret): (&str, &Secret),
+        own: Option<&Arc<Client>>,
+        form: &mut Vec<(String, String)>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Refusal> {
+        let own = own.map(Arc::as_ref);
+        if self.agent.posts_secrets(Endpoint::Token, own).await? {
+            say(form, "client_id", id);
+            say(form, "client_secret", secret.expose());
+        } else {
+            headers.insert(AUTHORIZATION, basic(id, secret.expose())?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! How long answers may last: no longer than the session or the token of their
+//! request (`end_with_session`).
+
+use std::sync::{Arc, Weak};
+
+use http::HeaderMap;
+use pingora::http::RequestHeader;
+
+use super::OpenIdConnect;
+use super::arguments::Arguments;
+use super::cache::Verified;
+use super::client::Client;
+use super::sessions::{Held, Sessions};
+use super::told::Asking;
+use super::word::Heard;
+use doorward_core::clock::Clock;
+use doorward_plugin_api::filter::{Exchange, Lasting};
+
+/// What an answer must not outlast.
+struct Bound {
+    clock: Clock,
+    /// When the request came, in milliseconds: it used the session.
+    since_ms: i64,
+    token: Arc<Verified>,
+    session: Option<(Arc<Sessions>, Arc<Held>)>,
+    /// Whom to ask about a token that says nothing itself, and as whom.
+    plugin: Weak<OpenIdConnect>,
+    client: Option<Arc<Client>>,
+}
+
+impl std::fmt::Debug for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bound")
+    }
+}
+
+impl Lasting for Bound {
+    fn is_over(&self) -> bool {
+        let now_ms = self.clock.now_ms();
+        let token_over = now_ms >= self.token.ends_at && self.token.ends_for_good;
+        match &self.session {
+            Some((sessions, held)) => {
+                sessions.look_again(held, now_ms);
+                sessions.is_over(held, self.since_ms, now_ms)
+                    // Another request gets the next one.
+                    || (token_over && held.refresh.is_none())
+                    // Of one that is over nothing is asked any more.
+                    || (!token_over && self.fell())
+            }
+            None => token_over || self.fell(),
+        }
+    }
+}
+
+impl Bound {
+    /// Whether the provider, if it is in this process, says that the token is
+    /// void; a question is answered until the next look.
+    fn fell(&self) -> bool {
+        match self.token.word.heard() {
+            Heard::Stands => false,
+            Heard::Fell => true,
+            Heard::Nothing => {
+                let token = Arc::clone(&self.token);
+                let (plugin, client) = (self.plugin.upgrade(), self.client.clone());
+                tokio::spawn(async move {
+                    // Without an answer it is asked again.
+                    match plugin.filter(|_| token.word.is_told()) {
+                        Some(plugin) => plugin.hear_again(&token, client.as_ref()).await,
+                        None => drop(token.word.ask(&token.token.claims).await),
+                    }
+                });
+                false
+            }
+        }
+    }
+}
+
+impl OpenIdConnect {
+    /// Notes what the answer to a request with this token must not outlast.
+    pub(super) fn bound(
+        &self,
+        token: &Arc<Verified>,
+        session: Option<(&Arc<Sessions>, &Arc<Held>)>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) {
+        if !self.settings().end_with_session {
+            return;
+        }
+        let clients = &self.settings().clients;
+        let client = match session {
+            Some((_, held)) => clients.named(&held.client).map(|(client, _)| client),
+            None => {
+                let arguments = Arguments::new(request.uri.query(), Vec::new());
+                clients.chosen(&request.headers, &arguments)
+            }
+        };
+        exchange.lasting = Some(Arc::new(Bound {
+            clock: self.agent.clock.clone(),
+            since_ms: self.agent.clock.now_ms(),
+            token: Arc::clone(token),
+            session: session.map(|(sessions, held)| (Arc::clone(sessions), Arc::clone(held))),
+            plugin: self.me.clone(),
+            client: client.cloned(),
+        }));
+    }
+
+    /// Asks the provider again about a token that says nothing itself.
+    async fn hear_again(&self, token: &Verified, client: Option<&Arc<Client>>) {
+        let Some(asker) = &self.asker else {
+            return;
+        };
+        let asking = Asking {
+            from: None,
+            client,
+            headers: &HeaderMap::new(),
+            arguments: &Arguments::default(),
+        };
+        // From before the question: what ends meanwhile is asked about again.
+        let version = token.word.version();
+        match asker.ask(&token.token.token, &asking).await {
+            // It may have been asked before, and the answer be older.
+            Ok(Some((said, _))) => token.word.hear(&said.word),
+            Ok(None) => token.word.note(version, true),
+            Err(refusal) if refusal.is_of_client() => token.word.note(version, false),
+            Err(_) => {}
+        }
+    }
+}

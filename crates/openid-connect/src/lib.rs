@@ -1,0 +1,526 @@
+//! The `openid-connect` plugin (interface 2.7, 4.7): only requests with a
+//! valid token of the configured issuer reach the upstream.
+//!
+//! Start at [`OpenIdConnect::on_request`], which decides about tokens that are
+//! known, and at `decide`, which asks the provider. The invariant: a request passes
+//! only with an [`AccessToken`](doorward_core::model::token::AccessToken) whose
+//! signature, claims and permissions were checked with this plugin's own
+//! settings and with keys that are still in force.
+
+mod address;
+mod after;
+mod agent;
+mod answers;
+mod arguments;
+mod ask_for_login;
+pub mod bearer;
+mod beside;
+mod by_session;
+pub mod cache;
+mod channels;
+mod client;
+mod consumer;
+mod credentials;
+mod decide;
+mod distributed;
+mod endpoints;
+mod ends;
+mod entry;
+mod extras;
+mod fields;
+pub mod flight;
+mod foresee;
+mod grants;
+mod hide;
+mod hmac_keys;
+mod id_token;
+mod idle;
+mod issuers;
+mod keeper;
+mod lasting;
+mod logged_in;
+mod login;
+mod logins;
+mod logout;
+mod merged;
+mod methods;
+mod mutual_tls;
+mod needs;
+mod pass;
+mod proofs;
+pub mod provider;
+mod pushed;
+mod refresh;
+pub mod refusal;
+mod replay;
+pub mod rules;
+mod schema;
+mod scripts;
+mod sessions;
+mod settings;
+mod signed;
+mod signing_algs;
+mod site;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod token_exchange;
+mod told;
+mod trusted;
+mod unsigned;
+mod upstream;
+mod user_info;
+pub mod verifier;
+pub mod word;
+
+pub use keeper::{end_marks, subjects};
+pub use provider::{IssuerReport, Providers};
+pub use storage::Storages;
+
+use std::borrow::Cow;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use http::header::{CACHE_CONTROL, EXPECT};
+use http::{HeaderName, HeaderValue, Method};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use doorward_core::jose::claims::time;
+use doorward_core::jose::verify::Unverified;
+use doorward_net::http::reply::{Reply, ReplyBody};
+use doorward_net::telemetry::{Counter, Metrics};
+use doorward_plugin_api::consumers::Consumers;
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
+use doorward_plugin_api::{ConfigError, Kind, Parts};
+
+use agent::Agent;
+use bearer::Found;
+use channels::Channels;
+use distributed::Distributed;
+use flight::Flights;
+use grants::TokenDesk;
+use logins::Logins;
+use logout::Logout;
+use methods::Method as By;
+use proofs::Proven;
+use provider::Known;
+use pushed::Pushes;
+use refusal::Refusal;
+use sessions::{Held, Sessions, Shown};
+use settings::{Asked, Settings};
+use token_exchange::{Course, TokenExchange};
+use told::Asker;
+use user_info::UserInfo;
+use verifier::{Check, Checked, Judgement, Verifier};
+
+/// The plugin's line in the registry.
+pub const KIND: Kind = Kind {
+    name: "openid-connect",
+    priority: 1050,
+    of_consumers: false,
+    schema: schema::schema,
+    codes: foresee::codes,
+    build,
+};
+
+/// Builds the filter of a complete, schema-valid `config`.
+fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
+    let fields = fields::Fields(config);
+    let (mut settings, asked) = Settings::new(fields, parts)?;
+    settings::lead(fields, &mut settings.provider.options, parts)?;
+    Ok(Arc::new_cyclic(|me| {
+        OpenIdConnect::new(me.clone(), settings, asked, parts)
+    }))
+}
+
+/// Lets requests pass that carry a valid token.
+struct OpenIdConnect {
+    /// For what goes on when the client hangs up.
+    me: Weak<Self>,
+    verifier: Verifier<Settings>,
+    agent: Arc<Agent>,
+    /// Asks about tokens that can't be verified here.
+    asker: Option<Asker>,
+    /// Asks who users are besides.
+    user_info: Option<UserInfo>,
+    /// Asks for claims that are told elsewhere.
+    distributed: Option<Distributed>,
+    /// Exchanges tokens before they count.
+    token_exchange: Option<TokenExchange>,
+    /// Asks for tokens.
+    desk: Option<TokenDesk>,
+    sessions: Option<Arc<Sessions>>,
+    /// Sessions whose tokens are being refreshed.
+    refreshes: Flights<Arc<Held>>,
+    logins: Option<Logins>,
+    /// Requests for logins that are pushed.
+    pushes: Pushes,
+    logout: Option<Logout>,
+    /// Where the provider asks for logouts.
+    channels: Option<Channels>,
+    metrics: Arc<Metrics>,
+    logins_begun: Counter,
+    logouts: Counter,
+    consumers: Arc<Consumers>,
+    passed: Counter,
+    anonymous: Counter,
+    /// By refusal.
+    refused: Vec<Counter>,
+}
+
+impl OpenIdConnect {
+    fn new(me: Weak<Self>, settings: Settings, asked: Asked, parts: &Parts) -> Self {
+        let config = settings.provider.clone();
+        let decision = |code| parts.metrics.decision(KIND.name, code);
+        let signing = (settings.hmac_keys.clone(), settings.response_alg);
+        let agent = Agent::new(&config, asked.endpoints, asked.needs, signing, parts);
+        let agent = Arc::new(agent);
+        let user_info = |how| UserInfo::new(how, &agent);
+        let desk = |grants| {
+            let issuer = config.issuer.as_str();
+            TokenDesk::new(grants, &agent, Storages::of(parts).refreshes.with(issuer))
+        };
+        let asker = |told| Asker::new(told, &agent, &parts.metrics);
+        Self {
+            asker: asked.told.map(asker),
+            user_info: asked.user_info.map(user_info),
+            distributed: (asked.distributed)
+                .map(|how| Distributed::new(how, &settings.rules, &agent)),
+            token_exchange: (asked.token_exchange)
+                .map(|how| TokenExchange::new(how, &agent, parts)),
+            desk: asked.grants.map(desk),
+            agent,
+            me,
+            sessions: asked.sessions.map(Arc::new),
+            refreshes: Flights::new(flight::REFUSED_MS, config.options.timeout),
+            logins: asked.logins,
+            pushes: Pushes::new(config.options.timeout),
+            logout: asked.logout,
+            channels: asked.channels,
+            metrics: Arc::clone(&parts.metrics),
+            logins_begun: decision("login"),
+            logouts: decision("logout"),
+            verifier: Verifier::new(settings, config, parts),
+            consumers: Arc::clone(&parts.consumers),
+            passed: decision("pass"),
+            anonymous: decision("anonymous"),
+            refused: Refusal::ALL
+                .iter()
+                .map(|refusal| decision(refusal.describe().0))
+                .collect(),
+        }
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.verifier.check
+    }
+
+    fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
+        !self.settings().run_on_preflight && request.method == Method::OPTIONS
+    }
+
+    /// The answer for a browser that asks what a script may send.
+    fn preflight(&self, request: &RequestHeader) -> Option<Reply> {
+        let settings = self.settings();
+        let asked = settings.origins.preflight(request);
+        asked.filter(|_| settings.run_on_preflight)
+    }
+
+    /// Refuses the request, or lets it pass as that of the anonymous consumer.
+    fn refuse(&self, mut refusal: Refusal, exchange: &mut Exchange) -> Flow {
+        if let Some(anonymous) = &self.settings().anonymous
+            && refusal.is_of_client()
+        {
+            exchange.consumer = anonymous.consumer(&self.consumers);
+            if exchange.consumer.is_some() {
+                self.anonymous.inc();
+                return Flow::Continue;
+            }
+            refusal = Refusal::NoAnonymous;
+        }
+        exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
+        self.refused[refusal as usize].inc();
+        Flow::Respond(self.settings().answers.to(refusal, 0))
+    }
+
+    /// As [`Self::refuse`], with the provider's own words where errors are shown.
+    fn refuse_as_told(&self, refusal: Refusal, said: &str, exchange: &mut Exchange) -> Flow {
+        let mut flow = self.refuse(refusal, exchange);
+        if let Flow::Respond(reply) = &mut flow
+            && let ReplyBody::Message(message) = &mut reply.body
+            && self.settings().answers.explains()
+        {
+            message.to_mut().push_str(&format!(": {said}"));
+        }
+        flow
+    }
+
+    /// Judges a token with what is at hand.
+    fn judge(
+        &self,
+        found: &Found<'_>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Verdict {
+        let (settings, client) = (self.settings(), exchange.client.ip());
+        if !settings.bearer || settings.asks_about_all {
+            return Verdict::Wait;
+        }
+        let mut token = Cow::Borrowed(found.token.as_ref());
+        if let Some(desk) = &self.token_exchange {
+            match self.course(desk, &found.token, request, client) {
+                Course::Keep => {}
+                Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
+                Course::Ask => return Verdict::Wait,
+            }
+        }
+        let exchanged = matches!(token, Cow::Owned(_));
+        Verdict::Now(match self.verifier.judge(&token) {
+            // What was given may be void by now: another one may be had.
+            Judgement::Refuse(_) if exchanged => return Verdict::Wait,
+            Judgement::Pass(held) => {
+                let Some(held) = self.complete_now(held) else {
+                    return Verdict::Wait;
+                };
+                let sessions = self.sessions_by(By::Bearer);
+                let entry = match sessions.filter(|_| !found.in_query) {
+                    None => None,
+                    Some(sessions) => {
+                        match self.opening(sessions, (By::Bearer, &token), request, exchange) {
+                            Some(opening) => Some((sessions, opening)),
+                            None => return Verdict::Wait,
+                        }
+                    }
+                };
+                let shown = (found.token.as_ref(), found.as_dpop);
+                let flow = match self.proof_of(shown, &held, request, exchange) {
+                    Err(refusal) => self.refuse(refusal, exchange),
+                    Ok(proof) => {
+                        let Some(proven) = Proven::without(proof.as_ref()) else {
+                            return Verdict::Wait;
+                        };
+                        let held = (&held, proven);
+                        self.accept_shown(held, By::Bearer, found, None, request, exchange)
+                    }
+                };
+                if let Some((sessions, opening)) = entry {
+                    self.hand_over(sessions, &opening, request, exchange);
+                }
+                flow
+            }
+            Judgement::Refuse(refusal) if self.asker.is_some() && refusal.is_unread() => {
+                return Verdict::Wait;
+            }
+            Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
+            Judgement::Wait => return Verdict::Wait,
+        })
+    }
+
+    /// Decides with what is at hand.
+    fn look(&self, session: &Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header();
+        if self.passes_as_preflight(request) {
+            return Verdict::Now(Flow::Continue);
+        }
+        // A proof is used up where nodes share what was used.
+        if self.is_of_login(request, exchange) || self.may_prove(request) {
+            return Verdict::Wait;
+        }
+        if let Some(sessions) = &self.sessions {
+            let now_ms = self.agent.clock.now_ms();
+            match sessions.shown(&request.headers, now_ms) {
+                Shown::Live(login, _)
+                    if !self.takes(&login)
+                        || sessions.is_elsewhere(&login, &request.headers, exchange) =>
+                {
+                    return Verdict::Wait;
+                }
+                Shown::Live(login, due) => {
+                    return self.judge_login(sessions, &login, due, request, exchange);
+                }
+                Shown::Void(_) | Shown::Away(_) => return Verdict::Wait,
+                Shown::Nothing if sessions.may_recall(&request.headers) => return Verdict::Wait,
+                Shown::Nothing => {}
+            }
+        }
+        let settings = self.settings();
+        if settings.search.may_bring_id_token(request) {
+            return Verdict::Wait;
+        }
+        if self.takes_tokens() {
+            match settings.places.find(request) {
+                Ok(Some(found)) => return self.judge(&found, request, exchange),
+                Ok(None) if settings.places.may_be_in_body(request) => return Verdict::Wait,
+                Ok(None) => {}
+                Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
+            }
+        }
+        if self.logins.is_some() || (self.desk.is_some() && self.may_show_credentials(request)) {
+            return Verdict::Wait;
+        }
+        Verdict::Now(self.refuse(Refusal::NoToken, exchange))
+    }
+
+    fn takes_tokens(&self) -> bool {
+        self.settings().bearer || self.asker.is_some()
+    }
+}
+
+impl Check for Settings {
+    fn check(
+        &self,
+        parsed: &Unverified<'_>,
+        known: Option<&Known>,
+        now_ms: i64,
+    ) -> Result<Option<Checked>, Refusal> {
+        let hmac = parsed.algorithm().is_symmetric();
+        if hmac && self.verify_signature && self.hmac_keys.all().is_empty() {
+            return Err(Refusal::UnsupportedAlg);
+        }
+        let Some(known) = known else {
+            return Ok(None);
+        };
+        let claims = match self.verify_signature {
+            true => signed::claims(parsed, known, self.hmac_keys.all())?,
+            false => Some(parsed.claims_of_anyone()?),
+        };
+        let Some(claims) = claims else {
+            return Ok(None);
+        };
+        let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
+        let end = self
+            .rules
+            .check(typ.as_deref(), &claims, &known.issuer, now)?;
+        Ok(Some(Checked {
+            ends_at: match end {
+                Some(end) => end.saturating_mul(1000),
+                None => now_ms.saturating_add(self.cache_ttl_ms),
+            },
+            ends_for_good: end.is_some(),
+            scopes: self.rules.scopes(&claims),
+            expires_at: time(&claims, "exp").ok().flatten(),
+            claims,
+        }))
+    }
+
+    fn remembers(&self) -> bool {
+        self.verify_signature
+    }
+}
+
+#[async_trait]
+impl Filter for OpenIdConnect {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        if let Some(reply) = self.preflight(session.req_header()) {
+            exchange.refusal = Some(Cow::Borrowed(foresee::PREFLIGHT.code));
+            return Verdict::Now(Flow::Respond(reply));
+        }
+        match self.look(session, exchange) {
+            Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
+            Verdict::Wait => Verdict::Wait,
+        }
+    }
+
+    async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
+        let decision = self.decide(session, exchange).await;
+        let flow = decision.unwrap_or_else(|refusal| self.refuse(refusal, exchange));
+        self.finish(flow, session.req_header(), exchange)
+    }
+
+    async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
+        let outlook = self.outlook(request, exchange).await;
+        Some(outlook.unwrap_or_else(|refusal| self.would_refuse(refusal, request, exchange)))
+    }
+
+    fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
+        if exchange.body.is_some() {
+            // The body is here: no upstream has to be asked whether to send it.
+            request.remove_header(&EXPECT);
+        }
+        if let Some(sessions) = &self.sessions {
+            sessions.strip(request);
+        }
+        if let Some(logins) = &self.logins {
+            logins.strip(request);
+        }
+        if self.settings().proofs.is_some() {
+            // It proves nothing to anybody but the gateway.
+            request.remove_header(&proofs::DPOP);
+        }
+        if exchange.token.is_none() {
+            self.withhold(request);
+        }
+        if exchange.token.is_none() && exchange.consumer.is_none() {
+            return;
+        }
+        let settings = self.settings();
+        if settings.hide_credentials || self.shows_another(exchange, request) {
+            settings.places.hide(request);
+        }
+        if let Some(consumer) = &exchange.consumer {
+            let anonymous = exchange.token.is_none();
+            upstream::write_consumer(consumer, anonymous, request);
+        }
+        if let Some(token) = &exchange.token {
+            let mapped = exchange.consumer.is_some();
+            settings.headers.write_upstream(token, mapped, request);
+            beside::write_vouched(exchange, request);
+        }
+    }
+
+    fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
+        let of_user = exchange.token.is_some() && self.settings().headers.tells_clients();
+        if (exchange.token_in_query || of_user) && !is_private(response) {
+            let private = HeaderValue::from_static("private");
+            let _ = response.insert_header(CACHE_CONTROL, private);
+        }
+        let fields = &exchange.response_headers;
+        let confidential = &self.settings().confidential;
+        let tells = !confidential.is_empty()
+            && (fields.iter()).any(|(name, _)| confidential.contains(name));
+        if tells || (self.sessions.as_ref()).is_some_and(|sessions| sessions.is_in(fields)) {
+            let no_store = HeaderValue::from_static("no-store");
+            let _ = response.insert_header(CACHE_CONTROL, no_store);
+        }
+        if let Some(token) = &exchange.token {
+            self.settings().headers.write_downstream(token, response);
+        }
+    }
+
+    fn gives_cookies(&self) -> bool {
+        self.sessions.is_some() || self.logins.is_some()
+    }
+
+    fn owns_cookie(&self, name: &str, value: &str) -> bool {
+        (self.sessions.as_ref()).is_some_and(|sessions| sessions.owns(name, value))
+            || (self.logins.as_ref()).is_some_and(|logins| logins.owns(name, value))
+    }
+
+    fn names_cookie(&self, name: &[u8]) -> bool {
+        (self.sessions.as_ref()).is_some_and(|sessions| sessions.names(name))
+            || (self.logins.as_ref()).is_some_and(|logins| logins.names(name))
+    }
+
+    fn session_keeper(&self) -> Option<&dyn SessionKeeper> {
+        self.sessions.is_some().then_some(self)
+    }
+
+    fn owned_headers(&self) -> &[HeaderName] {
+        self.settings().headers.owned()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.settings().warnings.clone()
+    }
+}
+
+/// Whether the upstream keeps its answer out of shared caches itself.
+fn is_private(response: &ResponseHeader) -> bool {
+    let directives = response.headers.get_all(CACHE_CONTROL);
+    directives
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("private") || value.contains("no-store"))
+}

@@ -1,0 +1,321 @@
+//! Users who have signed in: their sessions' tokens judged, refreshed, and
+//! passed on.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use pingora::http::RequestHeader;
+
+use super::OpenIdConnect;
+use super::arguments::Arguments;
+use super::beside::Beside;
+use super::cache::Verified;
+use super::methods::Method;
+use super::pass::Passing;
+use super::proofs::Proven;
+use super::refusal::{Class, Refusal};
+use super::sessions::{Browser, Held, LoginSession, Sessions};
+use super::told::{Asker, Asking};
+use super::verifier::Judgement;
+use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
+
+impl OpenIdConnect {
+    /// Decides by a session with what is at hand.
+    pub(super) fn judge_login(
+        &self,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
+        due: bool,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Verdict {
+        let now_ms = self.agent.clock.now_ms();
+        if !sessions.is_fresh(login, now_ms) || login.told || (due && sessions.is_kept()) {
+            return Verdict::Wait;
+        }
+        let rules = &self.settings().rules;
+        let known = match self.verifier.judge(&login.access) {
+            Judgement::Pass(held) => login.with_id_token(held, rules, now_ms),
+            // Its provider is asked, or the last answer found.
+            Judgement::Refuse(refusal) if refusal.is_unread() && self.may_hear_of_logins() => {
+                return Verdict::Wait;
+            }
+            Judgement::Refuse(refusal) if refusal.is_unread() => login.trusted(rules, now_ms),
+            Judgement::Refuse(_) | Judgement::Wait => return Verdict::Wait,
+        };
+        let verified = match known {
+            Ok(verified) => verified,
+            Err(refusal) => {
+                let flow = self.refuse_login(sessions, login, refusal, request, exchange);
+                return Verdict::Now(flow);
+            }
+        };
+        let Some(verified) = self.complete_now(verified) else {
+            return Verdict::Wait;
+        };
+        let proven = match self.proof_of_session(&verified, request, exchange) {
+            Ok(proof) => match Proven::without(proof.as_ref()) {
+                None => return Verdict::Wait,
+                Some(proven) => Ok(proven),
+            },
+            Err(refusal) => Err(refusal),
+        };
+        let flow = self.go_on((sessions, login), (&verified, proven), request, exchange);
+        if due
+            && matches!(flow, Flow::Continue)
+            && let Err(refusal) = self.tell_browser(sessions, login, request, exchange)
+        {
+            return Verdict::Now(self.refuse(refusal, exchange));
+        }
+        Verdict::Now(flow)
+    }
+
+    /// What is known of the user of a session, which becomes the one with the next
+    /// tokens where it is refreshed, also for those who are refused then.
+    pub(super) async fn judge_login_patiently(
+        &self,
+        sessions: &Arc<Sessions>,
+        login: &mut Arc<Held>,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let now_ms = self.agent.clock.now_ms();
+        let over = |refusal: Refusal| match refusal.class() {
+            Class::Broken => refusal,
+            _ => Refusal::SessionOver,
+        };
+        let mut may_refresh = true;
+        if !sessions.is_fresh(login, now_ms) {
+            may_refresh = false;
+            match self.refresh(sessions, login, asking).await {
+                Ok(next) => *login = next,
+                Err(Refusal::SessionOver) => return Err(Refusal::SessionOver),
+                // What it has is still good for a moment.
+                Err(_) if login.ends_at.is_none_or(|end| now_ms < end) => {}
+                Err(refusal) => return Err(over(refusal)),
+            }
+        }
+        let verified = match self.judge_session(login).await {
+            // The provider's clock is ahead, or did not tell the end.
+            Err(Refusal::TokenExpired) if may_refresh => {
+                let next = self.refresh(sessions, login, asking).await;
+                *login = next.map_err(over)?;
+                self.judge_session(login).await?
+            }
+            judged => judged?,
+        };
+        self.complete(verified, asking).await
+    }
+
+    /// What is known of a session's user.
+    pub(super) async fn judge_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
+        if self.settings().exempt.has(self.vouched_by(login)) {
+            return self.judge_exempt(login).await;
+        }
+        if login.told {
+            return self.ask_about(login).await;
+        }
+        let judged = self.verifier.judge_patiently(&login.access).await;
+        self.judged_login(login, judged).await
+    }
+
+    /// The method by whose exemption, if it has one, the tokens of a session count:
+    /// that of all sessions, or else its own.
+    pub(super) fn vouched_by(&self, login: &LoginSession) -> Method {
+        match login.by.is_of_token() || self.settings().exempt.has(Method::Session) {
+            true => Method::Session,
+            false => login.by,
+        }
+    }
+
+    /// What is known of a session's user, whose token was judged so.
+    ///
+    /// # Errors
+    /// The rule that is not met.
+    pub(super) async fn judged_login(
+        &self,
+        login: &Held,
+        judged: Result<Arc<Verified>, Refusal>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
+        let verified = match judged {
+            Err(unread) if unread.is_unread() => match self.hear_of(login).await? {
+                Some(told) => told,
+                None => return login.trusted(rules, now_ms),
+            },
+            judged => judged?,
+        };
+        login.with_id_token(verified, rules, now_ms)
+    }
+
+    /// What the provider says of the token of a session that began so; where it is
+    /// not asked, what the token says itself, or else what came with it.
+    async fn ask_about(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
+        let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
+        if let Some(told) = self.told_of(login, true).await? {
+            return login.with_id_token(told, rules, now_ms);
+        }
+        match self.verifier.judge_patiently(&login.access).await {
+            // Its caller may have made it up.
+            Err(unread) if unread.is_unread() && login.by.is_of_token() => Err(Refusal::NoEndpoint),
+            Err(unread) if unread.is_unread() => login.trusted(rules, now_ms),
+            judged => login.with_id_token(judged?, rules, now_ms),
+        }
+    }
+
+    /// What the provider says of a session's token, by introspection or, if `whole`,
+    /// by userinfo otherwise; `None`: it is not asked.
+    async fn told_of(&self, login: &Held, whole: bool) -> Result<Option<Arc<Verified>>, Refusal> {
+        let Some(asker) = &self.asker else {
+            return Ok(None);
+        };
+        let client = self.settings().clients.named(&login.client);
+        let asking = Asking {
+            from: None,
+            client: client.map(|(client, _)| client),
+            headers: &HeaderMap::new(),
+            arguments: &Arguments::default(),
+        };
+        match whole {
+            true => Ok(asker
+                .ask(&login.access, &asking)
+                .await?
+                .map(|(told, _)| told)),
+            false => asker.introspected(&login.access, &asking).await,
+        }
+    }
+
+    /// Whether the provider may have to be asked about the opaque token of a
+    /// session: one in this process, which tells when it ends early. One
+    /// elsewhere vouched for it until `expires_in`.
+    fn may_hear_of_logins(&self) -> bool {
+        let asks = self.asker.as_ref().is_some_and(Asker::introspects);
+        asks && self
+            .verifier
+            .known()
+            .is_none_or(|known| known.standing.is_some())
+    }
+
+    /// What the provider says of the opaque token of a session; `None`: it is not
+    /// asked, or does not let this client ask.
+    async fn hear_of(&self, login: &Held) -> Result<Option<Arc<Verified>>, Refusal> {
+        let asks = self.asker.as_ref().is_some_and(Asker::introspects);
+        if !asks || self.agent.standing().await.is_none() {
+            return Ok(None);
+        }
+        match self.told_of(login, false).await {
+            Err(Refusal::ProviderRefuses | Refusal::ClientRefused) => Ok(None),
+            outcome => outcome,
+        }
+    }
+
+    /// Lets a session's request pass that has proven what it has to.
+    pub(super) fn go_on(
+        &self,
+        (sessions, login): (&Arc<Sessions>, &Arc<Held>),
+        (verified, proven): (&Arc<Verified>, Result<Proven, Refusal>),
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let flow = match proven {
+            Ok(Proven { .. }) => {
+                let beside = Beside {
+                    id_token: login.id_token.as_deref(),
+                    refresh_token: login.refresh.as_deref(),
+                    session_id: Some(&login.id),
+                    scope: login.scope.as_deref(),
+                    replayed: &[],
+                };
+                let passing = Passing {
+                    verified,
+                    beside,
+                    method: Method::Session,
+                    in_query: false,
+                };
+                self.accept(passing, request, exchange)
+            }
+            Err(refusal) => self.refuse(refusal, exchange),
+        };
+        self.bound(verified, Some((sessions, login)), request, exchange);
+        sessions.tell(login, self.agent.clock.now_ms(), exchange);
+        // Not by the status of the answer, which may be a redirect in its place.
+        if let Flow::Respond(_) = &flow
+            && let Some(refusal) = exchange.refusal.as_deref().and_then(Refusal::named)
+            && sessions.end_by(refusal)
+        {
+            self.end_here(sessions, login, request, exchange);
+        }
+        flow
+    }
+
+    /// Renews a session that is due, if its request may go on.
+    pub(super) async fn renew(
+        &self,
+        (sessions, login): (&Arc<Sessions>, &Arc<Held>),
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+        flow: Flow,
+    ) -> Result<Flow, Refusal> {
+        if !matches!(flow, Flow::Continue) {
+            return Ok(flow);
+        }
+        let now_ms = self.agent.clock.now_ms();
+        if sessions.is_kept() {
+            let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
+            // In a task of its own: who hangs up would leave it locked.
+            let renewal = tokio::spawn(async move { sessions.renew(&login, now_ms).await });
+            let _ = renewal.await;
+        }
+        self.tell_browser(sessions, login, request, exchange)?;
+        Ok(flow)
+    }
+
+    /// Has the browser keep a session in its cookies, or remember it longer.
+    pub(super) fn tell_browser(
+        &self,
+        sessions: &Sessions,
+        login: &Held,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<(), Refusal> {
+        let browser = Browser {
+            headers: &request.headers,
+            secure: exchange.secure,
+            fields: &mut exchange.response_headers,
+        };
+        match sessions.is_kept() {
+            true => sessions.keep_remembering(login, browser),
+            false => sessions.seal(login, browser, self.agent.clock.now_ms()),
+        }
+    }
+
+    /// Refuses a session's request, which may end the session.
+    pub(super) fn refuse_login(
+        &self,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
+        refusal: Refusal,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let refusal = self.agent.doubts_of_given(refusal, &login.access);
+        if sessions.end_by(refusal) {
+            self.end_here(sessions, login, request, exchange);
+        }
+        self.refuse(refusal, exchange)
+    }
+
+    fn end_here(
+        &self,
+        sessions: &Arc<Sessions>,
+        login: &Arc<Held>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) {
+        sessions.forget(Browser {
+            headers: &request.headers,
+            secure: exchange.secure,
+            fields: &mut exchange.response_headers,
+        });
+        sessions.end_soon(login, self.agent.clock.now_ms());
+    }
+}

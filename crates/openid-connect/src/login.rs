@@ -1,0 +1,396 @@
+//! Signing users in: to the provider and back, and their sessions afterwards.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, StatusCode};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use super::OpenIdConnect;
+use super::after::{Action, Gained};
+use super::arguments::{Arguments, Where, retarget};
+use super::cache::Verified;
+use super::grants::Tokens;
+use super::id_token::Expected;
+use super::logins::{self, Begun, Claim, Logins, Sent, Wanted, origin, page};
+use super::methods::Method;
+use super::pass::Passing;
+use super::provider::Known;
+use super::refusal::Refusal;
+use super::sessions::{Browser, Held, LoginSession, Shown};
+use super::told::Asking;
+use doorward_core::model::secret::Secret;
+use doorward_net::http::reply::Reply;
+use doorward_plugin_api::filter::{Exchange, Flow};
+
+/// Where the provider's answer may be.
+const ANSWER: Where = Where {
+    header: false,
+    query: true,
+    body: true,
+};
+
+impl OpenIdConnect {
+    /// Sends the browser to the provider.
+    pub(super) async fn begin_login(
+        &self,
+        logins: &Logins,
+        session: &mut Session,
+        arguments: &Arguments,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        let agent = &self.agent;
+        let origin = origin(session.req_header(), exchange);
+        let kept = logins.kept.as_ref();
+        let kept = kept.filter(|kept| kept.takes(session.req_header(), origin.as_deref()));
+        if kept.is_some() && exchange.body.is_none() {
+            exchange.body = Some(super::bearer::body::read(session).await?);
+        }
+        let request = session.req_header();
+        let clients = &self.settings().clients;
+        let client = clients.chosen(&request.headers, arguments);
+        let client = client.and_then(|client| clients.named(&client.id));
+        let (client, index) = client.ok_or(Refusal::NoToken)?;
+        let wanted = Wanted {
+            request,
+            arguments,
+            secure: exchange.secure,
+            origin: origin.as_deref(),
+            path: &logins::path(request, exchange),
+            now_ms: agent.clock.now_ms(),
+        };
+        let mut cookies = Vec::new();
+        let (begun, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
+        let manner = self.settings().manner;
+        let address = manner.address((agent, &self.pushes), client, parameters);
+        let address = address.await?;
+        if let (Some(kept), Some(body)) = (kept, &exchange.body) {
+            kept.keep(&begun.nonce, request, exchange.route, body.clone());
+        }
+        exchange.response_headers.append(&mut cookies);
+        self.logins_begun.inc();
+        exchange.refusal = Some(Cow::Borrowed("login"));
+        redirect(address.as_str())
+    }
+
+    /// Ends the login that the provider's answer in a request belongs to.
+    pub(super) async fn end_login(
+        &self,
+        logins: &Logins,
+        session: &mut Session,
+        arguments: &Arguments,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        let given = |name| {
+            let found = arguments.only(name, ANSWER);
+            found.map_err(|_| Refusal::MalformedCallback)
+        };
+        let signed = match logins.are_signed() {
+            true => {
+                let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
+                Some(self.open_answer(logins, response).await?)
+            }
+            false => None,
+        };
+        let answer = |name| match &signed {
+            Some(claims) => Ok(claims.get(name).and_then(Value::as_str)),
+            None => given(name),
+        };
+        let state = answer("state")?.ok_or(Refusal::MalformedCallback)?;
+        let begun = logins.find(state)?;
+        let request = session.req_header();
+        let now_ms = self.agent.clock.now_ms();
+        let state = state.to_owned();
+        let state = state.as_str();
+        // Whatever comes of it leads back to where the login began: nobody else
+        // may have begun it.
+        logins.check_browser(&begun, request, exchange)?;
+        // Whoever is in already goes on, however late or often this comes.
+        if let Some(sessions) = &self.sessions
+            && let Shown::Live(login, _) = sessions.find(&request.headers, now_ms).await?
+            && self.takes(&login)
+            && !sessions.has_run_out(&login, now_ms)
+        {
+            return redirect(&begun.address());
+        }
+        logins.check(&begun, state, now_ms)?;
+        self.check_sender(answer("iss")?).await?;
+        if let Some(error) = answer("error")? {
+            let said = words_of_error(error, answer("error_description")?);
+            tracing::info!(error = said, "the provider refused a login");
+            logins.end(state);
+            let refused = self.refuse_as_told(Refusal::LoginRefused, &said, exchange);
+            return Ok(refused);
+        }
+        let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
+        let claim = logins.claim(state, code)?;
+        let login = self.redeem_code(logins, &begun, (code, claim), request, arguments);
+        let (login, verified, tokens) = login.await?;
+        let client = self.settings().clients.named(&begun.client);
+        let asking = Asking {
+            client: client.map(|(client, _)| client),
+            headers: &request.headers,
+            arguments,
+            from: Some(exchange.client.ip()),
+        };
+        let verified = self.complete(verified, &asking).await?;
+        let mut beside = tokens.beside();
+        let id = login.id.clone();
+        beside.session_id = self.sessions.is_some().then_some(id.as_str());
+        let passing = Passing {
+            verified: &verified,
+            beside,
+            method: Method::AuthorizationCode,
+            in_query: false,
+        };
+        let flow = self.accept(passing, request, exchange);
+        if let Flow::Respond(_) = flow {
+            return Ok(flow);
+        }
+        self.let_in(&login, &begun, logins, session, exchange).await
+    }
+
+    /// RFC 9207: the answer must be of the provider that was asked.
+    async fn check_sender(&self, issuer: Option<&str>) -> Result<(), Refusal> {
+        let known = self.agent.known().await?;
+        let promised = known.member("authorization_response_iss_parameter_supported");
+        match issuer {
+            Some(issuer)
+                if self
+                    .settings()
+                    .rules
+                    .issuers
+                    .answers_as(issuer, &known.issuer) =>
+            {
+                Ok(())
+            }
+            None if promised != Some(&Value::Bool(true)) => Ok(()),
+            _ => Err(Refusal::MixedUp),
+        }
+    }
+
+    async fn redeem_code(
+        &self,
+        logins: &Logins,
+        begun: &Begun,
+        (code, claim): (&str, Claim),
+        request: &RequestHeader,
+        arguments: &Arguments,
+    ) -> Result<(Held, Arc<Verified>, Arc<Tokens>), Refusal> {
+        let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
+        let client = self.settings().clients.named(&begun.client);
+        let (client, _) = client.ok_or(Refusal::ForgedState)?;
+        let asking = Asking {
+            from: None,
+            client: Some(client),
+            headers: &request.headers,
+            arguments,
+        };
+        let form = [
+            ("code", code),
+            ("redirect_uri", &begun.redirect_uri),
+            ("code_verifier", &begun.verifier),
+        ];
+        // From before the question: a logout that comes while it is asked is of this
+        // session, too.
+        let now_ms = self.agent.clock.now_ms();
+        let tokens = desk.redeem(&form, &asking, claim).await?;
+        match &tokens.id {
+            Some(id) => {
+                let by = Method::AuthorizationCode;
+                let nonce = Some(begun.nonce.as_str());
+                self.verify_id_token(
+                    id.expose(),
+                    tokens.access.expose(),
+                    (&begun.client, None),
+                    nonce,
+                    by,
+                )
+                .await?;
+            }
+            None if logins.wants_id_token() => return Err(Refusal::NoIdToken),
+            None => {}
+        }
+        let login = LoginSession {
+            id_token: tokens.id.as_ref().map(|id| id.expose().to_owned()),
+            refresh: tokens.refresh.as_ref().map(|one| one.expose().to_owned()),
+            // RFC 6749 §5.1: what was asked for, if it is not named.
+            scope: tokens.scope.clone().or_else(|| logins.scope()),
+            ends_at: tokens.ends_at,
+            unverified: tokens.id.is_some() && !self.verifies_id_tokens(Method::AuthorizationCode),
+            ..LoginSession::begun(&begun.client, tokens.access.expose(), now_ms)
+        };
+        let login = Held::fresh(login);
+        let verified = match self.settings().exempt.has(Method::AuthorizationCode) {
+            true => self.judge_exempt(&login).await?,
+            false => self.judge_session(&login).await?,
+        };
+        if login.id_token.is_none() {
+            // Nobody but the access token can vouch for it.
+            let rules = &self.settings().rules;
+            rules.check_login(&verified.token.claims, now_ms.div_euclid(1000))?;
+        }
+        Ok((login, verified, tokens))
+    }
+
+    /// The claims of an ID token that holds.
+    ///
+    /// # Errors
+    /// What is wrong with it, or why nobody can say.
+    pub(super) async fn verify_id_token(
+        &self,
+        id: &str,
+        access: &str,
+        (client, secret): (&str, Option<&Secret>),
+        nonce: Option<&str>,
+        by: Method,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let signed = !self.settings().exempt.has(by);
+        let expected = Expected {
+            client,
+            secret,
+            nonce,
+            access,
+            now: self.agent.clock.now_secs(),
+        };
+        let id_tokens = &self.settings().id_tokens;
+        let look = |known: &Known| id_tokens.verify(id, known, &expected, signed);
+        match self.agent.with_keys(look).await {
+            Ok((claims, _)) => Ok(claims),
+            Err(refusal) => Err(self.agent.doubts_of_given(refusal.of_id_token(), id)),
+        }
+    }
+
+    /// Gives the browser its session, and the user what was asked for.
+    async fn let_in(
+        &self,
+        login: &Held,
+        begun: &Begun,
+        logins: &Logins,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<Flow, Refusal> {
+        if let Some(sessions) = &self.sessions {
+            let now_ms = self.agent.clock.now_ms();
+            let from = exchange.client.ip();
+            let browser = Browser {
+                headers: &session.req_header().headers,
+                secure: exchange.secure,
+                fields: &mut exchange.response_headers,
+            };
+            if sessions.begin(login, browser, from, now_ms).await? {
+                sessions.tell(login, now_ms, exchange);
+            }
+        }
+        let after = &self.settings().after;
+        match after.action {
+            Action::Upstream => {
+                let kept = logins.kept.as_ref();
+                let sent = kept.and_then(|kept| kept.take(&begun.nonce));
+                // What came by another route has not passed the filters of its
+                // own, and would go to another upstream.
+                let here = sent
+                    .as_ref()
+                    .is_none_or(|sent| sent.route == exchange.route);
+                if here && begun.is_at(session.req_header(), exchange) {
+                    restore(begun, sent.as_deref(), session, exchange)?;
+                    return Ok(Flow::Continue);
+                }
+                match sent.as_deref() {
+                    Some(sent) if sent.is_form() => {
+                        Ok(Flow::Respond(page::resend(&begun.address(), &sent.body)))
+                    }
+                    _ => redirect(&begun.address()),
+                }
+            }
+            Action::Response => {
+                let gained = Gained::by_login(login, self.agent.clock.now_ms());
+                Ok(Flow::Respond(after.response(&gained)))
+            }
+            Action::Redirect => {
+                let index = self.settings().clients.named(&begun.client);
+                let address = begun.address();
+                let gained = Gained::by_login(login, self.agent.clock.now_ms());
+                redirect(&after.address(&gained, index.map_or(0, |(_, index)| index), &address))
+            }
+        }
+    }
+}
+
+impl Begun {
+    /// Where the login leads back to: always to where it began.
+    pub(super) fn address(&self) -> String {
+        format!("{}{}", self.origin, self.target)
+    }
+
+    /// Its target at a path where the gateway finds what the browser asked for.
+    fn target_at(&self, path: &str) -> String {
+        match self.target.split_once('?') {
+            Some((_, query)) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Whether a request goes to the path where the login began.
+    fn is_at(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
+        let path = self.target.split('?').next();
+        path == Some(&*logins::path(request, exchange))
+            && origin(request, exchange).as_deref() == Some(&self.origin)
+    }
+}
+
+/// Makes the request the one that wanted the login.
+fn restore(
+    begun: &Begun,
+    sent: Option<&Sent>,
+    session: &mut Session,
+    exchange: &mut Exchange,
+) -> Result<(), Refusal> {
+    let request = session.req_header_mut();
+    let target = begun.target_at(request.uri.path());
+    if !retarget(request, &target) {
+        return Err(Refusal::MalformedCallback);
+    }
+    if let Some(sent) = sent {
+        request.set_method(sent.method.clone());
+        let _ = request.insert_header(CONTENT_TYPE, sent.content_type.clone());
+        request.remove_header(&CONTENT_LENGTH);
+        exchange.replacement = Some(sent.body.clone());
+        return Ok(());
+    }
+    if request.method == http::Method::POST {
+        request.set_method(http::Method::GET);
+        request.remove_header(&CONTENT_TYPE);
+        request.remove_header(&CONTENT_LENGTH);
+        exchange.replacement = Some(Bytes::new());
+    }
+    Ok(())
+}
+
+/// What a provider says of an error (RFC 6749 §4.1.2.1), as it may stand in a log
+/// and in an answer: in the characters that it may have, and not endless.
+pub(super) fn words_of_error(code: &str, description: Option<&str>) -> String {
+    let legal = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    let shown = |text: &str, most: usize| -> String {
+        let all = text.chars().take(most);
+        all.map(|c| if legal(c) { c } else { '?' }).collect()
+    };
+    match description.map(|text| shown(text, 300)) {
+        Some(text) if !text.is_empty() => format!("{}: {text}", shown(code, 64)),
+        _ => shown(code, 64),
+    }
+}
+
+/// Sends the browser to an address, of which nothing may be remembered.
+pub(super) fn redirect(address: &str) -> Result<Flow, Refusal> {
+    let address = HeaderValue::from_str(address).map_err(|_| Refusal::MalformedCallback)?;
+    Ok(Flow::Respond(
+        Reply::empty(StatusCode::FOUND)
+            .header(LOCATION, address)
+            .header(CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ))
+}

@@ -1,0 +1,278 @@
+//! What becomes of a request whose token is good: what else it has to prove,
+//! whom it counts as, what the upstream and the client get to know; and the last
+//! touch on every answer.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use pingora::http::RequestHeader;
+use serde_json::Value;
+
+use super::OpenIdConnect;
+use super::after::{Action, Gained};
+use super::arguments::Arguments;
+use super::bearer::Found;
+use super::beside::Beside;
+use super::cache::Verified;
+use super::login::redirect;
+use super::methods::Method;
+use super::proofs::{self, GoodProof, Proven};
+use super::refusal::Refusal;
+use super::scripts;
+use super::told::Asking;
+use doorward_core::jose::verify::Unverified;
+use doorward_core::model::consumer::Consumer;
+use doorward_net::session::cookie;
+use doorward_plugin_api::consumers::Directory;
+use doorward_plugin_api::filter::{Exchange, Flow};
+
+/// A token that is good, and how it came.
+#[derive(Clone, Copy)]
+pub(super) struct Passing<'a> {
+    pub(super) verified: &'a Arc<Verified>,
+    pub(super) beside: Beside<'a>,
+    pub(super) method: Method,
+    pub(super) in_query: bool,
+}
+
+impl OpenIdConnect {
+    /// The proof that a request with this token brings, if it has to; `shown`: the
+    /// token, and whether it came as `Authorization: DPoP`.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(super) fn proof_of(
+        &self,
+        shown: (&str, bool),
+        verified: &Verified,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<Option<GoodProof>, Refusal> {
+        let Some(proofs) = &self.settings().proofs else {
+            return Ok(None);
+        };
+        let known = self.verifier.known();
+        let at = (known.as_deref(), self.agent.clock.now_secs());
+        proofs.check(shown, &verified.token.claims, request, exchange, at)
+    }
+
+    /// As [`Self::proof_of`] for a session, where sessions have to prove something.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(super) fn proof_of_session(
+        &self,
+        verified: &Verified,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<Option<GoodProof>, Refusal> {
+        let proofs = self.settings().proofs.as_ref();
+        if !proofs.is_some_and(|proofs| proofs.of_sessions) {
+            return Ok(None);
+        }
+        let as_dpop = request.headers.contains_key(&proofs::DPOP);
+        let shown = (verified.token.token.as_ref(), as_dpop);
+        self.proof_of(shown, verified, request, exchange)
+    }
+
+    /// Uses up the proof of a request, if it has to bring one.
+    ///
+    /// # Errors
+    /// What is wrong with the proof, or that it was used before.
+    pub(super) async fn settle(
+        &self,
+        proof: Option<GoodProof>,
+        verified: &Verified,
+    ) -> Result<Proven, Refusal> {
+        if let Some(proven) = Proven::without(proof.as_ref()) {
+            return Ok(proven);
+        }
+        let proofs = self.settings().proofs.as_ref();
+        let (Some(proofs), Some(proof)) = (proofs, proof) else {
+            return Err(Refusal::WrongProof);
+        };
+        let known = self.verifier.known();
+        let at = (known.as_deref(), self.agent.clock.now_secs());
+        proofs.settle(&proof, &verified.token.claims, at).await
+    }
+
+    /// Lets a request pass that shows a token of its own and has proven what it
+    /// has to.
+    pub(super) fn accept_shown(
+        &self,
+        (verified, _proven): (&Arc<Verified>, Proven),
+        method: Method,
+        found: &Found<'_>,
+        id_token: Option<&str>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let beside = Beside {
+            id_token,
+            ..Beside::default()
+        };
+        let passing = Passing {
+            verified,
+            beside,
+            method,
+            in_query: found.in_query,
+        };
+        self.accept(passing, request, exchange)
+    }
+
+    /// Whom a token that is good counts as, if as anybody.
+    ///
+    /// # Errors
+    /// What is not as it should be, although the token is good.
+    pub(super) fn consumer_of(
+        &self,
+        verified: &Arc<Verified>,
+        method: Method,
+        request: &RequestHeader,
+    ) -> Result<Option<Arc<Consumer>>, Refusal> {
+        let (settings, claims) = (self.settings(), &verified.token.claims);
+        // An ID token or userinfo may have named it after the token was judged.
+        settings.rules.require_domain(claims)?;
+        // A bearer's token is signed; others may be, too.
+        let signed = || Unverified::parse(&verified.token.token).is_ok();
+        if let Some((name, claim)) = &settings.session_cookie
+            && (method == Method::Bearer || (method.is_of_token() && signed()))
+        {
+            let session = claims.get(claim).and_then(Value::as_str);
+            if session.is_none() || session != cookie::value(&request.headers, name) {
+                return Err(Refusal::WrongSession);
+            }
+        }
+        let Some(mapping) = &settings.mapping else {
+            return Ok(None);
+        };
+        let find = |directory: &dyn Directory| mapping.find(claims, directory);
+        let consumer = verified.consumer.consumer(&self.consumers, find);
+        match consumer.is_none() && !mapping.optional {
+            true => Err(Refusal::NoConsumer),
+            false => Ok(consumer),
+        }
+    }
+
+    /// Lets the request pass with its token, or gives the caller what logins
+    /// by this method are answered with.
+    pub(super) fn accept(
+        &self,
+        passing: Passing<'_>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let (settings, verified) = (self.settings(), passing.verified);
+        let token = &verified.token;
+        if settings.rules.are_pending(&token.claims) {
+            return self.refuse(Refusal::ClaimsElsewhere, exchange);
+        }
+        match self.consumer_of(verified, passing.method, request) {
+            Ok(consumer) if settings.mapping.is_some() => exchange.consumer = consumer,
+            Ok(_) => {}
+            Err(refusal) => return self.refuse(refusal, exchange),
+        }
+        if !settings.headers.beside.is_empty() {
+            let known = self.verifier.known();
+            let headers = &settings.headers.beside;
+            headers.write(verified, passing.beside, known.as_deref(), exchange);
+        }
+        let replayed = passing.beside.replayed.iter().cloned();
+        exchange.response_headers.extend(replayed);
+        exchange.token = Some(Arc::clone(token));
+        exchange.token_in_query = passing.in_query;
+        self.bound(verified, None, request, exchange);
+        self.passed.inc();
+        match settings.after.of(passing.method) {
+            None | Some(Action::Upstream) => Flow::Continue,
+            Some(action) => self.give(action, passing, request, exchange),
+        }
+    }
+
+    /// Answers a login with its tokens.
+    fn give(
+        &self,
+        action: Action,
+        passing: Passing<'_>,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let after = &self.settings().after;
+        let now_ms = self.agent.clock.now_ms();
+        let gained = Gained::by_token(passing.verified, passing.beside, now_ms);
+        if action == Action::Response {
+            return Flow::Respond(after.response(&gained));
+        }
+        let query = request.uri.query().filter(|_| !passing.in_query);
+        let back = query.map_or_else(String::new, |query| format!("?{query}"));
+        let address = after.address(&gained, self.client_index(request), &back);
+        redirect(&address).unwrap_or_else(|refusal| self.refuse(refusal, exchange))
+    }
+
+    /// What is known of a user, with what userinfo says and what is told
+    /// elsewhere, if that is wanted and remembered.
+    pub(super) fn complete_now(&self, verified: Arc<Verified>) -> Option<Arc<Verified>> {
+        let verified = match &self.user_info {
+            None => verified,
+            Some(_) if verified.said.user_info.is_some() => verified,
+            Some(user_info) => user_info.held(&verified)?,
+        };
+        match &self.distributed {
+            None => Some(verified),
+            Some(distributed) => distributed.held(verified),
+        }
+    }
+
+    /// As [`Self::complete_now`], asking if need be.
+    ///
+    /// # Errors
+    /// Why userinfo or somebody else does not tell.
+    pub(super) async fn complete(
+        &self,
+        verified: Arc<Verified>,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let verified = match &self.user_info {
+            None => verified,
+            Some(user_info) => user_info.add(verified, asking).await?,
+        };
+        match &self.distributed {
+            None => Ok(verified),
+            Some(distributed) => distributed.add(verified).await,
+        }
+    }
+
+    /// The last touch on an answer of the filter: addresses by client, and what
+    /// scripts can make use of.
+    pub(super) fn finish(
+        &self,
+        flow: Flow,
+        request: &RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Flow {
+        let Flow::Respond(mut reply) = flow else {
+            return flow;
+        };
+        let settings = self.settings();
+        let refusal = exchange.refusal.as_deref().and_then(Refusal::named);
+        let by_client = settings.answers.differ_by_client() && reply.status == StatusCode::FOUND;
+        if let Some(refusal) = refusal.filter(|_| by_client) {
+            reply = settings.answers.to(refusal, self.client_index(request));
+        }
+        if settings.scripts && scripts::is_script(&request.headers) {
+            let redirects = reply.status == StatusCode::FOUND;
+            let plain = refusal.filter(|_| redirects);
+            let plain = plain.map(|refusal| settings.answers.plain(refusal));
+            let how = (&settings.origins, self.logins.is_some());
+            reply = scripts::answer(plain.unwrap_or(reply), how, request, exchange);
+        }
+        Flow::Respond(reply)
+    }
+
+    /// The place of the client that a request chooses by its head.
+    pub(super) fn client_index(&self, request: &RequestHeader) -> usize {
+        let arguments = Arguments::new(request.uri.query(), Vec::new());
+        let clients = &self.settings().clients;
+        clients.chosen_index(&request.headers, &arguments)
+    }
+}

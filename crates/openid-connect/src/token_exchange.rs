@@ -1,0 +1,402 @@
+//! Tokens that are exchanged for others before they count (RFC 8693): those of
+//! other issuers, those that lack what the upstream needs, those that have more
+//! than it should get.
+//!
+//! Whatever is exchanged is as good as the provider says: the new token is
+//! judged as if the client had shown it, and it alone reaches the upstream.
+
+mod config;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode};
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use serde_json::{Map, Value};
+
+use super::agent::{Agent, Question, object};
+use super::endpoints::Endpoint;
+use super::flight::{Digest, Flights};
+use super::grants::{self, Tokens};
+use super::provider::{Known, Provider};
+use super::refusal::Refusal;
+use super::rules::is_access_token;
+use super::signed;
+use super::told::{Asking, Lifetimes, about};
+use crate::Providers;
+use doorward_core::clock::Clock;
+use doorward_core::jose::claims::{check_times, same_issuer};
+use doorward_core::jose::verify::{TOKEN_MAX, Unverified, VerifyError};
+use doorward_net::http::outbound::Answer;
+use doorward_plugin_api::Parts;
+
+use config::Subject;
+
+pub(super) use config::How;
+
+const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+/// Most tokens remembered, about.
+const TOKENS: usize = 16 * 1024;
+/// Most memory for them, in bytes, about.
+const BYTES: u64 = 32 * 1024 * 1024;
+
+/// Exchanges tokens, one question a token at a time, and remembers.
+pub(super) struct TokenExchange {
+    how: How,
+    agent: Arc<Agent>,
+    /// Of [`How::subjects`] those whose tokens are verified.
+    keys: Vec<Option<Arc<Provider>>>,
+    memory: Arc<Memory>,
+    flights: Flights<Arc<Tokens>>,
+}
+
+/// The answers of before.
+struct Memory {
+    held: Answers,
+    clock: Clock,
+    /// Whether there are any.
+    on: bool,
+    lifetimes: Lifetimes,
+    /// In seconds.
+    leeway: i64,
+}
+
+#[derive(Clone)]
+struct Held {
+    tokens: Arc<Tokens>,
+    until: i64,
+    /// What was revoked when it was given, at a provider in this process.
+    version: Option<u64>,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Digest, Held> for Weight {
+    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+        256 + held.tokens.weight()
+    }
+}
+
+/// Tokens by the question to which they are the answer.
+type Answers = Cache<Digest, Held, Weight, ahash::RandomState>;
+
+fn answers() -> Answers {
+    let state = ahash::RandomState::new();
+    Cache::with(TOKENS, BYTES, Weight, state, DefaultLifecycle::default())
+}
+
+/// What is to be done about a token.
+pub(super) enum Course {
+    /// It counts as it is.
+    Keep,
+    /// It was exchanged before.
+    Held(Given),
+    /// The provider has to be asked.
+    Ask,
+}
+
+/// A token that was given for another.
+pub(super) struct Given {
+    pub(super) tokens: Arc<Tokens>,
+    /// Whether it was given for an earlier request.
+    pub(super) remembered: bool,
+    about: Digest,
+}
+
+/// Why a token is exchanged.
+enum Reason<'a> {
+    /// It is of this issuer, at this place of the list.
+    Subject(&'a Subject, usize),
+    /// Every token is.
+    Always,
+}
+
+impl TokenExchange {
+    pub(super) fn new(how: How, agent: &Arc<Agent>, parts: &Parts) -> Self {
+        let provider = |subject: &Subject| {
+            let config = subject.keys.clone()?;
+            Some(Providers::of(parts).provider(config, parts))
+        };
+        Self {
+            keys: (how.subjects.iter().flatten()).map(provider).collect(),
+            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
+            memory: Arc::new(Memory {
+                held: answers(),
+                clock: agent.clock.clone(),
+                on: how.remember,
+                lifetimes: how.lifetimes,
+                leeway: how.leeway,
+            }),
+            how,
+            agent: Arc::clone(agent),
+        }
+    }
+
+    /// What is to be done about `token`, by what is known at once.
+    pub(super) fn course(&self, token: &str, asking: &Asking<'_>, known: Option<&Known>) -> Course {
+        let Some(known) = known else {
+            return Course::Ask;
+        };
+        let claims = Unverified::parse(token).and_then(|parsed| parsed.claims_of_anyone());
+        if self.reason(claims.as_ref().ok(), known).is_none() {
+            return Course::Keep;
+        }
+        let (form, headers) = self.words(token, asking);
+        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
+        self.memory
+            .get(about, known)
+            .map_or(Course::Ask, Course::Held)
+    }
+
+    /// The token that is given for `token`; `None`: it counts as it is.
+    ///
+    /// # Errors
+    /// Why it can't be exchanged.
+    pub(super) async fn exchange(
+        &self,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Option<Given>, Refusal> {
+        if token.len() > TOKEN_MAX {
+            return Err(Refusal::TokenTooLong);
+        }
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Refusal::MalformedToken);
+        }
+        let known = self.agent.known().await?;
+        let parsed = Unverified::parse(token).ok();
+        let claims = parsed.as_ref().and_then(|it| it.claims_of_anyone().ok());
+        let Some(reason) = self.reason(claims.as_ref(), &known) else {
+            return Ok(None);
+        };
+        let (form, headers) = self.words(token, asking);
+        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
+        if let Some(given) = self.memory.get(about, &known) {
+            return Ok(Some(given));
+        }
+        let now_ms = self.agent.clock.now_ms();
+        if let Some(refusal) = self.flights.refused(&about, now_ms) {
+            return Err(refusal);
+        }
+        let mut ends_at = None;
+        if let Some(parsed) = &parsed {
+            let end = self.verify(parsed, &reason, &known).await?;
+            ends_at = end.map(|end| end.saturating_mul(1000));
+        }
+        let question = Question {
+            from: asking.from,
+            endpoint: Endpoint::TokenExchange,
+            client: asking.client.cloned(),
+            form,
+            headers,
+        };
+        let (agent, clock) = (Arc::clone(&self.agent), self.agent.clock.clone());
+        let memory = Arc::clone(&self.memory);
+        let asked = move || async move {
+            // The last answer may have come between the look and the question.
+            if let Some(given) = memory.get(about, &known) {
+                return Ok(given.tokens);
+            }
+            // From before the question: what is revoked meanwhile is asked about
+            // again.
+            let version = version(&known);
+            let answer = agent.post(question).await?;
+            let tokens = read(&answer, agent.clock.now_ms()).map(Arc::new)?;
+            memory.keep(about, &tokens, ends_at, version);
+            Ok(tokens)
+        };
+        let tokens = self.flights.ask(about, asked, move || clock.now_ms());
+        let tokens = tokens.await?;
+        Ok(Some(Given {
+            tokens,
+            remembered: false,
+            about,
+        }))
+    }
+
+    /// Forgets a token that is void.
+    pub(super) fn forget(&self, given: &Given) {
+        self.memory.held.remove(&given.about);
+    }
+
+    /// Why a token with these claims is exchanged, if it is. Tokens without
+    /// claims that can be read are of the provider, or of nobody.
+    fn reason(&self, claims: Option<&Map<String, Value>>, known: &Known) -> Option<Reason<'_>> {
+        let issuer = claims.and_then(|claims| claims.get("iss")?.as_str());
+        let Some(subjects) = &self.how.subjects else {
+            let own = issuer.is_none_or(|issuer| same_issuer(issuer, &known.issuer));
+            return own.then_some(Reason::Always);
+        };
+        let (claims, issuer) = (claims?, issuer?);
+        let mut all = subjects.iter().enumerate();
+        let (place, subject) = all.find(|(_, subject)| subject.is_of(issuer))?;
+        let other = !same_issuer(issuer, &known.issuer);
+        let exchanged = other || subject.conditions.are_met(claims);
+        exchanged.then_some(Reason::Subject(subject, place))
+    }
+
+    /// Checks what can be checked here: not every bad token is a question to
+    /// the provider. Gives the second in which the token ends.
+    async fn verify(
+        &self,
+        parsed: &Unverified<'_>,
+        reason: &Reason<'_>,
+        known: &Known,
+    ) -> Result<Option<i64>, Refusal> {
+        let claims = parsed.claims_of_anyone()?;
+        if !is_access_token(parsed.typ().as_deref(), &claims, false) {
+            return Err(Refusal::WrongType);
+        }
+        let now = self.agent.clock.now_secs();
+        let end = check_times(&claims, now, self.how.leeway)?;
+        let own = match reason {
+            Reason::Always => true,
+            Reason::Subject(subject, _) => subject.is_of(&known.issuer),
+        };
+        match reason {
+            _ if own && self.how.verify => {
+                let look = |known: &Known| signed::claims(parsed, known, &[]);
+                self.agent.with_keys(look).await?;
+            }
+            Reason::Subject(_, place) => {
+                if let Some(Some(provider)) = self.keys.get(*place) {
+                    self.verify_foreign(parsed, provider).await?;
+                }
+            }
+            Reason::Always => {}
+        }
+        Ok(Some(end))
+    }
+
+    async fn verify_foreign(
+        &self,
+        parsed: &Unverified<'_>,
+        provider: &Arc<Provider>,
+    ) -> Result<(), Refusal> {
+        let mut last = false;
+        loop {
+            let known = provider.known_at_last().await;
+            let known = known.ok_or_else(|| provider.unknown())?;
+            match parsed.verify(&known.keys) {
+                Err(VerifyError::UnknownKey) if !last => {
+                    last = !provider.wait_for_newer(self.agent.clock.now_ms()).await;
+                }
+                outcome => return Ok(outcome.map(drop)?),
+            }
+        }
+    }
+
+    /// What the provider is asked (RFC 8693 §2.1).
+    fn words(&self, token: &str, asking: &Asking<'_>) -> (Vec<(String, String)>, HeaderMap) {
+        let mut form: Vec<(String, String)> = [
+            ("grant_type", GRANT),
+            ("subject_token", token),
+            ("subject_token_type", ACCESS_TOKEN),
+            ("requested_token_type", ACCESS_TOKEN),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let audience = self.how.audience.iter();
+        form.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
+        let scope = self.how.scope.iter();
+        form.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
+        let extras = &self.how.extras;
+        let form = extras.join(form, asking.headers, asking.arguments);
+        (form, extras.headers(asking.headers))
+    }
+}
+
+impl Memory {
+    /// The token shown may have been revoked, not only the one given for it.
+    fn get(&self, about: Digest, known: &Known) -> Option<Given> {
+        let held = self.held.get(&about)?;
+        let live = self.clock.now_ms() < held.until;
+        (live && held.version == version(known)).then(|| Given {
+            tokens: held.tokens,
+            remembered: true,
+            about,
+        })
+    }
+
+    /// No longer than either of the two tokens lives. `version` is that of the
+    /// provider before it was asked.
+    fn keep(
+        &self,
+        about: Digest,
+        tokens: &Arc<Tokens>,
+        subject_ends: Option<i64>,
+        version: Option<u64>,
+    ) {
+        if !self.on {
+            return;
+        }
+        let now_ms = self.clock.now_ms();
+        let until = self.lifetimes.until(tokens.ends_at, now_ms);
+        let until = until.saturating_sub(self.leeway.saturating_mul(1000));
+        let until = subject_ends.map_or(until, |end| end.min(until));
+        if until > now_ms {
+            let tokens = Arc::clone(tokens);
+            let held = Held {
+                tokens,
+                until,
+                version,
+            };
+            self.held.insert(about, held);
+        }
+    }
+}
+
+/// Another one, when something was revoked at a provider in this process.
+fn version(known: &Known) -> Option<u64> {
+    known.standing.as_ref().map(|standing| standing.version())
+}
+
+/// Reads the answer (RFC 8693 §2.2).
+fn read(answer: &Answer, now_ms: i64) -> Result<Tokens, Refusal> {
+    if answer.status != StatusCode::OK {
+        let body = object(answer).ok_or(Refusal::ProviderMalformed)?;
+        match body.get("error").and_then(Value::as_str) {
+            // §2.2.2: also of a subject token that is not good.
+            Some("invalid_request" | "invalid_grant" | "access_denied") => {
+                return Err(Refusal::ExchangeRefused);
+            }
+            Some("invalid_target" | "invalid_scope") => return Err(Refusal::ExchangeBeyond),
+            _ => {}
+        }
+    }
+    grants::read(answer, true, now_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flight::digest_of;
+    use doorward_core::model::secret::Secret;
+
+    #[test]
+    fn a_flood_of_long_answers_stays_within_the_bound() {
+        let held = answers();
+        for n in 0_u32..2_000 {
+            let tokens = Tokens {
+                access: Secret::new("t"),
+                id: Some(Secret::new("i".repeat(30_000))),
+                refresh: Some(Secret::new("r".repeat(30_000))),
+                scope: None,
+                ends_at: None,
+                replayed: Vec::new(),
+                caller: None,
+                identity: Default::default(),
+            };
+            let answer = Held {
+                tokens: Arc::new(tokens),
+                until: i64::MAX,
+                version: None,
+            };
+            held.insert(digest_of([&n.to_be_bytes()[..]]), answer);
+        }
+        let count = held.len() as u64;
+        assert!(count * 60_000 <= BYTES + BYTES / 8, "{count}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What userinfo says of a user who has shown an access token
+//! (`search_user_info`, OpenID Connect Core §5.3).
+
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+
+use super::agent::{Agent, accept};
+use super::arguments::Arguments;
+use super::cache::{Document, Said, Verified};
+use super::endpoints::Endpoint;
+use super::extras::Extras;
+use super::fields::Fields;
+use super::flight::{Digest, Flights, digest_of};
+use super::issuers::Issuers;
+use super::refusal::Refusal;
+use super::told::{Asking, Lifetimes, answers};
+use doorward_plugin_api::ConfigError;
+
+/// Most users that are remembered, about.
+const USERS: usize = 8 * 1024;
+/// Most memory for them, in bytes, about.
+const BYTES: u64 = 32 * 1024 * 1024;
+
+/// How it is asked.
+#[derive(Debug)]
+pub(super) struct How {
+    accept: String,
+    remember: bool,
+    extras: Extras,
+    lifetimes: Lifetimes,
+    issuers: Issuers,
+}
+
+impl How {
+    /// `None`: it is not.
+    pub(super) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
+        if !super::beside::asks_for_user_info(fields)? {
+            return Ok(None);
+        }
+        let accept = fields.text("userinfo_accept")?.unwrap_or_default();
+        Ok(Some(Self {
+            accept: accept.to_owned(),
+            remember: fields.flag("cache_user_info")?,
+            extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
+            lifetimes: Lifetimes::new(fields)?,
+            issuers: Issuers::new(fields)?,
+        }))
+    }
+}
+
+/// Asks userinfo, one question a token at a time, and remembers.
+pub(super) struct UserInfo {
+    how: How,
+    agent: Arc<Agent>,
+    held: Cache<Digest, Held, Weight, ahash::RandomState>,
+    flights: Flights<Arc<Document>>,
+}
+
+/// What is known of a token, and with what userinfo adds.
+#[derive(Clone)]
+struct Held {
+    of: Arc<Verified>,
+    with: Arc<Verified>,
+    document: Arc<Document>,
+    until: i64,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Digest, Held> for Weight {
+    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+        // Without what may be remembered elsewhere, too: the token as it is.
+        held.with.weight + 4 * held.document.length as u64
+    }
+}
+
+impl UserInfo {
+    pub(super) fn new(how: How, agent: &Arc<Agent>) -> Self {
+        Self {
+            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
+            how,
+            agent: Arc::clone(agent),
+            held: Cache::with(
+                USERS,
+                BYTES,
+                Weight,
+                ahash::RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
+        }
+    }
+
+    /// What is remembered, where nothing of the request counts.
+    pub(super) fn held(&self, verified: &Arc<Verified>) -> Option<Arc<Verified>> {
+        if !self.how.extras.is_fixed() {
+            return None;
+        }
+        let about = self.about(&verified.token.token, &[]);
+        let held = self.held.get(&about)?;
+        let now_ms = self.agent.clock.now_ms();
+        (Arc::ptr_eq(&held.of, verified) && now_ms < held.until).then_some(held.with)
+    }
+
+    /// What is known of a token, and what userinfo says besides.
+    ///
+    /// # Errors
+    /// When userinfo does not know the token, speaks of another user, or gives
+    /// no answer.
+    pub(super) async fn add(
+        &self,
+        verified: Arc<Verified>,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        if verified.said.user_info.is_some() {
+            return Ok(verified);
+        }
+        let token = &verified.token.token;
+        let parameters = self.parameters(asking.headers, asking.arguments);
+        let about = self.about(token, &parameters);
+        let now_ms = self.agent.clock.now_ms();
+        let held = self.held.get(&about).filter(|held| now_ms < held.until);
+        if let Some(held) = &held
+            && Arc::ptr_eq(&held.of, &verified)
+        {
+            return Ok(Arc::clone(&held.with));
+        }
+        if let Some(refusal) = self.flights.refused(&about, now_ms) {
+            return Err(refusal);
+        }
+        let (document, until) = match held {
+            Some(held) => (held.document, held.until),
+            None => {
+                let document = self.ask(about, token, asking).await?;
+                let end = verified.token.expires_at;
+                let end = end.map(|end| end.saturating_mul(1000));
+                (document, self.how.lifetimes.until(end, now_ms))
+            }
+        };
+        let with = merged(&verified, &document)?;
+        if self.how.remember {
+            let with = Arc::clone(&with);
+            self.held.insert(
+                about,
+                Held {
+                    of: verified,
+                    with,
+                    document,
+                    until,
+                },
+            );
+        }
+        Ok(with)
+    }
+
+    fn parameters(&self, headers: &http::HeaderMap, given: &Arguments) -> Vec<(String, String)> {
+        match self.how.extras.is_fixed() {
+            true => Vec::new(),
+            false => {
+                let mut all = self.how.extras.parameters(headers, given);
+                let sent = self.how.extras.headers(headers);
+                all.extend(sent.iter().map(|(name, value)| {
+                    let value = String::from_utf8_lossy(value.as_bytes());
+                    (format!("\n{name}"), value.into_owned())
+                }));
+                all
+            }
+        }
+    }
+
+    fn about(&self, token: &str, parameters: &[(String, String)]) -> Digest {
+        let parameters = parameters.iter();
+        let parameters = parameters.flat_map(|(n, v)| [n.as_bytes(), v.as_bytes()]);
+        digest_of([token.as_bytes()].into_iter().chain(parameters))
+    }
+
+    async fn ask(
+        &self,
+        about: Digest,
+        token: &str,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Document>, Refusal> {
+        let parameters = (self.how.extras).parameters(asking.headers, asking.arguments);
+        let mut headers = self.how.extras.headers(asking.headers);
+        accept(&mut headers, &self.how.accept);
+        let (agent, token) = (Arc::clone(&self.agent), token.to_owned());
+        let issuers = self.how.issuers.clone();
+        let question = move || async move {
+            let answer = agent
+                .get(Endpoint::Userinfo, &token, &parameters, headers)
+                .await?;
+            let document = answers::user_info(&agent, &issuers, &answer).await?;
+            Ok(Arc::new(document))
+        };
+        let clock = self.agent.clock.clone();
+        let asked = self.flights.ask(about, question, move || clock.now_ms());
+        asked.await
+    }
+}
+
+/// What the token says, and what userinfo says besides of the same user.
+fn merged(verified: &Verified, document: &Arc<Document>) -> Result<Arc<Verified>, Refusal> {
+    let (token, said) = (&verified.token, &document.claims);
+    if let Some(user) = token.claims.get("sub").filter(|user| !user.is_null()) {
+        if !answers::names_its_user(document) {
+            return Err(Refusal::ProviderMalformed);
+        }
+        if said.get("sub") != Some(user) {
+            return Err(Refusal::WrongUserInfo);
+        }
+    }
+    let more = said
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
+    let said = Said {
+        user_info: Some(Arc::clone(document)),
+        ..verified.said.clone()
+    };
+    Ok(verified.with(more, document.length, said))
+}

@@ -1,0 +1,237 @@
+//! From the text of a token to what is believed of it: out of the cache, or by
+//! the provider's keys, with newer keys fetched where they may tell.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::cache::{Said, TokenCache, Verified};
+use super::provider::{Known, Provider, ProviderConfig};
+use super::refusal::Refusal;
+use super::word::{Heard, Word};
+use crate::Providers;
+use doorward_core::clock::Clock;
+use doorward_core::jose::verify::Unverified;
+use doorward_core::model::token::AccessToken;
+use doorward_net::telemetry::Counter;
+use doorward_plugin_api::Parts;
+use doorward_plugin_api::consumers::Remembered;
+
+/// What a token has to be.
+pub trait Check {
+    /// Checks a token at `now_ms` with what is known of its provider;
+    /// `Ok(None)`: newer keys may tell.
+    fn check(
+        &self,
+        parsed: &Unverified<'_>,
+        known: Option<&Known>,
+        now_ms: i64,
+    ) -> Result<Option<Checked>, Refusal>;
+
+    /// Whether tokens that pass may be remembered: nobody but the issuer can
+    /// have made them.
+    fn remembers(&self) -> bool;
+}
+
+/// What is believed of a token.
+#[derive(Debug)]
+pub struct Checked {
+    /// Its claims.
+    pub claims: Map<String, Value>,
+    /// The scopes that it grants.
+    pub scopes: Vec<String>,
+    /// In seconds.
+    pub expires_at: Option<i64>,
+    /// It must no longer pass from then on, in milliseconds.
+    pub ends_at: i64,
+    /// Whether that is the token's own end.
+    pub ends_for_good: bool,
+}
+
+impl Checked {
+    /// What is known of `token`, by keys of `generation` and by the `word` of
+    /// its provider; the claims were read from a document of `length` bytes.
+    pub fn verified(
+        self,
+        token: &str,
+        length: usize,
+        generation: u64,
+        word: impl Into<Arc<Word>>,
+    ) -> Arc<Verified> {
+        let said = Said::default();
+        self.verified_with(token, length, generation, word, said)
+    }
+
+    /// As [`Self::verified`], with what the provider has said besides.
+    pub fn verified_with(
+        self,
+        token: &str,
+        length: usize,
+        generation: u64,
+        word: impl Into<Arc<Word>>,
+        said: Said,
+    ) -> Arc<Verified> {
+        // Parsed JSON takes a few times its length.
+        let weight = 768 + token.len() as u64 + 4 * length as u64 + said.weight();
+        Arc::new(Verified {
+            said,
+            weight,
+            ends_at: self.ends_at,
+            ends_for_good: self.ends_for_good,
+            generation,
+            consumer: Remembered::default(),
+            word: word.into(),
+            token: Arc::new(AccessToken {
+                token: token.to_owned(),
+                scopes: self.scopes,
+                expires_at: self.expires_at,
+                claims: self.claims,
+            }),
+        })
+    }
+}
+
+/// What is to be done with a token.
+pub enum Judgement {
+    /// The token is good.
+    Pass(Arc<Verified>),
+    /// The token is refused.
+    Refuse(Refusal),
+    /// Somebody has to be asked first.
+    Wait,
+}
+
+/// Verifies the tokens of one provider.
+pub struct Verifier<C> {
+    /// The checks beyond signature and issuer.
+    pub check: C,
+    provider: Arc<Provider>,
+    cache: TokenCache,
+    clock: Clock,
+    hits: Counter,
+    misses: Counter,
+}
+
+/// What the keys at hand say of a token.
+enum Look {
+    Pass(Arc<Verified>),
+    Refuse(Refusal),
+    NeedsKeys,
+    /// Its provider has to be asked whether it still stands.
+    NeedsWord(Arc<Verified>),
+}
+
+impl Look {
+    /// At a token that is good as far as its text goes.
+    fn at(verified: Arc<Verified>) -> Self {
+        match verified.word.heard() {
+            Heard::Stands => Self::Pass(verified),
+            Heard::Fell => Self::Refuse(Refusal::InactiveToken),
+            Heard::Nothing => Self::NeedsWord(verified),
+        }
+    }
+}
+
+impl<C: Check> Verifier<C> {
+    /// A verifier of the tokens that the provider of `config` signs.
+    pub fn new(check: C, config: ProviderConfig, parts: &Parts) -> Self {
+        Self {
+            check,
+            provider: Providers::of(parts).provider(config, parts),
+            cache: TokenCache::new(),
+            clock: parts.clock.clone(),
+            hits: parts.metrics.token_cache("hit"),
+            misses: parts.metrics.token_cache("miss"),
+        }
+    }
+
+    /// What is known of the provider at this moment.
+    pub fn known(&self) -> Option<Arc<Known>> {
+        self.provider.known()
+    }
+
+    /// Judges a token with what is at hand.
+    pub fn judge(&self, token: &str) -> Judgement {
+        let now_ms = self.clock.now_ms();
+        self.provider.refresh_if_old(now_ms);
+        // Keys may come and go at any time: asked only once, before or after, this
+        // might tell of others than those that are looked at.
+        let paused = self.provider.is_paused(now_ms);
+        match self.look(token, now_ms) {
+            Look::Pass(verified) => Judgement::Pass(verified),
+            Look::Refuse(refusal) => Judgement::Refuse(refusal),
+            Look::NeedsWord(_) => Judgement::Wait,
+            Look::NeedsKeys => {
+                let refusal = self.out_of_keys();
+                match paused && self.provider.is_paused(now_ms) {
+                    true => Judgement::Refuse(refusal),
+                    false => Judgement::Wait,
+                }
+            }
+        }
+    }
+
+    /// As [`Self::judge`], waiting for newer keys where they may tell.
+    pub async fn judge_patiently(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
+        self.provider.refresh_if_old(self.clock.now_ms());
+        let mut last = false;
+        loop {
+            let now_ms = self.clock.now_ms();
+            match self.look(token, now_ms) {
+                Look::Pass(verified) => return Ok(verified),
+                Look::Refuse(refusal) => return Err(refusal),
+                Look::NeedsWord(verified) => {
+                    verified.word.ask(&verified.token.claims).await?;
+                    return Ok(verified);
+                }
+                Look::NeedsKeys if last => return Err(self.out_of_keys()),
+                Look::NeedsKeys => last = !self.provider.wait_for_newer(now_ms).await,
+            }
+        }
+    }
+
+    /// Looks a token up in the cache, or verifies it.
+    fn look(&self, token: &str, now_ms: i64) -> Look {
+        if let Some(held) = self.cache.get(token) {
+            let over = now_ms >= held.ends_at;
+            if over && held.ends_for_good {
+                return Look::Refuse(Refusal::TokenExpired);
+            }
+            if !over && held.generation == self.provider.generation() {
+                self.hits.inc();
+                return Look::at(held);
+            }
+        }
+        let known = match self.verify(token, now_ms) {
+            Ok(Some(verified)) => Look::at(verified),
+            Ok(None) => return Look::NeedsKeys,
+            Err(refusal) => Look::Refuse(refusal),
+        };
+        self.misses.inc();
+        known
+    }
+
+    /// Verifies a token with the keys at hand; `None`: they do not suffice.
+    fn verify(&self, token: &str, now_ms: i64) -> Result<Option<Arc<Verified>>, Refusal> {
+        let parsed = Unverified::parse(token)?;
+        let known = self.provider.known();
+        let checked = self.check.check(&parsed, known.as_deref(), now_ms)?;
+        let (Some(checked), Some(known)) = (checked, known) else {
+            return Ok(None);
+        };
+        let word = Word::of(known.standing.clone());
+        let verified = checked.verified(token, token.len(), known.generation, word);
+        if self.check.remembers() {
+            self.cache.insert(&verified);
+        }
+        Ok(Some(verified))
+    }
+
+    /// The refusal of a token that the keys at hand can't verify.
+    fn out_of_keys(&self) -> Refusal {
+        match self.provider.known() {
+            Some(known) => known.out_of_keys(),
+            None => self.provider.unknown(),
+        }
+    }
+}

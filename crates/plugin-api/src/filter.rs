@@ -1,0 +1,369 @@
+//! The contract between the gateway and a filter.
+
+mod outlook;
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderName, HeaderValue, Method, Uri};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::Session;
+use uuid::Uuid;
+
+use doorward_core::model::consumer::Consumer;
+use doorward_core::model::login::{LoginQuery, StoredLogin};
+use doorward_core::model::token::AccessToken;
+use doorward_expr::{Response, Scope, Value};
+use doorward_net::http::handshake::{ClientCertificate, Handshake};
+use doorward_net::http::reply::Reply;
+
+pub use outlook::{Code, Outlook};
+
+/// What a filter decided about a request.
+#[derive(Debug)]
+pub enum Flow {
+    /// On to the next filter, or to the upstream.
+    Continue,
+    /// Answer now; later filters and the upstream never see the request.
+    Respond(Reply),
+}
+
+/// A filter's decision, or that it has to wait for something first.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Decided without waiting: the path of every request that repeats.
+    Now(Flow),
+    /// [`Filter::on_request_slow`] must be awaited.
+    Wait,
+}
+
+/// A running filter. Built from a plugin's configuration when a snapshot is
+/// compiled, shared by all requests, kept across snapshots while its
+/// configuration is unchanged.
+#[async_trait]
+pub trait Filter: Send + Sync + 'static {
+    /// Decides on the request. Must not block and should not allocate; what
+    /// has to wait returns [`Verdict::Wait`].
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict;
+
+    /// Decides on the request after `on_request` returned [`Verdict::Wait`].
+    async fn on_request_slow(&self, _session: &mut Session, _exchange: &mut Exchange) -> Flow {
+        Flow::Continue
+    }
+
+    /// What it would decide on a request of which only the head is known, for
+    /// an operator who asks. Nothing is counted, spent, begun or ended by that;
+    /// where a decision would take such a thing, it is said so. What it learns of
+    /// the request is in `exchange` for the filters behind it. `None`: it can't be
+    /// told.
+    async fn foresee(&self, _request: &RequestHeader, _exchange: &mut Exchange) -> Option<Outlook> {
+        None
+    }
+
+    /// Whether the request's body must be in [`Exchange::body`] before the
+    /// filter decides. A longer body than is held there is answered with 413.
+    fn needs_body(&self) -> bool {
+        false
+    }
+
+    /// Whether it may give a request an absolute target, and so say where the
+    /// request goes.
+    fn may_rebase(&self) -> bool {
+        false
+    }
+
+    /// Changes the request as the upstream will see it.
+    ///
+    /// Runs after hop-by-hop headers are gone, so what it sets can't be
+    /// nominated away by the client's `Connection` header.
+    fn on_upstream_request(&self, _exchange: &Exchange, _request: &mut RequestHeader) {}
+
+    /// Changes the response head on its way to the client.
+    fn on_response(&self, _exchange: &Exchange, _response: &mut ResponseHeader) {}
+
+    /// Changes the response head, knowing the request as filters left it. The
+    /// trees of route files call this one; plugins that need no request are
+    /// called by it too.
+    fn on_response_to(
+        &self,
+        _request: &RequestHeader,
+        exchange: &Exchange,
+        response: &mut ResponseHeader,
+    ) {
+        self.on_response(exchange, response);
+    }
+
+    /// Names of the request headers that this filter vouches for: client-sent
+    /// copies of them (in any case, `_` for `-`) never reach an upstream.
+    fn owned_headers(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    /// Whether the filter gives browsers cookies that are for itself alone.
+    fn gives_cookies(&self) -> bool {
+        false
+    }
+
+    /// Whether a cookie is such a one: no upstream gets it, on whatever route.
+    fn owns_cookie(&self, _name: &str, _value: &str) -> bool {
+        false
+    }
+
+    /// Whether the filter gives cookies of this name on its routes: no upstream
+    /// behind it sets one.
+    fn names_cookie(&self, _name: &[u8]) -> bool {
+        false
+    }
+
+    /// The partitions that the filter counts, if it counts by partition.
+    fn partitioned(&self) -> Option<&dyn Partitioned> {
+        None
+    }
+
+    /// The sessions of users that the filter keeps, if it keeps any.
+    fn session_keeper(&self) -> Option<&dyn SessionKeeper> {
+        None
+    }
+
+    /// What an operator should know and that is not an error: settings without
+    /// effect, for instance. Logged once when the filter is built.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A filter that keeps sessions of users, as operators see them.
+#[async_trait]
+pub trait SessionKeeper: Send + Sync {
+    /// The sessions that it keeps in a storage of its own, and whether these are
+    /// all; nothing, if it keeps none there or the storage can't list them. Those
+    /// of the process's own store are not among them.
+    ///
+    /// # Errors
+    /// [`SessionsUnavailable`].
+    async fn list(&self) -> Result<Option<(Vec<StoredLogin>, bool)>, SessionsUnavailable>;
+
+    /// Ends sessions that began no later than `now_ms`, those of the process's
+    /// own store and those that only browsers hold among them. How many there
+    /// were of which is known.
+    ///
+    /// # Errors
+    /// [`SessionsUnavailable`]: some may go on.
+    async fn end(&self, which: &LoginQuery, now_ms: i64) -> Result<usize, SessionsUnavailable>;
+}
+
+/// The storage of sessions gives no answer, or takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the storage of sessions does not answer")]
+pub struct SessionsUnavailable;
+
+/// A filter that counts by partition, as operators see it.
+#[async_trait]
+pub trait Partitioned: Send + Sync {
+    /// What it holds, and the partitions that ask most.
+    fn report(&self) -> PartitionReport;
+
+    /// Forgets what was counted of a partition, named by its id or its text.
+    /// Whether there was anything to forget.
+    async fn reset(&self, partition: &str) -> bool;
+}
+
+/// What a filter holds of its partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// Buckets held.
+    pub held: usize,
+    /// Most buckets that may be held.
+    pub maximum: usize,
+    /// Whether it counts and reports without refusing.
+    pub shadow: bool,
+    /// Whether counters are shared with other nodes at the moment.
+    pub shared: bool,
+    /// The hottest first; a bounded number.
+    pub hottest: Vec<HotPartition>,
+}
+
+/// A partition that asks much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HotPartition {
+    /// A keyed hash of the text: it tells partitions apart and nothing else.
+    pub id: String,
+    /// What the grouping made of the request: may be a person's name.
+    pub text: Box<str>,
+    /// Requests that passed since it is watched; sampled when very many.
+    pub passed: u64,
+    /// Requests that were refused, or would have been.
+    pub refused: u64,
+    /// Its buckets.
+    pub buckets: Vec<BucketReport>,
+}
+
+/// A bucket of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketReport {
+    /// Its rate, as `6/10s`.
+    pub rate: String,
+    /// Tokens of a full bucket.
+    pub capacity: u64,
+    /// Tokens it has.
+    pub remaining: u64,
+    /// Milliseconds until it is full, rounded up.
+    pub full_in_ms: u64,
+}
+
+/// What an answer must not outlast: the session or the token of its request.
+pub trait Lasting: std::fmt::Debug + Send + Sync {
+    /// Whether it is over. Asked again and again; must not block.
+    fn is_over(&self) -> bool;
+}
+
+/// What is known about one request while it passes, shared by its filters.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The client's address: the TCP peer, or what a trusted proxy vouched for.
+    pub client: SocketAddr,
+    /// The address that the client's connection came in by, where an
+    /// expression may ask for it.
+    pub local: Option<SocketAddr>,
+    /// The id of the exchange, where an expression may ask for it.
+    pub transaction: Option<HeaderValue>,
+    /// Whether the client (or the trusted proxy in front) used TLS.
+    pub secure: bool,
+    /// Whether the peer is a trusted proxy, whose `X-Forwarded-*` are believed.
+    pub trusted: bool,
+    /// What the TLS handshake of the connection has settled.
+    pub handshake: Option<Arc<Handshake>>,
+    /// Whom the request comes from, once an authentication filter knows.
+    pub consumer: Option<Arc<Consumer>>,
+    /// The verified access token, once an authentication filter found one.
+    pub token: Option<Arc<AccessToken>>,
+    /// Whether the token came in the query, where it must not be logged
+    /// and makes the answer private (RFC 6750 §2.3).
+    pub token_in_query: bool,
+    /// The id of the route that the request came by, if it has one.
+    pub route: Option<Uuid>,
+    /// The request body, if a filter had to read it (never above 64 KiB).
+    pub body: Option<Bytes>,
+    /// The request as the client sent it, once a filter changed its method or
+    /// its target; see [`Exchange::keep_original`].
+    pub original: Option<Box<Original>>,
+    /// Host and port of the upstream that was asked, where the request's target
+    /// named them.
+    pub upstream: Option<Authority>,
+    /// What upstreams get in place of the client's body, if a filter said so;
+    /// empty: none. Its length and framing are the gateway's to announce.
+    pub replacement: Option<Bytes>,
+    /// Headers for the response, set by filters (for instance rate limits).
+    pub response_headers: Vec<(HeaderName, HeaderValue)>,
+    /// Request headers that the gateway writes for every upstream (`Host`,
+    /// `X-Forwarded-*`) and that a filter has given in their place; without a
+    /// value the upstream gets none. Filters write them when the gateway has.
+    pub in_place: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// Request headers that a filter has vouched for while it decided; it
+    /// writes them when the upstream's request is made, over any others.
+    pub vouched: Vec<(HeaderName, HeaderValue)>,
+    /// Values that filters have given names to, for expressions behind them:
+    /// `attributes`.
+    pub attributes: Vec<(Box<str>, Value<'static>)>,
+    /// What the answer must not outlast, if a filter said so.
+    pub lasting: Option<Arc<dyn Lasting>>,
+    /// Distinct code of a refusal, for log and metrics (`token_expired`, …).
+    pub refusal: Option<Cow<'static, str>>,
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            local: None,
+            transaction: None,
+            secure: false,
+            trusted: false,
+            handshake: None,
+            consumer: None,
+            token: None,
+            token_in_query: false,
+            route: None,
+            body: None,
+            original: None,
+            upstream: None,
+            replacement: None,
+            response_headers: Vec::new(),
+            in_place: Vec::new(),
+            vouched: Vec::new(),
+            attributes: Vec::new(),
+            lasting: None,
+            refusal: None,
+        }
+    }
+}
+
+/// What a request asked for before filters changed it.
+#[derive(Debug, Clone)]
+pub struct Original {
+    /// Its method.
+    pub method: Method,
+    /// Its target.
+    pub uri: Uri,
+}
+
+impl Exchange {
+    /// Remembers what `request` asks for. Filters that are about to change its
+    /// method or target call this before; the first call counts.
+    pub fn keep_original(&mut self, request: &RequestHeader) {
+        self.original.get_or_insert_with(|| {
+            Box::new(Original {
+                method: request.method.clone(),
+                uri: request.uri.clone(),
+            })
+        });
+    }
+
+    /// The server name of the connection's TLS handshake: lower case, without
+    /// a final dot. Nothing without TLS, or if the client named none.
+    pub fn server_name(&self) -> Option<&str> {
+        self.handshake.as_ref()?.server_name.as_deref()
+    }
+
+    /// What expressions may look at of `request`, as it is now, and of what is
+    /// known about it.
+    pub fn scope<'a>(&'a self, request: &'a Parts) -> Scope<'a> {
+        Scope {
+            local: self.local,
+            transaction: self.transaction.as_ref().and_then(|id| id.to_str().ok()),
+            secure: self.secure,
+            certificate: self.client_certificate(),
+            token: self.token.as_deref(),
+            original: self.original.as_deref().map(|original| &original.uri),
+            attributes: &self.attributes,
+            body: self.replacement.as_deref().or(self.body.as_deref()),
+            ..Scope::new(request, self.client)
+        }
+    }
+
+    /// What expressions may look at once the head of the answer is known.
+    pub fn scope_with_response<'a>(
+        &'a self,
+        request: &'a Parts,
+        response: &'a ResponseHeader,
+    ) -> Scope<'a> {
+        Scope {
+            response: Some(Response {
+                status: response.status,
+                reason: response.get_reason_phrase(),
+                headers: &response.headers,
+            }),
+            ..self.scope(request)
+        }
+    }
+
+    /// The certificate that the client showed and that was verified.
+    pub fn client_certificate(&self) -> Option<&ClientCertificate> {
+        self.handshake.as_ref()?.client_certificate.as_ref()
+    }
+}

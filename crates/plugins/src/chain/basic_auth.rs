@@ -1,0 +1,101 @@
+//! `HttpBasicAuthFilter`: requests bring a name and a password to the upstream.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
+use pingora::proxy::Session;
+use serde_json::{Map, Value};
+
+use super::settings::{Reading, Settings};
+use super::{Named, field};
+use doorward_expr::{Expression, Scope};
+use doorward_net::telemetry::Counter;
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
+use doorward_plugin_api::{ConfigError, Parts};
+
+/// Gives credentials.
+struct BasicAuth {
+    username: Expression,
+    password: Expression,
+    /// Requests for which there are none.
+    missing: Counter,
+    warnings: Vec<String>,
+}
+
+pub(super) fn build(
+    config: &Map<String, Value>,
+    parts: &Parts,
+    named: Named<'_>,
+) -> Result<Arc<dyn Filter>, ConfigError> {
+    Reading::new(parts, named).filter(
+        config,
+        |settings| BasicAuth::read(settings, parts),
+        |filter| &mut filter.warnings,
+    )
+}
+
+impl BasicAuth {
+    fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Self, ConfigError> {
+        // What the upstream's 401 leads to is a step in front of this one.
+        settings.known(&["username", "password", "failureHandler", "cacheHeader"]);
+        settings.idle(&["cacheHeader"], "credentials are sent with each request");
+        let text = |name: &str| {
+            let text = settings.expression(name)?;
+            text.ok_or_else(|| settings.wrong(name, "is required"))
+        };
+        let (username, password) = (text("username")?, text("password")?);
+        if let Some(name) = username.constant()
+            && !matches!(&name, doorward_expr::Value::Text(name) if !name.contains(':'))
+        {
+            return Err(settings.wrong("username", "must be a text without a colon"));
+        }
+        Ok(Self {
+            username,
+            password,
+            missing: parts
+                .metrics
+                .decision("HttpBasicAuthFilter", "no_credentials"),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn credentials(&self, scope: &Scope<'_>) -> Option<HeaderValue> {
+        let name = self.username.text(scope)?;
+        let password = self.password.text(scope)?;
+        if name.contains(':') {
+            return None;
+        }
+        let text = STANDARD.encode(format!("{name}:{password}"));
+        let mut value = HeaderValue::try_from(format!("Basic {text}")).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl Filter for BasicAuth {
+    fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
+        let request = session.req_header_mut();
+        let credentials = self.credentials(&exchange.scope(request));
+        // Never the client's own in place of those that are meant.
+        request.remove_header(&AUTHORIZATION);
+        match credentials {
+            Some(value) => field::add(request, exchange, &AUTHORIZATION, value),
+            None => self.missing.inc(),
+        }
+        Verdict::Now(Flow::Continue)
+    }
+
+    fn needs_body(&self) -> bool {
+        self.username.needs_body() || self.password.needs_body()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+}

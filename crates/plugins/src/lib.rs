@@ -1,0 +1,30 @@
+//! Plugins: what can be configured in front of an upstream.
+//!
+//! A plugin is the configured record; the
+//! [`Filter`](doorward_plugin_api::filter::Filter) is what it becomes at
+//! run time. A new plugin is its own file or folder, its `mod` line, and its
+//! line in [`REGISTRY`].
+
+pub mod chain;
+pub mod request_guard;
+mod resource_server;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod throttling;
+pub mod token_broker;
+
+use doorward_openid_connect as openid_connect;
+use doorward_plugin_api::Kind;
+
+/// Every kind of plugin.
+pub static REGISTRY: &[Kind] = &[
+    openid_connect::KIND,
+    request_guard::KIND,
+    throttling::KIND,
+    token_broker::KIND,
+];
+
+/// The kind called `name`.
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    REGISTRY.iter().find(|kind| kind.name == name)
+}

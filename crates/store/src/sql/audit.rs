@@ -1,0 +1,150 @@
+//! The audit log: appended to, read, and cut off at its old end.
+
+use serde_json::{Map, Value};
+
+use super::database::Database;
+use super::statement::{Builder, sql};
+use super::tx::Tx;
+use super::write_doc;
+use crate::StoreError;
+use doorward_core::model::audit::{AuditQuery, AuditRecord, AuditUser, audit_id};
+
+/// Most characters of a text that records are found by; longer than names are.
+const SOUGHT: usize = 300;
+
+/// How many records go into one statement: few texts, which stay prepared.
+const ROWS: [usize; 4] = [64, 16, 4, 1];
+
+pub(super) async fn append(tx: &mut Tx, record: &AuditRecord) -> Result<(), StoreError> {
+    append_all(tx, std::slice::from_ref(record)).await
+}
+
+/// Appends records, many a statement.
+pub(super) async fn append_all(tx: &mut Tx, records: &[AuditRecord]) -> Result<(), StoreError> {
+    let mut rest = records;
+    while let Some(&rows) = ROWS.iter().find(|rows| **rows <= rest.len()) {
+        let (chunk, behind) = rest.split_at(rows);
+        rest = behind;
+        let mut insert = Builder::with_many_values(
+            "INSERT INTO audit
+               (id, kind, realm, user_id, user_name, client_id, address, failed, doc) VALUES ",
+            tx.dialect(),
+        );
+        for (position, record) in chunk.iter().enumerate() {
+            insert
+                .push(if position == 0 { "(" } else { ", (" })
+                .push_bind(record.id)
+                .push(", ")
+                .push_bind(record.kind.as_str())
+                .push(", ")
+                .push_bind(stored(record.realm.as_deref()))
+                .push(", ")
+                .push_bind(record.user_id)
+                .push(", ")
+                .push_bind(stored(record.user_name.as_deref()))
+                .push(", ")
+                .push_bind(stored(record.client_id.as_deref()))
+                .push(", ")
+                .push_bind(stored(record.address.as_deref()))
+                .push(", ")
+                .push_bind(record.failed)
+                .push(", ")
+                .push_bind(write_doc(&record.doc)?)
+                .push(")");
+        }
+        insert.push(" ON CONFLICT (id) DO NOTHING");
+        insert.build().run(tx).await?;
+    }
+    Ok(())
+}
+
+/// A record is never refused for the sake of a text in it, however long that is:
+/// those that come after it would wait for ever.
+fn stored(text: Option<&str>) -> Option<String> {
+    let text = text?.chars().take(SOUGHT);
+    Some(
+        text.map(|c| if c == '\0' { '\u{fffd}' } else { c })
+            .collect(),
+    )
+}
+
+pub(super) async fn page(
+    database: &Database,
+    query: &AuditQuery,
+) -> Result<Vec<Map<String, Value>>, StoreError> {
+    let mut wanted = Builder::new("SELECT doc FROM audit WHERE 1 = 1");
+    for (column, value) in [
+        (" AND realm = ", &query.realm),
+        (" AND client_id = ", &query.client_id),
+        (" AND address = ", &query.address),
+    ] {
+        if let Some(value) = value {
+            wanted.push(column).push_bind(value);
+        }
+    }
+    match &query.user {
+        Some(AuditUser::Id(id)) => wanted.push(" AND user_id = ").push_bind(*id),
+        Some(AuditUser::Name(name)) => wanted.push(" AND user_name = ").push_bind(name),
+        None => &mut wanted,
+    };
+    match query.failed {
+        // As the index says it.
+        Some(true) => wanted.push(" AND failed = 1"),
+        Some(false) => wanted.push(" AND failed = 0"),
+        None => &mut wanted,
+    };
+    push_kinds(&mut wanted, query);
+    push_time(&mut wanted, query);
+    wanted.push(match query.newest_first {
+        true => " ORDER BY id DESC LIMIT ",
+        false => " ORDER BY id LIMIT ",
+    });
+    wanted.push_bind(query.limit);
+    let rows = wanted.build().all(database).await?;
+    rows.iter().map(|row| row.doc("doc")).collect()
+}
+
+fn push_kinds(wanted: &mut Builder, query: &AuditQuery) {
+    let Some((first, others)) = query.kinds.split_first() else {
+        return;
+    };
+    if others.is_empty() {
+        wanted.push(" AND kind = ").push_bind(first.as_str());
+        return;
+    }
+    wanted.push(" AND kind IN (").push_bind(first.as_str());
+    for kind in others {
+        wanted.push(", ").push_bind(kind.as_str());
+    }
+    wanted.push(")");
+}
+
+/// Times are bounds of identifiers: the lowest ones that they could have.
+fn push_time(wanted: &mut Builder, query: &AuditQuery) {
+    if let Some(since_ms) = query.since_ms {
+        wanted.push(" AND id >= ").push_bind(lowest(since_ms));
+    }
+    if let Some(until_ms) = query.until_ms {
+        wanted.push(" AND id < ").push_bind(lowest(until_ms));
+    }
+    if let Some(after) = query.after {
+        wanted.push(match query.newest_first {
+            true => " AND id < ",
+            false => " AND id > ",
+        });
+        wanted.push_bind(after);
+    }
+}
+
+fn lowest(at_ms: i64) -> uuid::Uuid {
+    audit_id(at_ms, 0, [0; 8])
+}
+
+pub(super) async fn sweep(tx: &mut Tx, before_ms: i64, limit: u32) -> Result<u64, StoreError> {
+    sql("DELETE FROM audit WHERE id IN
+           (SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)")
+    .bind(lowest(before_ms))
+    .bind(limit)
+    .run(tx)
+    .await
+}

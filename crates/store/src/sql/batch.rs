@@ -1,0 +1,221 @@
+//! Group commit: small writes that wait for the disk together.
+//!
+//! A commit costs a flush of the disk, whatever is in it. While one is under
+//! way, the writes that arrive are collected; the next commit takes them all.
+//! Each of them is still atomic and durable when its caller is answered.
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Database, Tx, audit};
+use crate::{Beside, StoreError};
+use doorward_core::model::audit::AuditRecord;
+
+/// Most writes in one commit: the first of them must not wait for long.
+const TOGETHER: usize = 256;
+
+/// Writes that wait; whoever comes later waits to be let in.
+const WAITING: usize = 1024;
+
+/// A write that can share its commit with others. It may be made twice: what the
+/// first time left is gone before the second.
+pub(super) type Write<A, T> = for<'a> fn(&'a mut Tx, &'a A) -> BoxFuture<'a, Result<T, StoreError>>;
+
+/// A write that waits for its turn.
+trait Waiting: Send {
+    /// Makes the write, and keeps what came of it.
+    fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The record that goes with it, once it is made.
+    fn record(&self) -> Option<AuditRecord>;
+
+    /// Tells whoever asked; without an error, what came of it.
+    fn answer(self: Box<Self>, error: Option<StoreError>);
+}
+
+struct Job<A, T> {
+    of: A,
+    write: Write<A, T>,
+    /// The record of the act that it is done for, which goes with it.
+    beside: Option<Beside>,
+    outcome: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<A: Send + Sync, T: Send> Waiting for Job<A, T> {
+    fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async {
+            let Some(beside) = &self.beside else {
+                self.outcome = Some((self.write)(tx, &self.of).await?);
+                return Ok(());
+            };
+            let write = (self.write)(tx, &self.of);
+            self.outcome = Some(Beside::carried(Some(beside.clone()), write).await?);
+            Ok(())
+        })
+    }
+
+    fn record(&self) -> Option<AuditRecord> {
+        let beside = self.beside.as_ref().filter(|beside| beside.waits());
+        beside.map(Beside::record)
+    }
+
+    fn answer(self: Box<Self>, error: Option<StoreError>) {
+        let outcome = match (error, self.outcome) {
+            (None, Some(outcome)) => {
+                if let Some(beside) = self.beside.filter(Beside::waits) {
+                    beside.taken();
+                }
+                Ok(outcome)
+            }
+            (error, _) => Err(error.unwrap_or_else(closing)),
+        };
+        // Whoever asked may be gone.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+fn closing() -> StoreError {
+    StoreError::Unavailable("the store is closing".to_owned())
+}
+
+/// Where writes are handed in.
+#[derive(Clone)]
+pub(super) struct Batch(mpsc::Sender<Box<dyn Waiting>>);
+
+impl Batch {
+    /// Starts the task that writes, on the runtime of the caller; it ends with
+    /// the last sender.
+    pub(super) fn start(database: Database) -> Self {
+        let (sender, jobs) = mpsc::channel(WAITING);
+        tokio::spawn(run(database, jobs));
+        Self(sender)
+    }
+
+    /// Makes the write of `of`; durable when it returns. A caller that goes away
+    /// meanwhile does not undo it. The record of the caller's act goes with it,
+    /// unless the write says that the act was not done ([`told_if`]).
+    pub(super) async fn write<A, T>(&self, of: A, write: Write<A, T>) -> Result<T, StoreError>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.hand_in(of, write, Beside::waiting()).await
+    }
+
+    /// As [`Batch::write`], for what happens on the way: nobody tells of it.
+    pub(super) async fn aside<A, T>(&self, of: A, write: Write<A, T>) -> Result<T, StoreError>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.hand_in(of, write, None).await
+    }
+
+    async fn hand_in<A, T>(
+        &self,
+        of: A,
+        write: Write<A, T>,
+        beside: Option<Beside>,
+    ) -> Result<T, StoreError>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Job {
+            of,
+            write,
+            beside,
+            outcome: None,
+            reply,
+        };
+        let handed_in = self.0.send(Box::new(job)).await;
+        handed_in.map_err(|_| closing())?;
+        answer.await.map_err(|_| closing())?
+    }
+}
+
+/// A write whose act was done if `is_done` says so of its outcome.
+pub(super) async fn told_if<T>(
+    write: impl Future<Output = Result<T, StoreError>>,
+    is_done: impl FnOnce(&T) -> bool,
+) -> Result<T, StoreError> {
+    let outcome = write.await?;
+    Beside::only_if(is_done(&outcome));
+    Ok(outcome)
+}
+
+async fn run(database: Database, mut jobs: mpsc::Receiver<Box<dyn Waiting>>) {
+    let mut batch = Vec::with_capacity(TOGETHER);
+    while jobs.recv_many(&mut batch, TOGETHER).await > 0 {
+        match write(&database, &mut batch).await {
+            Ok(()) => batch.drain(..).for_each(|job| job.answer(None)),
+            // One of them may be at fault: nobody else suffers from it.
+            Err(Failed::Write(_)) => one_by_one(&database, batch.drain(..)).await,
+            // To try each alone would only make them wait, one behind the other.
+            // Those that came meanwhile have waited already.
+            Err(Failed::Database(error)) => {
+                refuse(batch.drain(..), &error);
+                refuse(std::iter::from_fn(|| jobs.try_recv().ok()), &error);
+            }
+        }
+    }
+}
+
+/// Why a batch was not written.
+enum Failed {
+    /// The database did not let it begin or end, or broke off.
+    Database(StoreError),
+    /// One of its writes could not be made.
+    Write(StoreError),
+}
+
+/// Makes all of `batch` in one transaction, or none.
+async fn write(database: &Database, batch: &mut [Box<dyn Waiting>]) -> Result<(), Failed> {
+    let mut tx = database.begin().await.map_err(Failed::Database)?;
+    let mut records = Vec::new();
+    for job in batch {
+        let applied = job.apply(&mut tx).await;
+        applied.map_err(|error| Failed::within(&tx, error))?;
+        records.extend(job.record());
+    }
+    let told = audit::append_all(&mut tx, &records).await;
+    told.map_err(|error| Failed::within(&tx, error))?;
+    tx.commit().await.map_err(Failed::Database)
+}
+
+impl Failed {
+    /// Of a transaction that was begun.
+    fn within(tx: &Tx, error: StoreError) -> Self {
+        match tx.is_ill() {
+            true => Self::Database(error),
+            false => Self::Write(error),
+        }
+    }
+}
+
+async fn one_by_one(database: &Database, mut jobs: impl Iterator<Item = Box<dyn Waiting>>) {
+    while let Some(job) = jobs.next() {
+        let mut alone = [job];
+        let written = write(database, &mut alone).await;
+        let [job] = alone;
+        match written {
+            Ok(()) => job.answer(None),
+            Err(Failed::Write(error)) => job.answer(Some(error)),
+            Err(Failed::Database(error)) => {
+                return refuse(std::iter::once(job).chain(jobs), &error);
+            }
+        }
+    }
+}
+
+fn refuse(jobs: impl Iterator<Item = Box<dyn Waiting>>, error: &StoreError) {
+    for job in jobs {
+        let error = match error {
+            StoreError::Unavailable(why) => why.clone(),
+            error => error.to_string(),
+        };
+        job.answer(Some(StoreError::Unavailable(error)));
+    }
+}

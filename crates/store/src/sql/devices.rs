@@ -1,0 +1,143 @@
+//! What devices asked for, until they got it.
+
+use super::{Database, Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
+use crate::StoreError;
+use doorward_core::model::device::{Poll, StoredDevice, Verdict};
+use doorward_core::model::grant::{StoredAccess, StoredRefresh, TokenHash};
+
+const PENDING: i64 = 0;
+const DENIED: i64 = 1;
+const APPROVED: i64 = 2;
+
+/// Says whether the client had fewer than `most` that are still good.
+pub(super) async fn insert(
+    tx: &mut Tx,
+    device: &StoredDevice,
+    most: u32,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let live = sql(
+        "SELECT count(*) AS live FROM devices WHERE realm = $1 AND client_id = $2 AND expires_ms > $3",
+    )
+    .bind(&device.realm)
+    .bind(&device.client_id)
+    .bind(now_ms)
+    .one(&mut *tx).await?;
+    if live.map_or(Ok(0), |row| row.int("live"))? >= i64::from(most) {
+        return Ok(false);
+    }
+    sql(
+        "INSERT INTO devices (hash, user_code, realm, client_id, verdict, expires_ms, doc)
+         VALUES ($1, $2, $3, $4, 0, $5, $6)",
+    )
+    .bind(device.hash)
+    .bind(device.user_code)
+    .bind(&device.realm)
+    .bind(&device.client_id)
+    .bind(device.expires_ms)
+    .bind(write_doc(&device.request)?)
+    .run_or_taken(tx, "the user code")
+    .await?;
+    Ok(true)
+}
+
+pub(super) async fn by_hash(
+    readers: &Database,
+    hash: TokenHash,
+) -> Result<Option<StoredDevice>, StoreError> {
+    let row = sql("SELECT * FROM devices WHERE hash = $1").bind(hash);
+    row.one(readers).await?.as_ref().map(read).transpose()
+}
+
+pub(super) async fn by_user_code(
+    readers: &Database,
+    user_code: TokenHash,
+) -> Result<Option<StoredDevice>, StoreError> {
+    let row = sql("SELECT * FROM devices WHERE user_code = $1").bind(user_code);
+    row.one(readers).await?.as_ref().map(read).transpose()
+}
+
+pub(super) fn read(row: &Row) -> Result<StoredDevice, StoreError> {
+    let given = row.opt_text("given")?;
+    Ok(StoredDevice {
+        hash: row.hash("hash")?,
+        user_code: row.hash("user_code")?,
+        realm: row.text("realm")?,
+        client_id: row.text("client_id")?,
+        request: row.doc("doc")?,
+        verdict: match (row.int("verdict")?, given) {
+            (PENDING, _) => Verdict::Pending,
+            (DENIED, _) => Verdict::Denied,
+            (APPROVED, Some(given)) => Verdict::Approved(parse_doc(&given)?),
+            _ => return Err(damaged("a device without its grant")),
+        },
+        expires_ms: row.int("expires_ms")?,
+    })
+}
+
+/// Of two polls at once, one finds what the other wrote.
+pub(super) async fn poll(
+    tx: &mut Tx,
+    hash: TokenHash,
+    interval_s: u32,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let row = sql("SELECT polled_ms, interval_s FROM devices WHERE hash = $1").bind(hash);
+    let Some(row) = row.one(&mut *tx).await? else {
+        return Ok(false);
+    };
+    let last = Poll {
+        last_ms: row.opt_int("polled_ms")?,
+        interval_s: row.opt_int("interval_s")?.unwrap_or(interval_s.into()),
+    };
+    let (next, too_soon) = last.follow(now_ms);
+    sql("UPDATE devices SET polled_ms = $1, interval_s = $2 WHERE hash = $3")
+        .bind(next.last_ms)
+        .bind(next.interval_s)
+        .bind(hash)
+        .run(tx)
+        .await?;
+    Ok(too_soon)
+}
+
+/// The conditional update decides: of two verdicts at once, one counts.
+pub(super) async fn decide(
+    tx: &mut Tx,
+    user_code: TokenHash,
+    verdict: &Verdict,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let (number, grant) = match verdict {
+        Verdict::Pending => return Ok(false),
+        Verdict::Denied => (DENIED, None),
+        Verdict::Approved(grant) => (APPROVED, Some(grant)),
+    };
+    let done = sql("UPDATE devices SET verdict = $1, given = $2, user_id = $3
+         WHERE user_code = $4 AND verdict = 0 AND expires_ms > $5")
+    .bind(number)
+    .bind(grant.map(write_doc).transpose()?)
+    .bind(grant.map(|grant| grant.user_id.to_string()))
+    .bind(user_code)
+    .bind(now_ms)
+    .run(tx)
+    .await?;
+    Ok(done == 1)
+}
+
+/// What was given is gone from here, so it is given once.
+pub(super) async fn redeem(
+    tx: &mut Tx,
+    hash: TokenHash,
+    refresh: Option<&StoredRefresh>,
+    access: Option<&StoredAccess>,
+) -> Result<bool, StoreError> {
+    let taken = sql("DELETE FROM devices WHERE hash = $1 AND verdict = 2")
+        .bind(hash)
+        .run(tx)
+        .await?;
+    if taken != 1 {
+        return Ok(false);
+    }
+    tokens::insert(tx, refresh, access).await?;
+    Ok(true)
+}

@@ -1,0 +1,55 @@
+//! Locks after wrong passwords.
+
+use super::{Database, Tx, damaged, sql};
+use crate::StoreError;
+use doorward_core::model::lockout::{LOCK_KEPT_MS, LockKind, StoredLock};
+
+/// Keeps a lock, unless a later word of it is known.
+pub(super) async fn put(tx: &mut Tx, lock: &StoredLock) -> Result<(), StoreError> {
+    let over_ms = lock.until_ms.max(lock.set_ms);
+    sql(
+        "INSERT INTO lockouts (id, kind, realm, subject, until_ms, locks, set_ms, expires_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+         ON CONFLICT (id) DO UPDATE SET
+            subject = excluded.subject, until_ms = excluded.until_ms, locks = excluded.locks,
+            set_ms = excluded.set_ms, expires_ms = excluded.expires_ms
+          WHERE lockouts.set_ms < excluded.set_ms",
+    )
+    .bind(lock.id)
+    .bind(lock.kind.as_str())
+    .bind(&lock.realm)
+    .bind(lock.subject.as_deref())
+    .bind(lock.until_ms)
+    .bind(lock.locks)
+    .bind(lock.set_ms)
+    .bind(over_ms.saturating_add(LOCK_KEPT_MS))
+    .run(tx)
+    .await
+    .map(drop)
+}
+
+/// The locks that were set or lifted since `since_ms`, and still matter.
+pub(super) async fn since(
+    readers: &Database,
+    since_ms: i64,
+    now_ms: i64,
+) -> Result<Vec<StoredLock>, StoreError> {
+    let rows = sql("SELECT * FROM lockouts WHERE set_ms >= $1 AND expires_ms > $2")
+        .bind(since_ms)
+        .bind(now_ms)
+        .all(readers)
+        .await?;
+    let read = |row: &super::Row| {
+        let kind = row.text("kind")?;
+        Ok(StoredLock {
+            id: row.hash("id")?,
+            kind: LockKind::parse(&kind).ok_or_else(|| damaged(format!("lock of `{kind}`")))?,
+            realm: row.text("realm")?,
+            subject: row.opt_text("subject")?,
+            until_ms: row.int("until_ms")?,
+            locks: row.count("locks")?,
+            set_ms: row.int("set_ms")?,
+        })
+    };
+    rows.iter().map(read).collect()
+}

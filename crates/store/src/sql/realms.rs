@@ -1,0 +1,97 @@
+//! Realms.
+
+use serde_json::{Map, Value};
+
+use super::{Database, Row, Tx, sql, write_doc};
+use crate::StoreError;
+use doorward_core::model::registration::{RealmRemoval, StoredRealm};
+
+pub(super) async fn all(readers: &Database) -> Result<Vec<StoredRealm>, StoreError> {
+    let rows = sql("SELECT path, owner, settings FROM realms ORDER BY path")
+        .all(readers)
+        .await?;
+    let realm = |row: &Row| {
+        Ok(StoredRealm {
+            path: row.text("path")?,
+            declared: row.text("owner")? == "file",
+            settings: row.doc("settings")?,
+        })
+    };
+    rows.iter().map(realm).collect()
+}
+
+pub(super) async fn insert(tx: &mut Tx, realm: &StoredRealm) -> Result<(), StoreError> {
+    sql("INSERT INTO realms (path, owner, settings) VALUES ($1, 'store', $2)")
+        .bind(&realm.path)
+        .bind(write_doc(&realm.settings)?)
+        .run_or_taken(tx, &realm.path)
+        .await
+        .map(drop)
+}
+
+pub(super) async fn update(
+    tx: &mut Tx,
+    realm: &StoredRealm,
+    seen: Option<&Map<String, Value>>,
+) -> Result<(), StoreError> {
+    refuse_declared(tx, &realm.path).await?;
+    if let Some(seen) = seen
+        && own(tx, &realm.path).await?.as_ref() != Some(seen)
+    {
+        return Err(StoreError::Conflict(realm.path.clone()));
+    }
+    let done = sql("UPDATE realms SET settings = $1 WHERE path = $2")
+        .bind(write_doc(&realm.settings)?)
+        .bind(&realm.path)
+        .run(tx)
+        .await?;
+    match done {
+        0 => Err(StoreError::Conflict(realm.path.clone())),
+        _ => Ok(()),
+    }
+}
+
+/// What a realm sets itself.
+async fn own(tx: &mut Tx, path: &str) -> Result<Option<Map<String, Value>>, StoreError> {
+    let row = sql("SELECT settings FROM realms WHERE path = $1")
+        .bind(path)
+        .one(&mut *tx)
+        .await?;
+    row.map(|row| row.doc("settings")).transpose()
+}
+
+async fn refuse_declared(tx: &mut Tx, path: &str) -> Result<(), StoreError> {
+    let row = sql("SELECT owner FROM realms WHERE path = $1")
+        .bind(path)
+        .one(&mut *tx)
+        .await?;
+    match row {
+        Some(row) if row.text("owner")? == "file" => Err(StoreError::FileOwned(path.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn delete(tx: &mut Tx, path: &str) -> Result<RealmRemoval, StoreError> {
+    refuse_declared(tx, path).await?;
+    let below = format!("{path}/");
+    let inside = sql("SELECT (SELECT count(*) FROM users WHERE realm = $1)
+              + (SELECT count(*) FROM user_groups WHERE realm = $1)
+              + (SELECT count(*) FROM clients WHERE realm = $1)
+              + (SELECT count(*) FROM realms WHERE substr(path, 1, length($2)) = $2) AS inside")
+    .bind(path)
+    .bind(below)
+    .one(&mut *tx)
+    .await?;
+    let inside = inside.map_or(Ok(0), |row| row.int("inside"))?;
+    if path == "/" || inside > 0 {
+        return Ok(RealmRemoval::Inhabited);
+    }
+    let done = sql("DELETE FROM realms WHERE path = $1")
+        .bind(path)
+        .run(tx)
+        .await?;
+    Ok(match done {
+        0 => RealmRemoval::Absent,
+        _ => RealmRemoval::Done,
+    })
+}

@@ -1,0 +1,141 @@
+//! Clients that register themselves, and the tokens that let them.
+
+use super::{Builder, Database, Row, Tx, clients, damaged, sql};
+use crate::StoreError;
+use doorward_core::model::client::Client;
+use doorward_core::model::grant::TokenHash;
+use doorward_core::model::registration::{InitialToken, Registered};
+
+/// Appends the condition that this token is good.
+fn push_good(sql: &mut Builder, realm: &str, hash: TokenHash, now_ms: i64) {
+    sql.push("realm = ")
+        .push_bind(realm)
+        .push(" AND hash = ")
+        .push_bind(hash)
+        .push(" AND (uses_left IS NULL OR uses_left > 0) AND (expires_ms IS NULL OR expires_ms > ")
+        .push_bind(now_ms)
+        .push(")");
+}
+
+/// Nothing is kept unless there is room and the token is good.
+pub(super) async fn register(
+    tx: &mut Tx,
+    client: &Client,
+    most: u32,
+    token: Option<TokenHash>,
+) -> Result<Registered, StoreError> {
+    let known = sql("SELECT count(*) AS known FROM clients WHERE realm = $1 AND owner = 'client'")
+        .bind(&client.realm)
+        .one(&mut *tx)
+        .await?;
+    if known.map_or(Ok(0), |row| row.int("known"))? >= i64::from(most) {
+        return Ok(Registered::Full);
+    }
+    if let Some(hash) = token {
+        let mut spend = Builder::new("UPDATE initial_tokens SET uses_left = uses_left - 1 WHERE ");
+        push_good(&mut spend, &client.realm, hash, client.created_ms);
+        if spend.build().run(tx).await? == 0 {
+            return Ok(Registered::TokenSpent);
+        }
+    }
+    clients::insert(tx, client).await?;
+    Ok(Registered::Done)
+}
+
+pub(super) async fn is_good(
+    readers: &Database,
+    realm: &str,
+    hash: TokenHash,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let mut ask = Builder::new("SELECT id FROM initial_tokens WHERE ");
+    push_good(&mut ask, realm, hash, now_ms);
+    Ok(ask.build().one(readers).await?.is_some())
+}
+
+pub(super) async fn insert_token(tx: &mut Tx, token: &InitialToken) -> Result<(), StoreError> {
+    sql(
+        "INSERT INTO initial_tokens (hash, id, realm, note, uses_left, created_ms, expires_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(token.hash)
+    .bind(&token.id)
+    .bind(&token.realm)
+    .bind(&token.note)
+    .bind(token.uses_left)
+    .bind(token.created_ms)
+    .bind(token.expires_ms)
+    .run(tx)
+    .await
+    .map(drop)
+}
+
+pub(super) async fn tokens(
+    readers: &Database,
+    realm: &str,
+) -> Result<Vec<InitialToken>, StoreError> {
+    let rows = sql("SELECT * FROM initial_tokens WHERE realm = $1 ORDER BY id")
+        .bind(realm)
+        .all(readers)
+        .await?;
+    rows.iter().map(read).collect()
+}
+
+pub(super) fn read(row: &Row) -> Result<InitialToken, StoreError> {
+    let uses_left = row.opt_int("uses_left")?;
+    Ok(InitialToken {
+        id: row.text("id")?,
+        realm: row.text("realm")?,
+        hash: row.hash("hash")?,
+        note: row.text("note")?,
+        uses_left: uses_left.map(u32::try_from).transpose().map_err(damaged)?,
+        created_ms: row.int("created_ms")?,
+        expires_ms: row.opt_int("expires_ms")?,
+    })
+}
+
+pub(super) async fn delete_token(tx: &mut Tx, realm: &str, id: &str) -> Result<bool, StoreError> {
+    let done = sql("DELETE FROM initial_tokens WHERE realm = $1 AND id = $2")
+        .bind(realm)
+        .bind(id)
+        .run(tx)
+        .await?;
+    Ok(done > 0)
+}
+
+/// A client that is gone meanwhile is none to be noted.
+pub(super) async fn touch(
+    tx: &mut Tx,
+    used: &[(String, String)],
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    for (realm, client_id) in used {
+        sql("UPDATE clients SET used_ms = $1 WHERE realm = $2 AND client_id = $3 AND used_ms < $1")
+            .bind(now_ms)
+            .bind(realm)
+            .bind(client_id)
+            .run(tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Removes registered clients that were not used since `before_ms`.
+pub(super) async fn sweep_unused(
+    tx: &mut Tx,
+    realm: &str,
+    before_ms: i64,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let idle = sql("SELECT client_id FROM clients
+         WHERE realm = $1 AND owner = 'client' AND used_ms < $2 LIMIT $3")
+    .bind(realm)
+    .bind(before_ms)
+    .bind(limit)
+    .all(&mut *tx)
+    .await?;
+    for client in &idle {
+        clients::remove(tx, realm, &client.text("client_id")?).await?;
+    }
+    Ok(idle.len() as u64)
+}

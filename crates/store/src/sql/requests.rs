@@ -1,0 +1,74 @@
+//! Authorization requests that are kept for clients.
+
+use super::{Database, Tx, sql, write_doc};
+use crate::StoreError;
+use doorward_core::model::authorization::StoredRequest;
+use doorward_core::model::grant::TokenHash;
+
+/// One statement, so that no two at once exceed the limit together.
+pub(super) async fn keep(
+    tx: &mut Tx,
+    request: &StoredRequest,
+    most_bytes: u32,
+) -> Result<bool, StoreError> {
+    let done = sql(
+        "INSERT INTO requests (hash, realm, client_id, begins_ms, ends_ms, doc)
+         SELECT $1, $2, $3, $4, $5, $6 WHERE NOT EXISTS
+           (SELECT 1 FROM request_bytes
+             WHERE realm = $2 AND client_id = $3 AND bytes + length($6) > $7)
+         ON CONFLICT (hash) DO UPDATE SET
+           begins_ms = CASE WHEN requests.begins_ms > excluded.begins_ms
+                            THEN requests.begins_ms ELSE excluded.begins_ms END,
+           ends_ms = CASE WHEN requests.ends_ms > excluded.ends_ms
+                          THEN requests.ends_ms ELSE excluded.ends_ms END",
+    )
+    .bind(request.hash)
+    .bind(&request.realm)
+    .bind(&request.client_id)
+    .bind(request.begins_ms)
+    .bind(request.ends_ms)
+    .bind(write_doc(&request.kept)?)
+    .bind(most_bytes)
+    .run(tx)
+    .await?;
+    Ok(done == 1)
+}
+
+pub(super) async fn by_hash(
+    readers: &Database,
+    hash: TokenHash,
+) -> Result<Option<StoredRequest>, StoreError> {
+    let row = sql("SELECT realm, client_id, begins_ms, ends_ms, doc FROM requests WHERE hash = $1")
+        .bind(hash)
+        .one(readers)
+        .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    Ok(Some(StoredRequest {
+        hash,
+        realm: row.text("realm")?,
+        client_id: row.text("client_id")?,
+        begins_ms: row.int("begins_ms")?,
+        ends_ms: row.int("ends_ms")?,
+        kept: row.doc("doc")?,
+    }))
+}
+
+pub(super) async fn prolong(tx: &mut Tx, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError> {
+    sql("UPDATE requests SET ends_ms = $1 WHERE hash = $2 AND ends_ms < $1")
+        .bind(ends_ms)
+        .bind(hash)
+        .run(tx)
+        .await
+        .map(drop)
+}
+
+/// Of two who take it at once, one finds it.
+pub(super) async fn take(tx: &mut Tx, hash: TokenHash) -> Result<bool, StoreError> {
+    let done = sql("DELETE FROM requests WHERE hash = $1")
+        .bind(hash)
+        .run(tx)
+        .await?;
+    Ok(done == 1)
+}

@@ -1,0 +1,41 @@
+//! Secrets of the provider that are no signing keys.
+
+use super::{Database, Tx, damaged, sql};
+use crate::StoreError;
+use doorward_core::model::secret::Secret;
+
+/// The secret of this name, if there is one.
+pub(super) async fn known(readers: &Database, name: &str) -> Result<Option<Secret>, StoreError> {
+    let row = sql("SELECT value FROM secrets WHERE name = $1").bind(name);
+    let row = row.one(readers).await?;
+    row.map(|row| row.text("value").map(Secret::new))
+        .transpose()
+}
+
+/// Two processes that come with a new one at once are told the same.
+pub(super) async fn kept(tx: &mut Tx, name: &str, made: &Secret) -> Result<Secret, StoreError> {
+    sql("INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        .bind(name)
+        .bind(made.expose())
+        .run(tx)
+        .await?;
+    let row = sql("SELECT value FROM secrets WHERE name = $1").bind(name);
+    let row = row.one(&mut *tx).await?;
+    let row = row.ok_or_else(|| damaged("a secret that is gone"))?;
+    row.text("value").map(Secret::new)
+}
+
+pub(super) async fn replace(
+    tx: &mut Tx,
+    name: &str,
+    old: &Secret,
+    new: &Secret,
+) -> Result<(), StoreError> {
+    sql("UPDATE secrets SET value = $1 WHERE name = $2 AND value = $3")
+        .bind(new.expose())
+        .bind(name)
+        .bind(old.expose())
+        .run(tx)
+        .await
+        .map(drop)
+}

@@ -1,0 +1,82 @@
+//! One server for a file.
+//!
+//! Servers keep in memory what they have read, and answer from that. The lock is
+//! the operating system's, on a file of its own: it goes with its process,
+//! however that ends, and tools that administer the store never ask for it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::sqlite::cannot_open;
+use crate::StoreError;
+
+/// The lock of the server that has the file.
+#[derive(Debug)]
+pub(super) struct ServerLock(#[expect(dead_code, reason = "it is held, not used")] File);
+
+impl ServerLock {
+    /// Takes the lock of the database at `path`, which exists.
+    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
+        let failed = |error: std::io::Error| cannot_open(path, &error.to_string());
+        let name = name(path).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.mode(0o600).open(name).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(refused(path, &mut file)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        note(&mut file).map_err(failed)?;
+        Ok(Self(file))
+    }
+}
+
+/// Beside the file itself, whatever links led there.
+fn name(path: &Path) -> std::io::Result<PathBuf> {
+    let mut name = std::fs::canonicalize(path)?.into_os_string();
+    name.push("-server");
+    Ok(name.into())
+}
+
+/// Says whose lock it is.
+fn note(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn refused(path: &Path, file: &mut File) -> StoreError {
+    let mut text = String::new();
+    // A number and a line's end; whose lock is new has not said it yet.
+    let read = file.take(16).read_to_string(&mut text);
+    let who = match read.is_ok().then(|| text.trim().parse::<u32>()) {
+        Some(Ok(pid)) => format!("another server has it, process {pid}"),
+        _ => "another server has it".to_owned(),
+    };
+    cannot_open(path, &format!("{who}; a SQLite file is for one server"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_is_of_the_file_and_not_of_its_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("db");
+        std::fs::write(&path, "").expect("written");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        let lock = ServerLock::take(&link).expect("it is free");
+        let refused = ServerLock::take(&path)
+            .expect_err("it is taken")
+            .to_string();
+        let pid = format!("process {};", std::process::id());
+        assert!(refused.contains(&pid), "{refused}");
+        drop(lock);
+        ServerLock::take(&path).expect("it is free again");
+    }
+}

@@ -1,0 +1,232 @@
+//! Refresh tokens, opaque access tokens and revocations.
+
+use super::{Database, Row, Tx, broker_tokens, row, sql, write_doc};
+use crate::StoreError;
+use doorward_core::model::broker::{origin_grant, origin_token};
+use doorward_core::model::grant::{
+    Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
+};
+
+pub(super) async fn insert(
+    tx: &mut Tx,
+    refresh: Option<&StoredRefresh>,
+    access: Option<&StoredAccess>,
+) -> Result<(), StoreError> {
+    if let Some(token) = refresh {
+        sql("INSERT INTO refresh_tokens
+               (family, grant_id, realm, client_id, user_id, current, expires_ms, doc, ends_ms)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+        .bind(token.family)
+        .bind(&token.grant.id)
+        .bind(&token.grant.realm)
+        .bind(&token.grant.client_id)
+        .bind(token.grant.user_id.to_string())
+        .bind(token.current)
+        .bind(token.expires_ms)
+        .bind(write_doc(&token.grant)?)
+        .bind(token.grant.ends_ms)
+        .run(tx)
+        .await?;
+    }
+    if let Some(token) = access {
+        sql("INSERT INTO access_tokens (hash, grant_id, expires_ms, doc) VALUES ($1, $2, $3, $4)")
+            .bind(token.hash)
+            .bind(&token.grant_id)
+            .bind(token.expires_ms)
+            .bind(write_doc(&token.claims)?)
+            .run(tx)
+            .await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn refresh(
+    readers: &Database,
+    family: TokenHash,
+) -> Result<Option<StoredRefresh>, StoreError> {
+    let row = sql("SELECT current, previous, salt, rotated_ms, expires_ms, doc
+           FROM refresh_tokens WHERE family = $1")
+    .bind(family)
+    .one(readers)
+    .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    Ok(Some(StoredRefresh {
+        family,
+        current: row.hash("current")?,
+        previous: spent(&row)?,
+        grant: row.doc("doc")?,
+        expires_ms: row.int("expires_ms")?,
+    }))
+}
+
+fn spent(row: &Row) -> Result<Option<SpentRefresh>, StoreError> {
+    let previous = row.opt_hash("previous")?;
+    let salt = row.opt_bytes("salt")?;
+    let rotated_ms = row.opt_int("rotated_ms")?;
+    let (Some(previous), Some(salt), Some(rotated_ms)) = (previous, salt, rotated_ms) else {
+        return Ok(None);
+    };
+    Ok(Some(SpentRefresh {
+        hash: previous,
+        salt,
+        rotated_ms,
+    }))
+}
+
+/// The conditional update decides: of two exchanges at once, exactly one finds
+/// the token in force.
+pub(super) async fn exchange(
+    tx: &mut Tx,
+    exchange: &Exchange,
+    access: Option<&StoredAccess>,
+) -> Result<Rotation, StoreError> {
+    let taken = if exchange.successor == exchange.presented {
+        sql("UPDATE refresh_tokens SET expires_ms = $1 WHERE family = $2 AND current = $3")
+            .bind(exchange.expires_ms)
+    } else {
+        sql("UPDATE refresh_tokens
+                SET previous = current, current = $1, salt = $2, rotated_ms = $3, expires_ms = $4
+              WHERE family = $5 AND current = $6")
+        .bind(exchange.successor)
+        .bind(exchange.salt.as_slice())
+        .bind(exchange.now_ms)
+        .bind(exchange.expires_ms)
+    };
+    let taken = taken
+        .bind(exchange.family)
+        .bind(exchange.presented)
+        .run(tx)
+        .await?;
+    if taken == 1 {
+        insert(tx, None, access).await?;
+        return Ok(Rotation::Done);
+    }
+    let row =
+        sql("SELECT grant_id, previous, salt, rotated_ms FROM refresh_tokens WHERE family = $1")
+            .bind(exchange.family)
+            .one(&mut *tx)
+            .await?;
+    let Some(row) = row else {
+        return Ok(Rotation::Gone);
+    };
+    // While it is the previous one, its successor has not been used.
+    let again = spent(&row)?.filter(|spent| {
+        spent.hash == exchange.presented && spent.is_in_grace(exchange.now_ms, exchange.grace_ms)
+    });
+    if let Some(spent) = again {
+        insert(tx, None, access).await?;
+        let TokenHash(salt) = row::hash(&spent.salt)?;
+        return Ok(Rotation::Again(salt));
+    }
+    let grant_id = row.text("grant_id")?;
+    revoke(tx, &grant_id, exchange.revoked_until_ms).await?;
+    Ok(Rotation::Reused)
+}
+
+pub(super) async fn revoke(tx: &mut Tx, grant_id: &str, until_ms: i64) -> Result<(), StoreError> {
+    for statement in [
+        "DELETE FROM refresh_tokens WHERE grant_id = $1",
+        "DELETE FROM access_tokens WHERE grant_id = $1",
+    ] {
+        sql(statement).bind(grant_id).run(tx).await?;
+    }
+    broker_tokens::end_origin(tx, &origin_grant(grant_id), until_ms).await?;
+    sql(
+        "INSERT INTO revoked_grants (grant_id, expires_ms) VALUES ($1, $2)
+         ON CONFLICT (grant_id) DO UPDATE SET expires_ms = excluded.expires_ms
+         WHERE revoked_grants.expires_ms < excluded.expires_ms",
+    )
+    .bind(grant_id)
+    .bind(until_ms)
+    .run(tx)
+    .await
+    .map(drop)
+}
+
+pub(super) async fn revoke_access(
+    tx: &mut Tx,
+    hash: TokenHash,
+    token_id: &str,
+    until_ms: i64,
+) -> Result<(), StoreError> {
+    sql("DELETE FROM access_tokens WHERE hash = $1")
+        .bind(hash)
+        .run(tx)
+        .await?;
+    broker_tokens::end_origin(tx, &origin_token(token_id), until_ms).await?;
+    sql(
+        "INSERT INTO revoked_tokens (token_id, expires_ms) VALUES ($1, $2)
+         ON CONFLICT (token_id) DO NOTHING",
+    )
+    .bind(token_id)
+    .bind(until_ms)
+    .run(tx)
+    .await
+    .map(drop)
+}
+
+pub(super) async fn revocations(readers: &Database) -> Result<Vec<(Revocation, i64)>, StoreError> {
+    let grants = sql("SELECT grant_id, expires_ms FROM revoked_grants")
+        .all(readers)
+        .await?;
+    let tokens = sql("SELECT token_id, expires_ms FROM revoked_tokens")
+        .all(readers)
+        .await?;
+    let until = |row: &Row| row.int("expires_ms");
+    let grant = |row: &Row| Ok((Revocation::Grant(row.text("grant_id")?), until(row)?));
+    let token = |row: &Row| Ok((Revocation::Token(row.text("token_id")?), until(row)?));
+    let grants = grants.iter().map(grant);
+    grants.chain(tokens.iter().map(token)).collect()
+}
+
+/// What has expired and was not yet swept counts as new.
+pub(super) async fn remember(
+    tx: &mut Tx,
+    what: TokenHash,
+    until_ms: i64,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let done = sql("INSERT INTO seen (hash, expires_ms) VALUES ($1, $2)
+         ON CONFLICT (hash) DO UPDATE SET expires_ms = excluded.expires_ms
+         WHERE seen.expires_ms <= $3")
+    .bind(what)
+    .bind(until_ms)
+    .bind(now_ms)
+    .run(tx)
+    .await?;
+    Ok(done == 1)
+}
+
+pub(super) async fn has_seen(
+    readers: &Database,
+    what: TokenHash,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let row = sql("SELECT 1 AS there FROM seen WHERE hash = $1 AND expires_ms > $2")
+        .bind(what)
+        .bind(now_ms)
+        .one(readers)
+        .await?;
+    Ok(row.is_some())
+}
+
+pub(super) async fn access(
+    readers: &Database,
+    hash: TokenHash,
+) -> Result<Option<StoredAccess>, StoreError> {
+    let row = sql("SELECT grant_id, expires_ms, doc FROM access_tokens WHERE hash = $1")
+        .bind(hash)
+        .one(readers)
+        .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    Ok(Some(StoredAccess {
+        hash,
+        grant_id: row.text("grant_id")?,
+        claims: row.doc("doc")?,
+        expires_ms: row.int("expires_ms")?,
+    }))
+}

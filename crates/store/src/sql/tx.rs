@@ -1,0 +1,378 @@
+//! Transactions on either database.
+
+use std::io::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, SqlStr, Sqlite};
+
+use super::database::query;
+use super::dialect::Dialect;
+use super::lease::{Driver, Lease};
+use super::place::Place;
+use super::postgres::{self, Server};
+use super::pulse::{Pulse, is_ill, is_timeout};
+use super::row::Row;
+use super::sqlite::{self, File};
+use super::statement::Value;
+use super::{audit, unavailable};
+use crate::{Beside, StoreError};
+
+/// Longest statement of a transaction that reads or writes everything.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A transaction. Unless it is committed, nothing of it remains.
+///
+/// After a statement that failed it is over: the database may have ended it by
+/// itself, and what came then would be a transaction of its own.
+#[derive(Debug)]
+pub(super) struct Tx {
+    link: Link,
+    pulse: Arc<Pulse>,
+    /// Longest statement.
+    limit: Duration,
+    over: Option<Over>,
+}
+
+#[derive(Debug)]
+enum Link {
+    Sqlite {
+        lease: Lease<Sqlite>,
+        /// The writer's connection, for one on another.
+        turn: Option<Lease<Sqlite>>,
+        place: Arc<Place>,
+    },
+    Postgres(Lease<Postgres>),
+}
+
+/// Why a transaction is over.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    /// For what was asked.
+    Refused,
+    /// For the database.
+    Ill,
+}
+
+impl Tx {
+    pub(super) fn sqlite(file: &File, lease: Lease<Sqlite>) -> Self {
+        let link = Link::Sqlite {
+            lease,
+            turn: None,
+            place: file.place().clone(),
+        };
+        Self::on(link, file.pulse(), sqlite::ANSWER)
+    }
+
+    /// On the connection for very many rows, with the turn of the writer's.
+    pub(super) fn bulk(file: &File, lease: Lease<Sqlite>, turn: Lease<Sqlite>) -> Self {
+        let link = Link::Sqlite {
+            lease,
+            turn: Some(turn),
+            place: file.place().clone(),
+        };
+        Self::on(link, file.pulse(), LONG)
+    }
+
+    pub(super) fn postgres(server: &Server, lease: Lease<Postgres>) -> Self {
+        Self::on(Link::Postgres(lease), server.pulse(), postgres::ANSWER)
+    }
+
+    fn on(link: Link, pulse: &Arc<Pulse>, limit: Duration) -> Self {
+        Self {
+            link,
+            pulse: pulse.clone(),
+            limit,
+            over: None,
+        }
+    }
+
+    /// With more time for each statement.
+    pub(super) fn with_more(mut self, time: Duration) -> Self {
+        self.limit += time;
+        self
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        match self.link {
+            Link::Sqlite { .. } => Dialect::Sqlite,
+            Link::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Whether the database, and not what it was asked, ended the transaction.
+    pub(super) fn is_ill(&self) -> bool {
+        matches!(self.over, Some(Over::Ill))
+    }
+
+    /// Lets the transaction take its time: it reads or writes everything.
+    pub(super) async fn without_limits(&mut self) -> Result<(), StoreError> {
+        if self.dialect() == Dialect::Postgres {
+            let text = "SET LOCAL statement_timeout = 0;
+                        SET LOCAL idle_in_transaction_session_timeout = 0";
+            self.tell(text.into_sql_str()).await?;
+        }
+        self.limit = LONG;
+        Ok(())
+    }
+
+    /// Makes room for very many rows: the connection keeps more pages, and
+    /// moves them from the log to the file less often, from now on.
+    pub(super) async fn expect_many(&mut self) -> Result<(), StoreError> {
+        if !matches!(self.link, Link::Sqlite { turn: None, .. }) {
+            return Ok(());
+        }
+        // KiB of pages; pages of the log.
+        let text = "PRAGMA cache_size = -131072; PRAGMA wal_autocheckpoint = 65536";
+        self.tell(text.into_sql_str()).await
+    }
+
+    /// Lets the numbers of new rows begin behind those that are there.
+    pub(super) async fn number_on(&mut self, table: &'static str) -> Result<(), StoreError> {
+        if self.dialect() == Dialect::Sqlite {
+            return Ok(());
+        }
+        let text = format!(
+            "SELECT setval(pg_get_serial_sequence('{table}', 'id'),
+                           (SELECT coalesce(max(id), 1) FROM {table}))"
+        );
+        self.tell(AssertSqlSafe(text).into_sql_str()).await
+    }
+
+    /// Makes what was written durable.
+    ///
+    /// The record of the act that the transaction is for goes with it.
+    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
+        let committed = self.try_commit().await;
+        self.pulse.note_write(&committed);
+        committed
+    }
+
+    async fn try_commit(&mut self) -> Result<(), StoreError> {
+        let beside = Beside::waiting();
+        if let Some(beside) = &beside {
+            audit::append(self, &beside.record()).await?;
+        }
+        self.go_on().map_err(unavailable)?;
+        let pulse = &self.pulse;
+        let done = match &mut self.link {
+            Link::Sqlite { lease, .. } => pulse.within(self.limit, lease.commit()).await,
+            Link::Postgres(lease) => pulse.within(self.limit, lease.commit()).await,
+        };
+        self.noted(done).map_err(unavailable)?;
+        // What is on disk is of no use where nobody will find it.
+        if let Link::Sqlite { place, .. } = &self.link {
+            place.check()?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run(&mut self, text: SqlStr, values: &[Value]) -> Result<u64, sqlx::Error> {
+        self.go_on()?;
+        let link = &mut self.link;
+        let done = async {
+            match link {
+                Link::Sqlite { lease, .. } => {
+                    let done = query::<Sqlite>(text, values).execute(&mut **lease);
+                    Ok(done.await?.rows_affected())
+                }
+                Link::Postgres(lease) => {
+                    let done = query::<Postgres>(text, values).execute(&mut **lease);
+                    Ok(done.await?.rows_affected())
+                }
+            }
+        };
+        let done = self.pulse.within(self.limit, done).await;
+        if let Err(error) = &done
+            && is_ill(error)
+        {
+            let failed = StoreError::Unavailable(error.to_string());
+            self.pulse.note_write::<()>(&Err(failed));
+        }
+        self.noted(done)
+    }
+
+    pub(super) async fn one(
+        &mut self,
+        text: SqlStr,
+        values: &[Value],
+    ) -> Result<Option<Row>, sqlx::Error> {
+        self.go_on()?;
+        let link = &mut self.link;
+        let row = async {
+            match link {
+                Link::Sqlite { lease, .. } => {
+                    let row = query::<Sqlite>(text, values).fetch_optional(&mut **lease);
+                    Ok(row.await?.map(Row::Sqlite))
+                }
+                Link::Postgres(lease) => {
+                    let values = &postgres::sought(values);
+                    let row = query::<Postgres>(text, values).fetch_optional(&mut **lease);
+                    Ok(row.await?.map(Row::Postgres))
+                }
+            }
+        };
+        let row = self.pulse.within(self.limit, row).await;
+        self.noted(row)
+    }
+
+    pub(super) async fn all(
+        &mut self,
+        text: SqlStr,
+        values: &[Value],
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        self.go_on()?;
+        let link = &mut self.link;
+        let rows = async {
+            match link {
+                Link::Sqlite { lease, .. } => {
+                    let rows = query::<Sqlite>(text, values).fetch_all(&mut **lease);
+                    Ok(rows.await?.into_iter().map(Row::Sqlite).collect())
+                }
+                Link::Postgres(lease) => {
+                    let values = &postgres::sought(values);
+                    let rows = query::<Postgres>(text, values).fetch_all(&mut **lease);
+                    Ok(rows.await?.into_iter().map(Row::Postgres).collect())
+                }
+            }
+        };
+        let rows = self.pulse.within(self.limit, rows).await;
+        self.noted(rows)
+    }
+
+    /// Statements of the program's own, with nothing bound.
+    async fn tell(&mut self, text: SqlStr) -> Result<(), StoreError> {
+        self.go_on().map_err(unavailable)?;
+        let done = match &mut self.link {
+            Link::Sqlite { lease, .. } => Sqlite::tell(lease, text),
+            Link::Postgres(lease) => Postgres::tell(lease, text),
+        };
+        let done = self.pulse.within(self.limit, done).await;
+        self.noted(done).map_err(unavailable)
+    }
+
+    fn go_on(&self) -> Result<(), sqlx::Error> {
+        match self.over {
+            None => Ok(()),
+            Some(_) => Err(sqlx::Error::Io(Error::other("the transaction is over"))),
+        }
+    }
+
+    /// The outcome of a statement, which may be the last one.
+    fn noted<T>(&mut self, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        if let Err(error) = &outcome {
+            self.over = Some(match is_ill(error) {
+                true => Over::Ill,
+                false => Over::Refused,
+            });
+            if is_timeout(error) {
+                match &mut self.link {
+                    Link::Sqlite { lease, .. } => lease.give_up(),
+                    Link::Postgres(lease) => lease.give_up(),
+                }
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::database::Database;
+    use crate::sql::sql;
+    use crate::{SqlStore, Store};
+
+    async fn store(directory: &tempfile::TempDir) -> SqlStore {
+        let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
+        store.expect("a store")
+    }
+
+    /// SQLite's writer, with no more room than there is.
+    async fn fill_up(database: &Database) {
+        let Database::Sqlite(file) = database else {
+            panic!("another database");
+        };
+        let pages = sqlx::query_scalar::<_, i64>("PRAGMA page_count");
+        let pages = pages.fetch_one(&file.writer).await.expect("a number");
+        let limit = AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
+        let limited = sqlx::raw_sql(limit).execute(&file.writer).await;
+        limited.expect("limited");
+    }
+
+    async fn insert(tx: &mut Tx, path: &str) -> Result<u64, StoreError> {
+        let insert = sql("INSERT INTO realms (path, owner, settings) VALUES ($1, 'store', $2)");
+        let long = format!("{{\"x\":\"{}\"}}", "x".repeat(1 << 20));
+        insert.bind(path).bind(long).run(tx).await
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_ended_by_itself_leaves_no_connection_behind() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = store(&directory).await;
+        let database = &store.database;
+        for round in 0..3 {
+            fill_up(database).await;
+            let mut tx = database.begin().await.expect("begun");
+            let small = sql("INSERT INTO realms (path, owner) VALUES ($1, 'store')");
+            let small = small.bind(format!("/lost{round}")).run(&mut tx);
+            small.await.expect("there is room");
+            assert!(insert(&mut tx, "/full").await.is_err());
+            assert!(tx.is_ill());
+            // It would be written at once, alone.
+            assert!(insert(&mut tx, "/alone").await.is_err());
+            assert!(tx.commit().await.is_err());
+            assert!(store.failing_writes().is_some());
+            let mut tx = database.begin().await.expect("begun anew");
+            let path = format!("/kept{round}");
+            insert(&mut tx, &path).await.expect("there is room");
+            tx.commit().await.expect("committed");
+            assert!(store.failing_writes().is_none());
+        }
+        let realms = store.realms().await.expect("realms");
+        let mut paths: Vec<_> = realms.iter().map(|realm| realm.path.as_str()).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, ["/", "/kept0", "/kept1", "/kept2"]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_statement_that_hangs_is_given_up_and_the_next_write_made() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = store(&directory).await;
+        let (go_on, hangs) = std::sync::mpsc::channel::<()>();
+        let mut tx = store.database.begin().await.expect("begun");
+        tx.limit = Duration::from_millis(20);
+        let Link::Sqlite { lease, .. } = &mut tx.link else {
+            panic!("another database");
+        };
+        let mut handle = lease.lock_handle().await.expect("the handle");
+        // As a disk that hangs: until it is let go.
+        handle.set_progress_handler(1, move || hangs.recv().is_ok());
+        drop(handle);
+        let hung = insert(&mut tx, "/hung").await;
+        assert!(matches!(hung, Err(StoreError::Unavailable(_))), "{hung:?}");
+        assert!(tx.is_ill());
+        drop(tx);
+        // Nobody waits in vain from there on.
+        let refused = store.database.begin().await.map(drop);
+        assert!(
+            matches!(refused, Err(StoreError::Unavailable(_))),
+            "{refused:?}"
+        );
+        // Its thread ends, and the transaction with it.
+        drop(go_on);
+        let begun = async {
+            loop {
+                if let Ok(tx) = store.database.begin().await {
+                    return tx;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let mut tx = tokio::time::timeout(Duration::from_secs(60), begun)
+            .await
+            .expect("it is tried again");
+        insert(&mut tx, "/next").await.expect("written");
+        tx.commit().await.expect("committed");
+    }
+}

@@ -1,0 +1,923 @@
+//! The contract of [`Store`], run against every implementation.
+
+mod broker;
+mod broker_tokens;
+mod changes;
+mod factors;
+mod federation;
+mod imports;
+mod lockouts;
+mod logins;
+mod nodes;
+mod postgres;
+mod resets;
+mod retired_names;
+mod sessions;
+mod shared_secrets;
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::*;
+use doorward_core::clock::random_uuid;
+use doorward_core::model::authorization::{
+    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, KeptRequest,
+};
+use doorward_core::model::client::{ClientSecret, SignAlg};
+use doorward_core::model::device::{DEVICE_KEPT_MS, DeviceRequest};
+use doorward_core::model::grant::Grant;
+use doorward_core::model::query::{Filter, Op, Operand};
+use doorward_core::model::user::{Owner, schema};
+
+/// A store in a directory that goes with it.
+struct Fixture {
+    store: Arc<dyn Store>,
+    directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let store = open(&url(&directory)).await.expect("a new store opens");
+        Self { store, directory }
+    }
+
+    async fn another(&self) -> Arc<dyn Store> {
+        open(&url(&self.directory))
+            .await
+            .expect("the store opens again")
+    }
+}
+
+fn url(directory: &tempfile::TempDir) -> String {
+    testing::url(directory.path())
+}
+
+fn user(name: &str, profile: Value) -> User {
+    User {
+        id: random_uuid(),
+        realm: "/".to_owned(),
+        user_name: name.to_owned(),
+        name_reused: false,
+        password_hash: None,
+        active: true,
+        owner: Owner::Store,
+        version: 1,
+        created_ms: 1000,
+        updated_ms: 1000,
+        profile: profile.as_object().cloned().expect("an object"),
+    }
+}
+
+fn client(id: &str) -> Client {
+    Client {
+        realm: "/".to_owned(),
+        metadata: serde_json::from_value(json!({"client_id": id})).expect("metadata"),
+        secret: ClientSecret::None,
+        owner: Owner::Store,
+        registration: None,
+        created_ms: 1000,
+        updated_ms: 1000,
+    }
+}
+
+fn refresh(token: &str, user_id: Uuid) -> StoredRefresh {
+    StoredRefresh {
+        family: TokenHash::of("family"),
+        current: TokenHash::of(token),
+        previous: None,
+        grant: Grant {
+            id: "grant".to_owned(),
+            realm: "/".to_owned(),
+            client_id: "app".to_owned(),
+            user_id,
+            scopes: vec!["openid".to_owned()],
+            grant_type: "password".to_owned(),
+            auth_time: 1,
+            ends_ms: 90_000,
+            sid: None,
+            userinfo_claims: Vec::new(),
+            resources: Vec::new(),
+            bound_to: None,
+            amr: Vec::new(),
+            acr: None,
+        },
+        expires_ms: 50_000,
+    }
+}
+
+/// The exchange of one token for another at a time, with some grace.
+fn exchange(from: &str, to: &str, now_ms: i64, grace_ms: i64) -> Exchange {
+    Exchange {
+        family: TokenHash::of("family"),
+        presented: TokenHash::of(from),
+        successor: TokenHash::of(to),
+        salt: TokenHash::of(to).0,
+        expires_ms: 60_000,
+        now_ms,
+        grace_ms,
+        revoked_until_ms: 99_000,
+    }
+}
+
+/// A store with the refresh token `one` of some user.
+async fn with_refresh_token() -> (Fixture, User) {
+    let fixture = Fixture::new().await;
+    let demo = user("demo", json!({}));
+    fixture.store.insert_user(&demo).await.expect("inserted");
+    let one = refresh("one", demo.id);
+    let recorded = fixture.store.record_tokens(Some(&one), None);
+    recorded.await.expect("recorded");
+    (fixture, demo)
+}
+
+fn entity(id: Uuid, key: &str) -> EntityWrite {
+    EntityWrite::Put(StoredEntity {
+        kind: "services",
+        id,
+        key: Some(key.to_owned()),
+        doc: Map::from_iter([("name".to_owned(), json!(key))]),
+    })
+}
+
+async fn realm_paths(store: &Arc<dyn Store>) -> Vec<String> {
+    let realms = store.realms().await.expect("realms");
+    realms.into_iter().map(|realm| realm.path).collect()
+}
+
+async fn names(store: &Arc<dyn Store>, filter: Filter) -> Vec<String> {
+    let query = UserQuery {
+        filter,
+        sort: Vec::new(),
+        after: None,
+        skip: 0,
+        limit: 100,
+    };
+    let page = store.users("/", &query).await.expect("a page");
+    page.users.into_iter().map(|user| user.user_name).collect()
+}
+
+fn compare(path: &str, op: Op, text: &str) -> Filter {
+    let attribute = schema::find(path).expect("an attribute");
+    Filter::Compare(attribute, op, Operand::Text(text.to_owned()))
+}
+
+#[tokio::test]
+async fn the_state_is_private_to_its_owner() {
+    if testing::is_postgres() {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let state = fixture.directory.path().join("state");
+    let mode = |path: &std::path::Path| {
+        let metadata = std::fs::metadata(path).expect("it exists");
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(mode(&state), 0o700);
+    fixture
+        .store
+        .insert_user(&user("demo", json!({})))
+        .await
+        .expect("inserted");
+    for file in ["doorward.db", "doorward.db-wal"] {
+        assert_eq!(mode(&state.join(file)), 0o600, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn entities_are_written_all_or_none() {
+    let fixture = Fixture::new().await;
+    let (a, b) = (random_uuid(), random_uuid());
+    let write = |writes| fixture.store.write_entities(writes, None);
+    write(vec![entity(a, "a"), entity(b, "b")])
+        .await
+        .expect("both written");
+    // Two records may trade their names at once.
+    write(vec![entity(a, "b"), entity(b, "a")])
+        .await
+        .expect("names traded");
+    let refused = write(vec![
+        EntityWrite::Delete("services", b),
+        entity(random_uuid(), "b"),
+    ])
+    .await;
+    assert!(matches!(refused, Err(StoreError::Taken(name)) if name == "b"));
+    let reopened = fixture.another().await;
+    assert_eq!(reopened.entities().await.expect("entities").len(), 2);
+}
+
+#[tokio::test]
+async fn a_change_by_another_process_changes_the_data_version() {
+    let fixture = Fixture::new().await;
+    let other = fixture.another().await;
+    let before = fixture.store.data_version().await.expect("a version");
+    fixture
+        .store
+        .insert_client(&client("own"))
+        .await
+        .expect("inserted");
+    assert_eq!(
+        fixture.store.data_version().await.expect("a version"),
+        before
+    );
+    other
+        .insert_client(&client("foreign"))
+        .await
+        .expect("inserted");
+    assert_ne!(
+        fixture.store.data_version().await.expect("a version"),
+        before
+    );
+}
+
+#[tokio::test]
+async fn a_user_name_is_unique_whatever_its_case() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store
+        .insert_user(&user("Demo", json!({})))
+        .await
+        .expect("inserted");
+    let refused = store.insert_user(&user("dEMO", json!({}))).await;
+    assert!(matches!(refused, Err(StoreError::Taken(_))));
+    let found = store.user_by_name("/", "DEMO").await.expect("a lookup");
+    assert_eq!(found.map(|user| user.user_name).as_deref(), Some("Demo"));
+    assert!(
+        store
+            .user_by_name("/other", "demo")
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn an_update_on_a_stale_version_is_refused() {
+    let fixture = Fixture::new().await;
+    let mut demo = user("demo", json!({"title": "Boss"}));
+    fixture.store.insert_user(&demo).await.expect("inserted");
+    demo.version = 2;
+    demo.profile = Map::new();
+    fixture.store.update_user(&demo).await.expect("updated");
+    let again = fixture.store.update_user(&demo).await;
+    assert!(matches!(again, Err(StoreError::Conflict(_))));
+    assert!(
+        names(&fixture.store, compare("title", Op::Equal, "boss"))
+            .await
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn filters_select_users() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    for (name, profile) in [
+        (
+            "ann",
+            json!({"title": "Boss", "emails": [{"value": "ann@x.org", "type": "work"}]}),
+        ),
+        (
+            "bob",
+            json!({"emails": [
+            {"value": "bob@home.org", "type": "home"}, {"value": "bob@x.org", "type": "work"}]}),
+        ),
+        ("cid", json!({"title": "Clerk"})),
+    ] {
+        store
+            .insert_user(&user(name, profile))
+            .await
+            .expect("inserted");
+    }
+    let boss = compare("title", Op::Equal, "boss");
+    assert_eq!(names(store, boss.clone()).await, ["ann"]);
+    assert_eq!(
+        names(store, Filter::Not(Box::new(boss))).await,
+        ["bob", "cid"]
+    );
+    assert_eq!(
+        names(store, compare("title", Op::NotEqual, "boss")).await,
+        ["bob", "cid"]
+    );
+    assert_eq!(
+        names(store, compare("userName", Op::Greater, "ann")).await,
+        ["bob", "cid"]
+    );
+    assert_eq!(
+        names(store, compare("emails.value", Op::EndsWith, "x.org")).await,
+        ["ann", "bob"]
+    );
+    assert_eq!(
+        names(store, compare("emails.value", Op::StartsWith, "bob@")).await,
+        ["bob"]
+    );
+    assert_eq!(
+        names(store, compare("emails.value", Op::Contains, "home")).await,
+        ["bob"]
+    );
+    let emails = schema::find("emails").expect("an attribute");
+    assert_eq!(names(store, Filter::Present(emails)).await, ["ann", "bob"]);
+    let element = |op, text| {
+        Filter::Element(
+            emails,
+            Box::new(Filter::And(vec![
+                compare("emails.type", Op::Equal, "work"),
+                compare("emails.value", op, text),
+            ])),
+        )
+    };
+    assert_eq!(names(store, element(Op::Contains, "bob")).await, ["bob"]);
+    // The home address does not stand in for the one at work.
+    assert!(names(store, element(Op::Contains, "home")).await.is_empty());
+    let hostile = compare("userName", Op::Equal, "x' OR '1'='1");
+    assert!(names(store, hostile).await.is_empty());
+    let active = compare("accountStatus", Op::Equal, "active");
+    assert_eq!(names(store, active).await.len(), 3);
+}
+
+#[tokio::test]
+async fn pages_follow_one_another_and_count_all() {
+    let fixture = Fixture::new().await;
+    for name in ["a", "b", "c"] {
+        fixture
+            .store
+            .insert_user(&user(name, json!({})))
+            .await
+            .expect("inserted");
+    }
+    let mut query = UserQuery {
+        filter: Filter::Always,
+        sort: Vec::new(),
+        after: None,
+        skip: 0,
+        limit: 2,
+    };
+    let first = fixture.store.users("/", &query).await.expect("a page");
+    assert_eq!((first.users.len(), first.total, first.more), (2, 3, true));
+    query.after = Some("b".to_owned());
+    let last = fixture.store.users("/", &query).await.expect("a page");
+    assert_eq!((last.users.len(), last.total, last.more), (1, 3, false));
+}
+
+#[tokio::test]
+async fn a_refresh_token_is_exchanged_once_even_by_two_at_once() {
+    let (fixture, _) = with_refresh_token().await;
+    let store = &fixture.store;
+    let rotate = |from, to| store.exchange_refresh_token(exchange(from, to, 1, 0), None);
+    let (left, right) = tokio::join!(rotate("one", "two"), rotate("one", "three"));
+    let mut outcomes = [left.expect("an outcome"), right.expect("an outcome")];
+    outcomes.sort_by_key(|outcome| *outcome != Rotation::Done);
+    assert_eq!(outcomes, [Rotation::Done, Rotation::Reused]);
+    let revoked = store.revocations().await.expect("a lookup");
+    assert_eq!(revoked, [(Revocation::Grant("grant".to_owned()), 99_000)]);
+    let found = store.refresh_tokens(TokenHash::of("family")).await;
+    assert!(
+        found.expect("a lookup").is_none(),
+        "a token outlived its grant"
+    );
+    let gone = rotate("one", "two").await.expect("an outcome");
+    assert_eq!(gone, Rotation::Gone);
+}
+
+#[tokio::test]
+async fn within_the_grace_a_retry_is_given_the_same_salt() {
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = |from, to, now| {
+        let exchange = exchange(from, to, now, 10);
+        fixture.store.exchange_refresh_token(exchange, None)
+    };
+    assert_eq!(
+        rotate("one", "two", 1).await.expect("an outcome"),
+        Rotation::Done
+    );
+    let again = rotate("one", "three", 10).await.expect("an outcome");
+    assert_eq!(again, Rotation::Again(TokenHash::of("two").0));
+    // Its successor is used: from now on, it is a theft.
+    assert_eq!(
+        rotate("two", "four", 10).await.expect("an outcome"),
+        Rotation::Done
+    );
+    assert_eq!(
+        rotate("one", "five", 10).await.expect("an outcome"),
+        Rotation::Reused
+    );
+}
+
+#[tokio::test]
+async fn after_the_grace_a_retry_is_a_second_use() {
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = |now| {
+        let exchange = exchange("one", "two", now, 10);
+        fixture.store.exchange_refresh_token(exchange, None)
+    };
+    assert_eq!(rotate(1).await.expect("an outcome"), Rotation::Done);
+    assert_eq!(rotate(11).await.expect("an outcome"), Rotation::Reused);
+}
+
+#[tokio::test]
+async fn writes_that_share_a_commit_do_not_share_their_failures() {
+    let (fixture, demo) = with_refresh_token().await;
+    let store = &fixture.store;
+    let (twice, nobody) = (refresh("x", demo.id), random_uuid());
+    let mut orphan = refresh("y", nobody);
+    orphan.family = TokenHash::of("orphan");
+    let other = fixture.another().await;
+    let (a, b, c, d) = tokio::join!(
+        store.exchange_refresh_token(exchange("one", "two", 1, 0), None),
+        store.record_tokens(Some(&twice), None),
+        store.record_tokens(Some(&orphan), None),
+        store.remember(TokenHash::of("id"), 10, 1),
+    );
+    assert_eq!(a.expect("an outcome"), Rotation::Done);
+    assert!(
+        b.is_err() && c.is_err(),
+        "a family twice, and a user who is none"
+    );
+    assert!(d.expect("an outcome"));
+    let kept = other.refresh_tokens(twice.family).await.expect("a lookup");
+    assert_eq!(kept.map(|kept| kept.current), Some(TokenHash::of("two")));
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_new_once_until_it_expires() {
+    let fixture = Fixture::new().await;
+    let once = TokenHash::of("once");
+    let remember = |until, now| fixture.store.remember(once, until, now);
+    let (left, right) = tokio::join!(remember(10, 1), remember(10, 1));
+    assert_ne!(left.expect("an answer"), right.expect("an answer"));
+    assert!(
+        !fixture
+            .another()
+            .await
+            .remember(once, 10, 9)
+            .await
+            .expect("an answer")
+    );
+    assert!(remember(20, 10).await.expect("an answer"));
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_gone_and_remembered() {
+    let fixture = Fixture::new().await;
+    let token = StoredAccess {
+        hash: TokenHash::of("handle"),
+        grant_id: "grant".to_owned(),
+        claims: Map::new(),
+        expires_ms: 50_000,
+    };
+    let store = fixture.another().await;
+    store
+        .record_tokens(None, Some(&token))
+        .await
+        .expect("recorded");
+    store
+        .revoke_access_token(token.hash, "id", 50_000)
+        .await
+        .expect("revoked");
+    assert_eq!(
+        store.access_token(token.hash).await.expect("a lookup"),
+        None
+    );
+    let known = fixture.store.revocations().await.expect("a lookup");
+    assert_eq!(known, [(Revocation::Token("id".to_owned()), 50_000)]);
+    assert_eq!(store.sweep(50_000, 100).await.expect("swept"), 1);
+    assert!(store.revocations().await.expect("a lookup").is_empty());
+}
+
+#[tokio::test]
+async fn what_a_user_holds_goes_with_the_user() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({"title": "x"}));
+    store.insert_user(&demo).await.expect("inserted");
+    store
+        .record_tokens(Some(&refresh("one", demo.id)), None)
+        .await
+        .expect("recorded");
+    let session = StoredSession {
+        hash: TokenHash::of("session"),
+        realm: "/".to_owned(),
+        user_id: demo.id,
+        created_ms: 1,
+        used_ms: 1,
+        ends_ms: 90_000,
+        sid: "sid".to_owned(),
+        auth_ms: 1,
+        amr: vec!["pwd".to_owned(), "otp".to_owned()],
+        agent: "a browser".to_owned(),
+        address: "192.0.2.1".to_owned(),
+    };
+    store.insert_session(&session, 5).await.expect("inserted");
+    assert!(store.delete_user(demo.id, None, 2).await.expect("deleted"));
+    assert!(
+        !store
+            .delete_user(demo.id, None, 2)
+            .await
+            .expect("nothing to delete")
+    );
+    assert!(
+        store
+            .session(session.hash)
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+    let found = store.refresh_tokens(TokenHash::of("family")).await;
+    assert!(found.expect("a lookup").is_none());
+}
+
+fn declared(users: Vec<User>, clients: Vec<Client>) -> Declared {
+    let file_owned = |mut user: User| {
+        user.owner = Owner::File;
+        user
+    };
+    Declared {
+        realms: vec!["/".to_owned(), "/alpha".to_owned()],
+        users: users.into_iter().map(file_owned).collect(),
+        clients,
+    }
+}
+
+#[tokio::test]
+async fn what_the_file_declares_is_kept_until_it_no_longer_does() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let sync = |users, clients, now| store.sync_declared(declared(users, clients), now);
+    let ann = || user("ann", json!({"title": "Boss"}));
+    sync(vec![ann(), user("bob", json!({}))], vec![client("app")], 1)
+        .await
+        .expect("synced");
+    let first = store
+        .user_by_name("/", "ann")
+        .await
+        .expect("a lookup")
+        .expect("ann");
+    assert_eq!(realm_paths(store).await, ["/", "/alpha"]);
+
+    sync(vec![ann()], vec![], 2).await.expect("synced");
+    let again = store
+        .user_by_name("/", "ann")
+        .await
+        .expect("a lookup")
+        .expect("ann");
+    assert_eq!(
+        (again.id, again.version, again.updated_ms),
+        (first.id, 1, 1)
+    );
+    assert!(
+        store
+            .user_by_name("/", "bob")
+            .await
+            .expect("a lookup")
+            .is_none()
+    );
+    assert!(store.client("/", "app").await.expect("a lookup").is_none());
+
+    sync(vec![user("Ann", json!({}))], vec![], 3)
+        .await
+        .expect("synced");
+    let changed = store
+        .user_by_name("/", "ann")
+        .await
+        .expect("a lookup")
+        .expect("ann");
+    assert_eq!(
+        (changed.id, changed.version, changed.updated_ms),
+        (first.id, 2, 3)
+    );
+    assert!(matches!(
+        store.delete_user(first.id, None, 2).await,
+        Err(StoreError::FileOwned(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_declared_name_that_the_store_owns_is_refused() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    store
+        .insert_user(&user("demo", json!({})))
+        .await
+        .expect("inserted");
+    let refused = store
+        .sync_declared(declared(vec![user("Demo", json!({}))], vec![]), 1)
+        .await;
+    assert!(matches!(refused, Err(StoreError::Taken(_))));
+    assert_eq!(realm_paths(store).await, ["/"], "half a sync was kept");
+}
+
+#[tokio::test]
+async fn two_processes_that_rotate_at_once_agree_on_one_key() {
+    let fixture = Fixture::new().await;
+    let key = |kid: &str, active_from_ms| StoredKey {
+        kid: kid.to_owned(),
+        alg: SignAlg::ES256,
+        pkcs8: Secret::new("x"),
+        created_ms: 1,
+        active_from_ms,
+        expires_ms: None,
+    };
+    let add = async |key: StoredKey, others| {
+        fixture
+            .store
+            .add_signing_key(&key, others, false)
+            .await
+            .expect("an answer")
+    };
+    assert!(add(key("one", 10), 0).await);
+    assert!(!add(key("rival", 10), 0).await);
+    assert!(add(key("two", 20), 99).await);
+    let keys = fixture.store.signing_keys().await.expect("keys");
+    let expiries: Vec<_> = keys
+        .iter()
+        .map(|key| (key.kid.as_str(), key.expires_ms))
+        .collect();
+    assert_eq!(expiries, [("one", Some(99)), ("two", None)]);
+}
+
+#[tokio::test]
+async fn expired_records_are_swept() {
+    let fixture = Fixture::new().await;
+    let demo = user("demo", json!({}));
+    fixture.store.insert_user(&demo).await.expect("inserted");
+    fixture
+        .store
+        .record_tokens(Some(&refresh("one", demo.id)), None)
+        .await
+        .expect("recorded");
+    fixture
+        .store
+        .revoke_grant("other", 10)
+        .await
+        .expect("revoked");
+    assert_eq!(fixture.store.sweep(10, 100).await.expect("swept"), 1);
+    assert_eq!(fixture.store.sweep(50_000, 100).await.expect("swept"), 1);
+}
+
+#[tokio::test]
+async fn other_addresses_are_refused_with_their_form() {
+    for bad in ["mysql://x", "doorward.db", "postgres:doorward"] {
+        assert!(
+            matches!(open(bad).await, Err(StoreError::Address(_))),
+            "{bad}"
+        );
+    }
+}
+
+fn code(of: &User) -> StoredCode {
+    StoredCode {
+        hash: TokenHash::of("code"),
+        authorization: Authorization {
+            grant: refresh("one", of.id).grant,
+            redirect_uri: Some("https://app.example/cb".to_owned()),
+            challenge: Some(Challenge {
+                method: ChallengeMethod::S256,
+                value: "challenge".to_owned(),
+            }),
+            nonce: Some("nonce".to_owned()),
+            id_claims: Map::new(),
+            dpop_jkt: None,
+        },
+        expires_ms: 60_000,
+        used: false,
+    }
+}
+
+#[tokio::test]
+async fn a_code_gives_once_and_a_replay_revokes_what_it_gave() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    let code = code(&demo);
+    store.insert_code(&code).await.expect("inserted");
+    assert_eq!(
+        store.code(code.hash).await.expect("a lookup"),
+        Some(code.clone())
+    );
+    let token = refresh("one", demo.id);
+    let redeem = || store.redeem_code(code.hash, Some(&token), None, 99_000);
+    let (first, second) = tokio::join!(redeem(), redeem());
+    let outcomes = [first.expect("an answer"), second.expect("an answer")];
+    let grant = code.authorization.grant.id.clone();
+    assert!(outcomes.contains(&Redemption::Done), "{outcomes:?}");
+    assert!(outcomes.contains(&Redemption::Replayed(grant)));
+    assert_eq!(store.revocations().await.expect("a lookup").len(), 1);
+    assert_eq!(
+        store
+            .redeem_code(TokenHash::of("none"), None, None, 0)
+            .await
+            .expect("an answer"),
+        Redemption::Gone
+    );
+    let kept_until = code.expires_ms + CODE_KEPT_MS;
+    store.sweep(kept_until - 1, 100).await.expect("swept");
+    assert!(store.code(code.hash).await.expect("a lookup").is_some());
+    store.sweep(kept_until, 100).await.expect("swept");
+    assert!(store.code(code.hash).await.expect("a lookup").is_none());
+}
+
+#[tokio::test]
+async fn consent_grows_and_goes_with_the_client() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    store.insert_client(&client("app")).await.expect("inserted");
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for scopes in ["openid email", "openid profile"] {
+        let scopes = words(scopes);
+        let added = store.add_consent("/", demo.id, "app", &scopes, 1);
+        added.await.expect("added");
+    }
+    let known = store.consent(demo.id, "app").await.expect("a lookup");
+    assert_eq!(known, words("email openid profile"));
+    let gone = store.delete_client("/", "app").await.expect("deleted");
+    assert!(gone.is_some());
+    let known = store.consent(demo.id, "app").await.expect("a lookup");
+    assert!(known.is_empty());
+}
+
+#[tokio::test]
+async fn a_refresh_replay_with_an_earlier_time_is_still_a_reuse() {
+    // The request that comes second arrived first.
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = async |from: &str, to: &str, now_ms, grace_ms| {
+        let wanted = exchange(from, to, now_ms, grace_ms);
+        let outcome = fixture.store.exchange_refresh_token(wanted, None).await;
+        outcome.expect("an answer")
+    };
+    assert_eq!(rotate("one", "two", 1000, 0).await, Rotation::Done);
+    assert_eq!(rotate("one", "evil", 990, 0).await, Rotation::Reused);
+    assert_eq!(rotate("two", "three", 1001, 0).await, Rotation::Gone);
+
+    let (fixture, _) = with_refresh_token().await;
+    let rotate = async |from: &str, to: &str, now_ms| {
+        let wanted = exchange(from, to, now_ms, 100);
+        let outcome = fixture.store.exchange_refresh_token(wanted, None).await;
+        outcome.expect("an answer")
+    };
+    assert_eq!(rotate("one", "two", 1000).await, Rotation::Done);
+    let again = Rotation::Again(TokenHash::of("two").0);
+    assert_eq!(rotate("one", "retry", 990).await, again);
+    assert_eq!(rotate("one", "late", 1100).await, Rotation::Reused);
+}
+
+fn device(name: &str) -> StoredDevice {
+    StoredDevice {
+        hash: TokenHash::of(name),
+        user_code: TokenHash::of(&format!("user code {name}")),
+        realm: "/".to_owned(),
+        client_id: "app".to_owned(),
+        request: DeviceRequest {
+            scopes: vec!["openid".to_owned()],
+            resources: Vec::new(),
+            challenge: None,
+        },
+        verdict: Verdict::Pending,
+        expires_ms: 60_000,
+    }
+}
+
+#[tokio::test]
+async fn a_device_is_decided_once_and_gives_once() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let demo = user("demo", json!({}));
+    store.insert_user(&demo).await.expect("inserted");
+    let one = device("one");
+    assert!(store.insert_device(&one, 2, 0).await.expect("an answer"));
+    let same_code = StoredDevice {
+        hash: TokenHash::of("x"),
+        ..one.clone()
+    };
+    let taken = store.insert_device(&same_code, 9, 0).await;
+    assert!(matches!(taken, Err(StoreError::Taken(_))));
+    let other = device("other");
+    assert!(store.insert_device(&other, 2, 0).await.expect("an answer"));
+    let third = device("third");
+    assert!(
+        !store
+            .insert_device(&third, 2, 59_999)
+            .await
+            .expect("an answer")
+    );
+    assert!(
+        store
+            .insert_device(&third, 2, 60_000)
+            .await
+            .expect("an answer")
+    );
+    assert_eq!(
+        store.device(one.hash).await.expect("a lookup"),
+        Some(one.clone())
+    );
+
+    let grant = refresh("one", demo.id).grant;
+    let yes = Verdict::Approved(Box::new(grant));
+    let decide = |verdict| store.decide_device(one.user_code, verdict, 1);
+    let (first, second) = tokio::join!(decide(&yes), decide(&Verdict::Denied));
+    assert!(first.expect("an answer") ^ second.expect("an answer"));
+    let late = store.decide_device(other.user_code, &yes, 60_000);
+    assert!(!late.await.expect("an answer"));
+    assert!(
+        store
+            .decide_device(other.user_code, &yes, 59_999)
+            .await
+            .expect("an answer")
+    );
+    let known = store
+        .device_of_user(other.user_code)
+        .await
+        .expect("a lookup");
+    assert_eq!(known.map(|device| device.verdict), Some(yes));
+
+    let token = refresh("one", demo.id);
+    let redeem = || store.redeem_device(other.hash, Some(&token), None);
+    let (first, second) = tokio::join!(redeem(), redeem());
+    assert!(first.expect("an answer") ^ second.expect("an answer"));
+    assert!(
+        !store
+            .redeem_device(third.hash, None, None)
+            .await
+            .expect("an answer")
+    );
+    store
+        .sweep(60_000 + DEVICE_KEPT_MS - 1, 9)
+        .await
+        .expect("swept");
+    assert!(store.device(third.hash).await.expect("a lookup").is_some());
+    store
+        .sweep(60_000 + DEVICE_KEPT_MS, 9)
+        .await
+        .expect("swept");
+    assert!(store.device(third.hash).await.expect("a lookup").is_none());
+}
+
+fn kept(name: &str, client_id: &str) -> StoredRequest {
+    StoredRequest {
+        hash: TokenHash::of(name),
+        realm: "/".to_owned(),
+        client_id: client_id.to_owned(),
+        begins_ms: 1000,
+        ends_ms: 1000,
+        kept: KeptRequest {
+            parameters: vec![("state".to_owned(), name.to_owned())],
+            pushed: true,
+            object: false,
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_kept_request_is_taken_once_even_by_two_at_once() {
+    let Fixture { store, .. } = &Fixture::new().await;
+    let request = kept("a", "app");
+    assert!(store.keep_request(&request, 1000).await.expect("a store"));
+    let read = store.kept_request(request.hash).await.expect("a store");
+    assert_eq!(read, Some(request.clone()));
+    store
+        .prolong_request(request.hash, 5000)
+        .await
+        .expect("prolonged");
+    store
+        .prolong_request(request.hash, 2000)
+        .await
+        .expect("no shorter");
+    let read = store.kept_request(request.hash).await.expect("a store");
+    assert_eq!(
+        read.map(|read| (read.begins_ms, read.ends_ms)),
+        Some((1000, 5000))
+    );
+    let (one, other) = tokio::join!(
+        store.take_request(request.hash),
+        store.take_request(request.hash)
+    );
+    assert!(one.expect("a store") ^ other.expect("a store"));
+    assert_eq!(
+        store.kept_request(request.hash).await.expect("a store"),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_flood_of_requests_fills_up_what_its_client_may_keep_and_no_more() {
+    let Fixture { store, .. } = &Fixture::new().await;
+    let size = serde_json::to_string(&kept("a", "app").kept).expect("JSON");
+    let most = u32::try_from(2 * size.len()).expect("small");
+    let keep = async |name: &str, client_id: &str| {
+        let request = kept(name, client_id);
+        let kept = store.keep_request(&request, most).await;
+        kept.expect("a store")
+    };
+    assert!(keep("a", "app").await && keep("b", "app").await);
+    assert!(!keep("c", "app").await);
+    assert!(keep("d", "other").await);
+    assert!(store.take_request(TokenHash::of("a")).await.expect("taken"));
+    assert!(keep("c", "app").await && !keep("a", "app").await);
+    assert_eq!(store.sweep(1000, 10).await.expect("swept"), 3);
+    assert!(keep("a", "app").await);
+}

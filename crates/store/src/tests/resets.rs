@@ -1,0 +1,80 @@
+//! Links by which people choose new passwords.
+
+use super::*;
+use doorward_core::model::reset::StoredReset;
+
+fn link(user: &User, token: &str, expires_ms: i64) -> StoredReset {
+    StoredReset {
+        hash: TokenHash::of(token),
+        realm: user.realm.clone(),
+        user_id: user.id,
+        bound: StoredReset::bound_to(user.password_hash.as_ref()),
+        expires_ms,
+    }
+}
+
+#[tokio::test]
+async fn a_link_is_good_once_in_time_and_for_the_password_in_force() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut carol = user("carol", json!({}));
+    carol.password_hash = Some(Secret::new("old"));
+    store.insert_user(&carol).await.expect("added");
+    for token in ["one", "two", "three", "four"] {
+        let reset = link(
+            &carol,
+            token,
+            1000 + i64::try_from(token.len()).expect("short"),
+        );
+        store.insert_reset(&reset, 3).await.expect("kept");
+    }
+    let known = async |token: &str| store.reset(TokenHash::of(token)).await.expect("read");
+    assert!(known("four").await.is_some());
+    let left = ["one", "two"].map(known);
+    let left = futures_util::future::join_all(left).await;
+    assert_eq!(left.iter().flatten().count(), 1, "three are kept");
+    let spend = async |token: &str, new: &str, now_ms: i64| {
+        let new = Secret::new(new);
+        let done = store
+            .reset_password(TokenHash::of(token), &new, now_ms)
+            .await;
+        done.expect("an answer")
+    };
+    assert_eq!(spend("three", "late", 1005).await, None, "over");
+    assert_eq!(spend("four", "new", 10).await, Some(carol.id));
+    assert_eq!(spend("four", "newer", 10).await, None, "spent");
+    assert_eq!(spend("one", "newer", 10).await, None, "gone with it");
+    let now = store.user_by_name("/", "carol").await.expect("read");
+    let now = now.expect("a user");
+    assert_eq!(
+        (now.password_hash, now.version),
+        (Some(Secret::new("new")), 2)
+    );
+    let stale = link(&carol, "five", 1000);
+    store.insert_reset(&stale, 3).await.expect("kept");
+    assert_eq!(spend("five", "newer", 10).await, None, "another password");
+}
+
+#[tokio::test]
+async fn a_password_is_set_in_the_place_of_the_one_that_was_seen_or_not_at_all() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let carol = user("carol", json!({}));
+    store.insert_user(&carol).await.expect("added");
+    let (old, new) = (Secret::new("old"), Secret::new("new"));
+    let set = async |hash: &Secret, seen: Option<&Secret>| {
+        store.set_password(carol.id, hash, seen, 5).await
+    };
+    let refused = set(&new, Some(&old)).await;
+    assert!(
+        matches!(refused, Err(StoreError::Conflict(_))),
+        "she has none"
+    );
+    set(&old, None).await.expect("whichever there is");
+    let refused = set(&new, Some(&new)).await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "another");
+    set(&new, Some(&old)).await.expect("the same");
+    let now = store.user("/", carol.id).await.expect("read");
+    let now = now.expect("carol");
+    assert_eq!((now.password_hash, now.version), (Some(new), 3));
+}
