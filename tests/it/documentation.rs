@@ -2,7 +2,7 @@
 //!
 //! A YAML block is put where a page says that it belongs and given to `doorward
 //! check`. Commands run in bash against a real process, a fresh one a block; an
-//! HTTP error fails them. The README's walk-through has a test of its own. What
+//! HTTP error fails them. The walk-through has a test of its own. What
 //! can't be run has `<!-- not run: REASON -->` above it, and is counted here.
 
 use std::path::Path;

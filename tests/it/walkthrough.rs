@@ -1,6 +1,6 @@
-//! The README's walk-through, as a reader would type it.
+//! The walk-through, and the short one of the README, as a reader would type them.
 //!
-//! Blocks of the README marked `sh walk` run one after the other in one bash;
+//! Blocks of a page marked `sh walk` run one after the other in one bash;
 //! a `text` block that follows shows what is printed, `…` standing for
 //! anything. After `sh walk reload` the reload is waited for. A block marked
 //! `sh restart` stands for `kill -9` and a new start.
@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use crate::support::ports::Port;
 use crate::support::{Door, Reply, Setup, Upstream};
 
-/// What a block of the README asks for.
+/// What a block of a page asks for.
 #[derive(Debug, PartialEq)]
 enum Step {
     /// Commands, and the text that they print.
@@ -23,7 +23,26 @@ enum Step {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_the_walk_through_works() {
+    let log = walk(include_str!("../../docs/walk-through.md"), 16).await;
+    // The refusals came for the reasons that the text gives.
+    for reason in [
+        "no_token",
+        "unsupported_alg",
+        "token_expired",
+        "wrong_issuer",
+    ] {
+        assert!(log.contains(reason), "{reason} in {log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_step_of_the_readme_works() {
+    walk(include_str!("../../README.md"), 2).await;
+}
+
+/// Walks through `page`, which compares at least `least` texts; the log.
+async fn walk(page: &str, least: usize) -> String {
     let upstream_port = Port::reserve();
     let upstream = Upstream::at(&upstream_port.authority(), |seen| {
         let headers = seen
@@ -76,7 +95,7 @@ async fn every_step_of_the_readme_works() {
     let mut printed = String::new();
     let mut compared = 0;
     let mut log = String::new();
-    for step in steps(include_str!("../../README.md")) {
+    for step in steps(page) {
         match step {
             Step::Run { commands, reloads } => {
                 log.push_str(&door.take_log());
@@ -102,17 +121,10 @@ async fn every_step_of_the_readme_works() {
             }
         }
     }
-    assert!(compared > 15, "the README lost its walk-through");
+    assert!(compared >= least, "the page lost its walk-through");
     assert!(!upstream.seen().is_empty());
-    // The refusals came for the reasons that the text gives.
-    for reason in [
-        "no_token",
-        "unsupported_alg",
-        "token_expired",
-        "wrong_issuer",
-    ] {
-        assert!(log.contains(reason), "{reason} in {log}");
-    }
+    log.push_str(&door.take_log());
+    log
 }
 
 #[test]

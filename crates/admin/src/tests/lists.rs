@@ -368,8 +368,8 @@ async fn the_status_tells_of_the_store_and_of_connections() {
 }
 
 #[test]
-fn the_readme_names_every_kind_of_endpoint() {
-    let readme = include_str!("../../../../README.md");
+fn the_page_of_the_admin_api_names_every_kind_of_endpoint() {
+    let page = include_str!("../../../../docs/admin-api.md");
     for endpoint in crate::ENDPOINTS {
         let parts: Vec<_> = endpoint.path.split('/').skip(1).take(2).collect();
         let of_group = ["broker", "openid-connect"].contains(&parts[0]);
@@ -377,7 +377,7 @@ fn the_readme_names_every_kind_of_endpoint() {
             (true, [group, part, ..]) => format!("`/{group}/{part}"),
             (_, parts) => format!("`/{}", parts[0]),
         };
-        assert!(readme.contains(&named), "{named}");
+        assert!(page.contains(&named), "{named}");
     }
 }
 

@@ -15,7 +15,7 @@
 //! | sign-out: forced, hints forged, redirects | `authorize/sign_out.rs` |
 //! | devices: codes guessed, forms forged | `device.rs` |
 //! | secrets in logs, metrics and errors | [`secrets`] |
-//! | addresses that strangers chose | `src/http/outbound` |
+//! | addresses that strangers chose | `crates/net/src/http/outbound` |
 
 mod endpoints;
 mod people;
