@@ -18,6 +18,7 @@ use super::proxy::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
 use crate::filter::Exchange;
+use crate::http::upload::Upload;
 use crate::telemetry::connections::Connection;
 use crate::telemetry::metrics::Tallied;
 
@@ -54,6 +55,8 @@ pub struct Ctx {
     pub(super) connection: Option<Arc<Connection>>,
     /// Counts this request until it is dropped.
     pub(super) in_flight: Option<Tallied>,
+    /// The connection of a try with a long body.
+    pub(super) upload: Option<Arc<Upload>>,
 }
 
 fn whole_millis(time: Duration) -> u64 {
@@ -83,6 +86,7 @@ impl Ctx {
             answered: false,
             connection: None,
             in_flight: None,
+            upload: None,
         }
     }
 
