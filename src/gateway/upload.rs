@@ -49,7 +49,7 @@ impl Uploads {
     pub(super) fn bind(&self, peer: &mut HttpPeer, session: &mut Session, ctx: &mut Ctx) {
         ctx.upload = None;
         let is_http1 = peer.options.alpn.get_max_http_version() == 1;
-        // HTTP/2 is read all the while, and other connections have their own ways.
+        // Flow control of HTTP/2 is above the connection; others have their own ways.
         if !is_http1 || peer.options.custom_l4.is_some() || !has_long_body(session, ctx) {
             return;
         }

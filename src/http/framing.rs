@@ -51,7 +51,10 @@ const PIECE: usize = 4 << 10;
 
 /// Why the request that `session` has read is refused, if it is.
 pub fn refusal(session: &ServerSession) -> Option<Refusal> {
-    current(session)?.refusal
+    match session.is_http2() {
+        true => http2::refusal(&session.req_header().headers),
+        false => current(session)?.refusal,
+    }
 }
 
 /// Whether the body of the request in `session` breaks the rules of its coding.
