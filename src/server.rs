@@ -21,6 +21,16 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::listening::Service;
 
 use crate::config::{Config, ProxyConfig};
+use doorward_gateway::proxy::{Gateway, Settings};
+use doorward_gateway::snapshot::Snapshot;
+use doorward_gateway::tries::RetryBudget;
+use doorward_gateway::upload::Uploads;
+use doorward_net::http::bridge::Bounds;
+use doorward_net::http::greeting::{Doorkeeper, Greeter, Limits};
+use doorward_net::http::listener::{Gate, RouterApp};
+use doorward_net::http::tls::TlsDoor;
+use doorward_net::telemetry::listeners::ListenerCounters;
+use doorward_net::telemetry::{Gauge, process_log};
 use descriptors::Shares;
 use doorward_gateway::proxy::{Gateway, Settings};
 use doorward_gateway::snapshot::Snapshot;
@@ -37,6 +47,8 @@ use places::Place;
 /// thousands of idle connections, large enough to send a common answer whole.
 const READ_BUFFER: usize = 1 << 10;
 const WRITE_BUFFER: usize = 8 << 10;
+/// Which part of a worker's idle upstream connections is for long request bodies.
+const UPLOAD_PART: usize = 8;
 /// What the process exits with when a worker is lost (EX_SOFTWARE).
 const WORKER_LOST: i32 = 70;
 /// How long requests to the admin listener may finish after SIGTERM.
@@ -250,10 +262,12 @@ fn proxy_services(
     shares: Shares,
     in_flight: &Gauge,
 ) -> Vec<ProxyService> {
+    // Both pools together keep the worker's share.
+    let upload_pool = shares.pool / UPLOAD_PART;
     let conf = ServerConf {
         threads: 1,
         work_stealing: false,
-        upstream_keepalive_pool_size: shares.pool,
+        upstream_keepalive_pool_size: shares.pool - upload_pool,
         // The service's own `retries` are what counts.
         max_retries: 1 << 15,
         ca_file: config
@@ -264,9 +278,11 @@ fn proxy_services(
     };
     let conf = Arc::new(conf);
     let retry_budget = Arc::new(RetryBudget::default());
+    let uploads = Arc::new(Uploads::new(config.upstream_ca.as_deref(), upload_pool));
     let speaking = |h2c| {
         let gateway = Gateway {
             retry_budget: retry_budget.clone(),
+            uploads: uploads.clone(),
             live: shared.live.clone(),
             settings: shared.settings.clone(),
             in_flight: in_flight.clone(),

@@ -51,5 +51,6 @@ mod support;
 mod throttling;
 mod tls;
 mod token_broker;
+mod uploads;
 mod upstreams;
 mod walkthrough;

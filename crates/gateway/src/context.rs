@@ -17,6 +17,7 @@ use super::own_headers::OwnHeaders;
 use super::proxy::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
+use doorward_net::http::upload::Upload;
 use doorward_net::telemetry::connections::Connection;
 use doorward_net::telemetry::metrics::Tallied;
 use doorward_plugin_api::filter::Exchange;
@@ -54,6 +55,8 @@ pub struct Ctx {
     pub(super) connection: Option<Arc<Connection>>,
     /// Counts this request until it is dropped.
     pub(super) in_flight: Option<Tallied>,
+    /// The connection of a try with a long body.
+    pub(super) upload: Option<Arc<Upload>>,
 }
 
 fn whole_millis(time: Duration) -> u64 {
@@ -83,6 +86,7 @@ impl Ctx {
             answered: false,
             connection: None,
             in_flight: None,
+            upload: None,
         }
     }
 

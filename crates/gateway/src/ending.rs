@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::header::{ACCEPT, UPGRADE};
+use pingora::connectors::TransportConnector;
 use pingora::connectors::l4::Connect;
-use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::http::RequestHeader;
 use pingora::prelude::{Error, ErrorType, HttpPeer};
 use pingora::protocols::l4::socket::SocketAddr;
@@ -28,6 +28,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use doorward_core::clock::random_bytes;
 use doorward_plugin_api::filter::{Exchange, Lasting};
+use super::upload::transport;
 
 /// How often is looked whether the session is over.
 const LOOK: Duration = Duration::from_secs(1);
@@ -92,12 +93,9 @@ impl Endings {
 
     /// Made when the first one is wanted: it reads the system's authorities.
     fn connector(&self) -> Arc<TransportConnector> {
-        let made = self.connector.get_or_init(|| {
-            let ca = self.authorities.as_ref();
-            let mut options = ConnectorOptions::new(1);
-            options.ca_file = ca.map(|file| file.display().to_string());
-            Arc::new(TransportConnector::new(Some(options)))
-        });
+        let made = self
+            .connector
+            .get_or_init(|| transport(self.authorities.as_deref(), 1));
         Arc::clone(made)
     }
 }

@@ -24,6 +24,8 @@ impl Gateway {
         ctx: &mut Ctx,
         reused: bool,
     ) -> Box<Error> {
+        // The engine takes the connection of an upload for a new one.
+        let reused = reused || ctx.upload.as_ref().is_some_and(|u| u.is_reused());
         if passage::waits_for_client(session, &error) {
             // Neither the upstream's fault nor cured by another one.
             let mut error = error.into_down();

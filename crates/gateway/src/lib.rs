@@ -37,4 +37,5 @@ pub mod router;
 pub mod schemas;
 pub mod snapshot;
 pub mod tries;
+pub mod upload;
 pub mod upstream;

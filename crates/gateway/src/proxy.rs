@@ -25,6 +25,7 @@ use super::own_cookies::OwnCookies;
 use super::own_headers::{DefaultType, OwnHeaders};
 use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
+use super::upload::Uploads;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
@@ -53,6 +54,8 @@ pub struct Gateway {
     pub in_flight: Gauge,
     /// Further tries that this worker may make.
     pub retry_budget: Arc<RetryBudget>,
+    /// Makes this worker's connections for long request bodies.
+    pub uploads: Arc<Uploads>,
 }
 
 /// Settings and counters of the data path.
@@ -223,6 +226,7 @@ impl ProxyHttp for Gateway {
         let mut peer = peer;
         let endings = &self.settings.endings;
         endings.bind(&mut peer, session.req_header(), &ctx.exchange);
+        self.uploads.bind(&mut peer, session, ctx);
         Ok(peer)
     }
 

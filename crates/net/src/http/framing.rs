@@ -11,12 +11,13 @@ use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
@@ -25,6 +26,8 @@ use pingora::protocols::{
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::upload::Upload;
 
 mod chunked;
 mod date;
@@ -48,7 +51,10 @@ const PIECE: usize = 4 << 10;
 
 /// Why the request that `session` has read is refused, if it is.
 pub fn refusal(session: &ServerSession) -> Option<Refusal> {
-    current(session)?.refusal
+    match session.is_http2() {
+        true => http2::refusal(&session.req_header().headers),
+        false => current(session)?.refusal,
+    }
 }
 
 /// Whether the body of the request in `session` breaks the rules of its coding.
@@ -82,6 +88,13 @@ pub fn send_at_once(session: &ServerSession) {
 pub fn keep_date(session: &ServerSession, date: &[u8]) {
     if let Some(stream) = stream(session) {
         stream.date.keep(date);
+    }
+}
+
+/// Reads the body of the request in `session` no faster than `upload` has room for it.
+pub fn hold_back(session: &ServerSession, upload: &Arc<Upload>) {
+    if let Some(stream) = stream(session) {
+        *stream.upload.lock() = Some(Arc::downgrade(upload));
     }
 }
 
@@ -282,6 +295,8 @@ pub struct FramedStream {
     tunnel: AtomicBool,
     /// Requests that have got their answers.
     answered: AtomicU32,
+    /// Where the body goes, if that may be slower than the client.
+    upload: Mutex<Option<Weak<Upload>>>,
 }
 
 impl fmt::Debug for FramedStream {
@@ -311,6 +326,29 @@ impl FramedStream {
             prompt: AtomicBool::new(false),
             tunnel: AtomicBool::new(false),
             answered: AtomicU32::new(0),
+            upload: Mutex::default(),
+        }
+    }
+
+    /// Waits while the origin is to take more of a body before the client is read.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let slot = self.upload.get_mut();
+        let Some(upload) = slot else {
+            return Poll::Ready(());
+        };
+        let Some(upload) = upload.upgrade() else {
+            *slot = None;
+            return Poll::Ready(());
+        };
+        let in_body = match &self.reader {
+            Reader::Http1(requests) => {
+                matches!(requests.state, State::Length(_) | State::Chunked(_))
+            }
+            Reader::Http2(_) => false,
+        };
+        match in_body || self.ready > 0 {
+            true => upload.poll_room(cx),
+            false => Poll::Ready(()),
         }
     }
 
@@ -447,6 +485,7 @@ impl AsyncRead for FramedStream {
         if out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
+        ready!(this.poll_upload(cx));
         loop {
             this.settle();
             if this.ready > 0 {

@@ -15,5 +15,6 @@ pub mod outbound;
 pub mod path;
 pub mod reply;
 pub mod tls;
+pub mod upload;
 
 pub use bridge::ClientInfo;

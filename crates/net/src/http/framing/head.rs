@@ -16,7 +16,7 @@ const LONGEST_TARGET: usize = 32 << 10;
 /// Most header fields: as many as the engine reads.
 const FIELDS: usize = 256;
 /// The longest method that is told from noise before a whole line has come.
-const METHOD: usize = 64;
+pub(super) const METHOD: usize = 64;
 
 /// Why a request is refused before it has reached anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ const fn bad(message: &'static str) -> Refusal {
 const LINE: Refusal = bad("Invalid request line");
 const TARGET: Refusal = bad("Invalid request target");
 const HOST: Refusal = bad("Invalid Host header");
-const FIELD: Refusal = bad("Invalid request header");
+pub(super) const FIELD: Refusal = bad("Invalid request header");
 const TOO_LARGE: Refusal = bad("Request header or cookie too large");
 const TLS: Refusal = bad("TLS was spoken to a port without it");
 const VERSION: Refusal = Refusal {

@@ -1,17 +1,25 @@
 //! Field blocks of HTTP/2, read before the engine reads them: what it takes for
-//! the end of a connection is the error of a stream (RFC 9113 §8.1.1), and what it
+//! the end of a connection concerns a stream alone (RFC 9113 §8.1.1), and what it
 //! takes for no URI is percent-encoded.
+//!
+//! In the place of a request with a malformed field comes one that says so, as with
+//! HTTP/1. Other malformed blocks are the error of their stream.
 //!
 //! Frames pass as they are until a block needs mending. From then on every block of
 //! the connection is written anew, without a table, for the engine's no longer is
 //! that of the client.
 
+use std::sync::OnceLock;
+
+use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 use super::Outcome;
 use super::chunked::{is_text, is_token};
 use super::head;
+use super::head::Refusal;
 use super::hpack::{Decoder, Fields, encode};
+use doorward_core::clock::random_bytes;
 
 /// Length of the preface (RFC 9113 §3.4).
 const PREFACE: usize = 24;
@@ -22,6 +30,13 @@ const PAYLOAD: usize = 16 << 10;
 /// Most frames and bytes of one block; the engine ends connections with more.
 const FRAMES: usize = 16;
 const BLOCK: usize = 64 << 10;
+/// Most refused requests of one connection; later ones are errors of their streams,
+/// of which the engine bears a bounded number.
+const REFUSED: u32 = 100;
+/// Longest path, authority and other field of a refused request that is told.
+const SHOWN: usize = 1024;
+/// The field of a request that stands for a refused one.
+const MARK: HeaderName = HeaderName::from_static("doorward-refused");
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 0x1;
@@ -52,6 +67,10 @@ pub(super) struct FieldBlocks {
     anew: bool,
     /// What the engine is to read in the place of so many bytes that come next.
     instead: Option<(usize, Vec<u8>)>,
+    /// The newest stream: a later block of it is none of a request.
+    newest: u32,
+    /// Requests that were refused.
+    refused: u32,
 }
 
 /// What becomes of a block.
@@ -91,6 +110,8 @@ impl FieldBlocks {
             fields: Fields::default(),
             anew: false,
             instead: None,
+            newest: 0,
+            refused: 0,
         }
     }
 
@@ -166,6 +187,9 @@ impl FieldBlocks {
             return self.give_up();
         }
         let fate = judge(&self.fields);
+        let stream = u32::from_be_bytes(block.stream);
+        let begins = stream > self.newest;
+        self.newest = self.newest.max(stream);
         if matches!(fate, Fate::Stays) && !self.anew {
             return Some(block.length);
         }
@@ -175,6 +199,10 @@ impl FieldBlocks {
         }
         self.anew = true;
         let fragment = match fate {
+            Fate::Malformed if begins && self.refused < REFUSED => {
+                self.refused += 1;
+                refused(&self.fields)
+            }
             Fate::Malformed => malformed(),
             _ if self.fields.too_many => malformed(),
             Fate::Stays | Fate::Mended => anew(&self.fields),
@@ -304,6 +332,54 @@ fn malformed() -> Vec<u8> {
     out
 }
 
+/// Why the request with these fields is refused, if it stands for one that is.
+pub(super) fn refusal(headers: &HeaderMap) -> Option<Refusal> {
+    let value = headers.get(MARK)?;
+    (value.as_bytes() == mark()).then_some(head::FIELD)
+}
+
+/// The value of [`MARK`], which no client knows.
+fn mark() -> &'static [u8] {
+    static VALUE: OnceLock<String> = OnceLock::new();
+    let value = VALUE.get_or_init(|| format!("{:032x}", u128::from_be_bytes(random_bytes())));
+    value.as_bytes()
+}
+
+/// What stands for a request that is refused: whatever of it can be told.
+fn refused(fields: &Fields) -> Vec<u8> {
+    let only = |wanted: &[u8]| {
+        let mut named = fields.iter().filter(|(name, _)| *name == wanted);
+        let value = named.next().map(|(_, value)| value);
+        value.filter(|value| value.len() <= SHOWN && named.next().is_none())
+    };
+    let of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(byte);
+    let of_path = |byte: &u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(byte);
+    let method = only(b":method").filter(|method| {
+        let is_method = !method.is_empty() && method.len() <= head::METHOD;
+        is_method && *method != b"CONNECT" && method.iter().all(|byte| is_token(*byte))
+    });
+    let authority = [&b":authority"[..], b"host"].into_iter().find_map(only);
+    let authority = authority.filter(|host| !host.is_empty() && host.iter().all(of_host));
+    let path = only(b":path").filter(|path| path.starts_with(b"/") && path.iter().all(of_path));
+    let mut out = Vec::new();
+    encode(b":method", method.unwrap_or(b"-"), &mut out);
+    encode(b":scheme", b"http", &mut out);
+    encode(
+        b":authority",
+        authority.unwrap_or(b"malformed.invalid"),
+        &mut out,
+    );
+    encode(b":path", path.unwrap_or(b"/"), &mut out);
+    for name in [&b"accept"[..], b"user-agent"] {
+        let value = only(name).filter(|value| value.iter().all(|byte| is_text(*byte)));
+        if let Some(value) = value {
+            encode(name, value, &mut out);
+        }
+    }
+    encode(MARK.as_str().as_bytes(), mark(), &mut out);
+    out
+}
+
 /// The frames of a block.
 fn frames(block: &Block, fragment: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(fragment.len() + FRAME);
@@ -423,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_fields_are_the_error_of_their_stream() {
+    fn a_request_stands_for_each_one_with_a_malformed_field() {
         for (name, value) in [
             (&b"X-A"[..], &b"b"[..]),
             (b"x", b"a\rb"),
@@ -439,10 +515,61 @@ mod tests {
         ] {
             let bad = frame(HEADERS, END_HEADERS, 1, &block(&[(name, value)]));
             let good = frame(HEADERS, END_HEADERS, 3, &get(b"/"));
-            let error = frame(HEADERS, END_HEADERS, 1, &malformed());
+            let stands = block(&[
+                (b":method", b"-"),
+                (b":scheme", b"http"),
+                (b":authority", b"malformed.invalid"),
+                (b":path", b"/"),
+                (MARK.as_str().as_bytes(), mark()),
+            ]);
+            let error = frame(HEADERS, END_HEADERS, 1, &stands);
             let read = whole(&[PRI, &bad, &good].concat());
             let wanted = [PRI, &error, &good].concat();
             assert_eq!(read, Some(wanted), "{}", name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_can_be_told_of_a_refused_request_is() {
+        let bad = block(&[
+            (b":method", b"PUT"),
+            (b":authority", b"a.test:80"),
+            (b":path", b"/x?y=1"),
+            (b"user-agent", b"me"),
+            (b"accept", b"a\nb"),
+            (b"cookie", b"secret"),
+        ]);
+        let stands = block(&[
+            (b":method", b"PUT"),
+            (b":scheme", b"http"),
+            (b":authority", b"a.test:80"),
+            (b":path", b"/x?y=1"),
+            (b"user-agent", b"me"),
+            (MARK.as_str().as_bytes(), mark()),
+        ]);
+        let all = END_HEADERS | END_STREAM;
+        let read = whole(&[PRI, &frame(HEADERS, all, 1, &bad)].concat());
+        assert_eq!(read, Some([PRI, &frame(HEADERS, all, 1, &stands)].concat()));
+    }
+
+    #[test]
+    fn malformed_trailers_and_many_malformed_requests_are_errors_of_their_streams() {
+        let bad = block(&[(b"X-A", b"b")]);
+        let request = frame(HEADERS, END_HEADERS, 1, &get(b"/"));
+        let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &bad);
+        let error = frame(HEADERS, END_HEADERS | END_STREAM, 1, &malformed());
+        let read = whole(&[PRI, &request, &trailers].concat());
+        assert_eq!(read, Some([PRI, &request, &error].concat()));
+        let mut blocks = FieldBlocks::new();
+        assert_eq!(blocks.read(PRI), Outcome::Passes(PRI.len()));
+        for number in 0..=REFUSED {
+            let stream = u8::try_from(2 * number + 1).expect("a small number");
+            let bad = frame(HEADERS, END_HEADERS, stream, &bad);
+            let Outcome::Instead(_, with) = blocks.read(&bad) else {
+                panic!("{number} passes");
+            };
+            let is_error = with == frame(HEADERS, END_HEADERS, stream, &malformed());
+            assert_eq!(is_error, number == REFUSED, "{number}");
         }
     }
 
