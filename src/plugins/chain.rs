@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{ConfigError, Parts, resource_server, throttling, token_broker};
+use super::{ConfigError, Parts, oauth2_client, resource_server, throttling, token_broker};
 use crate::filter::Filter;
 pub use refused::refused;
 use settings::Reading;
@@ -68,6 +68,7 @@ pub static CHAIN: &[ChainKind] = &[
         types: &["LocationHeaderFilter"],
         build: location::build,
     },
+    oauth2_client::KIND,
     resource_server::KIND,
     ChainKind {
         types: &["StaticRequestFilter"],

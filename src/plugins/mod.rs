@@ -6,6 +6,7 @@
 
 pub mod chain;
 pub mod consumers;
+mod oauth2_client;
 pub mod openid_connect;
 pub mod request_guard;
 mod resource_server;
