@@ -7,6 +7,7 @@ use http::HeaderName;
 
 use super::{Handler, survey};
 use crate::expr::{Exceeded, Expression, Scope};
+use crate::gateway::mount::PROVIDER;
 use crate::telemetry::traffic::{RouteTraffic, Traffic};
 
 /// What a route file says.
@@ -43,6 +44,8 @@ pub struct Routes {
     /// are passed over without a look at them.
     gates: Box<[Gate]>,
     default: Option<Arc<Handler>>,
+    /// Whether one of them may send requests to the identity provider.
+    may_lead_to_provider: bool,
 }
 
 /// The beginning of the paths for which a condition can be true.
@@ -132,6 +135,11 @@ impl Routes {
     pub fn new(mut routes: Vec<Arc<FileRoute>>, default: Option<Arc<Handler>>) -> Self {
         routes.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         Self {
+            may_lead_to_provider: {
+                let handlers = routes.iter().map(|route| &route.handler);
+                let mut handlers = handlers.chain(&default);
+                handlers.any(|handler| survey::may_lead_to(handler, PROVIDER))
+            },
             gates: routes.iter().map(|route| Gate::of(route)).collect(),
             routes: routes.into(),
             default,
@@ -173,6 +181,11 @@ impl Routes {
     /// What takes a request that none of them does.
     pub fn default_handler(&self) -> Option<&Arc<Handler>> {
         self.default.as_ref()
+    }
+
+    /// Whether one of them may send requests to the identity provider of this process.
+    pub fn may_lead_to_provider(&self) -> bool {
+        self.may_lead_to_provider
     }
 
     /// Whether no request can be taken.
