@@ -11,6 +11,22 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::config::{Config, ConfigError};
+use doorward_core::jose::vault::Vault;
+use doorward_core::model::certificate::Certificate;
+use doorward_gateway::control::{ChangeError, Control, DeclaredError};
+use doorward_gateway::declarative::Declared;
+use doorward_gateway::entities::Entity as _;
+use doorward_gateway::handler::Routes;
+use doorward_gateway::resolve::Resolver;
+use doorward_gateway::route_files::{RouteFiles, State};
+use doorward_gateway::snapshot::{Snapshot, Workshop};
+use doorward_gateway::{internal, mount};
+use doorward_identity::config::IdentityConfig;
+use doorward_identity::{Identity, IdentityError};
+use doorward_net::http::outbound::{Authorities, AuthorityError, Outbound};
+use doorward_openid_connect::{Providers, Storages};
+use doorward_plugin_api::Parts;
+use doorward_plugins::token_broker::Broker;
 use crate::server::ServerError;
 use doorward_audit::{Audit, AuditError};
 use doorward_core::clock::{self, Clock};
@@ -98,7 +114,7 @@ fn lines(errors: &[DocumentError]) -> String {
 
 /// What an operator is told whose provider nobody can reach.
 const NOT_MOUNTED: &str = "identity: no service leads to the provider, so its addresses answer 404; \
-    declare a service with protocol `internal` and host `identity`, and a route to it (see \
+    leave out `mount: false`, or declare a service with protocol `internal` and host `identity`, and a route to it (see \
     conf/demo-routes.yaml)";
 
 /// The running parts, before anybody can connect.
@@ -179,11 +195,13 @@ pub async fn open(config: &Config, clock: &Clock) -> Result<Opened, BootError> {
             .map(|record| &record.value)
             .any(reading::is_provider)
     };
-    if config.identity.is_some() && !leads_to_provider {
-        tracing::warn!("{NOT_MOUNTED}");
-    }
     // A broken one is told, and does not keep the others from their work.
     control.replace_route_files(route_files.load(routes)).await;
+    if let Some(section) = &config.identity
+        && !leads_to_provider
+    {
+        tell_of_mount(section, control.live().load().mounted().is_some(), "");
+    }
     let fine = count_route_files(&route_files, &telemetry);
     telemetry.config_current.set(i64::from(fine));
     let live = control.live();
@@ -267,8 +285,11 @@ pub fn check(config: &Config, clock: &Clock) -> Result<(), BootError> {
     on_access_log(config, access_log::check)?;
     Audit::check(&config.audit)?;
     let read = reading::read(config, clock.now_ms(), HashSet::new())?;
-    if config.identity.is_some() && !read.leads_to_provider() {
-        tracing::warn!("{NOT_MOUNTED}, unless the store has one");
+    if let Some(section) = &config.identity
+        && !read.leads_to_provider()
+    {
+        let is_mounted = mounted(config, &Telemetry::default()).is_some();
+        tell_of_mount(section, is_mounted, ", unless the store has such a service");
     }
     let Read { declared, routes } = read;
     let workshop = bare_workshop(config, clock)?;
@@ -382,6 +403,26 @@ fn workshop(
         traffic: telemetry.traffic.clone(),
         resolver: Resolver::new(&config.proxy.dns, telemetry.dns.clone()),
         upstream_verify: config.proxy.upstream_verify,
+        mount: mounted(config, telemetry),
+    }
+}
+
+/// The route to the provider where nothing else leads there.
+fn mounted(config: &Config, telemetry: &Telemetry) -> Option<Arc<Routes>> {
+    let section = config.identity.as_ref().filter(|section| section.mount)?;
+    mount::mount(&section.base_url.parse().ok()?, &telemetry.traffic)
+}
+
+/// Says where the provider is that no service leads to.
+fn tell_of_mount(section: &IdentityConfig, is_mounted: bool, unless: &str) {
+    let base_url = &section.base_url;
+    match is_mounted {
+        true => tracing::info!(
+            base_url,
+            "identity: no service leads to the provider, so it answers below its base_url what \
+             no route takes{unless}; `identity.mount: false` switches that off"
+        ),
+        false => tracing::warn!("{NOT_MOUNTED}{unless}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Output, Stdio};
 
-use crate::support::{Door, Setup};
+use crate::support::{Door, Setup, eventually};
 
 /// Runs `doorward ARGUMENTS -c doorward.yaml` with `input` on standard input.
 fn run(door: &Door, arguments: &[&str], input: &str) -> Output {
@@ -412,6 +412,7 @@ async fn the_help_of_each_command_has_examples() {
 async fn a_provider_that_nothing_leads_to_is_told_to_the_operator() {
     let mut door = Setup::new().lay_out();
     let told = "identity: no service leads to the provider, so its addresses answer 404";
+    door.edit("doorward.yaml", "identity:", "identity:\n  mount: false");
     let check = |door: &Door| {
         let output = door.run(&["check", "-c", "doorward.yaml"]);
         assert!(output.status.success(), "{}", printed(&output));
@@ -423,4 +424,54 @@ async fn a_provider_that_nothing_leads_to_is_told_to_the_operator() {
     assert!(check(&door));
     door.start().await;
     assert!(door.log_text().contains(told), "{}", door.log_text());
+}
+
+#[tokio::test]
+async fn a_provider_that_nothing_leads_to_is_mounted_until_something_does() {
+    let mut door = Setup::new().lay_out();
+    let routes = "_format_version: \"3.0\"\nservices:\n- name: own\n  protocol: internal\n  \
+        host: echo\n  routes: [{name: own, paths: [/oauth2/own], strip_path: false}]\n";
+    door.write("routes.yaml", routes);
+    door.start().await;
+    assert!(
+        door.log_text().contains("identity.mount: false"),
+        "{}",
+        door.log_text()
+    );
+    let metadata = "/oauth2/.well-known/openid-configuration";
+    let address = door.proxy_url("");
+    let host = address
+        .trim_start_matches("http://")
+        .trim_end_matches('/')
+        .to_owned();
+    let found = door.get(&host, metadata).await.expect(200);
+    assert!(
+        found.json()["issuer"]
+            .as_str()
+            .is_some_and(|issuer| issuer.ends_with("/oauth2"))
+    );
+    // A route of the operator comes first, and other hosts have no provider.
+    let own = door.get(&host, "/oauth2/own").await.expect(200);
+    assert_eq!(own.json()["path"], "/oauth2/own");
+    door.get("api.test", metadata).await.expect(404);
+    let url = door.proxy_url(metadata);
+    let explained = printed(&run(&door, &["explain", "GET", &url], ""));
+    assert!(
+        explained.contains("mounted by default (identity.mount)"),
+        "{explained}"
+    );
+    // A service that leads there takes its place for good.
+    let service = "- name: provider\n  protocol: internal\n  host: identity\n";
+    door.write("routes.yaml", &format!("{routes}{service}"));
+    eventually("the mount to be gone", || async {
+        (door.get(&host, metadata).await.status == 404).then_some(())
+    })
+    .await;
+    door.write("routes.yaml", routes);
+    eventually("the service to be gone", || async {
+        let services = door.admin_get("/services/provider").await;
+        (services.status == 404).then_some(())
+    })
+    .await;
+    door.get(&host, metadata).await.expect(404);
 }

@@ -97,6 +97,7 @@ impl Api {
             traffic: telemetry.traffic.clone(),
             resolver: Resolver::new(&DnsConfig::default(), Default::default()),
             upstream_verify: true,
+            mount: None,
         };
         let declared = match file {
             "" => DeclaredEntities::default(),

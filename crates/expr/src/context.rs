@@ -39,6 +39,10 @@ pub enum Object {
     OAuth2,
     /// `contexts.oauth2.accessToken`
     AccessToken,
+    /// `contexts.oauth2Info`
+    OAuth2Info,
+    /// `contexts.oauth2Failure`
+    OAuth2Failure,
     /// `contexts.attributes`
     AttributesContext,
     /// `attributes`
@@ -152,6 +156,8 @@ const CONTEXTS: &[(&str, Member)] = &[
     ("router", O(Object::Router)),
     ("oauth2", O(Object::OAuth2)),
     ("openid", O(Object::OpenId)),
+    ("oauth2Info", O(Object::OAuth2Info)),
+    ("oauth2Failure", O(Object::OAuth2Failure)),
     ("attributes", O(Object::AttributesContext)),
     ("session", S(Slot::Absent)),
     ("transactionId", O(Object::Transaction)),
@@ -200,6 +206,33 @@ const OPENID: &[(&str, Member)] = &[
     ("id_token_claims", S(Slot::Claims)),
     ("access_token", S(Slot::Token)),
     ("scope", S(Slot::Scopes)),
+    ("id_token", S(Slot::Login("id_token"))),
+    ("refresh_token", S(Slot::Login("refresh_token"))),
+    ("token_type", S(Slot::Login("token_type"))),
+    ("expires_in", S(Slot::Login("expires_in"))),
+    ("client_endpoint", S(Slot::Login("client_endpoint"))),
+    ("client_registration", S(Slot::Login("client_registration"))),
+];
+
+const OAUTH2_INFO: &[(&str, Member)] = &[
+    ("accessToken", S(Slot::Token)),
+    ("accessTokenExpiresIn", S(Slot::LoginSeconds)),
+    ("clientEndpoint", S(Slot::Login("client_endpoint"))),
+    (
+        "clientRegistrationId",
+        S(Slot::Login("client_registration")),
+    ),
+    ("idToken", S(Slot::Login("id_token"))),
+    ("idTokenClaims", S(Slot::Claims)),
+    ("refreshToken", S(Slot::Login("refresh_token"))),
+    ("scopes", S(Slot::Scopes)),
+    ("userInfo", S(Slot::Claims)),
+];
+
+const OAUTH2_FAILURE: &[(&str, Member)] = &[
+    ("error", S(Slot::LoginFailure("error"))),
+    ("description", S(Slot::LoginFailure("description"))),
+    ("exception", S(Slot::Absent)),
 ];
 
 /// Why there is no response body.
@@ -216,8 +249,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("jwtBuilder", "JwtBuilderFilter"),
     ("jwtValidation", "JwtValidationFilter"),
     ("jwtValidationError", "JwtValidationFilter"),
-    ("oauth2Failure", "AuthorizationCodeOAuth2ClientFilter"),
-    ("oauth2Info", "AuthorizationCodeOAuth2ClientFilter"),
     ("oauth2TokenExchange", "OAuth2TokenExchangeFilter"),
     ("policyDecision", "PolicyEnforcementFilter"),
     ("ssoToken", "SingleSignOnFilter"),
@@ -274,6 +305,8 @@ impl Object {
             Self::Transaction => &[("transactionId", S(Slot::Transaction))],
             Self::OAuth2 => &[("accessToken", O(Self::AccessToken))],
             Self::AccessToken => ACCESS_TOKEN,
+            Self::OAuth2Info => OAUTH2_INFO,
+            Self::OAuth2Failure => OAUTH2_FAILURE,
             Self::AttributesContext => &[("attributes", O(Self::Attributes))],
             Self::Attributes => &[("openid", O(Self::OpenId))],
             Self::OpenId => OPENID,

@@ -62,6 +62,12 @@ const MAX_NODES: usize = 1000;
 /// A body of 64 KiB that is not UTF-8 becomes a text of twice as many.
 const MAX_TEXT: usize = 128 * 1024;
 /// Longest list that evaluation produces; beyond it evaluation fails.
+/// The attribute in which a filter notes what is known of the login of a user;
+/// expressions see it as `contexts.oauth2Info` and in `attributes.openid`.
+pub const LOGIN_ATTRIBUTE: &str = "contexts.oauth2Info";
+/// The attribute in which a filter notes why a login has failed: `error` and
+/// `description` of `contexts.oauth2Failure`.
+pub const FAILURE_ATTRIBUTE: &str = "contexts.oauth2Failure";
 const MAX_LIST: usize = 1024;
 
 /// An evaluation did not come to a value because it exceeded a bound: of the

@@ -13,6 +13,7 @@ use super::run::Run;
 use super::target::{self, Target};
 use super::value::Value;
 use doorward_core::x509::ClientCertificate;
+use super::{FAILURE_ATTRIBUTE, LOGIN_ATTRIBUTE};
 
 /// A plain value of the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,13 @@ pub(super) enum Slot {
     Scopes,
     ExpiresAt,
     Claims,
+    /// What is known of the login of a user besides the access token, by its name in
+    /// `attributes.openid`.
+    Login(&'static str),
+    /// The seconds until the access token of a login ends.
+    LoginSeconds,
+    /// What is known of a login that has failed.
+    LoginFailure(&'static str),
     /// What is not there, whatever is asked of it: the session of a user who
     /// signed in, for instance.
     Absent,
@@ -103,6 +111,8 @@ impl Slot {
             | Self::ClientPort
             | Self::LocalPort
             | Self::StatusCode
+            | Self::Login("expires_in")
+            | Self::LoginSeconds
             | Self::ExpiresAt => Some("a number"),
             Self::ClientSecure
             | Self::ClientExternal
@@ -158,6 +168,12 @@ impl Slot {
                 .token
                 .and_then(|t| t.expires_at?.checked_mul(1000))
                 .map(Value::Integer),
+            Self::Login(name) => noted(scope, LOGIN_ATTRIBUTE, name),
+            Self::LoginSeconds => match noted(scope, LOGIN_ATTRIBUTE, "expires_in") {
+                Some(Value::Integer(millis)) => Some(Value::Integer(millis / 1000)),
+                _ => None,
+            },
+            Self::LoginFailure(name) => noted(scope, FAILURE_ATTRIBUTE, name),
             Self::Claims => scope.token.map(|t| Value::Map(Cow::Borrowed(&t.claims))),
             Self::NoMembers => Some(Value::Map(Cow::Owned(Map::new()))),
             Self::Empty => Some(Value::borrowed_text("")),
@@ -184,6 +200,8 @@ impl Slot {
 pub(super) fn object<'a>(object: Object, scope: &Run<'a>) -> Value<'a> {
     let there = match object {
         Object::OAuth2 | Object::AccessToken | Object::OpenId => scope.token.is_some(),
+        Object::OAuth2Info => noted(scope, LOGIN_ATTRIBUTE, "client_registration").is_some(),
+        Object::OAuth2Failure => noted(scope, FAILURE_ATTRIBUTE, "error").is_some(),
         Object::Certificate => scope.certificate.is_some(),
         Object::Response | Object::Status => scope.response.is_some(),
         Object::Headers(Side::Response) | Object::Cookies(Side::Response) => {
@@ -201,6 +219,15 @@ pub(super) fn object<'a>(object: Object, scope: &Run<'a>) -> Value<'a> {
         Value::Object(object)
     } else {
         Value::Null
+    }
+}
+
+/// What a filter has noted by this name in an attribute of its own.
+fn noted<'a>(scope: &Run<'a>, attribute: &str, name: &str) -> Option<Value<'a>> {
+    let mut all = scope.attributes.iter();
+    match all.find(|(known, _)| **known == *attribute)? {
+        (_, Value::Map(members)) => members.get(name).map(Value::of_json),
+        _ => None,
     }
 }
 

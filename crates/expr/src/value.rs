@@ -62,7 +62,7 @@ impl<'a> Value<'a> {
     }
 
     /// The value of JSON that nobody else needs.
-    pub(super) fn of_owned_json(json: Json) -> Self {
+    pub fn of_owned_json(json: Json) -> Self {
         match json {
             Json::String(text) => Self::owned_text(text),
             Json::Array(list) => Self::Array(Cow::Owned(list)),

@@ -150,7 +150,8 @@ impl Gateway {
                 Ok(None)
             }
             Err(Unrouted::NoRoute)
-                if !snapshot.files.is_empty() && handler::is_open(ctx.path(request)) =>
+                if (!snapshot.files.is_empty() || snapshot.mounted().is_some())
+                    && handler::is_open(ctx.path(request)) =>
             {
                 Ok(Some(Guard::into_inner(snapshot)))
             }

@@ -22,6 +22,7 @@ mod forward;
 pub mod handler;
 mod head;
 pub mod internal;
+pub mod mount;
 mod observe;
 mod outgoing;
 pub mod own_cookies;

@@ -44,6 +44,8 @@ pub struct Workshop {
     /// Whether certificates of https upstreams are verified where services do
     /// not say (`tls_verify`).
     pub upstream_verify: bool,
+    /// The route to the identity provider where nothing else leads there.
+    pub mount: Option<Arc<Routes>>,
 }
 
 /// Why entities can't become a snapshot.
@@ -73,6 +75,9 @@ pub struct Snapshot {
     pub certificates: Arc<Certificates>,
     /// The route files, which are asked when no route matches.
     pub files: Arc<Routes>,
+    mount: Option<Arc<Routes>>,
+    /// How many services are the identity provider.
+    providers: usize,
     /// Filters that give browsers cookies of their own.
     pub cookie_givers: Arc<[Arc<dyn Filter>]>,
     services: Services,
@@ -104,7 +109,7 @@ impl Snapshot {
         let filters = filters::build(entities, workshop, previous)?;
         let changed_filters = filters::changed(&filters, previous);
         let balancers = balancers(entities, previous);
-        let services = service::build(entities, &balancers, workshop, previous)?;
+        let (services, providers) = service::build(entities, &balancers, workshop, previous)?;
         let chains = filters::chains(&filters, &changed_filters, previous);
         let parts = route::Parts {
             services: &services,
@@ -122,6 +127,13 @@ impl Snapshot {
             balancers,
             certificates,
             files: previous.map_or_else(Arc::default, |snapshot| snapshot.files.clone()),
+            // Once taken away it does not come back: the service that led there may
+            // have had guards.
+            mount: match previous {
+                Some(previous) => previous.mounted().cloned(),
+                None => workshop.mount.clone(),
+            },
+            providers,
             services,
             filters,
             chains,
@@ -134,6 +146,13 @@ impl Snapshot {
         let at = |position| Some(&self.routes.get(position)?.record().value);
         let found = self.router.find(query, at)?;
         Some((found, self.routes.get(found.route)?))
+    }
+
+    /// The route to the identity provider, if nothing that an operator has declared
+    /// leads there: asked last of all.
+    pub fn mounted(&self) -> Option<&Arc<Routes>> {
+        let leads = self.providers > 0 || self.files.may_lead_to_provider();
+        self.mount.as_ref().filter(|_| !leads)
     }
 
     /// The same with one router of all routes; `None`: it has one already.
@@ -154,10 +173,12 @@ impl Snapshot {
 
     /// The same with other route files.
     pub fn with_files(&self, files: Arc<Routes>) -> Self {
-        Self {
+        let mut next = Self {
             files,
             ..self.clone()
-        }
+        };
+        next.mount = next.mounted().cloned();
+        next
     }
 
     /// The running filter of a plugin.

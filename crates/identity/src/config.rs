@@ -57,6 +57,9 @@ pub struct IdentityConfig {
     /// The file that this was read from; operators are told of it.
     #[serde(skip)]
     pub file: Option<PathBuf>,
+    /// Whether the provider answers below `base_url` what no route takes, where no
+    /// service leads to it.
+    pub mount: bool,
     /// What people see.
     pub pages: PagesConfig,
     /// Passkeys.
@@ -76,6 +79,7 @@ impl Default for IdentityConfig {
             api: ApiConfig::default(),
             outbound: OutboundConfig::default(),
             file: None,
+            mount: true,
             pages: PagesConfig::default(),
             passkeys: PasskeysConfig::default(),
         }

@@ -211,6 +211,9 @@ impl OpenIdConnect {
                 exchange.token_in_query = true;
                 Err(Refusal::MalformedCallback)
             }
+            Some(_) if (self.embedding.as_ref()).is_some_and(|one| one.passes(request)) => {
+                Ok(Flow::Continue)
+            }
             Some(_) if self.settings().scripts && scripts::is_script(&request.headers) => Err(void),
             Some(logins) => self.begin_login(logins, session, given, exchange).await,
             None => Err(void),

@@ -23,6 +23,7 @@ mod consumer;
 mod credentials;
 mod decide;
 mod distributed;
+pub(super) mod embedding;
 mod endpoints;
 mod ends;
 mod entry;
@@ -99,6 +100,7 @@ use agent::Agent;
 use bearer::Found;
 use channels::Channels;
 use distributed::Distributed;
+use embedding::Embedding;
 use flight::Flights;
 use grants::TokenDesk;
 use logins::Logins;
@@ -168,6 +170,8 @@ struct OpenIdConnect {
     anonymous: Counter,
     /// By refusal.
     refused: Vec<Counter>,
+    /// What the filter says that the plugin stands in; `None`: it stands by itself.
+    embedding: Option<Embedding>,
 }
 
 impl OpenIdConnect {
@@ -210,6 +214,7 @@ impl OpenIdConnect {
                 .iter()
                 .map(|refusal| decision(refusal.describe().0))
                 .collect(),
+            embedding: None,
         }
     }
 

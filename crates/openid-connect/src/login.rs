@@ -14,6 +14,7 @@ use super::OpenIdConnect;
 use super::after::{Action, Gained};
 use super::arguments::{Arguments, Where, retarget};
 use super::cache::Verified;
+use super::embedding;
 use super::grants::Tokens;
 use super::id_token::Expected;
 use super::logins::{self, Begun, Claim, Logins, Sent, Wanted, origin, page};
@@ -123,6 +124,11 @@ impl OpenIdConnect {
             let said = words_of_error(error, answer("error_description")?);
             tracing::info!(error = said, "the provider refused a login");
             logins.end(state);
+            if self.embedding.is_some() {
+                let description = answer("error_description")?.unwrap_or_default();
+                let description: String = description.chars().take(300).collect();
+                embedding::note_failure(&words_of_error(error, None), &description, exchange);
+            }
             let refused = self.refuse_as_told(Refusal::LoginRefused, &said, exchange);
             return Ok(refused);
         }

@@ -106,6 +106,9 @@ pub(super) struct Logins {
     pkce: bool,
     extras: Extras,
     redirect_uris: Vec<Address>,
+    /// The path of a callback endpoint at whatever host the browser uses, where no
+    /// `redirect_uri` is configured.
+    callback: Option<String>,
     answered: Arc<Answered>,
 }
 
@@ -138,8 +141,14 @@ impl Logins {
             pkce: fields.maybe_flag("require_proof_key_for_code_exchange")? != Some(false),
             extras: Extras::new(fields, "authorization_query_args", "authorization_headers")?,
             redirect_uris: fields.addresses("redirect_uri")?,
+            callback: None,
             answered: Arc::new(Answered::new()),
         })
+    }
+
+    /// Has providers lead back to this path of the host that the browser uses.
+    pub(super) fn call_back_at(&mut self, path: Option<String>) {
+        self.callback = path;
     }
 
     /// The scopes that are asked for, where the configuration alone says so.
@@ -189,9 +198,14 @@ impl Logins {
             .keep(&browser, &request.headers, (place, secure), fields);
         kept.map_err(|_| Refusal::MalformedRequest)?;
         let (client, index) = client;
-        let redirect_uri = match nth(&self.redirect_uris, index) {
-            Some(address) => address.as_str().to_owned(),
-            None => format!("{origin}{path}"),
+        let redirect_uri = match (nth(&self.redirect_uris, index), &self.callback) {
+            (Some(address), _) => address.as_str().to_owned(),
+            (None, Some(callback)) => {
+                // What a proxy takes off the beginning of each path.
+                let prefix = path.strip_suffix(request.uri.path()).unwrap_or_default();
+                format!("{origin}{prefix}{callback}")
+            }
+            (None, None) => format!("{origin}{path}"),
         };
         let query = request.uri.query().map(|query| format!("{path}?{query}"));
         let target = query.filter(|target| target.len() <= TARGET_MAX);
@@ -305,7 +319,7 @@ impl Logins {
         if !told.iter().any(|name| given.first(name).is_some()) {
             return false;
         }
-        if !self.redirect_uris.is_empty() {
+        if self.has_endpoint() {
             return self.is_at_redirect_uri(request, exchange);
         }
         let path = path(request, exchange);
@@ -320,6 +334,9 @@ impl Logins {
     fn is_at_redirect_uri(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
         let own = origin(request, exchange).and_then(|origin| Url::parse(&origin).ok());
         let (host, path) = (own.as_ref().and_then(Url::host_str), request.uri.path());
+        if self.callback.as_deref() == Some(path) {
+            return true;
+        }
         let mut addresses = self.redirect_uris.iter();
         host.is_some() && addresses.any(|one| one.path() == path && one.host() == host)
     }
@@ -330,16 +347,23 @@ impl Logins {
             && request.method == http::Method::POST
             && super::bearer::body::is_form(&request.headers)
             && self.browsers.has_any(&request.headers)
-            && (self.redirect_uris.is_empty() || self.is_redirect_uri(request))
+            && (!self.has_endpoint() || self.is_redirect_uri(request))
     }
 
     /// Whether the request goes to an address that is configured for nothing
     /// but the ends of logins.
     fn is_redirect_uri(&self, request: &RequestHeader) -> bool {
         let path = request.uri.path();
-        self.redirect_uris
-            .iter()
-            .any(|address| address.path() == path)
+        self.callback.as_deref() == Some(path)
+            || self
+                .redirect_uris
+                .iter()
+                .any(|address| address.path() == path)
+    }
+
+    /// Whether logins end at an endpoint of their own.
+    fn has_endpoint(&self) -> bool {
+        !self.redirect_uris.is_empty() || self.callback.is_some()
     }
 
     /// The login that a `state` belongs to, of whatever browser and age.

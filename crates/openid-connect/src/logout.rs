@@ -56,6 +56,8 @@ pub(super) struct Logout {
     revokes_refresh: bool,
     revocation_parameter: String,
     addresses: Vec<Address>,
+    /// Whether the browser goes on to end its session at the provider.
+    pub(super) ends_provider_session: bool,
 }
 
 impl Logout {
@@ -78,6 +80,7 @@ impl Logout {
             revocation_parameter: text("revocation_token_param_name")?
                 .unwrap_or_else(|| "token".to_owned()),
             addresses: fields.addresses("logout_redirect_uri")?,
+            ends_provider_session: true,
         };
         let any = logout.query.is_some() || logout.body.is_some() || logout.suffix.is_some();
         Ok(any.then_some(logout))
@@ -135,7 +138,10 @@ impl OpenIdConnect {
             fields: &mut exchange.response_headers,
         });
         self.logouts.inc();
-        let end_session = self.agent.url(Endpoint::EndSession).await.ok();
+        let end_session = match logout.ends_provider_session {
+            true => self.agent.url(Endpoint::EndSession).await.ok(),
+            false => None,
+        };
         for login in &logins {
             match end_session {
                 Some(_) => self.revoke_around(logout, login).await,

@@ -181,6 +181,9 @@ impl OpenIdConnect {
         exchange.response_headers.extend(replayed);
         exchange.token = Some(Arc::clone(token));
         exchange.token_in_query = passing.in_query;
+        if let Some(embedding) = &self.embedding {
+            embedding.tell(passing, self.agent.clock.now_ms(), exchange);
+        }
         self.bound(verified, None, request, exchange);
         self.passed.inc();
         match settings.after.of(passing.method) {

@@ -14,7 +14,7 @@ use super::extras::Extras;
 use super::fields::Fields;
 use super::flight::{Digest, Flights, digest_of};
 use super::issuers::Issuers;
-use super::refusal::Refusal;
+use super::refusal::{Class, Refusal};
 use super::told::{Asking, Lifetimes, answers};
 use doorward_plugin_api::ConfigError;
 
@@ -31,6 +31,8 @@ pub(super) struct How {
     extras: Extras,
     lifetimes: Lifetimes,
     issuers: Issuers,
+    /// Whether users pass of whom the provider can't tell.
+    optional: bool,
 }
 
 impl How {
@@ -46,7 +48,13 @@ impl How {
             extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
             lifetimes: Lifetimes::new(fields)?,
             issuers: Issuers::new(fields)?,
+            optional: false,
         }))
+    }
+
+    /// Lets users pass of whom the provider can't tell.
+    pub(super) fn make_optional(&mut self) {
+        self.optional = true;
     }
 }
 
@@ -110,6 +118,18 @@ impl UserInfo {
     /// When userinfo does not know the token, speaks of another user, or gives
     /// no answer.
     pub(super) async fn add(
+        &self,
+        verified: Arc<Verified>,
+        asking: &Asking<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let without = self.how.optional.then(|| Arc::clone(&verified));
+        match (self.with_answer(verified, asking).await, without) {
+            (Err(refusal), Some(without)) if refusal.class() == Class::Broken => Ok(without),
+            (outcome, _) => outcome,
+        }
+    }
+
+    async fn with_answer(
         &self,
         verified: Arc<Verified>,
         asking: &Asking<'_>,

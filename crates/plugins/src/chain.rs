@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use crate::{resource_server, throttling, token_broker};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Parts};
+use super::{ConfigError, Parts, oauth2_client, resource_server, throttling, token_broker};
 pub use refused::refused;
 use settings::Reading;
 pub use trust::Trust;
@@ -69,6 +70,7 @@ pub static CHAIN: &[ChainKind] = &[
         types: &["LocationHeaderFilter"],
         build: location::build,
     },
+    oauth2_client::KIND,
     resource_server::KIND,
     ChainKind {
         types: &["StaticRequestFilter"],

@@ -6,6 +6,7 @@
 //! line in [`REGISTRY`].
 
 pub mod chain;
+mod oauth2_client;
 pub mod request_guard;
 mod resource_server;
 #[cfg(test)]

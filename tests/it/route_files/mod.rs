@@ -7,6 +7,7 @@ mod hostile;
 mod nested;
 mod reading;
 mod referred;
+mod signing_in;
 mod throttling;
 
 use crate::support::{Answer, Door, Reply, Setup, Upstream, eventually, http};

@@ -322,6 +322,7 @@ async fn all_kinds_survive_a_restart() {
         traffic: telemetry.traffic.clone(),
         resolver: doorward_gateway::resolve::Resolver::new(&Default::default(), Default::default()),
         upstream_verify: true,
+        mount: None,
     };
     let again = Control::open(workshop, store, DeclaredEntities::default())
         .await

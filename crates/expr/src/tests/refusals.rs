@@ -25,7 +25,8 @@ fn what_can_not_exist_is_refused_with_its_column() {
         ("${readProperties('/etc/passwd')}", 3, "may read files"),
         ("${contexts.ssoToken.value}", 12, "SingleSignOnFilter"),
         ("${contexts.amSession}", 12, "not served"),
-        ("${contexts.oauth2Info}", 12, "attributes.openid"),
+        ("${contexts.userProfile}", 12, "attributes.openid"),
+        ("${contexts.oauth2Failure.code}", 26, "only `error`"),
         ("${attributes.user}", 14, "only `attributes.openid`"),
         ("${response.entity.string}", 12, "passes through"),
         (

@@ -22,6 +22,7 @@ fn workshop() -> Workshop {
         traffic: Arc::default(),
         resolver: Resolver::new(&DnsConfig::default(), Default::default()),
         upstream_verify: true,
+        mount: None,
     }
 }
 

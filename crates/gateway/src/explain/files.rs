@@ -34,7 +34,12 @@ impl Witness<'_> {
         let mut scope = Scope::new(&request, SocketAddr::new(client, 0));
         scope.secure = secure;
         let files = &self.snapshot.files;
-        let taking = files.taking(&scope);
+        let mut taking = files.taking(&scope);
+        if let (Ok(None), None, Some(mount)) =
+            (taking, files.default_handler(), self.snapshot.mounted())
+        {
+            taking = mount.taking(&scope);
+        }
         let route = taking.unwrap_or_default();
         let told = match (taking, files.default_handler()) {
             (Err(Exceeded), _) => handler::Told::of_exceeded(),

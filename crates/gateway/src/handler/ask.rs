@@ -40,7 +40,11 @@ pub(crate) async fn ask(
         ctx,
         phase,
     };
-    let end = match walk.enter(&snapshot.files).await {
+    let mut entered = walk.enter(&snapshot.files).await;
+    if let (Ok(None), Some(mount)) = (&entered, snapshot.mounted()) {
+        entered = walk.enter(mount).await;
+    }
+    let end = match entered {
         Ok(Some(handler)) => walk.through(handler).await,
         Ok(None) => {
             ctx.journey = None;

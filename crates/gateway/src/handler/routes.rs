@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use super::{Handler, survey};
+use crate::mount::PROVIDER;
 use doorward_expr::{Exceeded, Expression, Scope};
 use doorward_net::telemetry::traffic::{RouteTraffic, Traffic};
 
@@ -43,6 +44,8 @@ pub struct Routes {
     /// are passed over without a look at them.
     gates: Box<[Gate]>,
     default: Option<Arc<Handler>>,
+    /// Whether one of them may send requests to the identity provider.
+    may_lead_to_provider: bool,
 }
 
 /// The beginning of the paths for which a condition can be true.
@@ -132,6 +135,11 @@ impl Routes {
     pub fn new(mut routes: Vec<Arc<FileRoute>>, default: Option<Arc<Handler>>) -> Self {
         routes.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         Self {
+            may_lead_to_provider: {
+                let handlers = routes.iter().map(|route| &route.handler);
+                let mut handlers = handlers.chain(&default);
+                handlers.any(|handler| survey::may_lead_to(handler, PROVIDER))
+            },
             gates: routes.iter().map(|route| Gate::of(route)).collect(),
             routes: routes.into(),
             default,
@@ -170,6 +178,11 @@ impl Routes {
     /// What takes a request that none of them does.
     pub fn default_handler(&self) -> Option<&Arc<Handler>> {
         self.default.as_ref()
+    }
+
+    /// Whether one of them may send requests to the identity provider of this process.
+    pub fn may_lead_to_provider(&self) -> bool {
+        self.may_lead_to_provider
     }
 
     /// Whether no request can be taken.

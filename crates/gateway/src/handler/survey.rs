@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{FileRoute, Handler, Step};
 use doorward_plugin_api::filter::Filter;
+use super::{BaseUri, FileRoute, Handler, Scheme, Step};
+use super::{FileRoute, Handler, Step};
 
 /// Shows `see` each filter of the tree below `handler`.
 pub(super) fn filters(handler: &Handler, see: &mut dyn FnMut(&dyn Filter)) {
@@ -98,6 +99,44 @@ fn is_aimless(handler: &Handler, aimed: bool) -> bool {
         }
         Handler::Rebased { handler, .. } => is_aimless(handler, true),
     }
+}
+
+/// Whether a request may reach the router of this process that is called `name`:
+/// a base URI that depends on the request may be any.
+pub(super) fn may_lead_to(handler: &Handler, name: &str) -> bool {
+    match handler {
+        Handler::Proxy(_) | Handler::Static(_) => false,
+        Handler::Chain { steps, handler } => {
+            may_lead_to(handler, name) || steps_may_lead_to(steps, name)
+        }
+        Handler::Dispatch(bindings) => bindings.iter().any(|b| may_lead_to(&b.handler, name)),
+        Handler::Router(routes) => {
+            let all = routes.iter().map(|route| &route.handler);
+            let mut all = all.chain(routes.default_handler());
+            all.any(|handler| may_lead_to(handler, name))
+        }
+        Handler::Rebased { base, handler } => {
+            let leads = match base {
+                BaseUri::Fixed(base) => {
+                    let origin = base.origin();
+                    origin.scheme == Scheme::Internal && *origin.host == *name
+                }
+                BaseUri::Dynamic(_) => true,
+            };
+            leads || may_lead_to(handler, name)
+        }
+    }
+}
+
+fn steps_may_lead_to(steps: &[Step], name: &str) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Filter { .. } => false,
+        Step::Enforce { failure, .. } => may_lead_to(failure, name),
+        Step::Switch { on_request, .. } => on_request
+            .iter()
+            .any(|case| may_lead_to(&case.handler, name)),
+        Step::Conditional { steps, .. } | Step::Group(steps) => steps_may_lead_to(steps, name),
+    })
 }
 
 fn steps_are_aimless(steps: &[Step], aimed: &mut bool) -> bool {

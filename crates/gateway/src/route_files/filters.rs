@@ -222,43 +222,6 @@ impl Page<'_> {
         Some(Built::filter(shown, filter))
     }
 
-    /// A filter that gives credentials, behind what answers where the upstream
-    /// does not take them.
-    pub(super) fn basic_auth(
-        &self,
-        type_name: &str,
-        declared: &Fields<'_>,
-        config: &Fields<'_>,
-    ) -> Option<Built> {
-        let built = self.filter(type_name, declared, config)?;
-        if config.value("failureHandler").is_none() {
-            return Some(built);
-        }
-        const REFUSED: &str = "${response.status.code == 401}";
-        let condition = self.expression(&REFUSED.into(), &config.at("failureHandler"))?;
-        let leads = self.leads_to(config, "failureHandler")?;
-        if !leads.handler.answers() {
-            let message = "must answer by itself (StaticResponseHandler): an upstream has \
-                           answered, and no second one is asked in its place";
-            return config.wrong("failureHandler", message);
-        }
-        let case = Case {
-            condition: Some(condition),
-            handler: leads.handler,
-        };
-        let switch = Step::Switch {
-            on_request: Box::default(),
-            on_response: [case].into(),
-        };
-        let height = built.height.max(leads.height);
-        let weight = built.weight + leads.weight;
-        Some(Built {
-            part: Part::Steps([switch, step(built)].into()),
-            height: height + 1,
-            weight,
-        })
-    }
-
     /// The filter that runs already, unless a file says something else now.
     fn kept(&self, scope: &str) -> Option<Kept> {
         let kept = self.running.borrow().before.get(scope).cloned();
@@ -342,7 +305,7 @@ impl Page<'_> {
     pub(super) fn wrong_config(&self, config: &Fields<'_>, field: &str, message: String) {
         let mut place = config.place.clone();
         let mut value = Value::Object(config.map().clone());
-        for step in field.split('.').filter(|step| !step.is_empty()) {
+        for step in field.split(['.', '[', ']']).filter(|step| !step.is_empty()) {
             if let Value::String(name) = &value {
                 match self.objects.get(name) {
                     Some(object) => {
@@ -398,7 +361,7 @@ fn strings(value: &Value, texts: &mut BTreeSet<String>) {
     }
 }
 
-fn step(built: Built) -> Step {
+pub(super) fn step(built: Built) -> Step {
     match built.part {
         Part::Filter { label, filter } => Step::Filter { label, filter },
         Part::Steps(steps) => Step::Group(steps),

@@ -7,6 +7,7 @@
 //! else has. Start with [`RouteFiles::load`]; `reading` has what a file says,
 //! `parts` the types of objects, `shelf` the last good versions.
 
+mod authentication;
 mod classify;
 mod evaluated;
 mod fields;

@@ -73,15 +73,17 @@ const COMPOSITES: [&str; 10] = [
 const SWITCH: &str = "SwitchFilter";
 
 /// Types that filters refer to by name, and that are nothing by themselves.
-const REFERRED: [&str; 17] = [
+const REFERRED: [&str; 19] = [
     "Base64EncodedSecretStore",
     "CacheAccessTokenResolver",
+    "ClientRegistration",
     "ClientSecretBasicAuthenticationFilter",
     "ClientSecretPostAuthenticationFilter",
     "ClientTlsOptions",
     "ConfirmationKeyVerifierAccessTokenResolver",
     "FileSystemSecretStore",
     "HttpBasicAuthenticationClientFilter",
+    "Issuer",
     "JwkSetSecretStore",
     "OpenAmAccessTokenResolver",
     "SecretKeyPropertyFormat",
@@ -233,6 +235,9 @@ impl Page<'_> {
             "Delegate" => self.delegate(config),
             "DispatchHandler" => self.dispatch(config),
             "HttpBasicAuthFilter" => self.basic_auth(type_name, declared, config),
+            "AuthorizationCodeOAuth2ClientFilter" | "OAuth2ClientFilter" => {
+                self.oauth2_client(type_name, declared, config)
+            }
             "Router" => self.router(config),
             "StaticResponseHandler" => self.static_response(config),
             SWITCH => self.switch(config),

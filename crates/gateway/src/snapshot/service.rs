@@ -11,6 +11,7 @@ use super::{CompileError, Snapshot, Workshop, label};
 use crate::balance::Balancer;
 use crate::balance::roster::Roster;
 use crate::entities::{Entities, Entity as _, Record};
+use crate::mount::PROVIDER;
 use crate::parted::Parted;
 use crate::peer::{DialError, Dialer, Papers};
 use crate::resolve::Resolver;
@@ -50,19 +51,25 @@ pub enum Upstream {
     Internal(axum::Router),
 }
 
-/// The services of `entities`; what has not changed since `previous` is kept.
+/// The services of `entities`, and how many of them are the identity provider; what
+/// has not changed since `previous` is kept.
 pub(super) fn build(
     entities: &Entities,
     balancers: &Arc<Roster>,
     workshop: &Workshop,
     previous: Option<&Snapshot>,
-) -> Result<Services, CompileError> {
+) -> Result<(Services, usize), CompileError> {
+    let mut providers = previous.map_or(0, |one| one.providers);
     let mut services = previous.map_or_else(Services::default, |one| one.services.clone());
     for id in touched(entities, balancers, previous) {
+        if services.get(id).is_some_and(|live| live.is_provider()) {
+            providers = providers.saturating_sub(1);
+        }
         let Some(record) = entities.services.get(id) else {
             services.remove(id);
             continue;
         };
+        providers += usize::from(is_provider(&record.value));
         let balancer = balancer(entities, balancers, &record.value);
         let upstream = balancer.map(|balancer| balancer.upstream());
         let papers =
@@ -77,7 +84,11 @@ pub(super) fn build(
             services.put(id, Arc::new(live));
         }
     }
-    Ok(services)
+    Ok((services, providers))
+}
+
+fn is_provider(service: &Service) -> bool {
+    service.protocol == Protocol::Internal && service.host == PROVIDER
 }
 
 /// The services that may be others than in `previous`: their records, the balancers
@@ -187,6 +198,10 @@ impl LiveService {
             retries: usize::from(service.retries),
             record,
         })
+    }
+
+    fn is_provider(&self) -> bool {
+        is_provider(&self.record.value)
     }
 
     fn is_balanced_by(&self, balancer: Option<&Arc<Balancer>>) -> bool {

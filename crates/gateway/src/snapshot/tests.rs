@@ -17,6 +17,7 @@ fn workshop() -> Workshop {
         traffic: Arc::default(),
         resolver: crate::resolve::Resolver::new(&Default::default(), Default::default()),
         upstream_verify: true,
+        mount: None,
     }
 }
 

@@ -10,10 +10,12 @@ pub fn refused(type_name: &str) -> Option<&'static str> {
 
 const SCRIPT: &str = "scripts are not run: write what it decides as expressions \
     (ConditionEnforcementFilter, SwitchFilter, HeaderFilter, DispatchHandler)";
-const SIGN_IN: &str = "signs users in at an external access manager: declare the route as an \
-    entity with the openid-connect plugin, or let the application sign in at the identity provider";
-const CLIENT: &str = "signs users in as an OpenID Connect client: declare the route as an entity \
-    with the openid-connect plugin";
+const SIGN_IN: &str = "signs users in at an external access manager: use \
+    AuthorizationCodeOAuth2ClientFilter with an OpenID provider, or let the application sign in \
+    at the identity provider";
+const CLIENT: &str = "is a part of signing in that is not served by itself: \
+    AuthorizationCodeOAuth2ClientFilter validates ID tokens, and the openid-connect plugin of an \
+    entity takes logouts of the provider, too";
 const MANAGER: &str = "asks an external access manager: check claims of the access token with \
     OAuth2ResourceServerFilter and ConditionEnforcementFilter";
 const CLIENT_TOKENS: &str = "gets tokens for the gateway's own requests, which it does not: let \
@@ -60,12 +62,7 @@ static REFUSED: &[(&[&str], &str)] = &[
         SIGN_IN,
     ),
     (
-        &[
-            "AuthorizationCodeOAuth2ClientFilter",
-            "OAuth2ClientFilter",
-            "BackChannelLogoutFilter",
-            "IdTokenValidationFilter",
-        ],
+        &["BackChannelLogoutFilter", "IdTokenValidationFilter"],
         CLIENT,
     ),
     (

@@ -13,7 +13,7 @@ mod client;
 mod config;
 mod jwt;
 mod remote;
-mod secrets;
+pub(super) mod secrets;
 #[cfg(test)]
 mod tests;
 

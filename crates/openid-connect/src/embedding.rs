@@ -1,0 +1,141 @@
+//! The plugin inside a filter of route files, which says of logins what no
+//! configuration of the plugin can: `oauth2_client`.
+
+use std::sync::Arc;
+
+use pingora::http::RequestHeader;
+use serde_json::{Map, Value};
+
+use super::pass::Passing;
+use super::settings::Asked;
+use super::{OpenIdConnect, Settings, fields, logins, settings};
+use doorward_expr;
+use doorward_plugin_api::filter::{Exchange, Filter};
+use doorward_plugins::{ConfigError, Parts};
+
+/// What the filter says beyond the configuration.
+pub(in doorward_plugins) struct Embedding {
+    /// The path of the callback endpoint, at whatever host the browser uses;
+    /// `None`: `redirect_uri` names it.
+    pub(in doorward_plugins) callback: Option<String>,
+    /// The only paths at which logins begin: requests for others pass without a
+    /// session. `None`: a login begins at every path.
+    pub(in doorward_plugins) login_paths: Option<[String; 2]>,
+    /// Whether a logout goes on to the provider's `end_session_endpoint`.
+    pub(in doorward_plugins) ends_provider_session: bool,
+    /// The `client_id`.
+    pub(in doorward_plugins) client: String,
+    /// The `clientEndpoint`.
+    pub(in doorward_plugins) endpoint: String,
+    /// The attribute that has all that is known of the user, besides
+    /// `attributes.openid`, which every verified token has.
+    pub(in doorward_plugins) target: Option<Box<str>>,
+}
+
+/// Builds the plugin of a complete, schema-valid `config` inside a filter.
+///
+/// # Errors
+/// [`ConfigError`] with the plugin's field at fault.
+pub(in doorward_plugins) fn embed(
+    config: &Map<String, Value>,
+    parts: &Parts,
+    embedding: Embedding,
+) -> Result<Arc<dyn Filter>, ConfigError> {
+    let fields = fields::Fields(config);
+    let (mut settings, mut asked) = Settings::new(fields, parts)?;
+    settings::lead(fields, &mut settings.provider.options, parts)?;
+    embedding.apply(&mut asked);
+    Ok(Arc::new_cyclic(|me| OpenIdConnect {
+        embedding: Some(embedding),
+        ..OpenIdConnect::new(me.clone(), settings, asked, parts)
+    }))
+}
+
+/// The origin that a request was sent to, as its browser knows it.
+pub(in doorward_plugins) fn origin(request: &RequestHeader, exchange: &Exchange) -> Option<String> {
+    logins::origin(request, exchange)
+}
+
+/// Forgets what filters before this one have said of a login.
+pub(in doorward_plugins) fn forget(exchange: &mut Exchange, target: Option<&str>) {
+    let ours = |name: &str| {
+        name == expr::LOGIN_ATTRIBUTE || name == expr::FAILURE_ATTRIBUTE || Some(name) == target
+    };
+    if !exchange.attributes.is_empty() {
+        exchange.attributes.retain(|(name, _)| !ours(name));
+    }
+}
+
+/// Notes why a login has failed, unless that is known.
+pub(in doorward_plugins) fn note_failure(error: &str, description: &str, exchange: &mut Exchange) {
+    let name = expr::FAILURE_ATTRIBUTE;
+    if exchange
+        .attributes
+        .iter()
+        .any(|(known, _)| **known == *name)
+    {
+        return;
+    }
+    let failure = [("error", error), ("description", description)];
+    let failure = failure.map(|(name, text)| (name.to_owned(), Value::from(text)));
+    exchange.attributes.push((
+        name.into(),
+        expr::Value::of_owned_json(Value::Object(failure.into_iter().collect())),
+    ));
+}
+
+impl Embedding {
+    fn apply(&self, asked: &mut Asked) {
+        if let Some(logins) = &mut asked.logins {
+            logins.call_back_at(self.callback.clone());
+        }
+        if let Some(logout) = &mut asked.logout {
+            logout.ends_provider_session = self.ends_provider_session;
+        }
+        if let Some(user_info) = &mut asked.user_info {
+            user_info.make_optional();
+        }
+    }
+
+    /// Whether a request without a session passes.
+    pub(super) fn passes(&self, request: &RequestHeader) -> bool {
+        let path = request.uri.path().trim_end_matches('/');
+        let paths = self.login_paths.as_ref();
+        paths.is_some_and(|paths| !paths.iter().any(|one| one == path))
+    }
+
+    /// Tells later filters of the login that a request passes with, at `now_ms`.
+    pub(super) fn tell(&self, passing: Passing<'_>, now_ms: i64, exchange: &mut Exchange) {
+        let (token, beside) = (&passing.verified.token, passing.beside);
+        let mut known = Map::new();
+        let mut say = |name: &str, value: Value| known.insert(name.to_owned(), value);
+        say("client_registration", self.client.as_str().into());
+        say("client_endpoint", self.endpoint.as_str().into());
+        say("token_type", "Bearer".into());
+        if let Some(end) = token.expires_at {
+            let left = end.saturating_mul(1000).saturating_sub(now_ms).max(0);
+            say("expires_in", left.into());
+        }
+        if let Some(id_token) = beside.id_token {
+            say("id_token", id_token.into());
+        }
+        if let Some(refresh_token) = beside.refresh_token {
+            say("refresh_token", refresh_token.into());
+        }
+        if let Some(target) = &self.target {
+            let mut whole = known.clone();
+            whole.insert("access_token".to_owned(), token.token.as_str().into());
+            let scopes = token.scopes.iter().map(|scope| Value::from(&**scope));
+            whole.insert("scope".to_owned(), scopes.collect());
+            for name in ["id_token_claims", "user_info"] {
+                whole.insert(name.to_owned(), Value::Object(token.claims.clone()));
+            }
+            let whole = expr::Value::of_owned_json(Value::Object(whole));
+            exchange.attributes.push((target.clone(), whole));
+        }
+        let known = expr::Value::of_owned_json(Value::Object(known));
+        exchange
+            .attributes
+            .push((expr::LOGIN_ATTRIBUTE.into(), known));
+    }
+}

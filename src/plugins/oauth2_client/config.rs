@@ -1,0 +1,315 @@
+//! The `config` of the filter, as the `openid-connect` plugin's.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::endpoints::Endpoints;
+use super::registration;
+use doorward_expr::Expression;
+use doorward_expr::duration::Length;
+use doorward_plugins::chain::Named;
+use doorward_plugins::chain::settings::{Reading, Settings};
+use doorward_openid_connect::embedding::Embedding;
+use doorward_plugins::{ConfigError, Parts};
+
+const NOT_DYNAMIC: &str = "clients are not registered dynamically";
+const ONE_REGISTRATION: &str = "a filter signs users in at one provider: give each registration a \
+    filter with a clientEndpoint of its own, and choose between them with a DispatchHandler";
+const NO_REGISTRATION: &str = "is required: the gateway neither discovers providers nor registers \
+    itself with them. Register it there, and declare a ClientRegistration with what they gave";
+/// How long userinfo is remembered, in seconds, where nothing says so.
+const CACHE_SECONDS: u64 = 600;
+
+/// What the filter works with.
+pub(super) struct Config {
+    /// The `config` of the plugin.
+    pub(super) plugin: Map<String, Value>,
+    pub(super) embedding: Embedding,
+    pub(super) endpoints: Endpoints,
+    pub(super) require_https: bool,
+    pub(super) is_optional: bool,
+    pub(super) target: Option<Box<str>>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Config {
+    pub(super) fn read(
+        config: &Map<String, Value>,
+        parts: &Parts,
+        named: Named<'_>,
+    ) -> Result<Self, ConfigError> {
+        let reading = Reading::new(parts, named);
+        let settings = reading.config(config);
+        known(&settings);
+        let read = read(&settings)?;
+        drop(settings);
+        Ok(Self {
+            warnings: reading.into_warnings(),
+            ..read
+        })
+    }
+}
+
+fn known(settings: &Settings<'_>) {
+    const DYNAMIC: &[&str] = &[
+        "metadata",
+        "discoveryHandler",
+        "discoverySecretId",
+        "tokenEndpointAuthMethod",
+        "tokenEndpointAuthSigningAlg",
+        "secretsProvider",
+        "issuerRepository",
+        "useDeprecatedIssuerRepository",
+    ];
+    const SERVED: &[&str] = &[
+        "clientEndpoint",
+        "failureHandler",
+        "loginHandler",
+        "registrations",
+        "registration",
+        "cacheExpiration",
+        "executor",
+        "target",
+        "defaultLoginGoto",
+        "defaultLogoutGoto",
+        "requireHttps",
+        "requireLogin",
+        "revokeOauth2TokenOnLogout",
+        "openIdEndSessionOnLogout",
+        "prompt",
+        "oAuth2SessionKey",
+    ];
+    settings.known(&[SERVED, DYNAMIC].concat());
+    settings.idle(DYNAMIC, NOT_DYNAMIC);
+    settings.idle(&["executor"], "it is not needed here");
+    settings.idle(
+        &["oAuth2SessionKey"],
+        "sessions are known by their clientEndpoint",
+    );
+}
+
+fn read(settings: &Settings<'_>) -> Result<Config, ConfigError> {
+    let base = ClientEndpoint::read(settings)?;
+    let (declared, name) = the_registration(settings)?;
+    let mut plugin = registration::translate(&declared)?;
+    let client = plugin["client_id"].as_str().unwrap_or_default().to_owned();
+    let require_login = settings.flag("requireLogin", true)?;
+    let is_optional = !require_login || settings.has("loginHandler");
+    if !require_login && settings.has("loginHandler") {
+        settings.warn("loginHandler", "has no effect: requireLogin is false");
+    }
+    let target = target(settings)?;
+    sign_in(settings, &base, &mut plugin)?;
+    sign_out(settings, &base, &mut plugin)?;
+    sessions(&base, &mut plugin);
+    user_info(settings, &mut plugin)?;
+    let paths = ["login", "callback"].map(|last| format!("{}/{last}", base.path));
+    Ok(Config {
+        embedding: Embedding {
+            callback: (!base.is_absolute).then(|| format!("{}/callback", base.path)),
+            login_paths: is_optional.then_some(paths),
+            ends_provider_session: settings.flag("openIdEndSessionOnLogout", false)?,
+            client: client.clone(),
+            endpoint: base.text.clone(),
+            target: target.clone(),
+        },
+        endpoints: Endpoints {
+            base: base.path,
+            registrations: name.into_iter().chain([client]).collect(),
+            default_login_goto: goto(settings, "defaultLoginGoto")?,
+            default_logout_goto: goto(settings, "defaultLogoutGoto")?,
+        },
+        plugin,
+        require_https: settings.flag("requireHttps", true)?,
+        is_optional,
+        target,
+        warnings: Vec::new(),
+    })
+}
+
+/// What the service URIs begin with.
+struct ClientEndpoint {
+    /// As it is written, without a slash at its end.
+    text: String,
+    path: String,
+    is_absolute: bool,
+}
+
+impl ClientEndpoint {
+    fn read(settings: &Settings<'_>) -> Result<Self, ConfigError> {
+        const FIELD: &str = "clientEndpoint";
+        let text = settings.required(FIELD)?;
+        let text = text.trim_end_matches('/');
+        let is_absolute = !text.starts_with('/');
+        let base = Url::parse("http://client.invalid/").ok();
+        let url = match is_absolute {
+            true => Url::parse(text).ok(),
+            false => base.and_then(|base| base.join(text).ok()),
+        };
+        let plain = |url: &Url| {
+            matches!(url.scheme(), "http" | "https")
+                && (is_absolute || url.host_str() == Some("client.invalid"))
+                && url.query().is_none()
+                && url.fragment().is_none()
+        };
+        let message = "must be a path such as /home/openid, or an http or https URL";
+        let url = url
+            .filter(plain)
+            .ok_or_else(|| settings.wrong(FIELD, message))?;
+        Ok(Self {
+            path: url.path().trim_end_matches('/').to_owned(),
+            text: text.to_owned(),
+            is_absolute,
+        })
+    }
+}
+
+/// The one registration, and the name of its object if it has one.
+fn the_registration<'a>(
+    settings: &Settings<'a>,
+) -> Result<
+    (
+        doorward_plugins::chain::settings::Declared<'a>,
+        Option<String>,
+    ),
+    ConfigError,
+> {
+    let field = settings.one_of(&["registrations", "registration"]);
+    let field = field.unwrap_or("registrations");
+    let mut all = settings.all_declared(field)?.into_iter();
+    let Some(first) = all.next() else {
+        return Err(settings.wrong("registrations", NO_REGISTRATION));
+    };
+    if let Some(second) = all.next() {
+        return Err(ConfigError {
+            field: second.field,
+            message: ONE_REGISTRATION.to_owned(),
+        });
+    }
+    let single = match settings.value(field) {
+        Some(Value::Array(items)) => items.first(),
+        other => other,
+    };
+    let name = match single {
+        Some(Value::String(name)) => Some(name.as_str()),
+        Some(object) => object.get("name").and_then(Value::as_str),
+        None => None,
+    };
+    Ok((first, name.map(str::to_owned)))
+}
+
+/// The attribute in which later filters find the user: `None`, where it is
+/// `openid`, which expressions make of the token.
+fn target(settings: &Settings<'_>) -> Result<Option<Box<str>>, ConfigError> {
+    const FIELD: &str = "target";
+    let message = "must be ${attributes.name}: the gateway keeps nothing else for later filters";
+    let Some(value) = settings.value(FIELD) else {
+        return Ok(None);
+    };
+    let text = value
+        .as_str()
+        .ok_or_else(|| settings.wrong(FIELD, message))?;
+    let inner = text
+        .trim()
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    let inner = inner.and_then(|inner| inner.trim().strip_prefix("attributes"));
+    let name = inner.and_then(|inner| {
+        let quoted = inner
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        match quoted.map(str::trim) {
+            Some(quoted) => {
+                let name = quoted
+                    .strip_prefix('\'')
+                    .and_then(|rest| rest.strip_suffix('\''));
+                name.or_else(|| quoted.strip_prefix('"')?.strip_suffix('"'))
+            }
+            None => inner.strip_prefix('.'),
+        }
+    });
+    let legal = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
+    let name = name.filter(|name| !name.is_empty() && name.chars().all(legal));
+    match name.ok_or_else(|| settings.wrong(FIELD, message))? {
+        "openid" => Ok(None),
+        name => Ok(Some(name.into())),
+    }
+}
+
+fn goto(settings: &Settings<'_>, field: &str) -> Result<Option<Expression>, ConfigError> {
+    let expression = settings.expression(field)?;
+    match expression {
+        Some(expression) if expression.needs_response() || expression.needs_body() => {
+            Err(settings.wrong(field, "must look at neither the body nor the response"))
+        }
+        other => Ok(other),
+    }
+}
+
+fn sign_in(
+    settings: &Settings<'_>,
+    base: &ClientEndpoint,
+    plugin: &mut Map<String, Value>,
+) -> Result<(), ConfigError> {
+    let mut set = |name: &str, value: Value| plugin.insert(name.to_owned(), value);
+    set("auth_methods", json!(["session", "authorization_code"]));
+    // What the upstream gets is for later filters to say.
+    set("upstream_access_token_header", Value::Null);
+    set("credential_claim", Value::Null);
+    if base.is_absolute {
+        set("redirect_uri", json!([format!("{}/callback", base.text)]));
+    }
+    if let Some(prompt) = settings.text("prompt")? {
+        set("authorization_query_args_names", json!(["prompt"]));
+        set("authorization_query_args_values", json!([prompt]));
+    }
+    Ok(())
+}
+
+fn sign_out(
+    settings: &Settings<'_>,
+    base: &ClientEndpoint,
+    plugin: &mut Map<String, Value>,
+) -> Result<(), ConfigError> {
+    let revoke = settings.flag("revokeOauth2TokenOnLogout", false)?;
+    let mut set = |name: &str, value: Value| plugin.insert(name.to_owned(), value);
+    set("logout_uri_suffix", format!("{}/logout", base.path).into());
+    set("logout_methods", json!(["GET", "POST"]));
+    set("logout_revoke", revoke.into());
+    Ok(())
+}
+
+/// Sessions are known by their `clientEndpoint`, as in the imitated gateway:
+/// filters with the same one share them, and no others do.
+fn sessions(base: &ClientEndpoint, plugin: &mut Map<String, Value>) {
+    let digest = digest(&SHA256, base.text.as_bytes());
+    let digest = digest.as_ref().iter().take(4);
+    let mark: String = digest.map(|byte| format!("{byte:02x}")).collect();
+    let mut set = |name: &str, value: String| plugin.insert(name.to_owned(), value.into());
+    set("session_cookie_name", format!("session-{mark}"));
+    set("authorization_cookie_name", format!("authorization-{mark}"));
+    set("session_audience", base.text.clone());
+}
+
+/// What userinfo says of users of OpenID providers.
+fn user_info(settings: &Settings<'_>, plugin: &mut Map<String, Value>) -> Result<(), ConfigError> {
+    let length = settings.length("cacheExpiration")?;
+    let scopes = plugin["scopes"].as_array();
+    let of_user = scopes.is_some_and(|scopes| scopes.iter().any(|scope| scope == "openid"));
+    let mut set = |name: &str, value: Value| plugin.insert(name.to_owned(), value);
+    set("search_user_info", of_user.into());
+    match length {
+        Some(Length::Finite(length)) if length.is_zero() => {
+            set("cache_user_info", false.into());
+        }
+        Some(Length::Finite(length)) => {
+            set("cache_ttl_max", length.as_secs().max(1).into());
+        }
+        Some(Length::Unlimited) => {}
+        None => {
+            set("cache_ttl_max", CACHE_SECONDS.into());
+        }
+    }
+    Ok(())
+}
