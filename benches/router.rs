@@ -131,6 +131,7 @@ fn compiling(c: &mut Criterion) {
         traffic: Arc::default(),
         resolver: Resolver::new(&DnsConfig::default(), Default::default()),
         upstream_verify: true,
+        mount: None,
     };
     let mut entities = Entities::default();
     entities.services.put(record(service()));

@@ -14,7 +14,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("store", &["core"]),
     ("audit", &["core", "net", "store"]),
     ("plugin-api", &["core", "expr", "net"]),
-    ("openid-connect", &["core", "net", "store", "plugin-api"]),
+    (
+        "openid-connect",
+        &["core", "expr", "net", "store", "plugin-api"],
+    ),
     (
         "plugins",
         &[

@@ -12,8 +12,8 @@ use super::message;
 use super::run::Run;
 use super::target::{self, Target};
 use super::value::Value;
-use doorward_core::x509::ClientCertificate;
 use super::{FAILURE_ATTRIBUTE, LOGIN_ATTRIBUTE};
+use doorward_core::x509::ClientCertificate;
 
 /// A plain value of the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,9 +26,9 @@ use pingora::{Result, protocols};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::upload::transport;
 use doorward_core::clock::random_bytes;
 use doorward_plugin_api::filter::{Exchange, Lasting};
-use super::upload::transport;
 
 /// How often is looked whether the session is over.
 const LOOK: Duration = Duration::from_secs(1);

@@ -9,34 +9,34 @@ use serde_json::{Map, Value};
 use super::pass::Passing;
 use super::settings::Asked;
 use super::{OpenIdConnect, Settings, fields, logins, settings};
-use doorward_expr;
+use doorward_expr as expr;
 use doorward_plugin_api::filter::{Exchange, Filter};
-use doorward_plugins::{ConfigError, Parts};
+use doorward_plugin_api::{ConfigError, Parts};
 
 /// What the filter says beyond the configuration.
-pub(in doorward_plugins) struct Embedding {
+pub struct Embedding {
     /// The path of the callback endpoint, at whatever host the browser uses;
     /// `None`: `redirect_uri` names it.
-    pub(in doorward_plugins) callback: Option<String>,
+    pub callback: Option<String>,
     /// The only paths at which logins begin: requests for others pass without a
     /// session. `None`: a login begins at every path.
-    pub(in doorward_plugins) login_paths: Option<[String; 2]>,
+    pub login_paths: Option<[String; 2]>,
     /// Whether a logout goes on to the provider's `end_session_endpoint`.
-    pub(in doorward_plugins) ends_provider_session: bool,
+    pub ends_provider_session: bool,
     /// The `client_id`.
-    pub(in doorward_plugins) client: String,
+    pub client: String,
     /// The `clientEndpoint`.
-    pub(in doorward_plugins) endpoint: String,
+    pub endpoint: String,
     /// The attribute that has all that is known of the user, besides
     /// `attributes.openid`, which every verified token has.
-    pub(in doorward_plugins) target: Option<Box<str>>,
+    pub target: Option<Box<str>>,
 }
 
 /// Builds the plugin of a complete, schema-valid `config` inside a filter.
 ///
 /// # Errors
 /// [`ConfigError`] with the plugin's field at fault.
-pub(in doorward_plugins) fn embed(
+pub fn embed(
     config: &Map<String, Value>,
     parts: &Parts,
     embedding: Embedding,
@@ -52,12 +52,12 @@ pub(in doorward_plugins) fn embed(
 }
 
 /// The origin that a request was sent to, as its browser knows it.
-pub(in doorward_plugins) fn origin(request: &RequestHeader, exchange: &Exchange) -> Option<String> {
+pub fn origin(request: &RequestHeader, exchange: &Exchange) -> Option<String> {
     logins::origin(request, exchange)
 }
 
 /// Forgets what filters before this one have said of a login.
-pub(in doorward_plugins) fn forget(exchange: &mut Exchange, target: Option<&str>) {
+pub fn forget(exchange: &mut Exchange, target: Option<&str>) {
     let ours = |name: &str| {
         name == expr::LOGIN_ATTRIBUTE || name == expr::FAILURE_ATTRIBUTE || Some(name) == target
     };
@@ -67,7 +67,7 @@ pub(in doorward_plugins) fn forget(exchange: &mut Exchange, target: Option<&str>
 }
 
 /// Notes why a login has failed, unless that is known.
-pub(in doorward_plugins) fn note_failure(error: &str, description: &str, exchange: &mut Exchange) {
+pub fn note_failure(error: &str, description: &str, exchange: &mut Exchange) {
     let name = expr::FAILURE_ATTRIBUTE;
     if exchange
         .attributes

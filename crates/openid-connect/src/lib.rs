@@ -23,7 +23,7 @@ mod consumer;
 mod credentials;
 mod decide;
 mod distributed;
-pub(super) mod embedding;
+pub mod embedding;
 mod endpoints;
 mod ends;
 mod entry;

@@ -22,10 +22,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::{resource_server, throttling, token_broker};
+use crate::{oauth2_client, resource_server, throttling, token_broker};
 use doorward_plugin_api::filter::Filter;
 use doorward_plugin_api::{ConfigError, Parts};
-use super::{ConfigError, Parts, oauth2_client, resource_server, throttling, token_broker};
 pub use refused::refused;
 use settings::Reading;
 pub use trust::Trust;

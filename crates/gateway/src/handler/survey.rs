@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use doorward_plugin_api::filter::Filter;
 use super::{BaseUri, FileRoute, Handler, Scheme, Step};
-use super::{FileRoute, Handler, Step};
+use doorward_plugin_api::filter::Filter;
 
 /// Shows `see` each filter of the tree below `handler`.
 pub(super) fn filters(handler: &Handler, see: &mut dyn FnMut(&dyn Filter)) {

@@ -21,7 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The secret that the field `id_field` names, from the stores of
 /// `secretsProvider`, or the text of `plain_field`; `None`: neither is there.
-pub(in crate) fn read(
+pub(crate) fn read(
     settings: &Settings<'_>,
     id_field: &str,
     plain_field: &str,
@@ -30,7 +30,7 @@ pub(in crate) fn read(
 }
 
 /// As [`read`], where `secretsProvider` is a field of `outer`.
-pub(in crate) fn read_of(
+pub(crate) fn read_of(
     settings: &Settings<'_>,
     outer: &Settings<'_>,
     id_field: &str,

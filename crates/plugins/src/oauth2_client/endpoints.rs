@@ -7,9 +7,9 @@ use url::Url;
 use url::form_urlencoded;
 
 use doorward_expr::Expression;
-use doorward_plugin_api::filter::Exchange;
 use doorward_net::http::reply::Reply;
 use doorward_openid_connect::embedding::origin;
+use doorward_plugin_api::filter::Exchange;
 
 /// The parameter that names the page to which a login or a logout leads.
 const GOTO: &str = "goto";

@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
-use doorward_expr::duration::Length;
+use crate::chain::settings::{Declared, Settings};
+use crate::chain::trust;
+use crate::resource_server::secrets;
 use doorward_core::model::secret::Secret;
+use doorward_expr::duration::Length;
 use doorward_plugin_api::ConfigError;
-use doorward_plugins::chain::settings::{Declared, Settings};
-use doorward_plugins::chain::trust;
-use doorward_plugins::resource_server::secrets;
 
 const CLIENT_HANDLERS: &[&str] = &[
     "ClientHandler",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use super::*;
-use doorward_plugins::testing::{decide, parts, session};
+use crate::testing::{decide, parts, session};
 
 fn issuer() -> Value {
     json!({"type": "Issuer", "config": {

@@ -21,12 +21,12 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::chain::{ChainKind, Named};
-use super::openid_connect::embedding::{embed, forget, note_failure};
-use super::openid_connect::refusal::Refusal;
-use super::{ConfigError, Parts};
-use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
-use doorward_net::http::reply::Reply;
 use config::Config;
+use doorward_net::http::reply::Reply;
+use doorward_openid_connect::embedding::{embed, forget, note_failure};
+use doorward_openid_connect::refusal::Refusal;
+use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
+use doorward_plugin_api::{ConfigError, Parts};
 use endpoints::{Endpoint, Endpoints};
 
 /// The type's line in the registry.

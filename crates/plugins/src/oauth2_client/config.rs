@@ -6,12 +6,12 @@ use url::Url;
 
 use super::endpoints::Endpoints;
 use super::registration;
+use crate::chain::Named;
+use crate::chain::settings::{Reading, Settings};
 use doorward_expr::Expression;
 use doorward_expr::duration::Length;
-use doorward_plugins::chain::Named;
-use doorward_plugins::chain::settings::{Reading, Settings};
 use doorward_openid_connect::embedding::Embedding;
-use doorward_plugins::{ConfigError, Parts};
+use doorward_plugin_api::{ConfigError, Parts};
 
 const NOT_DYNAMIC: &str = "clients are not registered dynamically";
 const ONE_REGISTRATION: &str = "a filter signs users in at one provider: give each registration a \
@@ -168,13 +168,7 @@ impl ClientEndpoint {
 /// The one registration, and the name of its object if it has one.
 fn the_registration<'a>(
     settings: &Settings<'a>,
-) -> Result<
-    (
-        doorward_plugins::chain::settings::Declared<'a>,
-        Option<String>,
-    ),
-    ConfigError,
-> {
+) -> Result<(crate::chain::settings::Declared<'a>, Option<String>), ConfigError> {
     let field = settings.one_of(&["registrations", "registration"]);
     let field = field.unwrap_or("registrations");
     let mut all = settings.all_declared(field)?.into_iter();
