@@ -43,7 +43,7 @@ const DAY_MS: i64 = 86_400_000;
 /// A store with tokens, and the broker on it.
 struct World {
     _directory: TempDir,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     filter: Arc<dyn Filter>,
     /// Of those that are asked about.
     texts: Vec<String>,

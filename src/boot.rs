@@ -114,7 +114,7 @@ pub struct Opened {
     /// Every counter.
     pub telemetry: Telemetry,
     /// The durable store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The audit log.
     pub audit: Audit,
     /// The route files, with their last good versions.
@@ -209,7 +209,7 @@ const SESSIONS: &str = "login sessions";
 /// The providers of plugins, none yet, with the secret that their sessions are
 /// sealed with where no `session_secret` is set: the store's, so that a session
 /// outlives the process and is known to all nodes.
-async fn providers(config: &Config, store: &dyn Store) -> Result<Arc<Providers>, BootError> {
+async fn providers(config: &Config, store: &Store) -> Result<Arc<Providers>, BootError> {
     let section = config.identity.as_ref();
     let vault = section.map_or_else(|| Ok(Vault::default()), |section| section.keys.vault());
     let vault = vault.map_err(IdentityError::Key)?;

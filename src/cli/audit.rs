@@ -182,7 +182,7 @@ async fn act(url: &str, action: &Action) -> anyhow::Result<()> {
 
 /// Writes new records as they come, until nobody reads them any more.
 async fn go_on(
-    store: &dyn Store,
+    store: &Store,
     query: &AuditQuery,
     out: &mut dyn Write,
     seen: &mut Seen,
@@ -209,7 +209,7 @@ fn target(output: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
 }
 
 async fn list(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     query: AuditQuery,
     json: bool,
     out: &mut dyn Write,
@@ -291,7 +291,7 @@ fn time_of(id: &str) -> i64 {
 }
 
 async fn write_all(
-    store: &dyn Store,
+    store: &Store,
     mut query: AuditQuery,
     out: &mut dyn Write,
     seen: &mut Seen,

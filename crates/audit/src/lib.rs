@@ -68,7 +68,7 @@ pub enum AuditError {
 pub struct Audit(Arc<Log>);
 
 struct Log {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Clock,
     rules: ArcSwap<AuditConfig>,
     queue: Queue,
@@ -108,7 +108,7 @@ impl Audit {
     /// [`AuditError`] when the file can't be opened, or the queue has no size.
     pub fn open(
         config: AuditConfig,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Clock,
         metrics: &Metrics,
     ) -> Result<Self, AuditError> {

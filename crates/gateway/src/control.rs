@@ -135,7 +135,7 @@ pub struct DeclaredError {
 /// Owner of the entities and of the live snapshot.
 pub struct Control {
     workshop: Workshop,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     entities: ArcSwap<Entities>,
     live: Arc<ArcSwap<Snapshot>>,
     /// What was in force and some request may still hold.
@@ -161,7 +161,7 @@ impl Control {
     /// If the store can't be read or the entities can't be compiled.
     pub async fn open(
         workshop: Workshop,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         declared: DeclaredEntities,
     ) -> Result<Arc<Self>, DeclaredError> {
         // Before them: what comes in between is looked at again.
@@ -203,7 +203,7 @@ impl Control {
     /// What [`Control::open`] would refuse.
     pub async fn compile(
         workshop: &Workshop,
-        store: Option<&dyn Store>,
+        store: Option<&Store>,
         declared: DeclaredEntities,
     ) -> Result<Snapshot, DeclaredError> {
         let stored = match store {
@@ -503,7 +503,7 @@ impl From<CompileError> for DeclaredError {
     }
 }
 
-async fn stored_entities(store: &dyn Store) -> Result<Entities, StoreError> {
+async fn stored_entities(store: &Store) -> Result<Entities, StoreError> {
     let mut entities = Entities::default();
     for (kind, id, doc) in store.entities().await? {
         let damaged = |what: String| StoreError::Damaged(format!("{id}: {what}"));

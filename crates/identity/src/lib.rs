@@ -272,7 +272,7 @@ pub struct Identity {
 
 /// What requests share.
 struct State {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     audit: Audit,
     clock: Clock,
     live: ArcSwap<Live>,
@@ -421,7 +421,7 @@ impl Identity {
     /// was not declared.
     pub async fn open(
         config: IdentityConfig,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Clock,
         audit: Audit,
     ) -> Result<Self, IdentityError> {
@@ -609,7 +609,7 @@ fn outbound(config: &IdentityConfig) -> Result<(Allow, Authorities), IdentityErr
 /// Validates, then persists; the caller swaps.
 async fn compile(
     config: IdentityConfig,
-    store: &dyn Store,
+    store: &Store,
     clock: &Clock,
     previous: Option<&Live>,
 ) -> Result<Live, IdentityError> {

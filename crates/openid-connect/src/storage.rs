@@ -83,7 +83,7 @@ impl From<StoreError> for StorageError {
 #[derive(Default)]
 pub struct Storages {
     /// The process's own store.
-    store: OnceLock<Arc<dyn Store>>,
+    store: OnceLock<Arc<Store>>,
     pub(super) ends: Ends,
     /// Refreshes of sessions, wherever these are kept.
     pub(super) refreshes: OfIssuers,
@@ -107,7 +107,7 @@ impl Storages {
     /// With the process's own store, which tells also what other nodes have
     /// ended; on the runtime of the caller. What has ended before is known when it
     /// is there, for the first request as for any, unless the store is silent.
-    pub async fn on(store: Arc<dyn Store>, clock: Clock) -> Arc<Self> {
+    pub async fn on(store: Arc<Store>, clock: Clock) -> Arc<Self> {
         let storages = Arc::new(Self::default());
         let seen = marks::catch_up(&storages, &*store, &clock).await;
         // It is new.
@@ -116,7 +116,7 @@ impl Storages {
         storages
     }
 
-    pub(super) fn store(&self) -> Result<&Arc<dyn Store>, StorageError> {
+    pub(super) fn store(&self) -> Result<&Arc<Store>, StorageError> {
         self.store.get().ok_or(StorageError)
     }
 

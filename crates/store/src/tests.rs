@@ -1,4 +1,4 @@
-//! The contract of [`Store`], run against every implementation.
+//! The contract of [`Store`], run against every kind of database.
 
 mod broker;
 mod broker_tokens;
@@ -24,17 +24,29 @@ use uuid::Uuid;
 use super::*;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::authorization::{
-    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, KeptRequest,
+    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, KeptRequest, Redemption, StoredCode,
+    StoredRequest,
+};
+use doorward_core::model::broker::{
+    Kept, Kind, Record, Refresh, Revoked, ShownRefresh, StoredTokens,
 };
 use doorward_core::model::client::{ClientSecret, SignAlg};
-use doorward_core::model::device::{DEVICE_KEPT_MS, DeviceRequest};
-use doorward_core::model::grant::Grant;
-use doorward_core::model::query::{Filter, Op, Operand};
+use doorward_core::model::device::{DEVICE_KEPT_MS, DeviceRequest, StoredDevice, Verdict};
+use doorward_core::model::federation::FederatedIdentity;
+use doorward_core::model::grant::{
+    Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
+    TokenHash,
+};
+use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
+use doorward_core::model::registration::{Registered, StoredRealm};
+use doorward_core::model::secret::Secret;
+use doorward_core::model::session::{Ending, SessionQuery};
+use doorward_core::model::user::import::{Existing, Import, Imported};
 use doorward_core::model::user::{Owner, schema};
 
 /// A store in a directory that goes with it.
 struct Fixture {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     directory: tempfile::TempDir,
 }
 
@@ -45,7 +57,7 @@ impl Fixture {
         Self { store, directory }
     }
 
-    async fn another(&self) -> Arc<dyn Store> {
+    async fn another(&self) -> Arc<Store> {
         open(&url(&self.directory))
             .await
             .expect("the store opens again")
@@ -143,12 +155,12 @@ fn entity(id: Uuid, key: &str) -> EntityWrite {
     })
 }
 
-async fn realm_paths(store: &Arc<dyn Store>) -> Vec<String> {
+async fn realm_paths(store: &Arc<Store>) -> Vec<String> {
     let realms = store.realms().await.expect("realms");
     realms.into_iter().map(|realm| realm.path).collect()
 }
 
-async fn names(store: &Arc<dyn Store>, filter: Filter) -> Vec<String> {
+async fn names(store: &Arc<Store>, filter: Filter) -> Vec<String> {
     let query = UserQuery {
         filter,
         sort: Vec::new(),

@@ -1,5 +1,7 @@
 //! That what filters ask for is read along an index, on either database.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::parse_filter;
@@ -9,7 +11,7 @@ use doorward_core::model::query::UserQuery;
 use doorward_core::model::user::import::{Existing, Import};
 use doorward_core::model::user::{Owner, User};
 use doorward_store::testing::whole_reads;
-use doorward_store::{self as store, SqlStore, Store, testing};
+use doorward_store::{self as store, Store, testing};
 
 fn person(number: usize, profile: &Value) -> User {
     User {
@@ -28,10 +30,10 @@ fn person(number: usize, profile: &Value) -> User {
 }
 
 /// A store with some users, one of them in a group.
-async fn filled() -> (tempfile::TempDir, String, SqlStore, (User, Group)) {
+async fn filled() -> (tempfile::TempDir, String, Arc<Store>, (User, Group)) {
     let directory = tempfile::tempdir().expect("a directory");
     let url = testing::url(directory.path());
-    let store = store::open_whole(&url).await.expect("a store");
+    let store = store::open(&url).await.expect("a store");
     let imports: Vec<_> = (0..2000)
         .map(|number| {
             let emails = json!([{"value": format!("u{number:04}@x.test"), "type": "work"}]);

@@ -30,7 +30,7 @@ pub(super) fn follow(storages: &Arc<Storages>, clock: Clock, seen: i64) {
 }
 
 /// Adds the marks that are in the store at the start. Names the last one.
-pub(super) async fn catch_up(storages: &Storages, store: &dyn Store, clock: &Clock) -> i64 {
+pub(super) async fn catch_up(storages: &Storages, store: &Store, clock: &Clock) -> i64 {
     let mut seen = 0;
     let looked = tokio::time::timeout(START, storages.look(store, clock, &mut seen)).await;
     if !matches!(looked, Ok(Ok(()))) {
@@ -63,12 +63,7 @@ async fn run(weak: Weak<Storages>, clock: Clock, mut seen: i64) {
 
 impl Storages {
     /// Adds the marks of the store from behind the one that was seen last.
-    async fn look(
-        &self,
-        store: &dyn Store,
-        clock: &Clock,
-        seen: &mut i64,
-    ) -> Result<(), StoreError> {
+    async fn look(&self, store: &Store, clock: &Clock, seen: &mut i64) -> Result<(), StoreError> {
         loop {
             let marks = store.login_marks(*seen, LOOK).await?;
             let full = marks.len() >= LOOK as usize;

@@ -5,13 +5,13 @@ use super::browsing::{Browser, Provider, complete, location, world};
 use super::*;
 use crate::Storages;
 use doorward_core::model::login::LoginQuery;
-use doorward_store::SqlStore;
+use doorward_store::Store;
 
 /// A node whose sessions are kept, in a store that others may share.
 pub(super) struct Node {
     pub(super) world: World,
     pub(super) provider: Provider,
-    pub(super) store: Arc<SqlStore>,
+    pub(super) store: Arc<Store>,
     directory: Arc<tempfile::TempDir>,
     pub(super) config: Value,
 }
@@ -38,7 +38,7 @@ fn settings(mut config: Value) -> Value {
 impl Node {
     pub(super) async fn new(config: Value) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
+        let store = Store::open_sqlite(&directory.path().join("db")).await;
         let store = Arc::new(store.expect("a store"));
         let (world, provider) = world(json!({}));
         let config = settings(config);
@@ -667,7 +667,6 @@ async fn a_renewal_that_lags_behind_does_not_write_spent_tokens_over_the_next() 
 
 #[tokio::test]
 async fn a_renewal_does_not_unlock_the_refresh_of_somebody_else() {
-    use doorward_store::Store;
     let node = Node::new(json!({"session_idling_timeout": 400})).await;
     let browser = Browser::signed_in(&node.world).await;
     let key = node.rows().await[0].key;

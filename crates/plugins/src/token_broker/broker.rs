@@ -59,7 +59,7 @@ const SWEPT: u32 = 5_000;
 
 /// The token broker of a process.
 pub struct Broker {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Clock,
     metrics: Arc<Metrics>,
     audit: Audit,
@@ -186,7 +186,7 @@ impl Broker {
     /// store.
     pub async fn open(
         config: &BrokerConfig,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Clock,
         metrics: Arc<Metrics>,
         audit: Audit,

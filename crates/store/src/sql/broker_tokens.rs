@@ -1,7 +1,8 @@
 //! The tokens that the broker gave out.
 
+use super::batch::told_if;
 use super::{Database, Row, Tx, sql, write_doc};
-use crate::StoreError;
+use crate::{Store, StoreError, complete};
 use doorward_core::model::broker::{
     Kept, Refresh, Revoked, ShownRefresh, StoredTokens, local_person, person,
 };
@@ -12,6 +13,87 @@ use doorward_core::model::user::name;
 /// those that were on their way when it was made may live longer. A day.
 const SLACK_MS: i64 = 86_400_000;
 
+impl Store {
+    /// Keeps tokens that the broker gives out; those of the same access token
+    /// and application give way, unless they are revoked. A refresh token that
+    /// came with other ones of the application before leaves those.
+    pub async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<Kept, StoreError> {
+        let write = self.batch.write(tokens.clone(), |tx, tokens| {
+            let kept = insert(tx, tokens);
+            Box::pin(told_if(kept, |kept| *kept != Kept::Neither))
+        });
+        write.await
+    }
+
+    /// Puts other tokens in the place of those of a refresh token, if that is
+    /// good; says whether it was. Of two at once, one is told yes, unless the
+    /// refresh token stays the same.
+    pub async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError> {
+        let write = self.batch.write(refresh.clone(), |tx, refresh| {
+            Box::pin(told_if(replace(tx, refresh), |done| *done))
+        });
+        write.await
+    }
+
+    /// The broker's tokens that the access token of this hash belongs to.
+    pub async fn broker_tokens(
+        &self,
+        access: TokenHash,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        by_access(&self.database, access).await
+    }
+
+    /// The broker's tokens that a refresh token belongs to, or belonged to: those
+    /// that it is in force for, of the family that it names, and of the one that
+    /// it began.
+    pub async fn broker_refresh(
+        &self,
+        shown: &ShownRefresh,
+    ) -> Result<Vec<StoredTokens>, StoreError> {
+        let rows = sql(
+            "SELECT t.*, (SELECT before_ms FROM broker_ends e WHERE e.person = t.person)
+                    AS ended_ms
+               FROM broker_tokens t WHERE t.refresh IN ($1, $2, $3)",
+        )
+        .bind(shown.token)
+        .bind(shown.named.unwrap_or(shown.token))
+        .bind(shown.begun)
+        .all(&self.database)
+        .await?;
+        let mut all = Vec::with_capacity(rows.len());
+        for row in &rows {
+            all.push(found(&self.database, row).await?);
+        }
+        Ok(all)
+    }
+
+    /// Revokes tokens of the broker, with `cascade` also the one that belongs to
+    /// the one that is named; `None`: there is none of this hash, or the family
+    /// was revoked before.
+    pub async fn revoke_broker_token(
+        &self,
+        revoked: &Revoked,
+        cascade: bool,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        let mut tx = self.begin().await?;
+        let revoked = revoke(&mut tx, revoked, cascade).await?;
+        // Where there is none, there is nothing to tell of either.
+        if let Some(tokens) = &revoked {
+            complete(|record| record.set_client(&tokens.client_id));
+            tx.commit().await?;
+        }
+        Ok(revoked)
+    }
+
+    /// Ends all tokens of the broker that came of sign-ins up to now with this
+    /// name: at foreign providers, and as a user of any realm.
+    pub async fn end_broker_person(&self, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        end_named(&mut tx, end_user, now_ms).await?;
+        self.changed(tx.commit().await)
+    }
+}
+
 /// What the row is found by, and what else is kept of the refresh token.
 fn sought(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) {
     match tokens.family {
@@ -20,7 +102,7 @@ fn sought(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) {
     }
 }
 
-pub(super) async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, StoreError> {
+async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, StoreError> {
     let (mut refresh, mut kept) = (tokens.refresh, Kept::Both);
     if let (Some(given), None) = (refresh, tokens.family) {
         (refresh, kept) = given_again(tx, tokens, given).await?;
@@ -108,7 +190,7 @@ async fn given_again(
 
 /// The conditional update decides: of two refreshes at once, one finds the
 /// token in force, unless it stays the same.
-pub(super) async fn refresh(tx: &mut Tx, refresh: &Refresh) -> Result<bool, StoreError> {
+async fn replace(tx: &mut Tx, refresh: &Refresh) -> Result<bool, StoreError> {
     let tokens = &refresh.tokens;
     let (found_by, current) = sought(tokens);
     let done = sql("UPDATE broker_tokens
@@ -143,7 +225,7 @@ pub(super) async fn refresh(tx: &mut Tx, refresh: &Refresh) -> Result<bool, Stor
     Ok(true)
 }
 
-pub(super) async fn by_access(
+async fn by_access(
     readers: &Database,
     hash: TokenHash,
 ) -> Result<Option<StoredTokens>, StoreError> {
@@ -159,27 +241,6 @@ pub(super) async fn by_access(
         Some(row) => found(readers, &row).await.map(Some),
         None => Ok(None),
     }
-}
-
-pub(super) async fn by_refresh(
-    readers: &Database,
-    shown: &ShownRefresh,
-) -> Result<Vec<StoredTokens>, StoreError> {
-    let rows = sql(
-        "SELECT t.*, (SELECT before_ms FROM broker_ends e WHERE e.person = t.person)
-                AS ended_ms
-           FROM broker_tokens t WHERE t.refresh IN ($1, $2, $3)",
-    )
-    .bind(shown.token)
-    .bind(shown.named.unwrap_or(shown.token))
-    .bind(shown.begun)
-    .all(readers)
-    .await?;
-    let mut all = Vec::with_capacity(rows.len());
-    for row in &rows {
-        all.push(found(readers, row).await?);
-    }
-    Ok(all)
 }
 
 async fn found(readers: &Database, row: &Row) -> Result<StoredTokens, StoreError> {
@@ -224,7 +285,7 @@ fn read(row: &Row) -> Result<StoredTokens, StoreError> {
 }
 
 /// Revokes what is meant, with `cascade` also the token that belongs to it.
-pub(super) async fn revoke(
+async fn revoke(
     tx: &mut Tx,
     revoked: &Revoked,
     cascade: bool,
@@ -264,7 +325,7 @@ pub(super) async fn revoke(
 }
 
 /// Ends what people of this name, here and elsewhere, have begun up to now.
-pub(super) async fn end_named(tx: &mut Tx, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
+async fn end_named(tx: &mut Tx, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
     // Realms are few: SQLite must not begin with the users.
     let users = sql("SELECT u.id FROM realms r CROSS JOIN users u
           WHERE u.realm = r.path AND u.user_key = $1")

@@ -219,8 +219,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::sql::{SqlStore, sql};
-    use crate::{Store, testing};
+    use crate::sql::{Store, sql};
+    use crate::testing;
     use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
     use doorward_core::model::user::schema;
 
@@ -231,11 +231,11 @@ mod tests {
 
     const AN_HOUR: Duration = Duration::from_secs(3600);
 
-    async fn store(directory: &tempfile::TempDir) -> SqlStore {
+    async fn store(directory: &tempfile::TempDir) -> Store {
         let url = testing::url(directory.path());
         let store = match url.strip_prefix("sqlite:") {
-            Some(path) => SqlStore::open_sqlite(Path::new(path)).await,
-            None => SqlStore::open_postgres(&url).await,
+            Some(path) => Store::open_sqlite(Path::new(path)).await,
+            None => Store::open_postgres(&url).await,
         };
         store.expect("a store")
     }

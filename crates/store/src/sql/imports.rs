@@ -7,15 +7,43 @@ use futures_util::future::join;
 use super::dialect::Dialect;
 use super::statement::Statement;
 use super::{Builder, Tx, endings, sql, users};
-use crate::StoreError;
+use crate::{Store, StoreError};
 use doorward_core::model::user::import::{Existing, Import, Imported};
 use doorward_core::model::user::{Owner, User, name as user_name, schema};
 
 /// Rows in one statement: databases bind at most 32,766 values.
 const ROWS: usize = 500;
 
+/// An import of more users than this is one of very many.
+const MANY: usize = 1000;
+
+impl Store {
+    /// Adds users of one realm, all in one transaction: whoever can't be added
+    /// keeps no other from it. Names what became of each. With `dry` it says
+    /// what would, and nothing is changed.
+    pub async fn import_users(
+        &self,
+        users: &[Import],
+        existing: Existing,
+        dry: bool,
+        now_ms: i64,
+    ) -> Result<Vec<Imported>, StoreError> {
+        let mut tx = if users.len() > MANY {
+            self.database.begin_many().await?
+        } else {
+            self.begin().await?
+        };
+        let outcomes = import(&mut tx, users, existing, now_ms).await?;
+        if dry {
+            return Ok(outcomes);
+        }
+        self.changed(tx.commit().await)?;
+        Ok(outcomes)
+    }
+}
+
 /// Adds these users of one realm.
-pub(super) async fn users(
+async fn import(
     tx: &mut Tx,
     imports: &[Import],
     existing: Existing,

@@ -8,6 +8,7 @@
 //! ([`ANSWER`]).
 
 use std::borrow::Cow;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use super::database::{LIST_WAIT, LISTS, query};
 use super::lease::Lease;
 use super::pulse::{Pulse, is_timeout};
 use super::statement::Value;
-use super::unavailable;
-use crate::StoreError;
+use super::{Database, migrate, silent, unavailable};
+use crate::{Store, StoreError};
 use doorward_core::clock::random_uuid;
 
 /// Begins a transaction that writes. One message: the lock costs no way to the
@@ -73,6 +74,58 @@ const SESSION: &str = "SET idle_in_transaction_session_timeout = '2500ms';
 
 /// Why a server can't be reached.
 type Cause = Arc<parking_lot::Mutex<Option<String>>>;
+
+impl Store {
+    /// Opens the PostgreSQL database at `url`, migrating it as needed.
+    ///
+    /// # Errors
+    /// [`StoreError::Address`] when the address can't be read;
+    /// [`StoreError::Unavailable`] when the server does not answer, refuses, or
+    /// the database was written by a newer version.
+    pub async fn open_postgres(url: &str) -> Result<Self, StoreError> {
+        let (server, changes) = connect(url).await?;
+        migrate::postgres(server.writer()).await?;
+        Ok(Self::on(Database::Postgres(Arc::new(server)), changes))
+    }
+
+    /// Opens the PostgreSQL database at `url` without changing it; `None`: there
+    /// is no store in it yet.
+    ///
+    /// # Errors
+    /// As [`Store::open_postgres`]; also when another version wrote it.
+    pub async fn open_existing_postgres(url: &str) -> Result<Option<Self>, StoreError> {
+        let (server, changes) = connect(url).await?;
+        let mut connection = server.writer().acquire().await.map_err(unavailable)?;
+        let version = timeout(ANSWER, migrate::postgres_version(&mut connection));
+        let version = version.await.map_err(|_| silent())??;
+        match version {
+            None => return Ok(None),
+            Some(version) if migrate::is_current(version) => {}
+            Some(_) => {
+                let reason = "the database was written by another version";
+                return Err(StoreError::Unavailable(reason.to_owned()));
+            }
+        }
+        drop(connection);
+        let database = Database::Postgres(Arc::new(server));
+        Ok(Some(Self::on(database, changes)))
+    }
+}
+
+async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
+    // No host is one for others, if `host` says where; not for the parser.
+    let url = match url.split_once("@/") {
+        Some((user, rest)) if rest.contains("host=") => format!("{user}@localhost/{rest}"),
+        _ => url.to_owned(),
+    };
+    // What is wrong with it is said without what it holds: a password.
+    let options = PgConnectOptions::from_str(&url);
+    let options =
+        options.map_err(|error| StoreError::Address(format!("can't be used: {error}")))?;
+    let changes = watch::Sender::new(());
+    let server = Server::connect(options, changes.clone()).await?;
+    Ok((server, changes))
+}
 
 /// The connections of one node.
 #[derive(Debug)]

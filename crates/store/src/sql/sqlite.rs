@@ -25,7 +25,7 @@ use super::place::{Gone, Place};
 use super::pulse::{Pulse, is_timeout};
 use super::server_lock::ServerLock;
 use super::statement::Value;
-use super::{Database, SqlStore, migrate, unavailable};
+use super::{Database, Store, migrate, unavailable};
 use crate::StoreError;
 
 /// Connections that only read, other than lists.
@@ -61,7 +61,7 @@ pub(super) struct File {
     _anchor: Mutex<SqliteConnection>,
 }
 
-impl SqlStore {
+impl Store {
     /// Opens the file at `path`, creating and migrating it as needed.
     ///
     /// # Errors
@@ -108,10 +108,10 @@ impl SqlStore {
         ))
     }
 
-    /// As [`SqlStore::open_sqlite`], for the server: there is one for a file.
+    /// As [`Store::open_sqlite`], for the server: there is one for a file.
     ///
     /// # Errors
-    /// As [`SqlStore::open_sqlite`]; also when another server has the file.
+    /// As [`Store::open_sqlite`]; also when another server has the file.
     pub async fn serve_sqlite(path: &Path) -> Result<Self, StoreError> {
         create_private(path)?;
         let lock = ServerLock::take(path)?;

@@ -279,12 +279,12 @@ impl Tx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Store;
     use crate::sql::database::Database;
     use crate::sql::sql;
-    use crate::{SqlStore, Store};
 
-    async fn store(directory: &tempfile::TempDir) -> SqlStore {
-        let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
+    async fn store(directory: &tempfile::TempDir) -> Store {
+        let store = Store::open_sqlite(&directory.path().join("db")).await;
         store.expect("a store")
     }
 

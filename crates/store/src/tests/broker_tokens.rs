@@ -29,23 +29,23 @@ fn tokens(access: &str, refresh: Option<&str>, client: &str) -> StoredTokens {
     }
 }
 
-async fn keep(store: &Arc<dyn Store>, tokens: &StoredTokens) -> Kept {
+async fn keep(store: &Arc<Store>, tokens: &StoredTokens) -> Kept {
     store.keep_broker_tokens(tokens).await.expect("an answer")
 }
 
-async fn by_access(store: &Arc<dyn Store>, access: &str) -> Option<StoredTokens> {
+async fn by_access(store: &Arc<Store>, access: &str) -> Option<StoredTokens> {
     let found = store.broker_tokens(TokenHash::of(access)).await;
     found.expect("an answer")
 }
 
 /// The tokens that a refresh token is in force for.
-async fn by_refresh(store: &Arc<dyn Store>, refresh: &str) -> Option<StoredTokens> {
+async fn by_refresh(store: &Arc<Store>, refresh: &str) -> Option<StoredTokens> {
     let shown = ShownRefresh::of(refresh);
     let all = store.broker_refresh(&shown).await.expect("an answer");
     all.into_iter().find(|one| one.refresh == Some(shown.token))
 }
 
-async fn refresh(store: &Arc<dyn Store>, presented: &str, tokens: StoredTokens) -> bool {
+async fn refresh(store: &Arc<Store>, presented: &str, tokens: StoredTokens) -> bool {
     let shown = ShownRefresh::of(presented);
     let refresh = Refresh {
         presented: shown.token,
@@ -59,7 +59,7 @@ async fn refresh(store: &Arc<dyn Store>, presented: &str, tokens: StoredTokens) 
         .expect("an answer")
 }
 
-async fn revoke(store: &Arc<dyn Store>, revoked: Revoked, cascade: bool) -> bool {
+async fn revoke(store: &Arc<Store>, revoked: Revoked, cascade: bool) -> bool {
     let revoked = store.revoke_broker_token(&revoked, cascade).await;
     revoked.expect("an answer").is_some()
 }

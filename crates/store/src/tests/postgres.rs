@@ -20,7 +20,7 @@ fn access(name: &str) -> StoredAccess {
 
 /// Writes tokens one after another until it is told to stop; those that were
 /// acknowledged, and whether any was refused.
-async fn write_on(store: Arc<dyn Store>, who: usize, stop: Arc<AtomicBool>) -> (Vec<String>, bool) {
+async fn write_on(store: Arc<Store>, who: usize, stop: Arc<AtomicBool>) -> (Vec<String>, bool) {
     let (mut kept, mut refused) = (Vec::new(), false);
     for number in 0.. {
         if stop.load(Ordering::Acquire) {

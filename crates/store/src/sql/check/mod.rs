@@ -7,7 +7,7 @@ mod users;
 use super::dialect::Dialect;
 use super::transfer::piece;
 use super::transfer::tables::{TABLES, Table, Type};
-use super::{Builder, Row, SqlStore, Tx, sql};
+use super::{Builder, Row, Store, Tx, sql};
 use crate::StoreError;
 
 /// Rows in memory at once.
@@ -36,7 +36,7 @@ impl std::fmt::Display for Finding {
 /// Where findings are told.
 type Tell<'a> = &'a mut (dyn FnMut(Finding) + Send);
 
-impl SqlStore {
+impl Store {
     /// Looks at everything that is stored at one moment, and tells what is wrong;
     /// `progress` hears how many records were read since the last time. Gives
     /// the number of records.

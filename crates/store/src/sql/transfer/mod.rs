@@ -14,7 +14,7 @@ pub(super) use export::piece;
 
 #[cfg(test)]
 use super::Database;
-use super::{Builder, Row, SqlStore, Tx, users};
+use super::{Builder, Row, Store, Tx, users};
 use crate::StoreError;
 
 /// Why the store was not exported or imported. Nothing was changed.
