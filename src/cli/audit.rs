@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::output::has_no_reader;
 use super::store::{Place, on_runtime, private};
 use super::terminal::Terminal;
-use super::{USAGE, complain};
+use super::{USAGE, complain, with_causes};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::AuditQuery;
 use doorward_store::{self as store, Store};
@@ -140,7 +140,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
         // Whoever read it has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("{error:#}"));
+            complain(&with_causes(&error));
             ExitCode::FAILURE
         }
     }

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::identity::told::operator;
 use super::output::{Output, has_no_reader};
-use super::{USAGE, complain};
+use super::{USAGE, complain, with_causes};
 use crate::config::Config;
 use doorward_audit::{Audit, AuditConfig};
 use doorward_core::clock::Clock;
@@ -118,7 +118,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
         // An export without its end is none; whoever left knows why.
         Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
-            complain(&format!("{error:#}"));
+            complain(&with_causes(&error));
             ExitCode::FAILURE
         }
     }

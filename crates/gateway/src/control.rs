@@ -374,7 +374,7 @@ impl Control {
             Ok(())
         }));
         let ended = stored.await;
-        ended.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+        ended.unwrap_or_else(|error| Err(StoreError::unavailable(error)))
     }
 
     fn swap(&self, entities: Entities, snapshot: Snapshot) {
@@ -506,10 +506,12 @@ impl From<CompileError> for DeclaredError {
 async fn stored_entities(store: &Store) -> Result<Entities, StoreError> {
     let mut entities = Entities::default();
     for (kind, id, doc) in store.entities().await? {
-        let damaged = |what: String| StoreError::Damaged(format!("{id}: {what}"));
-        let kind = Kind::of_plural(&kind)
-            .ok_or_else(|| damaged(format!("unknown kind of entity '{kind}'")))?;
-        let item = records::load(kind, doc).map_err(|error| damaged(error.to_string()))?;
+        let kind =
+            Kind::of_plural(&kind).ok_or_else(|| format!("{id}: unknown kind of entity '{kind}'"));
+        let kind = kind.map_err(|reason| StoreError::Damaged(reason, None))?;
+        let item = records::load(kind, doc).map_err(|error| {
+            StoreError::Damaged(format!("{id}: {error}"), Some(Arc::new(error)))
+        })?;
         item.put(&mut entities);
     }
     Ok(entities)

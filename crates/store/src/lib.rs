@@ -26,21 +26,25 @@ pub use audit::{Beside, beside, complete};
 pub use shared_secret::{SharedSecretError, shared_secret};
 pub use sql::{Finding, Rows, Store, TransferError};
 
-/// Why the store could not do what it was asked to.
+/// The error that a [`StoreError`] came from. The writes of one commit share it.
+pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Why the store could not do what it was asked to. The text of a cause is
+/// part of the error's own text.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database refused or did not answer.
     #[error("store unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(String, #[source] Option<Cause>),
     /// A unique name is taken.
     #[error("{0} is taken")]
     Taken(String),
     /// What is stored can't be read back.
     #[error("stored record is damaged: {0}")]
-    Damaged(String),
+    Damaged(String, #[source] Option<Cause>),
     /// The address of the store can't be used.
     #[error("store address {0}")]
-    Address(String),
+    Address(String, #[source] Option<Cause>),
     /// The record is owned by the configuration file.
     #[error("{0} is declared in the configuration file; change it there")]
     FileOwned(String),
@@ -63,9 +67,19 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// [`StoreError::Unavailable`] for this cause.
+    pub fn unavailable(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Unavailable(cause.to_string(), Some(Arc::new(cause)))
+    }
+
+    /// [`StoreError::Damaged`] for this cause.
+    pub fn damaged(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Damaged(cause.to_string(), Some(Arc::new(cause)))
+    }
+
     /// Whether the same may succeed later, though nobody changes anything.
     pub fn passes(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::TooLong | Self::Crowded)
+        matches!(self, Self::Unavailable(..) | Self::TooLong | Self::Crowded)
     }
 }
 
@@ -211,6 +225,7 @@ fn address(url: &str) -> Result<Address<'_>, StoreError> {
         Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(Address::Postgres),
         _ => Err(StoreError::Address(
             "is neither of the form sqlite:PATH nor postgres://USER@HOST/DATABASE".to_owned(),
+            None,
         )),
     }
 }

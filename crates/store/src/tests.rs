@@ -673,10 +673,26 @@ async fn expired_records_are_swept() {
 async fn other_addresses_are_refused_with_their_form() {
     for bad in ["mysql://x", "doorward.db", "postgres:doorward"] {
         assert!(
-            matches!(open(bad).await, Err(StoreError::Address(_))),
+            matches!(open(bad).await, Err(StoreError::Address(..))),
             "{bad}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_names_the_cause_and_keeps_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    let url = format!("sqlite:{}/db", file.display());
+    let refused = open(&url).await.map(drop).expect_err("no directory");
+    let cause = std::error::Error::source(&refused).expect("a cause");
+    let cause = cause
+        .downcast_ref::<std::io::Error>()
+        .expect("of the system");
+    let text = refused.to_string();
+    assert!(text.starts_with("store unavailable: can't open "), "{text}");
+    assert!(text.ends_with(&cause.to_string()), "{text}");
 }
 
 fn code(of: &User) -> StoredCode {

@@ -532,7 +532,7 @@ fn names(config: &BrokerConfig) -> Names {
 
 fn read<T: DeserializeOwned>(record: &Record) -> Result<T, StoreError> {
     let doc = Value::Object(record.doc.clone());
-    serde_json::from_value(doc).map_err(|error| StoreError::Damaged(error.to_string()))
+    serde_json::from_value(doc).map_err(StoreError::damaged)
 }
 
 async fn tend(weak: Weak<Broker>, sweeps: bool) {

@@ -76,7 +76,7 @@ impl<A: Send + Sync, T: Send> Waiting for Job<A, T> {
 }
 
 fn closing() -> StoreError {
-    StoreError::Unavailable("the store is closing".to_owned())
+    StoreError::Unavailable("the store is closing".to_owned(), None)
 }
 
 /// Where writes are handed in.
@@ -213,9 +213,11 @@ async fn one_by_one(database: &Database, mut jobs: impl Iterator<Item = Box<dyn 
 fn refuse(jobs: impl Iterator<Item = Box<dyn Waiting>>, error: &StoreError) {
     for job in jobs {
         let error = match error {
-            StoreError::Unavailable(why) => why.clone(),
-            error => error.to_string(),
+            StoreError::Unavailable(why, cause) => {
+                StoreError::Unavailable(why.clone(), cause.clone())
+            }
+            error => StoreError::Unavailable(error.to_string(), None),
         };
-        job.answer(Some(StoreError::Unavailable(error)));
+        job.answer(Some(error));
     }
 }

@@ -11,15 +11,15 @@ pub(super) fn unavailable(error: sqlx::Error) -> StoreError {
         Some("9" | "57014") => return StoreError::TooLong,
         _ => {}
     }
-    StoreError::Unavailable(error.to_string())
+    StoreError::unavailable(error)
 }
 
 pub(super) fn silent() -> StoreError {
-    StoreError::Unavailable("the database does not answer".to_owned())
+    StoreError::Unavailable("the database does not answer".to_owned(), None)
 }
 
 pub(super) fn damaged(what: impl std::fmt::Display) -> StoreError {
-    StoreError::Damaged(what.to_string())
+    StoreError::Damaged(what.to_string(), None)
 }
 
 /// A failed write: the name `what` is taken, or the database is ill.

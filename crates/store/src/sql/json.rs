@@ -1,21 +1,22 @@
 //! Documents and identifiers in columns of text.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
-use super::damaged;
 use crate::StoreError;
 
 pub(super) fn parse_id(text: &str) -> Result<Uuid, StoreError> {
     text.parse()
-        .map_err(|_| damaged(format!("`{text}` is no UUID")))
+        .map_err(|error| StoreError::Damaged(format!("`{text}` is no UUID"), Some(Arc::new(error))))
 }
 
 pub(super) fn parse_doc<T: serde::de::DeserializeOwned>(doc: &str) -> Result<T, StoreError> {
-    serde_json::from_str(doc).map_err(damaged)
+    serde_json::from_str(doc).map_err(StoreError::damaged)
 }
 
 pub(super) fn write_doc<T: serde::Serialize>(doc: &T) -> Result<String, StoreError> {
-    serde_json::to_string(doc).map_err(damaged)
+    serde_json::to_string(doc).map_err(StoreError::damaged)
 }
 
 /// As [`write_doc`], for a record that statements look into: PostgreSQL takes no

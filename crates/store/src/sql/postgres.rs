@@ -103,7 +103,7 @@ impl Store {
             Some(version) if migrate::is_current(version) => {}
             Some(_) => {
                 let reason = "the database was written by another version";
-                return Err(StoreError::Unavailable(reason.to_owned()));
+                return Err(StoreError::Unavailable(reason.to_owned(), None));
             }
         }
         drop(connection);
@@ -120,8 +120,9 @@ async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
     };
     // What is wrong with it is said without what it holds: a password.
     let options = PgConnectOptions::from_str(&url);
-    let options =
-        options.map_err(|error| StoreError::Address(format!("can't be used: {error}")))?;
+    let options = options.map_err(|error| {
+        StoreError::Address(format!("can't be used: {error}"), Some(Arc::new(error)))
+    })?;
     let changes = watch::Sender::new(());
     let server = Server::connect(options, changes.clone()).await?;
     Ok((server, changes))
@@ -244,7 +245,7 @@ impl Server {
             sqlx::Error::PoolTimedOut => {
                 let cause = self.cause.lock().clone();
                 let cause = cause.unwrap_or_else(|| silence("connection"));
-                StoreError::Unavailable(format!("{}: {cause}", self.place))
+                StoreError::Unavailable(format!("{}: {cause}", self.place), None)
             }
             error => unavailable(error),
         }
@@ -340,18 +341,22 @@ fn place(options: &PgConnectOptions) -> String {
 /// Why a server can't be reached. A pool only says that it waited: a connection
 /// of its own says why.
 async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> StoreError {
-    let why = match error {
+    let error = match error {
         sqlx::Error::PoolTimedOut => cause(options).await,
-        error => error.to_string(),
+        error => Ok(error),
     };
-    StoreError::Unavailable(format!("{}: {why}", place(options)))
+    let place = place(options);
+    match error {
+        Ok(error) => StoreError::Unavailable(format!("{place}: {error}"), Some(Arc::new(error))),
+        Err(silence) => StoreError::Unavailable(format!("{place}: {silence}"), None),
+    }
 }
 
-/// What a connection of its own says.
-async fn cause(options: &PgConnectOptions) -> String {
+/// What a connection of its own says; `Err`: nothing in time.
+async fn cause(options: &PgConnectOptions) -> Result<sqlx::Error, String> {
     match timeout(CONNECT, PgConnection::connect_with(options)).await {
-        Ok(Err(error)) => error.to_string(),
-        Ok(Ok(_)) | Err(_) => silence("answer"),
+        Ok(Err(error)) => Ok(error),
+        Ok(Ok(_)) | Err(_) => Err(silence("answer")),
     }
 }
 
@@ -367,7 +372,7 @@ async fn check(writer: &PgPool) -> Result<(), StoreError> {
     let row = sqlx::query(settings).fetch_one(writer);
     let row = Pulse::default().within(ANSWER, row).await;
     let row = super::Row::Postgres(row.map_err(unavailable)?);
-    let refused = |why: &str| Err(StoreError::Unavailable(why.to_owned()));
+    let refused = |why: &str| Err(StoreError::Unavailable(why.to_owned(), None));
     if row.int("version")? < 130_000 {
         return refused("PostgreSQL 13 or newer is needed");
     }
@@ -404,6 +409,7 @@ impl Ears {
                 pulse.note_broken();
             } else {
                 let why = cause(&self.options).await;
+                let why = why.map_or_else(|silence| silence, |error| error.to_string());
                 *self.cause.lock() = Some(why);
             }
             tokio::time::sleep(LISTEN_AGAIN).await;

@@ -40,7 +40,7 @@ impl Pulse {
             return Ok(());
         }
         let why = "the database does not answer; it is asked again every second";
-        Err(StoreError::Unavailable(why.to_owned()))
+        Err(StoreError::Unavailable(why.to_owned(), None))
     }
 
     fn admits(&self, now_ns: u64) -> bool {
@@ -118,18 +118,21 @@ impl Pulse {
     /// Notes what became of a write: as long as they fail, operators are told.
     pub(super) fn note_write<T>(&self, outcome: &Result<T, StoreError>) {
         match outcome {
-            Err(StoreError::Unavailable(why)) => {
-                if !self.failing.swap(true, Ordering::AcqRel) {
-                    tracing::error!(why, "writes to the store fail");
-                }
-                *self.failure.lock() = Some(why.clone());
-            }
+            Err(StoreError::Unavailable(why, _)) => self.note_failure(why),
             Ok(_) if self.failing.swap(false, Ordering::AcqRel) => {
                 *self.failure.lock() = None;
                 tracing::info!("writes to the store succeed again");
             }
             _ => {}
         }
+    }
+
+    /// Notes that a write failed, and why.
+    pub(super) fn note_failure(&self, why: &str) {
+        if !self.failing.swap(true, Ordering::AcqRel) {
+            tracing::error!(why, "writes to the store fail");
+        }
+        *self.failure.lock() = Some(why.to_owned());
     }
 
     /// Why the last write failed, if it did.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Builder, Row, Tx, clients, damaged, sql};
+use super::{Builder, Row, Tx, clients, sql};
 use crate::{Beside, Store, StoreError};
 use doorward_core::model::client::Client;
 use doorward_core::model::grant::TokenHash;
@@ -157,7 +157,10 @@ pub(super) fn read(row: &Row) -> Result<InitialToken, StoreError> {
         realm: row.text("realm")?,
         hash: row.hash("hash")?,
         note: row.text("note")?,
-        uses_left: uses_left.map(u32::try_from).transpose().map_err(damaged)?,
+        uses_left: uses_left
+            .map(u32::try_from)
+            .transpose()
+            .map_err(StoreError::damaged)?,
         created_ms: row.int("created_ms")?,
         expires_ms: row.opt_int("expires_ms")?,
     })

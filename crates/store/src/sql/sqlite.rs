@@ -84,7 +84,7 @@ impl Store {
             counted.fetch_add(1, Ordering::AcqRel);
         });
         let writer = writer.connect_with(options.clone()).await;
-        let writer = writer.map_err(|error| cannot_open(path, &error.to_string()))?;
+        let writer = writer.map_err(|error| failed_to_open(path, error))?;
         migrate::sqlite(&writer).await?;
         let bulk = bulk(&place, options.clone());
         let options = options.read_only(true);
@@ -134,7 +134,7 @@ impl Store {
         let lists = lists(&place).connect_lazy_with(options.clone());
         let readers = pool(READERS, &place, || {});
         let readers = readers.connect_with(options.clone()).await;
-        let readers = readers.map_err(|error| cannot_open(path, &error.to_string()))?;
+        let readers = readers.map_err(|error| failed_to_open(path, error))?;
         if !migrate::is_sqlite_current(&readers).await? {
             return Err(cannot_open(path, "it was written by another version"));
         }
@@ -252,7 +252,7 @@ impl File {
 
 impl From<Gone> for StoreError {
     fn from(gone: Gone) -> Self {
-        Self::Unavailable(gone.to_string())
+        Self::unavailable(gone)
     }
 }
 
@@ -307,13 +307,22 @@ fn bulk(place: &Arc<Place>, options: SqliteConnectOptions) -> SqlitePool {
 }
 
 pub(super) fn cannot_open(path: &Path, reason: &str) -> StoreError {
-    StoreError::Unavailable(format!("can't open {}: {reason}", path.display()))
+    StoreError::Unavailable(format!("can't open {}: {reason}", path.display()), None)
+}
+
+/// As [`cannot_open`], for an error.
+pub(super) fn failed_to_open(
+    path: &Path,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> StoreError {
+    let reason = format!("can't open {}: {error}", path.display());
+    StoreError::Unavailable(reason, Some(Arc::new(error)))
 }
 
 /// Makes the directory (0700) and the file (0600) if they are missing. SQLite
 /// gives its side files the mode of the main file.
 fn create_private(path: &Path) -> Result<(), StoreError> {
-    let failed = |error: std::io::Error| cannot_open(path, &error.to_string());
+    let failed = |error: std::io::Error| failed_to_open(path, error);
     if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);

@@ -186,8 +186,7 @@ impl Tx {
         if let Err(error) = &done
             && is_ill(error)
         {
-            let failed = StoreError::Unavailable(error.to_string());
-            self.pulse.note_write::<()>(&Err(failed));
+            self.pulse.note_failure(&error.to_string());
         }
         self.noted(done)
     }
@@ -350,13 +349,13 @@ mod tests {
         handle.set_progress_handler(1, move || hangs.recv().is_ok());
         drop(handle);
         let hung = insert(&mut tx, "/hung").await;
-        assert!(matches!(hung, Err(StoreError::Unavailable(_))), "{hung:?}");
+        assert!(matches!(hung, Err(StoreError::Unavailable(..))), "{hung:?}");
         assert!(tx.is_ill());
         drop(tx);
         // Nobody waits in vain from there on.
         let refused = store.database.begin().await.map(drop);
         assert!(
-            matches!(refused, Err(StoreError::Unavailable(_))),
+            matches!(refused, Err(StoreError::Unavailable(..))),
             "{refused:?}"
         );
         // Its thread ends, and the transaction with it.
