@@ -29,7 +29,7 @@ pub use config::AuditConfig;
 use doorward_core::clock::{Clock, random_bytes};
 use doorward_core::model::audit::{AuditRecord, Event, Told, Trace, audit_id};
 use doorward_net::telemetry::{Counter, Metrics};
-use doorward_store::{Store, beside};
+use doorward_store::{Store, with_audit};
 use file::LinesFile;
 use queue::{Queue, Span};
 
@@ -232,7 +232,7 @@ impl Audit {
             }
             return Ok(done);
         }
-        let (done, record, taken) = beside(record, act).await;
+        let (done, record, taken) = with_audit(record, act).await;
         let done = done?;
         if taken {
             log.written.inc();

@@ -22,7 +22,7 @@ use doorward_core::model::client::Client;
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::user::User;
 
-pub use audit::{Beside, beside, complete};
+pub use audit::{PendingAudit, complete, with_audit};
 pub use shared_secret::{SharedSecretError, shared_secret};
 pub use sql::{Finding, Rows, Store, TransferError};
 

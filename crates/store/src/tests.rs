@@ -905,7 +905,10 @@ async fn a_kept_request_is_taken_once_even_by_two_at_once() {
     let Fixture { store, .. } = &Fixture::new().await;
     let request = kept("a", "app");
     assert!(store.keep_request(&request, 1000).await.expect("a store"));
-    let read = store.kept_request(request.hash).await.expect("a store");
+    let read = store
+        .authorization_request(request.hash)
+        .await
+        .expect("a store");
     assert_eq!(read, Some(request.clone()));
     store
         .prolong_request(request.hash, 5000)
@@ -915,7 +918,10 @@ async fn a_kept_request_is_taken_once_even_by_two_at_once() {
         .prolong_request(request.hash, 2000)
         .await
         .expect("no shorter");
-    let read = store.kept_request(request.hash).await.expect("a store");
+    let read = store
+        .authorization_request(request.hash)
+        .await
+        .expect("a store");
     assert_eq!(
         read.map(|read| (read.begins_ms, read.ends_ms)),
         Some((1000, 5000))
@@ -926,7 +932,10 @@ async fn a_kept_request_is_taken_once_even_by_two_at_once() {
     );
     assert!(one.expect("a store") ^ other.expect("a store"));
     assert_eq!(
-        store.kept_request(request.hash).await.expect("a store"),
+        store
+            .authorization_request(request.hash)
+            .await
+            .expect("a store"),
         None
     );
 }

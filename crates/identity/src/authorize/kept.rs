@@ -62,7 +62,7 @@ pub(super) async fn resolve(
 ) -> Result<Resolved, Refused> {
     let handle = uri.strip_prefix(PREFIX).filter(|rest| rest.len() <= 64);
     let hash = TokenHash::of(handle.ok_or_else(gone)?);
-    let kept = call.state.store.kept_request(hash).await?;
+    let kept = call.state.store.authorization_request(hash).await?;
     let kept = kept.ok_or_else(gone)?;
     if kept.realm != call.realm.path || kept.client_id != client.id() {
         doorward_net::telemetry::warn_limited!(

@@ -18,7 +18,7 @@ impl Store {
     pub async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
         let write = self
             .batch
-            .aside(records, |tx, records| Box::pin(append_all(tx, records)));
+            .write_unaudited(records, |tx, records| Box::pin(append_all(tx, records)));
         write.await
     }
 

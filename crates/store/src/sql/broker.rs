@@ -157,7 +157,7 @@ fn read(kind: Kind, row: &Row) -> Result<Record, StoreError> {
 }
 
 /// The columns of a secret. Only a digest is ever kept.
-fn kept(secret: &ClientSecret) -> (Option<&[u8]>, Option<&[u8]>) {
+fn secret_columns(secret: &ClientSecret) -> (Option<&[u8]>, Option<&[u8]>) {
     match secret {
         ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest)),
         ClientSecret::None | ClientSecret::Plain(_) => (None, None),
@@ -214,7 +214,7 @@ fn products_of(record: &Record) -> impl Iterator<Item = &str> {
 }
 
 async fn put(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
-    let (salt, digest) = kept(&record.secret);
+    let (salt, digest) = secret_columns(&record.secret);
     sql("INSERT INTO broker_records
            (kind, id, key, parent, owner, salt, digest, created_ms, updated_ms, doc)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
@@ -228,7 +228,7 @@ async fn put(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
     .bind(record.created_ms)
     .bind(record.updated_ms)
     .bind(write_doc(&record.doc)?)
-    .run_or_taken(tx, record.key.as_deref().unwrap_or(&record.id))
+    .run_unless_taken(tx, record.key.as_deref().unwrap_or(&record.id))
     .await
     .map(drop)
 }
@@ -242,7 +242,7 @@ async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result<(), StoreE
         .await?;
     let old = old.map(|row| read(record.kind, &row)).transpose()?;
     check_references(tx, record, old.as_ref()).await?;
-    let (salt, digest) = kept(&record.secret);
+    let (salt, digest) = secret_columns(&record.secret);
     let done = sql("UPDATE broker_records
             SET key = $1, parent = $2, salt = $3, digest = $4, updated_ms = $5, doc = $6
           WHERE kind = $7 AND id = $8 AND updated_ms = $9")
@@ -255,7 +255,7 @@ async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result<(), StoreE
     .bind(record.kind.as_str())
     .bind(&record.id)
     .bind(seen_ms)
-    .run_or_taken(tx, record.key.as_deref().unwrap_or(&record.id))
+    .run_unless_taken(tx, record.key.as_deref().unwrap_or(&record.id))
     .await?;
     if done == 0 {
         return Err(StoreError::Conflict(record.id.clone()));

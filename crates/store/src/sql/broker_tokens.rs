@@ -1,6 +1,6 @@
 //! The tokens that the broker gave out.
 
-use super::batch::told_if;
+use super::batch::audited_if;
 use super::{Database, Row, Tx, sql, write_doc};
 use crate::{Store, StoreError, complete};
 use doorward_core::model::broker::{
@@ -20,7 +20,7 @@ impl Store {
     pub async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<Kept, StoreError> {
         let write = self.batch.write(tokens.clone(), |tx, tokens| {
             let kept = insert(tx, tokens);
-            Box::pin(told_if(kept, |kept| *kept != Kept::Neither))
+            Box::pin(audited_if(kept, |kept| *kept != Kept::Neither))
         });
         write.await
     }
@@ -30,7 +30,7 @@ impl Store {
     /// refresh token stays the same.
     pub async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError> {
         let write = self.batch.write(refresh.clone(), |tx, refresh| {
-            Box::pin(told_if(replace(tx, refresh), |done| *done))
+            Box::pin(audited_if(replace(tx, refresh), |done| *done))
         });
         write.await
     }
@@ -62,7 +62,7 @@ impl Store {
         .await?;
         let mut all = Vec::with_capacity(rows.len());
         for row in &rows {
-            all.push(found(&self.database, row).await?);
+            all.push(with_refresh_tokens(&self.database, row).await?);
         }
         Ok(all)
     }
@@ -95,7 +95,7 @@ impl Store {
 }
 
 /// What the row is found by, and what else is kept of the refresh token.
-fn sought(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) {
+fn identifiers(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) {
     match tokens.family {
         Some(family) => (Some(family), tokens.refresh),
         None => (tokens.refresh, None),
@@ -105,12 +105,12 @@ fn sought(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) {
 async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, StoreError> {
     let (mut refresh, mut kept) = (tokens.refresh, Kept::Both);
     if let (Some(given), None) = (refresh, tokens.family) {
-        (refresh, kept) = given_again(tx, tokens, given).await?;
+        (refresh, kept) = reissue(tx, tokens, given).await?;
         if kept == Kept::Neither {
             return Ok(kept);
         }
     }
-    let (found_by, current) = sought(&StoredTokens {
+    let (found_by, current) = identifiers(&StoredTokens {
         refresh,
         ..tokens.clone()
     });
@@ -156,7 +156,7 @@ async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, StoreError> 
 
 /// Takes a refresh token that the provider gives again from the tokens that it
 /// came with before; a revoked one does not rise again by that.
-async fn given_again(
+async fn reissue(
     tx: &mut Tx,
     tokens: &StoredTokens,
     refresh: TokenHash,
@@ -192,7 +192,7 @@ async fn given_again(
 /// token in force, unless it stays the same.
 async fn replace(tx: &mut Tx, refresh: &Refresh) -> Result<bool, StoreError> {
     let tokens = &refresh.tokens;
-    let (found_by, current) = sought(tokens);
+    let (found_by, current) = identifiers(tokens);
     let done = sql("UPDATE broker_tokens
             SET access = $1, expires_ms = $2, refresh = $3, refresh_expires_ms = $4,
                 swept_ms = $5, doc = $6, current = $7
@@ -238,12 +238,12 @@ async fn by_access(
     .one(readers)
     .await?;
     match row {
-        Some(row) => found(readers, &row).await.map(Some),
+        Some(row) => with_refresh_tokens(readers, &row).await.map(Some),
         None => Ok(None),
     }
 }
 
-async fn found(readers: &Database, row: &Row) -> Result<StoredTokens, StoreError> {
+async fn with_refresh_tokens(readers: &Database, row: &Row) -> Result<StoredTokens, StoreError> {
     let mut tokens = read(row)?;
     tokens.ended_ms = row.opt_int("ended_ms")?;
     if tokens.person.is_none() && !tokens.facts.end_user.is_empty() {

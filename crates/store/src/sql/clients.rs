@@ -1,6 +1,6 @@
 //! OAuth clients.
 
-use super::{Builder, Row, Tx, damaged, sql, tokens, write_shown};
+use super::{Builder, Row, Tx, damaged, sql, tokens, write_searched_doc};
 use crate::{Store, StoreError};
 use doorward_core::model::client::{Client, ClientSecret};
 use doorward_core::model::grant::MAX_TOKEN_LIFE_MS;
@@ -120,9 +120,9 @@ pub(super) fn read(row: &Row) -> Result<Client, StoreError> {
 }
 
 /// The columns of a secret: salt, digest, itself.
-type Kept<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a str>);
+type SecretColumns<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a str>);
 
-fn kept(secret: &ClientSecret) -> Kept<'_> {
+fn secret_columns(secret: &ClientSecret) -> SecretColumns<'_> {
     match secret {
         ClientSecret::None => (None, None, None),
         ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest), None),
@@ -133,7 +133,7 @@ fn kept(secret: &ClientSecret) -> Kept<'_> {
 async fn update(mut tx: Tx, client: &Client, seen_ms: i64) -> Result<(), StoreError> {
     let id = &client.metadata.client_id;
     refuse_file_owned(&mut tx, &client.realm, id).await?;
-    let (salt, digest, plain) = kept(&client.secret);
+    let (salt, digest, plain) = secret_columns(&client.secret);
     let done = sql(
         "UPDATE clients SET salt = $1, digest = $2, secret = $3, updated_ms = $4, doc = $5
          WHERE realm = $6 AND client_id = $7 AND updated_ms = $8",
@@ -142,7 +142,7 @@ async fn update(mut tx: Tx, client: &Client, seen_ms: i64) -> Result<(), StoreEr
     .bind(digest)
     .bind(plain)
     .bind(client.updated_ms)
-    .bind(write_shown(&client.metadata)?)
+    .bind(write_searched_doc(&client.metadata)?)
     .bind(&client.realm)
     .bind(id)
     .bind(seen_ms)
@@ -155,7 +155,7 @@ async fn update(mut tx: Tx, client: &Client, seen_ms: i64) -> Result<(), StoreEr
 }
 
 pub(super) async fn insert(tx: &mut Tx, client: &Client) -> Result<(), StoreError> {
-    let (salt, digest, plain) = kept(&client.secret);
+    let (salt, digest, plain) = secret_columns(&client.secret);
     sql("INSERT INTO clients
            (realm, client_id, owner, salt, digest, secret, created_ms, updated_ms, doc,
             registration, used_ms)
@@ -168,10 +168,10 @@ pub(super) async fn insert(tx: &mut Tx, client: &Client) -> Result<(), StoreErro
     .bind(plain)
     .bind(client.created_ms)
     .bind(client.updated_ms)
-    .bind(write_shown(&client.metadata)?)
+    .bind(write_searched_doc(&client.metadata)?)
     .bind(client.registration)
     .bind(client.created_ms)
-    .run_or_taken(tx, &client.metadata.client_id)
+    .run_unless_taken(tx, &client.metadata.client_id)
     .await
     .map(drop)
 }

@@ -1,6 +1,6 @@
 //! Authorization codes.
 
-use super::batch::told_if;
+use super::batch::audited_if;
 use super::{Tx, sessions, sql, tokens, write_doc};
 use crate::{Store, StoreError};
 use doorward_core::model::authorization::{Authorization, Redemption, StoredCode};
@@ -11,7 +11,7 @@ impl Store {
     /// session that it was given in is still there. If not, nothing is kept.
     pub async fn insert_code(&self, code: &StoredCode) -> Result<bool, StoreError> {
         let write = self.batch.write(code.clone(), |tx, code| {
-            Box::pin(told_if(insert(tx, code), |kept| *kept))
+            Box::pin(audited_if(insert(tx, code), |kept| *kept))
         });
         write.await
     }
@@ -49,7 +49,7 @@ impl Store {
             .write(of, |tx, (hash, refresh, access, until_ms)| {
                 let (refresh, access) = (refresh.as_ref(), access.as_ref());
                 let redeemed = redeem(tx, *hash, refresh, access, *until_ms);
-                Box::pin(told_if(redeemed, |outcome| *outcome == Redemption::Done))
+                Box::pin(audited_if(redeemed, |outcome| *outcome == Redemption::Done))
             });
         write.await
     }

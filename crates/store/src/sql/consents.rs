@@ -2,14 +2,14 @@
 
 use uuid::Uuid;
 
-use super::{On, Row, Tx, sql, tokens};
+use super::{ReadSource, Row, Tx, sql, tokens};
 use crate::{Store, StoreError};
 use doorward_core::model::grant::{Consent, MAX_TOKEN_LIFE_MS};
 
 impl Store {
     /// The scopes that a user let a client have.
     pub async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {
-        agreed(&self.database, user_id, client_id).await
+        granted_scopes(&self.database, user_id, client_id).await
     }
 
     /// Adds to the scopes that a user lets a client have.
@@ -66,8 +66,8 @@ impl Store {
     }
 }
 
-async fn agreed(
-    on: impl Into<On<'_>>,
+async fn granted_scopes(
+    on: impl Into<ReadSource<'_>>,
     user_id: Uuid,
     client_id: &str,
 ) -> Result<Vec<String>, StoreError> {
@@ -90,7 +90,7 @@ async fn add(
     scopes: &[String],
     now_ms: i64,
 ) -> Result<(), StoreError> {
-    let mut all = agreed(&mut *tx, user_id, client_id).await?;
+    let mut all = granted_scopes(&mut *tx, user_id, client_id).await?;
     all.extend(scopes.iter().cloned());
     all.sort_unstable();
     all.dedup();

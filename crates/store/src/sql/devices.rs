@@ -1,6 +1,6 @@
 //! What devices asked for, until they got it.
 
-use super::batch::told_if;
+use super::batch::audited_if;
 use super::{Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
 use crate::{Store, StoreError};
 use doorward_core::model::device::{Poll, StoredDevice, Verdict};
@@ -24,7 +24,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let of = (device.clone(), most, now_ms);
         let write = self.batch.write(of, |tx, (device, most, now_ms)| {
-            Box::pin(told_if(insert(tx, device, *most, *now_ms), |fits| *fits))
+            Box::pin(audited_if(insert(tx, device, *most, *now_ms), |fits| *fits))
         });
         write.await
     }
@@ -62,9 +62,11 @@ impl Store {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (hash, interval_s, now_ms);
-        let write = self.batch.aside(of, |tx, (hash, interval_s, now_ms)| {
-            Box::pin(poll(tx, *hash, *interval_s, *now_ms))
-        });
+        let write = self
+            .batch
+            .write_unaudited(of, |tx, (hash, interval_s, now_ms)| {
+                Box::pin(poll(tx, *hash, *interval_s, *now_ms))
+            });
         write.await
     }
 
@@ -79,7 +81,7 @@ impl Store {
         let of = (user_code, verdict.clone(), now_ms);
         let write = self.batch.write(of, |tx, (user_code, verdict, now_ms)| {
             let decided = decide(tx, *user_code, verdict, *now_ms);
-            Box::pin(told_if(decided, |decided| *decided))
+            Box::pin(audited_if(decided, |decided| *decided))
         });
         write.await
     }
@@ -95,7 +97,7 @@ impl Store {
         let of = (hash, refresh.cloned(), access.cloned());
         let write = self.batch.write(of, |tx, (hash, refresh, access)| {
             let given = redeem(tx, *hash, refresh.as_ref(), access.as_ref());
-            Box::pin(told_if(given, |given| *given))
+            Box::pin(audited_if(given, |given| *given))
         });
         write.await
     }
@@ -128,7 +130,7 @@ async fn insert(
     .bind(&device.client_id)
     .bind(device.expires_ms)
     .bind(write_doc(&device.request)?)
-    .run_or_taken(tx, "the user code")
+    .run_unless_taken(tx, "the user code")
     .await?;
     Ok(true)
 }

@@ -30,14 +30,14 @@ async fn end_all(
 ) -> Result<Vec<EndedSession>, StoreError> {
     let told = !matches!(which, Ending::Lapsed { told: false, .. });
     let mut ended = Vec::new();
-    for (realm, sid) in named(tx, which, now_ms).await? {
+    for (realm, sid) in sessions_to_end(tx, which, now_ms).await? {
         ended.push(end(tx, &realm, &sid, now_ms, told).await?);
     }
     Ok(ended)
 }
 
 /// Realm and name of the sessions that are meant.
-async fn named(
+async fn sessions_to_end(
     tx: &mut Tx,
     which: &Ending,
     now_ms: i64,

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::statement::On;
+use super::statement::ReadSource;
 use super::{Tx, sql, write_doc};
 use crate::{EntityWrite, Store, StoreError};
 
@@ -39,7 +39,7 @@ impl Store {
 }
 
 /// How often entities were written.
-async fn revision(on: impl Into<On<'_>>) -> Result<i64, StoreError> {
+async fn revision(on: impl Into<ReadSource<'_>>) -> Result<i64, StoreError> {
     let row = sql("SELECT revision FROM entity_revision").one(on).await?;
     row.map_or(Ok(0), |row| row.int("revision"))
 }
@@ -79,7 +79,7 @@ async fn write(mut tx: Tx, writes: Vec<EntityWrite>, seen: Option<i64>) -> Resul
             .bind(entity.id.to_string())
             .bind(entity.key.as_deref())
             .bind(write_doc(&entity.doc)?)
-            .run_or_taken(&mut tx, entity.key.as_deref().unwrap_or("the id"))
+            .run_unless_taken(&mut tx, entity.key.as_deref().unwrap_or("the id"))
             .await?;
     }
     tx.commit().await?;

@@ -183,16 +183,16 @@ async fn insert(
     .bind(factor.counter)
     .bind(factor.created_ms)
     .bind(factor.used_ms)
-    .run_or_taken(tx, "the passkey")
+    .run_unless_taken(tx, "the passkey")
     .await?;
-    let with_codes = left(tx, factor.user_id).await? == 0;
+    let with_codes = count_codes(tx, factor.user_id).await? == 0;
     if with_codes {
         put_codes(tx, factor.user_id, codes).await?;
     }
     Ok(Enrolment::Kept { with_codes })
 }
 
-async fn left(tx: &mut Tx, user_id: Uuid) -> Result<i64, StoreError> {
+async fn count_codes(tx: &mut Tx, user_id: Uuid) -> Result<i64, StoreError> {
     let row = sql("SELECT count(*) AS total FROM recovery_codes WHERE user_id = $1")
         .bind(user_id)
         .one(tx)

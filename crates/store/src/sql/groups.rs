@@ -142,7 +142,7 @@ async fn insert(
     .bind(group.version)
     .bind(group.created_ms)
     .bind(group.updated_ms)
-    .run_or_taken(&mut tx, &group.name)
+    .run_unless_taken(&mut tx, &group.name)
     .await?;
     if let Err(unknown) = change_members(&mut tx, (&group.realm, group.id), members).await? {
         return Ok(GroupOutcome::NoUser(unknown));
@@ -191,7 +191,7 @@ async fn apply(mut tx: Tx, change: &GroupChange) -> Result<GroupOutcome, StoreEr
     .bind(new.version)
     .bind(new.updated_ms)
     .bind(new.id)
-    .run_or_taken(&mut tx, &new.name)
+    .run_unless_taken(&mut tx, &new.name)
     .await?;
     tx.commit().await?;
     Ok(GroupOutcome::Done(new))

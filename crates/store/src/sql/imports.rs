@@ -78,7 +78,7 @@ async fn import(
     let missing = imports.iter().zip(&outcomes);
     let missing = missing.filter(|(_, outcome)| outcome.is_none());
     let missing: Vec<_> = missing.map(|(import, _)| &import.user).collect();
-    let known = known(tx, &missing).await?;
+    let known = users_by_key(tx, &missing).await?;
     let mut all = Vec::with_capacity(imports.len());
     for (import, outcome) in imports.iter().zip(outcomes) {
         all.push(match outcome {
@@ -142,7 +142,7 @@ async fn index(tx: &mut Tx, users: &[&User]) -> Result<(), StoreError> {
 }
 
 /// The users who have these names already, by their keys.
-async fn known(tx: &mut Tx, users: &[&User]) -> Result<HashMap<String, User>, StoreError> {
+async fn users_by_key(tx: &mut Tx, users: &[&User]) -> Result<HashMap<String, User>, StoreError> {
     let mut all = HashMap::new();
     for chunk in users.chunks(ROWS) {
         let Some(first) = chunk.first() else { break };

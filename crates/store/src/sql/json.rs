@@ -21,7 +21,7 @@ pub(super) fn write_doc<T: serde::Serialize>(doc: &T) -> Result<String, StoreErr
 
 /// As [`write_doc`], for a record that statements look into: PostgreSQL takes no
 /// JSON with U+0000 apart.
-pub(super) fn write_shown<T: serde::Serialize>(doc: &T) -> Result<String, StoreError> {
+pub(super) fn write_searched_doc<T: serde::Serialize>(doc: &T) -> Result<String, StoreError> {
     let doc = write_doc(doc)?;
     // An even number of backslashes before it are characters of their own.
     let nul = doc.match_indices("\\u0000").any(|(at, _)| {

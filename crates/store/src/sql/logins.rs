@@ -12,7 +12,7 @@ impl Store {
     pub async fn insert_login(&self, login: &StoredLogin) -> Result<(), StoreError> {
         let write = self
             .batch
-            .aside(login.clone(), |tx, login| Box::pin(insert(tx, login)));
+            .write_unaudited(login.clone(), |tx, login| Box::pin(insert(tx, login)));
         write.await
     }
 
@@ -25,7 +25,7 @@ impl Store {
         locked_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (login.clone(), locked_ms);
-        let write = self.batch.aside(of, |tx, (login, locked_ms)| {
+        let write = self.batch.write_unaudited(of, |tx, (login, locked_ms)| {
             Box::pin(update(tx, login, *locked_ms))
         });
         write.await
@@ -74,17 +74,21 @@ impl Store {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (key, until_ms, now_ms);
-        let write = self.batch.aside(of, |tx, (key, until_ms, now_ms)| {
-            Box::pin(lock(tx, *key, *until_ms, *now_ms))
-        });
+        let write = self
+            .batch
+            .write_unaudited(of, |tx, (key, until_ms, now_ms)| {
+                Box::pin(lock(tx, *key, *until_ms, *now_ms))
+            });
         write.await
     }
 
     /// Unlocks a login session if its lock is the one until `locked_ms`.
     pub async fn unlock_login(&self, key: TokenHash, locked_ms: i64) -> Result<(), StoreError> {
-        let write = self.batch.aside((key, locked_ms), |tx, (key, locked_ms)| {
-            Box::pin(unlock(tx, *key, *locked_ms))
-        });
+        let write = self
+            .batch
+            .write_unaudited((key, locked_ms), |tx, (key, locked_ms)| {
+                Box::pin(unlock(tx, *key, *locked_ms))
+            });
         write.await
     }
 

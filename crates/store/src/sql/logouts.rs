@@ -36,7 +36,9 @@ impl Store {
 
     /// Removes a logout: the client was told, or is told no more.
     pub async fn settle_logout(&self, id: i64) -> Result<(), StoreError> {
-        let write = self.batch.aside(id, |tx, id| Box::pin(settle(tx, *id)));
+        let write = self
+            .batch
+            .write_unaudited(id, |tx, id| Box::pin(settle(tx, *id)));
         write.await
     }
 }
@@ -69,7 +71,7 @@ pub(super) async fn owe(
         .push(" AND s.realm = ")
         .push_bind(realm)
         .push(" AND ");
-    dialect.push_is_told(&mut insert);
+    dialect.push_is_notified(&mut insert);
     insert
         .push(
             " AND (SELECT count(*) FROM logouts l

@@ -19,8 +19,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::database::{LIST_WAIT, LISTS, query};
+use super::health::{Health, is_timeout};
 use super::lease::Lease;
-use super::pulse::{Pulse, is_timeout};
 use super::statement::Value;
 use super::{Database, migrate, silent, unavailable};
 use crate::{Store, StoreError};
@@ -64,7 +64,7 @@ const CHANNEL: &str = "doorward";
 /// ends before those that wait for its lock give up, and statements end before
 /// [`ANSWER`]. What is answered is on disk, whatever the server's default (one
 /// that asks for more, `remote_apply`, stays). Of nodes that vanished the server
-/// hears by keepalives.
+/// wait_for_change by keepalives.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '2500ms';
     SET lock_timeout = '4s'; SET statement_timeout = '4500ms';
     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10;
@@ -137,7 +137,7 @@ pub(super) struct Server {
     lists: PgPool,
     /// What others know this process by.
     node: String,
-    pulse: Arc<Pulse>,
+    health: Arc<Health>,
     /// Where the server is, for messages.
     place: String,
     /// Why it could not be reached the last time, until it is again.
@@ -153,8 +153,8 @@ impl Server {
     ) -> Result<Self, StoreError> {
         let options = options.application_name("doorward");
         let node = random_uuid().to_string();
-        let pulse = Arc::<Pulse>::default();
-        let pool = |connections| pool(connections, &node, &pulse);
+        let health = Arc::<Health>::default();
+        let pool = |connections| pool(connections, &node, &health);
         let writer = match pool(1).connect_with(options.clone()).await {
             Ok(writer) => writer,
             Err(error) => return Err(unreachable(&options, error).await),
@@ -165,7 +165,7 @@ impl Server {
         let readers = pool(READERS).connect_with(options.clone()).await;
         let readers = readers.map_err(unavailable)?;
         let place = place(&options);
-        let ears = Ears {
+        let ears = ChangeListener {
             options,
             pool: pool(1),
             node: node.clone(),
@@ -173,13 +173,13 @@ impl Server {
             cause: Cause::default(),
         };
         let cause = ears.cause.clone();
-        let listening = tokio::spawn(ears.listen(pulse.clone())).abort_handle();
+        let listening = tokio::spawn(ears.listen(health.clone())).abort_handle();
         Ok(Self {
             writer,
             readers,
             lists,
             node,
-            pulse,
+            health,
             place,
             cause,
             listening,
@@ -219,9 +219,9 @@ impl Server {
     }
 
     async fn try_begin(&self, pool: &PgPool, text: SqlStr) -> Result<Lease<Postgres>, sqlx::Error> {
-        let mut lease = self.pulse.lent(Lease::of(pool)).await?;
-        let begun = self.pulse.within(ANSWER, lease.begin(text)).await;
-        self.noted(&mut lease, begun)?;
+        let mut lease = self.health.acquire(Lease::of(pool)).await?;
+        let begun = self.health.within(ANSWER, lease.begin(text)).await;
+        self.note_outcome(&mut lease, begun)?;
         Ok(lease)
     }
 
@@ -231,7 +231,7 @@ impl Server {
         text: SqlStr,
         values: &[Value],
     ) -> Result<Vec<PgRow>, StoreError> {
-        let values = sought(values);
+        let values = replace_nul(values);
         match self.try_read(text.clone(), &values).await {
             Err(error) if is_gone(&error) => self.try_read(text, &values).await,
             rows => rows,
@@ -252,14 +252,14 @@ impl Server {
     }
 
     async fn try_read(&self, text: SqlStr, values: &[Value]) -> Result<Vec<PgRow>, sqlx::Error> {
-        let mut lease = self.pulse.lent(Lease::of(&self.readers)).await?;
+        let mut lease = self.health.acquire(Lease::of(&self.readers)).await?;
         let rows = query::<Postgres>(text, values).fetch_all(&mut *lease);
-        let rows = self.pulse.within(ANSWER, rows).await;
-        self.noted(&mut lease, rows)
+        let rows = self.health.within(ANSWER, rows).await;
+        self.note_outcome(&mut lease, rows)
     }
 
     /// What a connection says about those that were made before.
-    fn noted<T>(
+    fn note_outcome<T>(
         &self,
         lease: &mut Lease<Postgres>,
         outcome: Result<T, sqlx::Error>,
@@ -269,14 +269,14 @@ impl Server {
                 lease.give_up();
             }
             if is_gone(error) {
-                self.pulse.note_broken();
+                self.health.note_broken();
             }
         }
         outcome
     }
 
-    pub(super) fn pulse(&self) -> &Arc<Pulse> {
-        &self.pulse
+    pub(super) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// Grows with each change of `subject` by another node.
@@ -300,9 +300,9 @@ impl Drop for Server {
     }
 }
 
-fn pool(connections: u32, node: &str, pulse: &Arc<Pulse>) -> PgPoolOptions {
+fn pool(connections: u32, node: &str, health: &Arc<Health>) -> PgPoolOptions {
     let session: Arc<str> = format!("{SESSION} SET doorward.node = '{node}';").into();
-    let pulse = pulse.clone();
+    let health = health.clone();
     PgPoolOptions::new()
         .max_connections(connections)
         // Who makes one ahead of its use, in vain, would keep the others from it.
@@ -320,7 +320,7 @@ fn pool(connections: u32, node: &str, pulse: &Arc<Pulse>) -> PgPoolOptions {
             })
         })
         .before_acquire(move |_, meta| {
-            let good = pulse.is_sound(meta.age);
+            let good = health.is_sound(meta.age);
             Box::pin(async move { Ok(good) })
         })
 }
@@ -370,7 +370,7 @@ async fn check(writer: &PgPool) -> Result<(), StoreError> {
                            current_setting('server_version_num')::bigint AS version,
                            current_setting('fsync') AS fsync";
     let row = sqlx::query(settings).fetch_one(writer);
-    let row = Pulse::default().within(ANSWER, row).await;
+    let row = Health::default().within(ANSWER, row).await;
     let row = super::Row::Postgres(row.map_err(unavailable)?);
     let refused = |why: &str| Err(StoreError::Unavailable(why.to_owned(), None));
     if row.int("version")? < 130_000 {
@@ -386,9 +386,9 @@ async fn check(writer: &PgPool) -> Result<(), StoreError> {
 }
 
 /// Who listens to what other nodes change.
-struct Ears {
+struct ChangeListener {
     options: PgConnectOptions,
-    /// One connection, apart from the others: what becomes of one that hears
+    /// One connection, apart from the others: what becomes of one that wait_for_change
     /// nothing any more is nobody's loss.
     pool: PgPoolOptions,
     node: String,
@@ -397,16 +397,16 @@ struct Ears {
     cause: Cause,
 }
 
-impl Ears {
+impl ChangeListener {
     /// Listens as long as the store is there. While nobody listens, something may
     /// have changed: that is told too.
-    async fn listen(self, pulse: Arc<Pulse>) {
+    async fn listen(self, health: Arc<Health>) {
         loop {
             if let Some(mut listener) = self.connect().await {
                 *self.cause.lock() = None;
                 self.changes.send_replace(());
-                while self.hears(&mut listener).await {}
-                pulse.note_broken();
+                while self.wait_for_change(&mut listener).await {}
+                health.note_broken();
             } else {
                 let why = cause(&self.options).await;
                 let why = why.map_or_else(|silence| silence, |error| error.to_string());
@@ -427,7 +427,7 @@ impl Ears {
     }
 
     /// Waits for what is said next; whether the connection is still there.
-    async fn hears(&self, listener: &mut PgListener) -> bool {
+    async fn wait_for_change(&self, listener: &mut PgListener) -> bool {
         let Ok(heard) = timeout(LISTEN_TEST, listener.try_recv()).await else {
             let test = sqlx::query("SELECT 1").execute(&mut *listener);
             return timeout(ANSWER, test).await.is_ok_and(|test| test.is_ok());
@@ -459,7 +459,7 @@ fn is_gone(error: &sqlx::Error) -> bool {
 
 /// No text of the database holds U+0000, and none can be asked for: another one
 /// takes its place that no text holds either.
-pub(super) fn sought(values: &[Value]) -> Cow<'_, [Value]> {
+pub(super) fn replace_nul(values: &[Value]) -> Cow<'_, [Value]> {
     let nul = |value: &Value| matches!(value, Value::Text(Some(text)) if text.contains('\0'));
     if !values.iter().any(nul) {
         return Cow::Borrowed(values);

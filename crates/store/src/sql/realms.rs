@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Row, Tx, sql, write_doc};
-use crate::{Beside, Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::registration::{RealmRemoval, StoredRealm};
 
 impl Store {
@@ -55,7 +55,7 @@ impl Store {
     pub async fn delete_realm(&self, path: &str) -> Result<RealmRemoval, StoreError> {
         let mut tx = self.begin().await?;
         let outcome = delete(&mut tx, path).await?;
-        Beside::only_if(outcome == RealmRemoval::Done);
+        PendingAudit::void_unless(outcome == RealmRemoval::Done);
         tx.commit().await?;
         Ok(outcome)
     }
@@ -65,7 +65,7 @@ async fn insert(tx: &mut Tx, realm: &StoredRealm) -> Result<(), StoreError> {
     sql("INSERT INTO realms (path, owner, settings) VALUES ($1, 'store', $2)")
         .bind(&realm.path)
         .bind(write_doc(&realm.settings)?)
-        .run_or_taken(tx, &realm.path)
+        .run_unless_taken(tx, &realm.path)
         .await
         .map(drop)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Builder, Row, Tx, clients, sql};
-use crate::{Beside, Store, StoreError};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::client::Client;
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::registration::{InitialToken, Registered};
@@ -91,7 +91,7 @@ impl Store {
     pub async fn delete_initial_token(&self, realm: &str, id: &str) -> Result<bool, StoreError> {
         let mut tx = self.begin().await?;
         let gone = delete_token(&mut tx, realm, id).await?;
-        Beside::only_if(gone);
+        PendingAudit::void_unless(gone);
         tx.commit().await?;
         Ok(gone)
     }

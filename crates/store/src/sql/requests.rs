@@ -16,14 +16,17 @@ impl Store {
         most_bytes: u32,
     ) -> Result<bool, StoreError> {
         let of = (request.clone(), most_bytes);
-        let write = self.batch.aside(of, |tx, (request, most_bytes)| {
+        let write = self.batch.write_unaudited(of, |tx, (request, most_bytes)| {
             Box::pin(keep(tx, request, *most_bytes))
         });
         write.await
     }
 
     /// The authorization request of this hash.
-    pub async fn kept_request(&self, hash: TokenHash) -> Result<Option<StoredRequest>, StoreError> {
+    pub async fn authorization_request(
+        &self,
+        hash: TokenHash,
+    ) -> Result<Option<StoredRequest>, StoreError> {
         let row =
             sql("SELECT realm, client_id, begins_ms, ends_ms, doc FROM requests WHERE hash = $1")
                 .bind(hash)
@@ -44,16 +47,20 @@ impl Store {
 
     /// Lets an authorization request last until `ends_ms` at least.
     pub async fn prolong_request(&self, hash: TokenHash, ends_ms: i64) -> Result<(), StoreError> {
-        let write = self.batch.aside((hash, ends_ms), |tx, (hash, ends_ms)| {
-            Box::pin(prolong(tx, *hash, *ends_ms))
-        });
+        let write = self
+            .batch
+            .write_unaudited((hash, ends_ms), |tx, (hash, ends_ms)| {
+                Box::pin(prolong(tx, *hash, *ends_ms))
+            });
         write.await
     }
 
     /// Removes an authorization request; says whether it was there. Of two who
     /// take it at once, one is told yes.
     pub async fn take_request(&self, hash: TokenHash) -> Result<bool, StoreError> {
-        let write = self.batch.aside(hash, |tx, hash| Box::pin(take(tx, *hash)));
+        let write = self
+            .batch
+            .write_unaudited(hash, |tx, hash| Box::pin(take(tx, *hash)));
         write.await
     }
 }

@@ -7,13 +7,13 @@ use doorward_core::model::secret::Secret;
 impl Store {
     /// The secret of this name: `made`, if there was none.
     pub async fn secret(&self, name: &str, made: &Secret) -> Result<Secret, StoreError> {
-        if let Some(known) = known(&self.database, name).await? {
-            return Ok(known);
+        if let Some(secret) = read(&self.database, name).await? {
+            return Ok(secret);
         }
         let mut tx = self.begin().await?;
-        let kept = kept(&mut tx, name, made).await?;
+        let secret = insert_or_read(&mut tx, name, made).await?;
         tx.commit().await?;
-        Ok(kept)
+        Ok(secret)
     }
 
     /// Puts the secret `new` in the place of `old`, if that is what the store
@@ -31,7 +31,7 @@ impl Store {
 }
 
 /// The secret of this name, if there is one.
-async fn known(readers: &Database, name: &str) -> Result<Option<Secret>, StoreError> {
+async fn read(readers: &Database, name: &str) -> Result<Option<Secret>, StoreError> {
     let row = sql("SELECT value FROM secrets WHERE name = $1").bind(name);
     let row = row.one(readers).await?;
     row.map(|row| row.text("value").map(Secret::new))
@@ -39,7 +39,7 @@ async fn known(readers: &Database, name: &str) -> Result<Option<Secret>, StoreEr
 }
 
 /// Two processes that come with a new one at once are told the same.
-async fn kept(tx: &mut Tx, name: &str, made: &Secret) -> Result<Secret, StoreError> {
+async fn insert_or_read(tx: &mut Tx, name: &str, made: &Secret) -> Result<Secret, StoreError> {
     sql("INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING")
         .bind(name)
         .bind(made.expose())

@@ -1,6 +1,6 @@
 //! Sessions of `authenticate` and of the authorization endpoint.
 
-use super::batch::told_if;
+use super::batch::audited_if;
 use super::{Builder, Database, Row, Tx, endings, sql};
 use crate::{Store, StoreError};
 use doorward_core::model::grant::{Grant, MAX_TOKEN_LIFE_MS, StoredSession, TokenHash};
@@ -47,9 +47,11 @@ impl Store {
 
     /// Notes that a session was used.
     pub async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
-        let write = self.batch.aside((hash, now_ms), |tx, (hash, now_ms)| {
-            Box::pin(touch(tx, *hash, *now_ms))
-        });
+        let write = self
+            .batch
+            .write_unaudited((hash, now_ms), |tx, (hash, now_ms)| {
+                Box::pin(touch(tx, *hash, *now_ms))
+            });
         write.await
     }
 
@@ -106,7 +108,7 @@ impl Store {
     pub async fn begin_grant(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError> {
         let of = (grant.clone(), now_ms);
         let write = self.batch.write(of, |tx, (grant, now_ms)| {
-            Box::pin(told_if(note_grant(tx, grant, *now_ms), |noted| *noted))
+            Box::pin(audited_if(note_grant(tx, grant, *now_ms), |noted| *noted))
         });
         write.await
     }
@@ -152,7 +154,7 @@ async fn insert(
     .bind(&session.address)
     .run(tx)
     .await?;
-    for (realm, sid) in beyond(tx, session, quota).await? {
+    for (realm, sid) in over_quota(tx, session, quota).await? {
         ended.push(endings::end(tx, &realm, &sid, now_ms, true).await?);
     }
     Ok(ended)
@@ -160,7 +162,7 @@ async fn insert(
 
 /// Realm and name of the user's oldest sessions beyond `quota`; a sign-in never
 /// ends the one that it began.
-async fn beyond(
+async fn over_quota(
     tx: &mut Tx,
     begun: &StoredSession,
     quota: u32,

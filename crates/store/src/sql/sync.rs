@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Builder, Tx, clients, parse_doc, sql, users, write_doc, write_shown};
+use super::{Builder, Tx, clients, parse_doc, sql, users, write_doc, write_searched_doc};
 use crate::{Declared, Store, StoreError};
 use doorward_core::model::client::{Client, ClientMetadata};
 use doorward_core::model::user::{Owner, User, name as user_name};
@@ -113,7 +113,7 @@ fn same_client(doc: &str, new: &ClientMetadata) -> Result<bool, StoreError> {
 async fn update_client(tx: &mut Tx, client: &Client) -> Result<(), StoreError> {
     sql("UPDATE clients SET updated_ms = $1, doc = $2 WHERE realm = $3 AND client_id = $4")
         .bind(client.updated_ms)
-        .bind(write_shown(&client.metadata)?)
+        .bind(write_searched_doc(&client.metadata)?)
         .bind(&client.realm)
         .bind(&client.metadata.client_id)
         .run(tx)

@@ -1,6 +1,6 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
-use super::batch::told_if;
+use super::batch::audited_if;
 use super::{Row, Tx, broker_tokens, row, sql, write_doc};
 use crate::{Store, StoreError};
 use doorward_core::model::broker::{origin_grant, origin_token};
@@ -55,7 +55,7 @@ impl Store {
         let of = (exchange, access.cloned());
         let write = self.batch.write(of, |tx, (exchange, access)| {
             let exchanged = rotate(tx, exchange, access.as_ref());
-            Box::pin(told_if(exchanged, |rotation| {
+            Box::pin(audited_if(exchanged, |rotation| {
                 matches!(rotation, Rotation::Done | Rotation::Again(_))
             }))
         });
@@ -127,9 +127,11 @@ impl Store {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let of = (what, until_ms, now_ms);
-        let write = self.batch.aside(of, |tx, (what, until_ms, now_ms)| {
-            Box::pin(remember(tx, *what, *until_ms, *now_ms))
-        });
+        let write = self
+            .batch
+            .write_unaudited(of, |tx, (what, until_ms, now_ms)| {
+                Box::pin(remember(tx, *what, *until_ms, *now_ms))
+            });
         write.await
     }
 

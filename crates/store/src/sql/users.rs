@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::dialect::Dialect;
 use super::filter::Records;
 use super::statement::Value as Cell;
-use super::write_shown;
+use super::write_searched_doc;
 use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, retired_names, sql};
 use crate::{Store, StoreError, UserPage};
 use doorward_core::model::query::UserQuery;
@@ -172,7 +172,7 @@ pub(super) async fn insert(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
     let mut insert = Builder::new("INSERT INTO users ");
     insert.push(COLUMNS).push(" VALUES ");
     push_row(&mut insert, user)?;
-    insert.build().run_or_taken(tx, &user.user_name).await?;
+    insert.build().run_unless_taken(tx, &user.user_name).await?;
     index(tx, user).await
 }
 
@@ -204,7 +204,7 @@ pub(super) fn push_row(insert: &mut Builder, user: &User) -> Result<(), StoreErr
         .push(", ")
         .push_bind(user.updated_ms)
         .push(", ")
-        .push_bind(write_shown(&user.profile)?)
+        .push_bind(write_searched_doc(&user.profile)?)
         .push(", ");
     retired_names::push_reused(insert, user);
     insert.push(")");
@@ -232,7 +232,7 @@ pub(super) async fn update(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
         .push(", updated_ms = ")
         .push_bind(user.updated_ms)
         .push(", doc = ")
-        .push_bind(write_shown(&user.profile)?)
+        .push_bind(write_searched_doc(&user.profile)?)
         .push(" WHERE id = ")
         .push_bind(id.as_str())
         .push(" AND realm = ")
@@ -240,7 +240,7 @@ pub(super) async fn update(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
         .push(" AND version = ")
         .push_bind(user.version - 1);
     let update = update.build();
-    let done = update.run_or_taken(tx, &user.user_name).await?;
+    let done = update.run_unless_taken(tx, &user.user_name).await?;
     if done == 0 {
         return Err(StoreError::Conflict(user.user_name.clone()));
     }

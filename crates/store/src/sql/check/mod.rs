@@ -34,7 +34,7 @@ impl std::fmt::Display for Finding {
 }
 
 /// Where findings are told.
-type Tell<'a> = &'a mut (dyn FnMut(Finding) + Send);
+type Report<'a> = &'a mut (dyn FnMut(Finding) + Send);
 
 impl Store {
     /// Looks at everything that is stored at one moment, and tells what is wrong;
@@ -84,7 +84,7 @@ impl Store {
 }
 
 /// What SQLite itself finds (pragmas `integrity_check`, `foreign_key_check`).
-async fn integrity(tx: &mut Tx, tell: Tell<'_>) -> Result<(), StoreError> {
+async fn integrity(tx: &mut Tx, tell: Report<'_>) -> Result<(), StoreError> {
     let finding = |record: String, problem: String| Finding {
         table: "database",
         record,

@@ -34,7 +34,7 @@ impl Store {
             is_empty(&mut tx).await?;
         }
         clear(&mut tx).await?;
-        let mut filling = Filling::default();
+        let mut filling = RowBuffer::default();
         let rows = loop {
             match reader.next()? {
                 Line::Section(table, columns) => {
@@ -107,13 +107,13 @@ async fn clear(tx: &mut Tx) -> Result<(), StoreError> {
 
 /// Rows that go into their table together.
 #[derive(Default)]
-struct Filling {
+struct RowBuffer {
     table: Option<&'static Table>,
     columns: Vec<usize>,
     rows: Vec<Vec<Value>>,
 }
 
-impl Filling {
+impl RowBuffer {
     fn begin(&mut self, table: &'static Table, columns: Vec<usize>) {
         self.table = Some(table);
         self.columns = columns;

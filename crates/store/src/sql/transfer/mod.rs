@@ -25,7 +25,7 @@ pub enum TransferError {
     File(#[from] std::io::Error),
     /// The file is something else.
     #[error("this is no export of a store")]
-    Strange,
+    NotAnExport,
     /// The file is newer than this program.
     #[error("the export was made by a newer version ({0}); import it with that")]
     Newer(String),

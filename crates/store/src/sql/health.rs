@@ -20,7 +20,7 @@ const TRIAL_NS: u64 = 1_000_000_000;
 
 /// What is known of a database.
 #[derive(Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct Health {
     /// When it answered last.
     answered_ns: AtomicU64,
     silent: AtomicBool,
@@ -33,7 +33,7 @@ pub(super) struct Pulse {
     failure: Mutex<Option<String>>,
 }
 
-impl Pulse {
+impl Health {
     /// Whether it is worth to ask now.
     pub(super) fn admit(&self) -> Result<(), StoreError> {
         if self.admits(monotonic_ns()) {
@@ -103,7 +103,7 @@ impl Pulse {
     }
 
     /// A connection of a pool: to have one says nothing of the database.
-    pub(super) async fn lent<T>(
+    pub(super) async fn acquire<T>(
         &self,
         connection: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
@@ -148,7 +148,7 @@ pub(super) fn is_timeout(error: &sqlx::Error) -> bool {
 
 /// Whether it is the database that is ill, rather than what it was asked: any
 /// other write would fail as well, and nothing of the transaction may be left.
-pub(super) fn is_ill(error: &sqlx::Error) -> bool {
+pub(super) fn is_database_fault(error: &sqlx::Error) -> bool {
     let Some(refused) = error.as_database_error() else {
         return true;
     };
@@ -173,23 +173,23 @@ mod tests {
 
     #[test]
     fn of_a_silent_database_one_question_a_second_is_asked() {
-        let pulse = Pulse::default();
-        assert!(pulse.admits(0) && pulse.admits(0));
-        pulse.missed(10, 20);
-        assert!(!pulse.admits(20));
-        assert!(pulse.admits(20 + TRIAL_NS), "the trial");
-        assert!(!pulse.admits(20 + TRIAL_NS), "one trial");
-        assert!(!pulse.admits(19 + 2 * TRIAL_NS));
-        assert!(pulse.admits(20 + 2 * TRIAL_NS));
-        pulse.answered(30 + 2 * TRIAL_NS);
-        assert!(pulse.admits(30 + 2 * TRIAL_NS) && pulse.admits(30 + 2 * TRIAL_NS));
+        let health = Health::default();
+        assert!(health.admits(0) && health.admits(0));
+        health.missed(10, 20);
+        assert!(!health.admits(20));
+        assert!(health.admits(20 + TRIAL_NS), "the trial");
+        assert!(!health.admits(20 + TRIAL_NS), "one trial");
+        assert!(!health.admits(19 + 2 * TRIAL_NS));
+        assert!(health.admits(20 + 2 * TRIAL_NS));
+        health.answered(30 + 2 * TRIAL_NS);
+        assert!(health.admits(30 + 2 * TRIAL_NS) && health.admits(30 + 2 * TRIAL_NS));
     }
 
     #[test]
     fn one_connection_that_is_silent_says_nothing_of_the_others() {
-        let pulse = Pulse::default();
-        pulse.answered(15);
-        pulse.missed(10, 20);
-        assert!(pulse.admits(20) && pulse.admits(20));
+        let health = Health::default();
+        health.answered(15);
+        health.missed(10, 20);
+        assert!(health.admits(20) && health.admits(20));
     }
 }
