@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::*;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::authorization::{
-    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, KeptRequest, Redemption, StoredCode,
+    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, SavedRequest, Redemption, StoredCode,
     StoredRequest,
 };
 use doorward_core::model::broker::{
@@ -38,7 +38,7 @@ use doorward_core::model::grant::{
     TokenHash,
 };
 use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
-use doorward_core::model::registration::{Registered, StoredRealm};
+use doorward_core::model::registration::{RegistrationOutcome, StoredRealm};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::session::{Ending, SessionQuery};
 use doorward_core::model::user::import::{Existing, Import, Imported};
@@ -892,7 +892,7 @@ fn kept(name: &str, client_id: &str) -> StoredRequest {
         client_id: client_id.to_owned(),
         begins_ms: 1000,
         ends_ms: 1000,
-        kept: KeptRequest {
+        kept: SavedRequest {
             parameters: vec![("state".to_owned(), name.to_owned())],
             pushed: true,
             object: false,

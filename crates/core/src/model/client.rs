@@ -1,7 +1,7 @@
 //! OAuth clients.
 
 mod secret;
-mod tagged;
+mod language_tags;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::secret::Secret;
 use super::user::Owner;
 
 pub use secret::ClientSecret;
-pub use tagged::{is_tagged, member_names};
+pub use language_tags::{is_tagged, member_names};
 
 /// A client's metadata: names of RFC 7591 §2, then Doorward's own.
 ///

@@ -8,7 +8,7 @@ use super::parse_filter;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::query::UserQuery;
-use doorward_core::model::user::import::{Existing, Import};
+use doorward_core::model::user::import::{ExistingUserPolicy, Import};
 use doorward_core::model::user::{Owner, User};
 use doorward_store::testing::whole_reads;
 use doorward_store::{self as store, Store, testing};
@@ -49,7 +49,7 @@ async fn filled() -> (tempfile::TempDir, String, Arc<Store>, (User, Group)) {
         })
         .collect();
     let user = imports[7].user.clone();
-    let added = store.import_users(&imports, Existing::Refuse, false, 5);
+    let added = store.import_users(&imports, ExistingUserPolicy::Refuse, false, 5);
     added.await.expect("imported");
     let group = Group {
         id: random_uuid(),

@@ -621,7 +621,7 @@ async fn a_logout_that_could_not_be_done_is_done_when_the_provider_comes_again()
     for n in 0..super::super::ends::MARKS as u64 {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&n.to_be_bytes());
-        storages.ends.add(&doorward_core::model::login::EndMark {
+        storages.ends.add(&doorward_core::model::login::SessionTombstone {
             what,
             before_ms: 0,
             until_ms: now_ms + 1,
@@ -698,7 +698,7 @@ async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
             .parts
             .storages
             .ends
-            .add(&doorward_core::model::login::EndMark {
+            .add(&doorward_core::model::login::SessionTombstone {
                 what,
                 before_ms: 0,
                 until_ms: now_ms + 1,

@@ -30,7 +30,7 @@ use crate::throttling::quota::Quota;
 use doorward_audit::Audit;
 use doorward_core::clock::Clock;
 use doorward_core::model::broker::{
-    Kept, Product, Record, Refresh, Revoked, ShownRefresh, StoredTokens, Which,
+    TokenInsertion, Product, Record, Refresh, RevocationTarget, PresentedRefreshToken, StoredTokens, TokenKind,
 };
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::token::AccessToken;
@@ -348,7 +348,7 @@ impl Broker {
     /// The tokens that this refresh token belongs to, or belonged to.
     pub(super) async fn refreshable(
         &self,
-        shown: &ShownRefresh,
+        shown: &PresentedRefreshToken,
     ) -> Result<Vec<StoredTokens>, StoreError> {
         self.store.broker_refresh(shown).await
     }
@@ -412,7 +412,7 @@ impl Broker {
     }
 
     /// Keeps new tokens.
-    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<Kept, StoreError> {
+    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
         let kept = self.store.keep_broker_tokens(tokens).await;
         self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         kept
@@ -435,8 +435,8 @@ impl Broker {
     /// # Errors
     /// The store does not answer.
     pub async fn revoke(&self, token: &str, cascade: bool) -> Result<bool, StoreError> {
-        for which in [Which::Access, Which::Refresh] {
-            let revoked = Revoked::token(which, token);
+        for which in [TokenKind::Access, TokenKind::Refresh] {
+            let revoked = RevocationTarget::token(which, token);
             if self.revoke_one(&revoked, cascade).await?.is_some() {
                 return Ok(true);
             }
@@ -446,7 +446,7 @@ impl Broker {
 
     pub(super) async fn revoke_one(
         &self,
-        revoked: &Revoked,
+        revoked: &RevocationTarget,
         cascade: bool,
     ) -> Result<Option<StoredTokens>, StoreError> {
         let revoked = self.store.revoke_broker_token(revoked, cascade).await;

@@ -21,7 +21,7 @@ use super::told::Told;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, LENGTH};
-use doorward_core::model::broker::{Kept, Revoked, StoredTokens, TokenFacts, local_person, person};
+use doorward_core::model::broker::{TokenInsertion, RevocationTarget, StoredTokens, TokenFacts, local_person, person};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::basic::{self, BrokenBasic};
@@ -116,11 +116,11 @@ impl TokenBroker {
             return Ok(issued(facts, &client, &new));
         }
         let kept = broker.keep(&new.tokens);
-        let kept = told.with(event, kept, |kept| *kept != Kept::Neither).await;
+        let kept = told.with(event, kept, |kept| *kept != TokenInsertion::Neither).await;
         match kept.map_err(|e| store(&e))? {
-            Kept::Both => {}
-            Kept::AccessOnly => new.refresh = None,
-            Kept::Neither => {
+            TokenInsertion::Both => {}
+            TokenInsertion::AccessOnly => new.refresh = None,
+            TokenInsertion::Neither => {
                 doorward_net::telemetry::warn_limited!(
                     "the provider gave a token that is another application's, or revoked"
                 );
@@ -185,7 +185,7 @@ impl TokenBroker {
             if token.is_empty() || token.len() > MAX_TOKEN {
                 continue;
             }
-            let revoked = Revoked::token(one.which, &token);
+            let revoked = RevocationTarget::token(one.which, &token);
             let revoked = broker.revoke_one(&revoked, one.cascade);
             let event = told.revoke(Kind::TokenRevoke, "client");
             let revoked = told.with(event, revoked, Option::is_some).await;

@@ -4,7 +4,7 @@ use super::batch::audited_if;
 use super::{Database, Row, Tx, sql, write_doc};
 use crate::{Store, StoreError, complete};
 use doorward_core::model::broker::{
-    Kept, Refresh, Revoked, ShownRefresh, StoredTokens, local_person, person,
+    TokenInsertion, Refresh, RevocationTarget, PresentedRefreshToken, StoredTokens, local_person, person,
 };
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::user::name;
@@ -17,10 +17,10 @@ impl Store {
     /// Keeps tokens that the broker gives out; those of the same access token
     /// and application give way, unless they are revoked. A refresh token that
     /// came with other ones of the application before leaves those.
-    pub async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<Kept, StoreError> {
+    pub async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
         let write = self.batch.write(tokens.clone(), |tx, tokens| {
             let kept = insert(tx, tokens);
-            Box::pin(audited_if(kept, |kept| *kept != Kept::Neither))
+            Box::pin(audited_if(kept, |kept| *kept != TokenInsertion::Neither))
         });
         write.await
     }
@@ -48,7 +48,7 @@ impl Store {
     /// it began.
     pub async fn broker_refresh(
         &self,
-        shown: &ShownRefresh,
+        shown: &PresentedRefreshToken,
     ) -> Result<Vec<StoredTokens>, StoreError> {
         let rows = sql(
             "SELECT t.*, (SELECT before_ms FROM broker_ends e WHERE e.person = t.person)
@@ -72,7 +72,7 @@ impl Store {
     /// was revoked before.
     pub async fn revoke_broker_token(
         &self,
-        revoked: &Revoked,
+        revoked: &RevocationTarget,
         cascade: bool,
     ) -> Result<Option<StoredTokens>, StoreError> {
         let mut tx = self.begin().await?;
@@ -102,11 +102,11 @@ fn identifiers(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) 
     }
 }
 
-async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, StoreError> {
-    let (mut refresh, mut kept) = (tokens.refresh, Kept::Both);
+async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
+    let (mut refresh, mut kept) = (tokens.refresh, TokenInsertion::Both);
     if let (Some(given), None) = (refresh, tokens.family) {
         (refresh, kept) = reissue(tx, tokens, given).await?;
-        if kept == Kept::Neither {
+        if kept == TokenInsertion::Neither {
             return Ok(kept);
         }
     }
@@ -142,9 +142,9 @@ async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, StoreError> 
     .one(&mut *tx)
     .await?;
     let Some(row) = done else {
-        return Ok(Kept::Neither);
+        return Ok(TokenInsertion::Neither);
     };
-    if kept == Kept::Both && !row.flag("refresh_approved")? {
+    if kept == TokenInsertion::Both && !row.flag("refresh_approved")? {
         // The refresh token is another one than that which was revoked.
         sql("UPDATE broker_tokens SET refresh_approved = 1 WHERE access = $1")
             .bind(tokens.access)
@@ -160,7 +160,7 @@ async fn reissue(
     tx: &mut Tx,
     tokens: &StoredTokens,
     refresh: TokenHash,
-) -> Result<(Option<TokenHash>, Kept), StoreError> {
+) -> Result<(Option<TokenHash>, TokenInsertion), StoreError> {
     let row = sql(
         "SELECT access, client_id, refresh_approved FROM broker_tokens
           WHERE refresh = $1",
@@ -169,15 +169,15 @@ async fn reissue(
     .one(&mut *tx)
     .await?;
     let Some(row) = row else {
-        return Ok((Some(refresh), Kept::Both));
+        return Ok((Some(refresh), TokenInsertion::Both));
     };
     if row.text("client_id")? != tokens.client_id {
-        return Ok((None, Kept::Neither));
+        return Ok((None, TokenInsertion::Neither));
     }
     let access = row.hash("access")?;
     if !row.flag("refresh_approved")? {
         let same = access == tokens.access;
-        return Ok((same.then_some(refresh), Kept::AccessOnly));
+        return Ok((same.then_some(refresh), TokenInsertion::AccessOnly));
     }
     if access != tokens.access {
         sql("UPDATE broker_tokens SET refresh = NULL WHERE access = $1")
@@ -185,7 +185,7 @@ async fn reissue(
             .run(tx)
             .await?;
     }
-    Ok((Some(refresh), Kept::Both))
+    Ok((Some(refresh), TokenInsertion::Both))
 }
 
 /// The conditional update decides: of two refreshes at once, one finds the
@@ -287,26 +287,26 @@ fn read(row: &Row) -> Result<StoredTokens, StoreError> {
 /// Revokes what is meant, with `cascade` also the token that belongs to it.
 async fn revoke(
     tx: &mut Tx,
-    revoked: &Revoked,
+    revoked: &RevocationTarget,
     cascade: bool,
 ) -> Result<Option<StoredTokens>, StoreError> {
     let update = match (revoked, cascade) {
-        (Revoked::Access(_), false) => {
+        (RevocationTarget::Access(_), false) => {
             "UPDATE broker_tokens SET access_approved = 0 WHERE access = $1 RETURNING *"
         }
-        (Revoked::Access(_), true) => {
+        (RevocationTarget::Access(_), true) => {
             "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
               WHERE access = $1 RETURNING *"
         }
-        (Revoked::Refresh(_), false) => {
+        (RevocationTarget::Refresh(_), false) => {
             "UPDATE broker_tokens SET refresh_approved = 0
               WHERE refresh IN ($1, $2) AND coalesce(current, refresh) = $1 RETURNING *"
         }
-        (Revoked::Refresh(_), true) => {
+        (RevocationTarget::Refresh(_), true) => {
             "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
               WHERE refresh IN ($1, $2) AND coalesce(current, refresh) = $1 RETURNING *"
         }
-        (Revoked::Family(_), _) => {
+        (RevocationTarget::Family(_), _) => {
             "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
               WHERE refresh = $1 AND (access_approved = 1 OR refresh_approved = 1)
              RETURNING *"
@@ -314,8 +314,8 @@ async fn revoke(
     };
     let update = sql(update);
     let update = match revoked {
-        Revoked::Access(hash) | Revoked::Family(hash) => update.bind(*hash),
-        Revoked::Refresh(shown) => {
+        RevocationTarget::Access(hash) | RevocationTarget::Family(hash) => update.bind(*hash),
+        RevocationTarget::Refresh(shown) => {
             let named = shown.named.unwrap_or(shown.token);
             update.bind(shown.token).bind(named)
         }

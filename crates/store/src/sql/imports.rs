@@ -8,7 +8,7 @@ use super::dialect::Dialect;
 use super::statement::Statement;
 use super::{Builder, Tx, endings, sql, users};
 use crate::{Store, StoreError};
-use doorward_core::model::user::import::{Existing, Import, Imported};
+use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 use doorward_core::model::user::{Owner, User, name as user_name, schema};
 
 /// Rows in one statement: databases bind at most 32,766 values.
@@ -24,10 +24,10 @@ impl Store {
     pub async fn import_users(
         &self,
         users: &[Import],
-        existing: Existing,
+        existing: ExistingUserPolicy,
         dry: bool,
         now_ms: i64,
-    ) -> Result<Vec<Imported>, StoreError> {
+    ) -> Result<Vec<ImportOutcome>, StoreError> {
         let mut tx = if users.len() > MANY {
             self.database.begin_many().await?
         } else {
@@ -46,9 +46,9 @@ impl Store {
 async fn import(
     tx: &mut Tx,
     imports: &[Import],
-    existing: Existing,
+    existing: ExistingUserPolicy,
     now_ms: i64,
-) -> Result<Vec<Imported>, StoreError> {
+) -> Result<Vec<ImportOutcome>, StoreError> {
     realm_exists(tx, imports).await?;
     let mut added = HashSet::new();
     let dialect = tx.dialect();
@@ -69,7 +69,7 @@ async fn import(
     for import in imports {
         if added.remove(&(import.user.id, user_name::key(&import.user.user_name))) {
             indexed.push(&import.user);
-            outcomes.push(Some(Imported::Added));
+            outcomes.push(Some(ImportOutcome::Added));
         } else {
             outcomes.push(None);
         }
@@ -166,22 +166,22 @@ async fn settle(
     tx: &mut Tx,
     import: &Import,
     known: &HashMap<String, User>,
-    existing: Existing,
+    existing: ExistingUserPolicy,
     now_ms: i64,
-) -> Result<Imported, StoreError> {
+) -> Result<ImportOutcome, StoreError> {
     let Some(old) = known.get(&user_name::key(&import.user.user_name)) else {
-        return Ok(Imported::Taken);
+        return Ok(ImportOutcome::Taken);
     };
     match existing {
-        Existing::Refuse => return Ok(Imported::Taken),
-        Existing::Skip => return Ok(Imported::Skipped),
-        Existing::Update if old.owner == Owner::File => return Ok(Imported::FileOwned),
-        Existing::Update => {}
+        ExistingUserPolicy::Refuse => return Ok(ImportOutcome::Taken),
+        ExistingUserPolicy::Skip => return Ok(ImportOutcome::Skipped),
+        ExistingUserPolicy::Update if old.owner == Owner::File => return Ok(ImportOutcome::FileOwned),
+        ExistingUserPolicy::Update => {}
     }
     // Read again: the file may name it twice.
     let row = sql("SELECT * FROM users WHERE id = $1").bind(old.id);
     let Some(row) = row.one(&mut *tx).await? else {
-        return Ok(Imported::Taken);
+        return Ok(ImportOutcome::Taken);
     };
     let old = users::read(&row)?;
     let mut new = old.clone();
@@ -202,5 +202,5 @@ async fn settle(
             .await?;
         endings::end_logins(tx, &id, now_ms).await?;
     }
-    Ok(Imported::Updated)
+    Ok(ImportOutcome::Updated)
 }

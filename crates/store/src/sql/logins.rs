@@ -4,7 +4,7 @@ use super::{Builder, Row, Tx, damaged, sql};
 use crate::{Store, StoreError};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{
-    EndMark, LOGINS_AT_ONCE, LoginPage, LoginQuery, REMOVED_KEPT_MS, StoredLogin,
+    SessionTombstone, LOGINS_AT_ONCE, LoginPage, LoginQuery, REMOVED_KEPT_MS, StoredLogin,
 };
 
 impl Store {
@@ -97,7 +97,7 @@ impl Store {
     pub async fn end_logins(
         &self,
         query: &LoginQuery,
-        marks: &[EndMark],
+        marks: &[SessionTombstone],
         now_ms: i64,
     ) -> Result<Vec<String>, StoreError> {
         let of = (query.clone(), marks.to_vec(), now_ms);
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// As [`Store::end_logins`] for marks alone: nothing is removed.
-    pub async fn mark_logins(&self, marks: &[EndMark]) -> Result<(), StoreError> {
+    pub async fn add_session_tombstones(&self, marks: &[SessionTombstone]) -> Result<(), StoreError> {
         let write = self.batch.write(marks.to_vec(), |tx, marks| {
             Box::pin(async { end(tx, None, marks, 0).await.map(drop) })
         });
@@ -117,11 +117,11 @@ impl Store {
 
     /// At most `limit` marks of ended login sessions, in the order in which they
     /// were made, from the one after number `after` on.
-    pub async fn login_marks(
+    pub async fn session_tombstones(
         &self,
         after: i64,
         limit: u32,
-    ) -> Result<Vec<(i64, EndMark)>, StoreError> {
+    ) -> Result<Vec<(i64, SessionTombstone)>, StoreError> {
         let rows = sql("SELECT * FROM login_ends WHERE id > $1 ORDER BY id LIMIT $2")
             .bind(after)
             .bind(limit)
@@ -135,7 +135,7 @@ impl Store {
                 .map_err(|_| damaged("a mark of another length"))?;
             Ok((
                 row.int("id")?,
-                EndMark {
+                SessionTombstone {
                     what,
                     before_ms: row.int("before_ms")?,
                     until_ms: row.int("until_ms")?,
@@ -242,7 +242,7 @@ fn conditions(select: &mut Builder, query: &LoginQuery) {
 async fn end(
     tx: &mut Tx,
     query: Option<&LoginQuery>,
-    marks: &[EndMark],
+    marks: &[SessionTombstone],
     now_ms: i64,
 ) -> Result<Vec<String>, StoreError> {
     let mut ended = Vec::new();
@@ -250,8 +250,8 @@ async fn end(
     if let Some(query) = query {
         for row in remove(tx, query).await? {
             ended.push(row.text("id")?);
-            all.push(EndMark {
-                what: EndMark::of_key(&row.hash("key")?),
+            all.push(SessionTombstone {
+                what: SessionTombstone::of_key(&row.hash("key")?),
                 before_ms: now_ms,
                 until_ms: now_ms.saturating_add(REMOVED_KEPT_MS),
             });

@@ -6,7 +6,7 @@ use super::{Builder, Row, Tx, clients, sql};
 use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::client::Client;
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::registration::{InitialToken, Registered};
+use doorward_core::model::registration::{InitialToken, RegistrationOutcome};
 
 impl Store {
     /// Adds a client that registers itself, unless its realm has `most` of them
@@ -20,10 +20,10 @@ impl Store {
         client: &Client,
         most: u32,
         token: Option<TokenHash>,
-    ) -> Result<Registered, StoreError> {
+    ) -> Result<RegistrationOutcome, StoreError> {
         let mut tx = self.begin().await?;
         let outcome = register(&mut tx, client, most, token).await?;
-        if outcome == Registered::Done {
+        if outcome == RegistrationOutcome::Done {
             tx.commit().await?;
         }
         // A client that nobody knew before is held by nobody: caches stay.
@@ -114,23 +114,23 @@ async fn register(
     client: &Client,
     most: u32,
     token: Option<TokenHash>,
-) -> Result<Registered, StoreError> {
+) -> Result<RegistrationOutcome, StoreError> {
     let known = sql("SELECT count(*) AS known FROM clients WHERE realm = $1 AND owner = 'client'")
         .bind(&client.realm)
         .one(&mut *tx)
         .await?;
     if known.map_or(Ok(0), |row| row.int("known"))? >= i64::from(most) {
-        return Ok(Registered::Full);
+        return Ok(RegistrationOutcome::Full);
     }
     if let Some(hash) = token {
         let mut spend = Builder::new("UPDATE initial_tokens SET uses_left = uses_left - 1 WHERE ");
         push_good(&mut spend, &client.realm, hash, client.created_ms);
         if spend.build().run(tx).await? == 0 {
-            return Ok(Registered::TokenSpent);
+            return Ok(RegistrationOutcome::TokenSpent);
         }
     }
     clients::insert(tx, client).await?;
-    Ok(Registered::Done)
+    Ok(RegistrationOutcome::Done)
 }
 
 async fn insert_token(tx: &mut Tx, token: &InitialToken) -> Result<(), StoreError> {

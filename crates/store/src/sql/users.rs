@@ -314,7 +314,7 @@ impl IndexRows {
     }
 
     /// Adds a value of the user `id`.
-    pub(super) fn push(&mut self, id: impl Into<Cell>, realm: &str, value: &schema::Indexed) {
+    pub(super) fn push(&mut self, id: impl Into<Cell>, realm: &str, value: &schema::IndexedValue) {
         let (text, tail) = self.dialect.cut(&value.text);
         let begin = if self.is_first { "(" } else { ", (" };
         self.is_first = false;

@@ -142,7 +142,7 @@ async fn nodes_do_not_register_more_clients_together_than_a_realm_takes() {
     let mut registered = 0;
     for outcome in begun {
         let outcome = outcome.await.expect("no panic").expect("an outcome");
-        registered += usize::from(outcome == Registered::Done);
+        registered += usize::from(outcome == RegistrationOutcome::Done);
     }
     assert_eq!(registered, 7);
 }

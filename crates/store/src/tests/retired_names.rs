@@ -32,9 +32,9 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
     };
     let all = [import];
     let made = store
-        .import_users(&all, Existing::Refuse, false, 3000)
+        .import_users(&all, ExistingUserPolicy::Refuse, false, 3000)
         .await;
-    assert_eq!(made.expect("imported"), [Imported::Added]);
+    assert_eq!(made.expect("imported"), [ImportOutcome::Added]);
     assert!(reused(store, "anna").await);
     // A change of other members, of the case too, leaves it so.
     let mut changed = all[0].user.clone();

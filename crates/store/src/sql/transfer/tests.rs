@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::{Finding, Store};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Actor, AuditQuery, Event, Kind, Told, Trace, audit_id};
+use doorward_core::model::audit::{Actor, AuditQuery, Event, Kind, Occurrence, Trace, audit_id};
 use doorward_core::model::grant::{StoredSession, TokenHash};
 use doorward_core::model::query::{Filter, UserQuery};
 use doorward_core::model::secret::Secret;
@@ -64,7 +64,7 @@ async fn filled(directory: &tempfile::TempDir) -> Store {
         .remember(TokenHash::of("x"), 9, 1)
         .await
         .expect("stored");
-    let told = Told {
+    let told = Occurrence {
         id: audit_id(5, 0, [1; 8]),
         at_ms: 5,
         last_ms: 5,
