@@ -28,7 +28,7 @@ use doorward_gateway::snapshot::{Snapshot, Workshop};
 use doorward_identity::{Identity, IdentityError};
 use doorward_net::http::outbound::{Authorities, AuthorityError, Outbound};
 use doorward_net::shared::{Redis, RedisConfigError};
-use doorward_net::telemetry::outlet::Outlet;
+use doorward_net::telemetry::line_sink::LineSink;
 use doorward_net::telemetry::{Telemetry, access_log};
 use doorward_openid_connect::{Providers, Storages};
 use doorward_plugin_api::Parts;
@@ -244,7 +244,7 @@ pub async fn entities(config: &Config, clock: &Clock) -> Result<Arc<Control>, Bo
 ///
 /// # Errors
 /// [`BootError::AccessLog`] when the file can't be appended to.
-pub fn access_log(config: &Config) -> Result<Option<Outlet>, BootError> {
+pub fn access_log(config: &Config) -> Result<Option<LineSink>, BootError> {
     on_access_log(config, access_log::open)
 }
 

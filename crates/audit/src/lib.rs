@@ -292,7 +292,9 @@ impl Log {
             return self.keep_unwritten(records).await;
         }
         self.written.add(records.len() as u64);
-        records.into_iter().for_each(|record| self.pass_to_file(record));
+        records
+            .into_iter()
+            .for_each(|record| self.pass_to_file(record));
     }
 
     /// The store has the record; now the file gets it.
@@ -340,7 +342,9 @@ impl Log {
                 break;
             }
             self.written.add(records.len() as u64);
-            records.into_iter().for_each(|record| self.pass_to_file(record));
+            records
+                .into_iter()
+                .for_each(|record| self.pass_to_file(record));
             records = rest;
         }
         self.report(&mut writer, failed.as_ref());

@@ -18,7 +18,7 @@ use super::proxy::Settings;
 use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
 use doorward_net::telemetry::connections::Connection;
-use doorward_net::telemetry::metrics::Tallied;
+use doorward_net::telemetry::metrics::InFlight;
 use doorward_plugin_api::filter::Exchange;
 
 /// What is known of one request while it passes.
@@ -53,7 +53,7 @@ pub struct Ctx {
     /// The client's connection; set when the request begins.
     pub(super) connection: Option<Arc<Connection>>,
     /// Counts this request until it is dropped.
-    pub(super) in_flight: Option<Tallied>,
+    pub(super) in_flight: Option<InFlight>,
 }
 
 fn whole_millis(time: Duration) -> u64 {

@@ -24,7 +24,7 @@ use super::snapshot::{self, CompileError, LiveRoute, Snapshot, Workshop};
 use doorward_core::model::plugin::Plugin;
 use doorward_net::telemetry::traffic::RouteTraffic;
 use doorward_openid_connect::Providers;
-use doorward_store::{PendingAudit, EntityWrite, Store, StoreError, complete};
+use doorward_store::{EntityWrite, PendingAudit, Store, StoreError, complete};
 
 pub use difference::Difference;
 
@@ -364,15 +364,18 @@ impl Control {
         let this = self.clone();
         // A task of its own: a client that leaves now must not separate what
         // is stored from what is in force.
-        let stored = tokio::spawn(PendingAudit::propagate(PendingAudit::current(), async move {
-            let _alone = alone;
-            let seen = this.revision.load(Ordering::Acquire);
-            let written = this.store.write_entities(writes, Some(seen)).await?;
-            this.revision.store(written, Ordering::Release);
-            this.swap(entities, snapshot);
-            this.compact_later();
-            Ok(())
-        }));
+        let stored = tokio::spawn(PendingAudit::propagate(
+            PendingAudit::current(),
+            async move {
+                let _alone = alone;
+                let seen = this.revision.load(Ordering::Acquire);
+                let written = this.store.write_entities(writes, Some(seen)).await?;
+                this.revision.store(written, Ordering::Release);
+                this.swap(entities, snapshot);
+                this.compact_later();
+                Ok(())
+            },
+        ));
         let ended = stored.await;
         ended.unwrap_or_else(|error| Err(StoreError::unavailable(error)))
     }

@@ -17,11 +17,11 @@ use doorward_core::model::consumer::Consumer;
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{Schema, Violations};
+use doorward_core::model::serde_message;
 use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
-use doorward_core::model::serde_message;
 
 pub use any::{AnyResource, Unresolved, any};
 

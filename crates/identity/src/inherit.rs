@@ -17,8 +17,8 @@ use super::goto::Destinations;
 use super::ldap::Directory;
 use super::password_policy::Rules;
 use super::settings::{self, Trusted};
-use doorward_core::model::user::schema::RecordError;
 use doorward_core::model::serde_message;
+use doorward_core::model::user::schema::RecordError;
 
 /// What a realm sets itself, as written.
 #[derive(Clone, Default, Serialize, Deserialize)]

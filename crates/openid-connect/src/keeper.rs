@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::OpenIdConnect;
 use super::ends::About;
 use super::sessions::hashed;
-use doorward_core::model::login::{SessionTombstone, LoginQuery, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 use doorward_plugin_api::filter::{SessionKeeper, SessionsUnavailable};
 
 #[async_trait]

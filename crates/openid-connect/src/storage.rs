@@ -20,7 +20,7 @@ use super::fields::Fields;
 use super::grants::OfIssuers;
 use doorward_core::clock::{Clock, random_bytes};
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{SessionTombstone, LoginQuery, TombstoneKey, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin, TombstoneKey};
 use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::{ConfigError, Parts};
 use doorward_store::{Store, StoreError};
@@ -309,7 +309,11 @@ impl Storage {
     }
 
     /// Leaves marks for other nodes.
-    pub(super) async fn mark(&self, marks: &[SessionTombstone], now_ms: i64) -> Result<(), StorageError> {
+    pub(super) async fn mark(
+        &self,
+        marks: &[SessionTombstone],
+        now_ms: i64,
+    ) -> Result<(), StorageError> {
         match self {
             Self::Own(_) => Ok(()),
             Self::Remote(remote) => remote.mark(marks, now_ms).await,

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::*;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::authorization::{
-    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, SavedRequest, Redemption, StoredCode,
+    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, Redemption, SavedRequest, StoredCode,
     StoredRequest,
 };
 use doorward_core::model::broker::{

@@ -254,7 +254,9 @@ impl Report {
                         counts.skipped += 1;
                         continue;
                     }
-                    Some(ImportOutcome::FileOwned) => "the user is declared in the configuration file",
+                    Some(ImportOutcome::FileOwned) => {
+                        "the user is declared in the configuration file"
+                    }
                     Some(ImportOutcome::Taken) | None => "the name, or the id, is another user's",
                 },
             };

@@ -1,7 +1,7 @@
 //! OAuth clients.
 
-mod secret;
 mod language_tags;
+mod secret;
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::grant::TokenHash;
 use super::secret::Secret;
 use super::user::Owner;
 
-pub use secret::ClientSecret;
 pub use language_tags::{is_tagged, member_names};
+pub use secret::ClientSecret;
 
 /// A client's metadata: names of RFC 7591 §2, then Doorward's own.
 ///

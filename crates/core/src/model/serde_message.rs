@@ -111,9 +111,15 @@ mod tests {
     #[test]
     fn types_have_the_names_that_people_have_for_them() {
         let whole = "expected a whole number from 0 to 4294967295";
-        assert_eq!(message_of::<u32>(json!("x")), format!("{whole}, not a string"));
+        assert_eq!(
+            message_of::<u32>(json!("x")),
+            format!("{whole}, not a string")
+        );
         assert_eq!(message_of::<u32>(json!(-1)), whole);
-        assert_eq!(message_of::<u32>(json!(1.5)), format!("{whole}, not a number"));
+        assert_eq!(
+            message_of::<u32>(json!(1.5)),
+            format!("{whole}, not a number")
+        );
         assert_eq!(
             message_of::<u16>(json!(70_000)),
             "expected a whole number from 0 to 65535"
@@ -122,7 +128,10 @@ mod tests {
             message_of::<bool>(json!(5)),
             "expected true or false, not a number"
         );
-        assert_eq!(message_of::<Vec<u8>>(json!({})), "expected a list, not a mapping");
+        assert_eq!(
+            message_of::<Vec<u8>>(json!({})),
+            "expected a list, not a mapping"
+        );
         assert_eq!(
             message_of::<Sample>(json!("x")),
             "expected a mapping, not a string"

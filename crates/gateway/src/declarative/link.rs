@@ -12,8 +12,8 @@ use super::{DeclaredEntities, Place, Reading};
 use crate::entities::{Entities, Item, Kind, Origin};
 use crate::records;
 use crate::schemas::cert_digest;
-use doorward_core::model::suggestion;
 use doorward_core::model::schema::{Source, Violations};
+use doorward_core::model::suggestion;
 use doorward_core::yaml::Document;
 use doorward_plugins::{REGISTRY, kind};
 

@@ -96,7 +96,9 @@ async fn register(call: &Call) -> Result<Response, OAuthError> {
     let id = &client.metadata.client_id;
     let realm = &call.realm.path;
     match kept {
-        RegistrationOutcome::Done => tracing::info!(client_id = id, realm, "a client registered itself"),
+        RegistrationOutcome::Done => {
+            tracing::info!(client_id = id, realm, "a client registered itself")
+        }
         RegistrationOutcome::TokenSpent => return Err(OAuthError::invalid_token()),
         RegistrationOutcome::Full => {
             doorward_net::telemetry::warn_limited!(

@@ -18,7 +18,7 @@ use crate::flight::digest_of;
 use crate::merged::Merged;
 use doorward_core::clock::random_bytes;
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{SessionTombstone, TombstoneKey, REMOVED_KEPT_MS};
+use doorward_core::model::login::{REMOVED_KEPT_MS, SessionTombstone, TombstoneKey};
 
 /// Most sessions held, about.
 const SESSIONS: usize = 16 * 1024;

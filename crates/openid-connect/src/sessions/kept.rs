@@ -14,7 +14,7 @@ use crate::methods::Method;
 use crate::refusal::Refusal;
 use crate::storage::{Lock, Storage, StorageError};
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{SessionTombstone, LoginQuery, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 use doorward_plugin_api::filter::SessionsUnavailable;
 
 /// How long a session is locked for a refresh, in milliseconds: longer than it

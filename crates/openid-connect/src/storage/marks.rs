@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{StorageError, Storages};
 use doorward_core::clock::Clock;
-use doorward_core::model::login::{SessionTombstone, LoginQuery};
+use doorward_core::model::login::{LoginQuery, SessionTombstone};
 use doorward_store::{Store, StoreError};
 
 /// How often marks are looked for where nobody says that there are some.
@@ -132,7 +132,10 @@ impl Storages {
 
     /// As [`Storages::end`], for a session that only a cookie holds and whose user
     /// signs out.
-    pub(in super::super) async fn end_of_user(&self, mark: SessionTombstone) -> Result<(), StorageError> {
+    pub(in super::super) async fn end_of_user(
+        &self,
+        mark: SessionTombstone,
+    ) -> Result<(), StorageError> {
         // What has no room here must not take that of providers elsewhere.
         if !self.ends.add_of_user(&mark) {
             return Err(StorageError);

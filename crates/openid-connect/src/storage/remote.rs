@@ -8,7 +8,7 @@ use super::config::{RemoteConfig, Server};
 use super::{Lock, StorageError};
 use crate::fields::wrong;
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{SessionTombstone, TombstoneKey, StoredLogin};
+use doorward_core::model::login::{SessionTombstone, StoredLogin, TombstoneKey};
 use doorward_net::shared::Redis;
 use doorward_net::shared::memcached::{Address, Memcached, Put};
 use doorward_net::telemetry::Metrics;
@@ -140,7 +140,11 @@ impl Remote {
         Ok(before.is_some_and(|before| started_ms <= before))
     }
 
-    pub(super) async fn mark(&self, marks: &[SessionTombstone], now_ms: i64) -> Result<(), StorageError> {
+    pub(super) async fn mark(
+        &self,
+        marks: &[SessionTombstone],
+        now_ms: i64,
+    ) -> Result<(), StorageError> {
         for mark in marks.iter().filter(|mark| mark.until_ms > now_ms) {
             // One from before does not undo a later one.
             let key = self.mark_key(&mark.what);

@@ -30,11 +30,12 @@ use crate::throttling::quota::Quota;
 use doorward_audit::Audit;
 use doorward_core::clock::Clock;
 use doorward_core::model::broker::{
-    TokenInsertion, Product, Record, Refresh, RevocationTarget, PresentedRefreshToken, StoredTokens, TokenKind,
+    PresentedRefreshToken, Product, Record, Refresh, RevocationTarget, StoredTokens,
+    TokenInsertion, TokenKind,
 };
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::token::AccessToken;
-use doorward_net::http::brake::{Brake, BrakeConfig};
+use doorward_net::http::guess_limit::{GuessLimitConfig, GuessLimiter};
 use doorward_net::http::outbound::{Outbound, Standing};
 use doorward_net::telemetry::Metrics;
 use doorward_openid_connect::refusal::Refusal;
@@ -73,7 +74,7 @@ pub struct Broker {
     /// The counters of products, by name.
     quotas: DashMap<String, Arc<Quota>>,
     /// Wrong secrets of applications.
-    pub(super) secrets: Brake,
+    pub(super) secrets: GuessLimiter,
     /// Whether a plugin uses it.
     used: AtomicBool,
 }
@@ -83,7 +84,7 @@ pub struct Broker {
 pub(super) struct Names {
     pub(super) organization: String,
     pub(super) environment: String,
-    pub(super) secret_guesses: BrakeConfig,
+    pub(super) secret_guesses: GuessLimitConfig,
     file: PathBuf,
 }
 
@@ -208,7 +209,7 @@ impl Broker {
             records: AtomicU64::new(0),
             stripes: (0..256).map(|_| AtomicU64::new(0)).collect(),
             quotas: DashMap::new(),
-            secrets: Brake::default(),
+            secrets: GuessLimiter::default(),
             used: AtomicBool::new(false),
         });
         broker.reload(config).await?;

@@ -21,7 +21,9 @@ use super::told::Told;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, LENGTH};
-use doorward_core::model::broker::{TokenInsertion, RevocationTarget, StoredTokens, TokenFacts, local_person, person};
+use doorward_core::model::broker::{
+    RevocationTarget, StoredTokens, TokenFacts, TokenInsertion, local_person, person,
+};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::basic::{self, BrokenBasic};
@@ -116,7 +118,9 @@ impl TokenBroker {
             return Ok(issued(facts, &client, &new));
         }
         let kept = broker.keep(&new.tokens);
-        let kept = told.with(event, kept, |kept| *kept != TokenInsertion::Neither).await;
+        let kept = told
+            .with(event, kept, |kept| *kept != TokenInsertion::Neither)
+            .await;
         match kept.map_err(|e| store(&e))? {
             TokenInsertion::Both => {}
             TokenInsertion::AccessOnly => new.refresh = None,

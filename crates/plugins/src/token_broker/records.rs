@@ -13,9 +13,9 @@ use doorward_core::model::broker::refresh_token::ALPHABET;
 use doorward_core::model::broker::{Application, Developer, Kind, Product, Record};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::secret::Secret;
+use doorward_core::model::serde_message;
 use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
-use doorward_core::model::serde_message;
 
 /// What a record shows besides its members. Sent back it is no change.
 const READ_ONLY: [&str; 4] = ["owner", "created_at", "updated_at", "tokens_revoked_ms"];

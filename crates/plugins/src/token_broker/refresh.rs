@@ -16,7 +16,7 @@ use super::secret::check_secret;
 use super::told::Told;
 use super::variable::Facts;
 use doorward_core::model::audit::Kind;
-use doorward_core::model::broker::refresh_token::{self, FAMILY, SECRET, PresentedRefreshToken};
+use doorward_core::model::broker::refresh_token::{self, FAMILY, PresentedRefreshToken, SECRET};
 use doorward_core::model::broker::{Refresh, RevocationTarget, StoredTokens, TokenFacts};
 use doorward_core::model::grant::TokenHash;
 

@@ -4,7 +4,8 @@ use super::batch::audited_if;
 use super::{Database, Row, Tx, sql, write_doc};
 use crate::{Store, StoreError, complete};
 use doorward_core::model::broker::{
-    TokenInsertion, Refresh, RevocationTarget, PresentedRefreshToken, StoredTokens, local_person, person,
+    PresentedRefreshToken, Refresh, RevocationTarget, StoredTokens, TokenInsertion, local_person,
+    person,
 };
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::user::name;
@@ -17,7 +18,10 @@ impl Store {
     /// Keeps tokens that the broker gives out; those of the same access token
     /// and application give way, unless they are revoked. A refresh token that
     /// came with other ones of the application before leaves those.
-    pub async fn keep_broker_tokens(&self, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
+    pub async fn keep_broker_tokens(
+        &self,
+        tokens: &StoredTokens,
+    ) -> Result<TokenInsertion, StoreError> {
         let write = self.batch.write(tokens.clone(), |tx, tokens| {
             let kept = insert(tx, tokens);
             Box::pin(audited_if(kept, |kept| *kept != TokenInsertion::Neither))

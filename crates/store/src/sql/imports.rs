@@ -175,7 +175,9 @@ async fn settle(
     match existing {
         ExistingUserPolicy::Refuse => return Ok(ImportOutcome::Taken),
         ExistingUserPolicy::Skip => return Ok(ImportOutcome::Skipped),
-        ExistingUserPolicy::Update if old.owner == Owner::File => return Ok(ImportOutcome::FileOwned),
+        ExistingUserPolicy::Update if old.owner == Owner::File => {
+            return Ok(ImportOutcome::FileOwned);
+        }
         ExistingUserPolicy::Update => {}
     }
     // Read again: the file may name it twice.

@@ -4,7 +4,7 @@ use super::{Builder, Row, Tx, damaged, sql};
 use crate::{Store, StoreError};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{
-    SessionTombstone, LOGINS_AT_ONCE, LoginPage, LoginQuery, REMOVED_KEPT_MS, StoredLogin,
+    LOGINS_AT_ONCE, LoginPage, LoginQuery, REMOVED_KEPT_MS, SessionTombstone, StoredLogin,
 };
 
 impl Store {
@@ -108,7 +108,10 @@ impl Store {
     }
 
     /// As [`Store::end_logins`] for marks alone: nothing is removed.
-    pub async fn add_session_tombstones(&self, marks: &[SessionTombstone]) -> Result<(), StoreError> {
+    pub async fn add_session_tombstones(
+        &self,
+        marks: &[SessionTombstone],
+    ) -> Result<(), StoreError> {
         let write = self.batch.write(marks.to_vec(), |tx, marks| {
             Box::pin(async { end(tx, None, marks, 0).await.map(drop) })
         });

@@ -69,14 +69,24 @@ async fn a_refresh_token_that_was_replaced_leads_to_the_family_that_came_of_it()
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let (one, two) = (made('F', '1'), made('F', '2'));
-    assert_eq!(keep(store, &tokens("a", Some(&one), "c")).await, TokenInsertion::Both);
+    assert_eq!(
+        keep(store, &tokens("a", Some(&one), "c")).await,
+        TokenInsertion::Both
+    );
     assert!(by_refresh(store, &one).await.is_some());
     assert!(by_refresh(store, &two).await.is_none());
     assert!(refresh(store, &one, tokens("b", Some(&two), "c")).await);
     // The first is spent: it is not in force, and can't be used or revoked.
     assert!(by_refresh(store, &one).await.is_none());
     assert!(!refresh(store, &one, tokens("x", Some(&made('F', '3')), "c")).await);
-    assert!(!revoke(store, RevocationTarget::token(TokenKind::Refresh, &one), true).await);
+    assert!(
+        !revoke(
+            store,
+            RevocationTarget::token(TokenKind::Refresh, &one),
+            true
+        )
+        .await
+    );
     let shown = PresentedRefreshToken::of(&one);
     let [found] = &store.broker_refresh(&shown).await.expect("an answer")[..] else {
         panic!("its family is known");
@@ -147,8 +157,18 @@ async fn a_token_that_is_given_again_has_a_good_refresh_token() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     keep(store, &tokens("a", Some("r1"), "c")).await;
-    assert!(revoke(store, RevocationTarget::token(TokenKind::Refresh, "r1"), false).await);
-    assert_eq!(keep(store, &tokens("a", Some("r2"), "c")).await, TokenInsertion::Both);
+    assert!(
+        revoke(
+            store,
+            RevocationTarget::token(TokenKind::Refresh, "r1"),
+            false
+        )
+        .await
+    );
+    assert_eq!(
+        keep(store, &tokens("a", Some("r2"), "c")).await,
+        TokenInsertion::Both
+    );
     let found = by_refresh(store, "r2").await.expect("it is there");
     assert!(found.access_approved && found.refresh_approved);
 }
@@ -172,7 +192,14 @@ async fn a_provider_may_give_the_same_refresh_token_to_every_sign_in() {
         TokenInsertion::Neither
     );
     assert!(by_access(store, "x").await.is_none());
-    assert!(revoke(store, RevocationTarget::token(TokenKind::Refresh, "same"), true).await);
+    assert!(
+        revoke(
+            store,
+            RevocationTarget::token(TokenKind::Refresh, "same"),
+            true
+        )
+        .await
+    );
     let kept = keep(store, &tokens("a4", Some("same"), "c")).await;
     assert_eq!(kept, TokenInsertion::AccessOnly);
     let found = by_refresh(store, "same").await.expect("it is there");
@@ -187,8 +214,18 @@ async fn a_revoked_token_is_known_as_such_and_swept_in_the_end() {
     let kept = tokens("a", Some("r"), "c");
     keep(store, &kept).await;
     // Of another application it is never.
-    assert_eq!(keep(store, &tokens("a", None, "d")).await, TokenInsertion::Neither);
-    assert!(revoke(store, RevocationTarget::token(TokenKind::Access, "a"), false).await);
+    assert_eq!(
+        keep(store, &tokens("a", None, "d")).await,
+        TokenInsertion::Neither
+    );
+    assert!(
+        revoke(
+            store,
+            RevocationTarget::token(TokenKind::Access, "a"),
+            false
+        )
+        .await
+    );
     let found = by_refresh(store, "r").await.expect("it is there");
     assert!(!found.access_approved && found.refresh_approved);
     // And it does not rise again.

@@ -27,8 +27,12 @@ async fn a_batch_of_users_is_added_with_what_filters_look_for() {
     let mut same_id = import("of-another-id", json!({}));
     same_id.user.id = known.id;
     batch.push(same_id);
-    let dry = store.import_users(&batch, ExistingUserPolicy::Refuse, true, 5).await;
-    let done = store.import_users(&batch, ExistingUserPolicy::Refuse, false, 5).await;
+    let dry = store
+        .import_users(&batch, ExistingUserPolicy::Refuse, true, 5)
+        .await;
+    let done = store
+        .import_users(&batch, ExistingUserPolicy::Refuse, false, 5)
+        .await;
     let done = done.expect("imported");
     assert_eq!(
         dry.expect("a verdict"),
@@ -62,10 +66,14 @@ async fn users_who_are_there_are_left_or_changed_as_asked() {
     known.active = false;
     store.insert_user(&known).await.expect("added");
     let mut batch = [import("KNOWN", json!({"title": "Clerk", "locale": "de"}))];
-    let skipped = store.import_users(&batch, ExistingUserPolicy::Skip, false, 5).await;
+    let skipped = store
+        .import_users(&batch, ExistingUserPolicy::Skip, false, 5)
+        .await;
     assert_eq!(skipped.expect("done"), [ImportOutcome::Skipped]);
     batch[0].user.password_hash = Some(Secret::new("a hash"));
-    let updated = store.import_users(&batch, ExistingUserPolicy::Update, false, 5).await;
+    let updated = store
+        .import_users(&batch, ExistingUserPolicy::Update, false, 5)
+        .await;
     assert_eq!(updated.expect("done"), [ImportOutcome::Updated]);
     let now = store.user_by_name("/", "known").await.expect("a store");
     let now = now.expect("a user");
@@ -88,7 +96,9 @@ async fn users_of_a_realm_that_is_not_there_are_refused_however_many() {
             })
             .collect();
         let store = &fixture.store;
-        let refused = store.import_users(&batch, ExistingUserPolicy::Refuse, false, 5).await;
+        let refused = store
+            .import_users(&batch, ExistingUserPolicy::Refuse, false, 5)
+            .await;
         let absent = StoreError::Absent("realm", "/nowhere".to_owned());
         assert_eq!(
             refused.expect_err("refused").to_string(),

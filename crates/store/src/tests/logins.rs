@@ -1,7 +1,7 @@
 //! Login sessions of the gateway, and which of them are over.
 
 use super::*;
-use doorward_core::model::login::{SessionTombstone, LoginQuery, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 
 fn login(n: u8, subject: &str) -> StoredLogin {
     StoredLogin {
@@ -111,10 +111,16 @@ async fn login_sessions_are_found_and_ended_by_all_that_is_named() {
     assert_eq!(ended, ["id-1"], "the other one began later");
     let marks = store.session_tombstones(0, 10).await.expect("marks");
     assert_eq!(marks[0].1, mark);
-    let later = store.session_tombstones(marks[0].0, 10).await.expect("marks");
+    let later = store
+        .session_tombstones(marks[0].0, 10)
+        .await
+        .expect("marks");
     assert_eq!(later.len(), 1);
     store.add_session_tombstones(&[mark]).await.expect("marked");
-    let later = store.session_tombstones(marks[1].0, 10).await.expect("marks");
+    let later = store
+        .session_tombstones(marks[1].0, 10)
+        .await
+        .expect("marks");
     assert_eq!(later.len(), 1);
 }
 
