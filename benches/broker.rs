@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use doorward_audit::{Audit, AuditConfig};
 use doorward_core::clock::Clock;
-use doorward_core::model::broker::{Kept, StoredTokens, TokenFacts};
+use doorward_core::model::broker::{StoredTokens, TokenFacts, TokenInsertion};
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::outbound::Outbound;
 use doorward_net::telemetry::Metrics;
@@ -43,7 +43,7 @@ const DAY_MS: i64 = 86_400_000;
 /// A store with tokens, and the broker on it.
 struct World {
     _directory: TempDir,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     filter: Arc<dyn Filter>,
     /// Of those that are asked about.
     texts: Vec<String>,
@@ -95,7 +95,8 @@ impl World {
                 .map(|text| tokens(text, &application, now_ms))
                 .collect();
             let kept = join_all(tokens.iter().map(|one| store.keep_broker_tokens(one))).await;
-            let both = |kept: Result<Kept, _>| kept.expect("an answer") == Kept::Both;
+            let both =
+                |kept: Result<TokenInsertion, _>| kept.expect("an answer") == TokenInsertion::Both;
             assert!(kept.into_iter().all(both));
         }
         fill(&url, count, now_ms).await;

@@ -30,7 +30,7 @@ use doorward_identity::config::IdentityConfig;
 use doorward_identity::{Identity, IdentityError};
 use doorward_net::http::outbound::{Authorities, AuthorityError, Outbound};
 use doorward_net::shared::{Redis, RedisConfigError};
-use doorward_net::telemetry::outlet::Outlet;
+use doorward_net::telemetry::line_sink::LineSink;
 use doorward_net::telemetry::{Telemetry, access_log};
 use doorward_openid_connect::{Providers, Storages};
 use doorward_plugin_api::Parts;
@@ -116,7 +116,7 @@ pub struct Opened {
     /// Every counter.
     pub telemetry: Telemetry,
     /// The durable store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The audit log.
     pub audit: Audit,
     /// The route files, with their last good versions.
@@ -213,7 +213,7 @@ const SESSIONS: &str = "login sessions";
 /// The providers of plugins, none yet, with the secret that their sessions are
 /// sealed with where no `session_secret` is set: the store's, so that a session
 /// outlives the process and is known to all nodes.
-async fn providers(config: &Config, store: &dyn Store) -> Result<Arc<Providers>, BootError> {
+async fn providers(config: &Config, store: &Store) -> Result<Arc<Providers>, BootError> {
     let section = config.identity.as_ref();
     let vault = section.map_or_else(|| Ok(Vault::default()), |section| section.keys.vault());
     let vault = vault.map_err(IdentityError::Key)?;
@@ -248,7 +248,7 @@ pub async fn entities(config: &Config, clock: &Clock) -> Result<Arc<Control>, Bo
 ///
 /// # Errors
 /// [`BootError::AccessLog`] when the file can't be appended to.
-pub fn access_log(config: &Config) -> Result<Option<Outlet>, BootError> {
+pub fn access_log(config: &Config) -> Result<Option<LineSink>, BootError> {
     on_access_log(config, access_log::open)
 }
 

@@ -132,6 +132,22 @@ fn complain(error: &dyn std::fmt::Display) {
     }
 }
 
+/// An error with its causes, on one line. A cause whose text ends the text
+/// before it is not repeated.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.ends_with(&cause) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&cause);
+    }
+    line
+}
+
 /// What the listeners of `config` contribute to a request.
 fn listeners(config: &Config) -> Listeners {
     let port = |addresses: &[String]| {
@@ -221,6 +237,15 @@ fn ask_status(config: &Config, path: &str) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_are_said_once() {
+        let missing = std::io::Error::other("no such file");
+        let error = anyhow::Error::new(missing).context("can't open db: no such file");
+        let error = error.context("nothing was exported");
+        let line = "nothing was exported: can't open db: no such file";
+        assert_eq!(with_causes(&error), line);
+    }
 
     /// Calls `look` with a command and all below it.
     fn each(command: &mut clap::Command, look: &mut impl FnMut(&mut clap::Command)) {

@@ -26,10 +26,10 @@ use doorward_gateway::proxy::{Gateway, Settings};
 use doorward_gateway::snapshot::Snapshot;
 use doorward_gateway::tries::RetryBudget;
 use doorward_gateway::upload::Uploads;
+use doorward_net::http::accept::{ConnectionAcceptor, Limits, ProtocolDispatcher};
 use doorward_net::http::bridge::Bounds;
-use doorward_net::http::greeting::{Doorkeeper, Greeter, Limits};
 use doorward_net::http::listener::{Gate, RouterApp};
-use doorward_net::http::tls::TlsDoor;
+use doorward_net::http::tls::TlsAcceptor;
 use doorward_net::telemetry::listeners::ListenerCounters;
 use doorward_net::telemetry::{Gauge, process_log};
 use places::Place;
@@ -103,7 +103,7 @@ pub struct Shared {
     /// Settings and counters of the data path.
     pub settings: Arc<Settings>,
     /// Handshakes of the TLS listeners.
-    pub tls: Option<Arc<TlsDoor>>,
+    pub tls: Option<Arc<TlsAcceptor>>,
     /// Counts connections.
     pub counters: ListenerCounters,
 }
@@ -121,7 +121,7 @@ pub struct RouterListener<'a> {
     /// Bounds on requests.
     pub bounds: Bounds,
     /// What comes before a request.
-    pub keeper: Doorkeeper,
+    pub keeper: ConnectionAcceptor,
 }
 
 impl Server {
@@ -243,8 +243,8 @@ async fn drained(watch: &mut ShutdownWatch, in_flight: &Gauge, limit: Duration) 
     }
 }
 
-type RouterGreeter = Greeter<RouterApp>;
-type ProxyService = Service<Greeter<HttpProxy<Gateway>>>;
+type RouterGreeter = ProtocolDispatcher<RouterApp>;
+type ProxyService = Service<ProtocolDispatcher<HttpProxy<Gateway>>>;
 
 /// One worker's listeners: without TLS, and with it.
 fn proxy_services(
@@ -288,10 +288,10 @@ fn proxy_services(
         Arc::new(proxy)
     };
     let (http1, http2) = (speaking(false), speaking(true));
-    let greeter = |tls| Greeter {
+    let greeter = |tls| ProtocolDispatcher {
         http1: http1.clone(),
         http2: http2.clone(),
-        keeper: Doorkeeper {
+        keeper: ConnectionAcceptor {
             tls,
             limits: limits(config, shares),
             counters: shared.counters.clone(),
@@ -320,7 +320,7 @@ fn router_services(listener: RouterListener<'_>, in_flight: &Gauge) -> Vec<Servi
         let (router, gate) = (listener.router.clone(), listener.gate.clone());
         RouterApp::greeter(router, gate, listener.bounds, in_flight, keeper)
     };
-    let without = Doorkeeper {
+    let without = ConnectionAcceptor {
         tls: None,
         ..listener.keeper.clone()
     };

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::credentials::Credentials;
 use crate::door::Door;
 use crate::floor::Floor;
 use crate::http;
 use crate::nginx::Nginx;
 use crate::process::{self, Port};
 use crate::report::Report;
-use crate::shown::Shown;
 use crate::wrk::{self, Round};
 
 /// One way of sending a request through a proxy.
@@ -148,7 +148,7 @@ pub(crate) struct Field {
     floor: Floor,
     nginx: Option<Nginx>,
     door: Door,
-    shown: Shown,
+    credentials: Credentials,
 }
 
 impl Field {
@@ -160,8 +160,8 @@ impl Field {
         };
         let mut door = Door::prepare(binary, upstream, cores)?;
         door.start()?;
-        let shown = Shown::get(&door)?;
-        if let Some(sealed) = &shown.sealed {
+        let credentials = Credentials::get(&door)?;
+        if let Some(sealed) = &credentials.sealed {
             println!("the cookies of a session are {} bytes", sealed.len());
         }
         Ok(Self {
@@ -169,7 +169,7 @@ impl Field {
             floor,
             nginx,
             door,
-            shown,
+            credentials,
         })
     }
 
@@ -225,11 +225,11 @@ impl Field {
             bail!("not installed");
         };
         if case == Case::Cold {
-            self.shown.renew_unseen(port, self.cores)?;
+            self.credentials.renew_unseen(port, self.cores)?;
         }
         let before = self.cpu(case)?;
         let mut round = if case.is_cold() {
-            wrk::run_script(port, case.path(), &self.shown.unseen())?
+            wrk::run_script(port, case.path(), &self.credentials.unseen())?
         } else {
             wrk::run(port, case.path(), self.line(case).as_deref())?
         };
@@ -247,10 +247,10 @@ impl Field {
         let bearer = |token: &String| format!("Authorization: Bearer {token}");
         let cookie = |cookies: &String| format!("Cookie: {cookies}");
         match case {
-            Case::Brokered => self.shown.brokered.as_ref().map(bearer),
-            Case::Handle | Case::PlainHandle => self.shown.handle.as_ref().map(cookie),
-            Case::Sealed | Case::PlainSealed => self.shown.sealed.as_ref().map(cookie),
-            case if case.shows() => self.shown.token.as_ref().map(bearer),
+            Case::Brokered => self.credentials.brokered.as_ref().map(bearer),
+            Case::Handle | Case::PlainHandle => self.credentials.handle.as_ref().map(cookie),
+            Case::Sealed | Case::PlainSealed => self.credentials.sealed.as_ref().map(cookie),
+            case if case.shows() => self.credentials.token.as_ref().map(bearer),
             _ => None,
         }
     }

@@ -13,6 +13,7 @@
 mod cases;
 mod changes;
 mod client;
+mod credentials;
 mod door;
 mod floor;
 mod growth;
@@ -24,7 +25,6 @@ mod people;
 mod process;
 mod realms;
 mod report;
-mod shown;
 mod tokens;
 mod upstream;
 mod wrk;

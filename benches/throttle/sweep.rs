@@ -54,9 +54,9 @@ pub(crate) fn measure(count: u64) {
         ("(no sweep)", late + 2, false),
         ("all", 3 * late, true),
     ] {
-        let (took, seen) = beside(&full, &keys, count, now, sweeps.then_some(()), control);
+        let (took, latencies) = beside(&full, &keys, count, now, sweeps.then_some(()), control);
         control = took.max(Duration::from_millis(500));
-        seen.print(what, took);
+        latencies.print(what, took);
     }
     full.clean(u64::MAX / 4);
     assert!(full.is_empty(), "idle partitions are forgotten");
@@ -74,7 +74,7 @@ fn beside(
     now: u64,
     sweep: Option<()>,
     control: Duration,
-) -> (Duration, Seen) {
+) -> (Duration, LatencyHistogram) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let deciding = scope.spawn(|| decide(full, keys, count, now, &done));
@@ -91,7 +91,7 @@ fn beside(
 
 /// What decisions took.
 #[derive(Default)]
-struct Seen {
+struct LatencyHistogram {
     /// By the logarithm of the nanoseconds, 16 steps to a doubling.
     counts: Vec<u64>,
     longest: Duration,
@@ -102,10 +102,16 @@ struct Seen {
     slept: u64,
 }
 
-fn decide(full: &Partitions, keys: &Keys, count: u64, now: u64, done: &AtomicBool) -> Seen {
-    let mut seen = Seen {
+fn decide(
+    full: &Partitions,
+    keys: &Keys,
+    count: u64,
+    now: u64,
+    done: &AtomicBool,
+) -> LatencyHistogram {
+    let mut latencies = LatencyHistogram {
         counts: vec![0; 64 * 16],
-        ..Seen::default()
+        ..LatencyHistogram::default()
     };
     let (slept, mut preempted) = switches();
     let mut n = shuffled(now);
@@ -120,22 +126,22 @@ fn decide(full: &Partitions, keys: &Keys, count: u64, now: u64, done: &AtomicBoo
         let start = Instant::now();
         black_box(take(full, key, now));
         let took = start.elapsed();
-        seen.counts[step(took)] += 1;
-        seen.longest = seen.longest.max(took);
-        if took > seen.longest_awake.max(Duration::from_micros(20)) {
+        latencies.counts[step(took)] += 1;
+        latencies.longest = latencies.longest.max(took);
+        if took > latencies.longest_awake.max(Duration::from_micros(20)) {
             let before = preempted;
             preempted = switches().1;
             if preempted == before {
-                seen.longest_awake = took;
+                latencies.longest_awake = took;
             }
         }
-        seen.above_a_millisecond += u64::from(took > Duration::from_millis(1));
+        latencies.above_a_millisecond += u64::from(took > Duration::from_millis(1));
     }
-    seen.slept = switches().0 - slept;
-    seen
+    latencies.slept = switches().0 - slept;
+    latencies
 }
 
-impl Seen {
+impl LatencyHistogram {
     fn print(&self, what: &str, took: Duration) {
         let micros = |time: Duration| time.as_nanos() as f64 / 1000.0;
         println!(

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::output::has_no_reader;
 use super::store::{Place, on_runtime, private};
 use super::terminal::Terminal;
-use super::{USAGE, complain};
+use super::{USAGE, complain, with_causes};
 use doorward_core::clock::Clock;
 use doorward_core::model::audit::AuditQuery;
 use doorward_store::{self as store, Store};
@@ -140,7 +140,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
         // Whoever read it has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("{error:#}"));
+            complain(&with_causes(&error));
             ExitCode::FAILURE
         }
     }
@@ -182,7 +182,7 @@ async fn act(url: &str, action: &Action) -> anyhow::Result<()> {
 
 /// Writes new records as they come, until nobody reads them any more.
 async fn go_on(
-    store: &dyn Store,
+    store: &Store,
     query: &AuditQuery,
     out: &mut dyn Write,
     seen: &mut Seen,
@@ -209,7 +209,7 @@ fn target(output: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
 }
 
 async fn list(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     query: AuditQuery,
     json: bool,
     out: &mut dyn Write,
@@ -291,7 +291,7 @@ fn time_of(id: &str) -> i64 {
 }
 
 async fn write_all(
-    store: &dyn Store,
+    store: &Store,
     mut query: AuditQuery,
     out: &mut dyn Write,
     seen: &mut Seen,

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use super::identity::told::operator;
-use super::{FileArg, USAGE, complain, output};
+use super::{FileArg, USAGE, complain, output, with_causes};
 use crate::boot;
 use crate::config::Config;
 use doorward_audit::Audit;
@@ -76,7 +76,7 @@ pub(super) fn run(action: &Action) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("{error:#}"));
+            complain(&with_causes(&error));
             ExitCode::FAILURE
         }
     }

@@ -156,7 +156,7 @@ struct Target {
 
 /// What every action works with.
 struct Desk<'a> {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     /// Path of the realm; it exists.
     realm: String,
     json: bool,

@@ -26,8 +26,8 @@ use doorward_gateway::explain::Listeners;
 use doorward_gateway::own_headers::OwnHeaders;
 use doorward_gateway::proxy::Settings;
 use doorward_gateway::resolve::TargetNames;
+use doorward_net::http::accept::{ConnectionAcceptor, Limits};
 use doorward_net::http::bridge::Bounds;
-use doorward_net::http::greeting::{Doorkeeper, Limits};
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::{Telemetry, process_log};
 
@@ -340,7 +340,7 @@ fn admin_listener<'a>(
         body: ADMIN_BODY,
         time: Duration::from_secs(60),
     };
-    let keeper = Doorkeeper {
+    let keeper = ConnectionAcceptor {
         tls: tls.admin.as_deref().map(Tls::door),
         limits: Limits {
             connections: shares.operators,

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::identity::told::operator;
 use super::output::{Output, has_no_reader};
-use super::{USAGE, complain};
+use super::{USAGE, complain, with_causes};
 use crate::config::Config;
 use doorward_audit::{Audit, AuditConfig};
 use doorward_core::clock::Clock;
@@ -118,7 +118,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
         // An export without its end is none; whoever left knows why.
         Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
-            complain(&format!("{error:#}"));
+            complain(&with_causes(&error));
             ExitCode::FAILURE
         }
     }
@@ -138,7 +138,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 async fn export(url: &str, log: AuditConfig, file: &Path, audit: bool) -> anyhow::Result<ExitCode> {
-    let store = store::open_existing_whole(url).await?;
+    let store = store::open_existing(url).await?;
     let store = store.context("there is no store")?;
     let to_file = file != Path::new("-");
     let mut out: Box<dyn Write + Send> = if to_file {
@@ -175,7 +175,7 @@ async fn import(url: &str, log: AuditConfig, file: &Path, force: bool) -> anyhow
         let opened = opened.with_context(|| format!("{} can't be read", file.display()))?;
         Box::new(BufReader::with_capacity(1 << 20, opened))
     };
-    let store = store::open_whole(url).await?;
+    let store = store::open(url).await?;
     let bar = Bar::new("imported");
     let imported = store
         .import(&mut input, force, &mut |rows| bar.add(rows))
@@ -183,13 +183,13 @@ async fn import(url: &str, log: AuditConfig, file: &Path, force: bool) -> anyhow
     bar.done();
     let rows = imported.with_context(|| format!("{}: nothing was imported", file.display()))?;
     let event = Event::new(Kind::StoreImport, operator()).with("rows", count(&rows));
-    tell(Arc::new(store), log, event, &Clock::system()).await?;
+    tell(store, log, event, &Clock::system()).await?;
     process_log::say(&summary(&rows, "imported"));
     Ok(ExitCode::SUCCESS)
 }
 
 async fn check(url: &str) -> anyhow::Result<ExitCode> {
-    let store = store::open_existing_whole(url).await?;
+    let store = store::open_existing(url).await?;
     let store = store.context("there is no store")?;
     let bar = Bar::new("checked");
     let mut found: Vec<Finding> = Vec::new();
@@ -227,7 +227,7 @@ pub(super) fn private(path: &Path) -> std::io::Result<File> {
 }
 
 async fn tell(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     log: AuditConfig,
     event: Event,
     clock: &Clock,

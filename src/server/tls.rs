@@ -20,7 +20,7 @@ use doorward_core::clock::Clock;
 use doorward_core::x509;
 use doorward_gateway::snapshot::Snapshot;
 use doorward_net::http::cipher_suites;
-use doorward_net::http::tls::TlsDoor;
+use doorward_net::http::tls::TlsAcceptor;
 
 /// Protocols within TLS, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -35,7 +35,7 @@ pub struct Tls {
     /// Where certificates with server names are; the admin listener has none.
     live: Option<Arc<ArcSwap<Snapshot>>>,
     clock: Clock,
-    door: Arc<TlsDoor>,
+    door: Arc<TlsAcceptor>,
     files: Mutex<Files>,
 }
 
@@ -77,7 +77,7 @@ impl Tls {
                  which no client trusts; set {section}.certificate and {section}.key"
             );
         }
-        let door = TlsDoor::new(server_config(section, config, &files, live.clone())?);
+        let door = TlsAcceptor::new(server_config(section, config, &files, live.clone())?);
         Ok(Self {
             section,
             started: config.clone(),
@@ -89,7 +89,7 @@ impl Tls {
     }
 
     /// Makes handshakes.
-    pub fn door(&self) -> Arc<TlsDoor> {
+    pub fn door(&self) -> Arc<TlsAcceptor> {
         self.door.clone()
     }
 

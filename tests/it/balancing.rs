@@ -218,7 +218,7 @@ async fn probes_find_a_sick_target_and_its_recovery() {
 async fn a_server_that_dies_and_comes_back_is_noticed_by_connections_alone() {
     let port = Port::reserve();
     let address: SocketAddr = port.authority().parse().expect("an address");
-    let answer = |_: &crate::support::upstream::Seen| Reply::Json(200, json!("back"));
+    let answer = |_: &crate::support::upstream::ReceivedRequest| Reply::Json(200, json!("back"));
     let server = Upstream::at(&port.authority(), answer).await;
     let active = json!({
         "type": "tcp",

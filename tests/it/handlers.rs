@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::raw::Connection;
-use crate::support::upstream::{Reply, Seen};
+use crate::support::upstream::{ReceivedRequest, Reply};
 use crate::support::{Door, Setup, Upstream, http};
 
 /// A door with these route files, and the services of [`Setup::new`].
@@ -434,7 +434,7 @@ fn login(upstream: &Upstream) -> Value {
         "form": {"user": ["${request.queryParams['u'][0]}"]}}})
 }
 
-fn is_login(seen: &Seen, user: &str) {
+fn is_login(seen: &ReceivedRequest, user: &str) {
     assert_eq!(
         (seen.method.as_str(), seen.target.as_str()),
         ("POST", "/login")

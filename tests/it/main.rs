@@ -29,6 +29,7 @@ mod log_streams;
 mod login_sessions;
 mod mutual_tls;
 mod names;
+mod naming;
 mod openid_connect;
 mod openid_connect_attacks;
 mod openid_connect_exchange;

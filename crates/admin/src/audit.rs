@@ -124,7 +124,7 @@ fn export_of(call: &Call) -> Result<Response, ApiError> {
 
 /// The lines of the records that fit, and what to ask for next.
 async fn piece(
-    store: &dyn Store,
+    store: &Store,
     mut query: AuditQuery,
 ) -> Result<Option<(Bytes, Option<AuditQuery>)>, StoreError> {
     let records = store.audit(&query).await?;

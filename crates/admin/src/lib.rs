@@ -86,7 +86,7 @@ pub struct AdminState {
     /// The owner of the entities.
     pub control: Arc<Control>,
     /// The durable store, asked whether it is well.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The audit log.
     pub audit: Audit,
     /// Every number of the process.
@@ -122,7 +122,7 @@ pub struct AdminState {
 
 struct State {
     control: Arc<Control>,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     audit: Audit,
     telemetry: Telemetry,
     clock: Clock,

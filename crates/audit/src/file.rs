@@ -18,12 +18,12 @@ const MODE: u32 = 0o600;
 pub(super) struct LinesFile {
     file: LogFile,
     waiting: VecDeque<Vec<u8>>,
-    torn: Option<Torn>,
+    torn: Option<PartialWrite>,
 }
 
 /// A write that ended within the first line that waits.
 #[derive(Debug)]
-struct Torn {
+struct PartialWrite {
     /// Bytes of the line that the file has.
     written: usize,
     /// The file's length after that.
@@ -123,7 +123,7 @@ impl LinesFile {
             written -= line.len();
             self.waiting.pop_front();
         }
-        self.torn = (written > 0).then_some(Torn { written, length: 0 });
+        self.torn = (written > 0).then_some(PartialWrite { written, length: 0 });
     }
 }
 
@@ -147,12 +147,12 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use doorward_core::model::audit::{Actor, Event, Kind, Told, Trace, audit_id};
+    use doorward_core::model::audit::{Actor, Event, Kind, Occurrence, Trace, audit_id};
 
     const MOST: usize = 10;
 
     fn record(at_ms: i64) -> AuditRecord {
-        Event::new(Kind::ProcessStart, Actor::System).record(&Told {
+        Event::new(Kind::ProcessStart, Actor::System).record(&Occurrence {
             id: audit_id(at_ms, 0, [0; 8]),
             at_ms,
             last_ms: at_ms,
@@ -223,7 +223,7 @@ mod tests {
                 .and_then(|file| file.set_len(7))
                 .expect("cut");
             file.waiting.push_back(whole);
-            file.torn = Some(Torn {
+            file.torn = Some(PartialWrite {
                 written: 7,
                 length: 7,
             });

@@ -27,9 +27,9 @@ use tokio::sync::{Notify, OwnedMutexGuard};
 pub use config::AuditConfig;
 
 use doorward_core::clock::{Clock, random_bytes};
-use doorward_core::model::audit::{AuditRecord, Event, Told, Trace, audit_id};
+use doorward_core::model::audit::{AuditRecord, Event, Occurrence, Trace, audit_id};
 use doorward_net::telemetry::{Counter, Metrics};
-use doorward_store::{Store, beside};
+use doorward_store::{Store, with_audit};
 use file::LinesFile;
 use queue::{Queue, Span};
 
@@ -37,13 +37,13 @@ use queue::{Queue, Span};
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// Records written in one step: others wait for the writer meanwhile.
-const TOGETHER: usize = 500;
+const BATCH_MAX: usize = 500;
 
 /// Flushes between two looks for records that are too old: a minute.
-const ROUND: u32 = 60;
+const SWEEP_EVERY: u32 = 60;
 
 /// Records removed in one step.
-const SWEPT: u32 = 2_000;
+const SWEEP_MAX: u32 = 2_000;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -68,13 +68,13 @@ pub enum AuditError {
 pub struct Audit(Arc<Log>);
 
 struct Log {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Clock,
     rules: ArcSwap<AuditConfig>,
     queue: Queue,
     /// Records that the store has, for the file.
-    told: Mutex<Vec<AuditRecord>>,
-    /// Told when many wait.
+    for_file: Mutex<Vec<AuditRecord>>,
+    /// Notified when many wait.
     many: Arc<Notify>,
     turn: AtomicU16,
     writer: tokio::sync::Mutex<Writer>,
@@ -89,7 +89,7 @@ struct Log {
 /// What only one flush at a time has.
 struct Writer {
     /// What the store did not take yet.
-    owed: Vec<AuditRecord>,
+    unwritten: Vec<AuditRecord>,
     healthy: bool,
     /// Dropped records that were complained of.
     complained: u64,
@@ -108,7 +108,7 @@ impl Audit {
     /// [`AuditError`] when the file can't be opened, or the queue has no size.
     pub fn open(
         config: AuditConfig,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Clock,
         metrics: &Metrics,
     ) -> Result<Self, AuditError> {
@@ -117,7 +117,7 @@ impl Audit {
             Arc::new(tokio::sync::Mutex::new(FileWriter { file, healthy }))
         });
         let writer = Writer {
-            owed: Vec::new(),
+            unwritten: Vec::new(),
             healthy: true,
             complained: 0,
         };
@@ -126,7 +126,7 @@ impl Audit {
             clock,
             queue: Queue::new(config.queue, config.fold),
             rules: ArcSwap::from_pointee(config),
-            told: Mutex::default(),
+            for_file: Mutex::default(),
             many: Arc::new(Notify::new()),
             turn: AtomicU16::new(0),
             writer: tokio::sync::Mutex::new(writer),
@@ -186,7 +186,7 @@ impl Audit {
         if !log.queue.push(event, span) {
             log.dropped.inc();
             log.many.notify_one();
-        } else if log.queue.held() > TOGETHER {
+        } else if log.queue.len() > BATCH_MAX {
             log.many.notify_one();
         }
     }
@@ -232,11 +232,11 @@ impl Audit {
             }
             return Ok(done);
         }
-        let (done, record, taken) = beside(record, act).await;
+        let (done, record, taken) = with_audit(record, act).await;
         let done = done?;
         if taken {
             log.written.inc();
-            log.tell(record);
+            log.pass_to_file(record);
         } else if did(&done) {
             log.append(vec![record], true).await;
         }
@@ -273,7 +273,7 @@ fn checked<T>(
 impl Log {
     fn record(&self, event: Event, span: Span) -> AuditRecord {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        event.record(&Told {
+        event.record(&Occurrence {
             id: audit_id(span.first_ms, turn, random_bytes()),
             at_ms: span.first_ms,
             last_ms: span.last_ms,
@@ -289,40 +289,42 @@ impl Log {
         if in_store && let Err(error) = self.store.append_audit(records.clone()).await {
             self.failures.inc();
             tracing::error!(%error, "an audit record waits for the store");
-            return self.owe(records).await;
+            return self.keep_unwritten(records).await;
         }
         self.written.add(records.len() as u64);
-        records.into_iter().for_each(|record| self.tell(record));
+        records
+            .into_iter()
+            .for_each(|record| self.pass_to_file(record));
     }
 
     /// The store has the record; now the file gets it.
-    fn tell(&self, record: AuditRecord) {
+    fn pass_to_file(&self, record: AuditRecord) {
         if self.file.is_none() {
             return;
         }
         // As many as waited for the store, and as many that did not.
         let most = 2 * self.rules.load().queue;
-        let mut told = self.told.lock();
-        if told.len() < most {
-            told.push(record);
+        let mut lines = self.for_file.lock();
+        if lines.len() < most {
+            lines.push(record);
         } else {
             self.dropped.inc();
         }
     }
 
-    async fn owe(&self, records: Vec<AuditRecord>) {
+    async fn keep_unwritten(&self, records: Vec<AuditRecord>) {
         let most = self.rules.load().queue;
         let mut writer = self.writer.lock().await;
-        let room = most.saturating_sub(writer.owed.len());
+        let room = most.saturating_sub(writer.unwritten.len());
         let lost = records.len().saturating_sub(room);
         self.dropped.add(lost as u64);
-        writer.owed.extend(records.into_iter().take(room));
+        writer.unwritten.extend(records.into_iter().take(room));
     }
 
     async fn flush(&self) {
         let mut writer = self.writer.lock().await;
         let rules = self.rules.load_full();
-        let mut records = std::mem::take(&mut writer.owed);
+        let mut records = std::mem::take(&mut writer.unwritten);
         let noted = self.queue.take();
         records.extend(
             noted
@@ -331,7 +333,7 @@ impl Log {
         );
         let mut failed = None;
         while !records.is_empty() {
-            let rest = records.split_off(records.len().min(TOGETHER));
+            let rest = records.split_off(records.len().min(BATCH_MAX));
             if rules.store
                 && let Err(error) = self.store.append_audit(records.clone()).await
             {
@@ -340,13 +342,15 @@ impl Log {
                 break;
             }
             self.written.add(records.len() as u64);
-            records.into_iter().for_each(|record| self.tell(record));
+            records
+                .into_iter()
+                .for_each(|record| self.pass_to_file(record));
             records = rest;
         }
         self.report(&mut writer, failed.as_ref());
         let lost = records.len().saturating_sub(rules.queue);
         self.dropped.add(lost as u64);
-        writer.owed = records.split_off(lost);
+        writer.unwritten = records.split_off(lost);
         self.complain(&mut writer);
     }
 
@@ -379,13 +383,13 @@ impl Log {
 
     /// Gives the file what the store has; on a thread that may wait for a disk.
     async fn write_file(&self, mut writer: OwnedMutexGuard<FileWriter>) {
-        let told = std::mem::take(&mut *self.told.lock());
-        if told.is_empty() && !writer.file.is_behind() {
+        let records = std::mem::take(&mut *self.for_file.lock());
+        if records.is_empty() && !writer.file.is_behind() {
             return;
         }
         let most = self.rules.load().queue;
         let written = tokio::task::spawn_blocking(move || {
-            let (lost, outcome) = writer.file.write(&told, most);
+            let (lost, outcome) = writer.file.write(&records, most);
             (writer, lost, outcome)
         });
         let Ok((mut writer, lost, outcome)) = written.await else {
@@ -413,8 +417,8 @@ impl Log {
             return false;
         }
         let before_ms = self.clock.now_ms() - days * DAY_MS;
-        match self.store.sweep_audit(before_ms, SWEPT).await {
-            Ok(gone) => gone >= u64::from(SWEPT),
+        match self.store.sweep_audit(before_ms, SWEEP_MAX).await {
+            Ok(gone) => gone >= u64::from(SWEEP_MAX),
             Err(error) => {
                 tracing::warn!(%error, "old audit records stay for now");
                 false
@@ -441,7 +445,7 @@ async fn run(weak: Weak<Log>) {
             let log = Arc::clone(&log);
             tokio::spawn(async move { log.write_file(writer).await });
         }
-        if tick.is_multiple_of(ROUND) || more {
+        if tick.is_multiple_of(SWEEP_EVERY) || more {
             more = log.sweep().await;
         }
         tick = tick.wrapping_add(1);

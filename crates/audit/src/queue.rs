@@ -86,7 +86,7 @@ impl Queue {
     }
 
     /// How many records wait.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
@@ -154,7 +154,7 @@ mod tests {
             trace: trace("0-0".to_owned()),
         };
         assert_eq!(all[0], (event("a"), expected));
-        assert_eq!((queue.held(), queue.take().len()), (0, 0));
+        assert_eq!((queue.len(), queue.take().len()), (0, 0));
     }
 
     #[test]

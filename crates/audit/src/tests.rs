@@ -6,7 +6,7 @@ const NOW_MS: i64 = 1_700_000_000_000;
 
 struct Fixture {
     audit: Audit,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     metrics: Metrics,
     directory: tempfile::TempDir,
 }

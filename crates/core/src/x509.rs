@@ -79,7 +79,7 @@ pub enum X509Error {
 
 /// What a certificate says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct CertificateInfo {
     /// The subject, as RFC 4514 writes it: `CN=client,O=Example`.
     pub subject: String,
     /// Subject alternative names: host names, addresses, URIs, mailboxes.
@@ -181,7 +181,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 ///
 /// # Errors
 /// [`X509Error::Certificate`] if it can't be read.
-pub fn facts(der: &[u8]) -> Result<Facts, X509Error> {
+pub fn facts(der: &[u8]) -> Result<CertificateInfo, X509Error> {
     let certificate = parse(der)?;
     let mut names = Vec::new();
     // One that repeats the extension names nobody.
@@ -189,7 +189,7 @@ pub fn facts(der: &[u8]) -> Result<Facts, X509Error> {
         names.extend(extension.value.general_names.iter().filter_map(alternative));
     }
     let validity = certificate.validity();
-    Ok(Facts {
+    Ok(CertificateInfo {
         subject: distinguished(certificate.subject()),
         names,
         serial: hex(certificate.raw_serial()),

@@ -27,7 +27,7 @@ use serde_json::Value;
 pub use crate::model::key_path::PathSegment;
 use crate::model::key_path::render;
 use crate::model::secret;
-use crate::model::words;
+use crate::model::serde_message;
 use findings::Findings;
 use parse::Syntax;
 pub use sources::Sources;
@@ -248,7 +248,7 @@ impl Document {
         if quotes && self.resolved.contains(path) {
             return self.error(path, "invalid value");
         }
-        self.error(path, words::plain(message))
+        self.error(path, serde_message::plain(message))
     }
 
     /// The value, to be changed before it is read; lines can still be told.

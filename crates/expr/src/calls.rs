@@ -12,7 +12,7 @@ use super::node::Node;
 use super::parse::Ast;
 use super::pattern::{Operation, PATTERN_METHODS, PATTERNS, Pattern};
 use super::value::Value;
-use doorward_core::model::near;
+use doorward_core::model::suggestion;
 
 impl Compiler<'_> {
     pub(super) fn call(
@@ -42,7 +42,7 @@ impl Compiler<'_> {
             let files = FILE_FUNCTIONS.iter().map(|(known, _)| *known);
             functions.chain(patterns).chain(files)
         };
-        let advice = match near::nearest(name, known()) {
+        let advice = match suggestion::nearest(name, known()) {
             Some(near) => format!("; did you mean `{near}`?"),
             None => format!(", only {}", names(known())),
         };
@@ -70,7 +70,7 @@ impl Compiler<'_> {
                 let methods = METHODS.iter().map(|(known, ..)| *known);
                 methods.chain(PATTERN_METHODS.iter().map(|(known, ..)| *known))
             };
-            let advice = match near::nearest(name, known()) {
+            let advice = match suggestion::nearest(name, known()) {
                 Some(near) => format!("; did you mean `{near}`?"),
                 None => format!(", only {}", names(known())),
             };

@@ -9,7 +9,7 @@ use super::node::{CookieAt, CookiePart, Node};
 use super::parse::Ast;
 use super::slot::Slot;
 use super::value::Value;
-use doorward_core::model::near;
+use doorward_core::model::suggestion;
 
 /// Members of a cookie.
 const COOKIE: &[(&str, CookiePart)] = &[
@@ -34,7 +34,7 @@ impl Compiler<'_> {
         }
         let roots = ROOTS.iter().map(|(root, _)| *root);
         let known = || roots.clone().chain(self.constants.names());
-        let advice = match near::nearest(name, known()) {
+        let advice = match suggestion::nearest(name, known()) {
             Some(near) => format!("; did you mean `{near}`?"),
             None => format!(": an expression begins with {}", names(known())),
         };
@@ -161,7 +161,7 @@ fn is_cookie(node: &Node) -> bool {
 
 fn no_member(at: usize, object: Object, name: &str) -> Fault {
     let known = object.names();
-    let near = near::nearest(name, known.iter().copied());
+    let near = suggestion::nearest(name, known.iter().copied());
     let advice = match (object.refusal(name), near) {
         (Some(reason), None) => reason,
         // Known, however near another name is.

@@ -19,7 +19,7 @@ use super::snapshot::{LiveRoute, LiveService};
 use super::tries::Tries;
 use doorward_net::http::upload::Upload;
 use doorward_net::telemetry::connections::Connection;
-use doorward_net::telemetry::metrics::Tallied;
+use doorward_net::telemetry::metrics::InFlight;
 use doorward_plugin_api::filter::Exchange;
 
 /// What is known of one request while it passes.
@@ -54,7 +54,7 @@ pub struct Ctx {
     /// The client's connection; set when the request begins.
     pub(super) connection: Option<Arc<Connection>>,
     /// Counts this request until it is dropped.
-    pub(super) in_flight: Option<Tallied>,
+    pub(super) in_flight: Option<InFlight>,
     /// The connection of a try with a long body.
     pub(super) upload: Option<Arc<Upload>>,
 }

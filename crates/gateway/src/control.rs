@@ -24,7 +24,7 @@ use super::snapshot::{self, CompileError, LiveRoute, Snapshot, Workshop};
 use doorward_core::model::plugin::Plugin;
 use doorward_net::telemetry::traffic::RouteTraffic;
 use doorward_openid_connect::Providers;
-use doorward_store::{Beside, EntityWrite, Store, StoreError, complete};
+use doorward_store::{EntityWrite, PendingAudit, Store, StoreError, complete};
 
 pub use difference::Difference;
 
@@ -135,7 +135,7 @@ pub struct DeclaredError {
 /// Owner of the entities and of the live snapshot.
 pub struct Control {
     workshop: Workshop,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     entities: ArcSwap<Entities>,
     live: Arc<ArcSwap<Snapshot>>,
     /// What was in force and some request may still hold.
@@ -161,7 +161,7 @@ impl Control {
     /// If the store can't be read or the entities can't be compiled.
     pub async fn open(
         workshop: Workshop,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         declared: DeclaredEntities,
     ) -> Result<Arc<Self>, DeclaredError> {
         // Before them: what comes in between is looked at again.
@@ -203,7 +203,7 @@ impl Control {
     /// What [`Control::open`] would refuse.
     pub async fn compile(
         workshop: &Workshop,
-        store: Option<&dyn Store>,
+        store: Option<&Store>,
         declared: DeclaredEntities,
     ) -> Result<Snapshot, DeclaredError> {
         let stored = match store {
@@ -364,17 +364,20 @@ impl Control {
         let this = self.clone();
         // A task of its own: a client that leaves now must not separate what
         // is stored from what is in force.
-        let stored = tokio::spawn(Beside::carried(Beside::current(), async move {
-            let _alone = alone;
-            let seen = this.revision.load(Ordering::Acquire);
-            let written = this.store.write_entities(writes, Some(seen)).await?;
-            this.revision.store(written, Ordering::Release);
-            this.swap(entities, snapshot);
-            this.compact_later();
-            Ok(())
-        }));
+        let stored = tokio::spawn(PendingAudit::propagate(
+            PendingAudit::current(),
+            async move {
+                let _alone = alone;
+                let seen = this.revision.load(Ordering::Acquire);
+                let written = this.store.write_entities(writes, Some(seen)).await?;
+                this.revision.store(written, Ordering::Release);
+                this.swap(entities, snapshot);
+                this.compact_later();
+                Ok(())
+            },
+        ));
         let ended = stored.await;
-        ended.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+        ended.unwrap_or_else(|error| Err(StoreError::unavailable(error)))
     }
 
     fn swap(&self, entities: Entities, snapshot: Snapshot) {
@@ -503,13 +506,15 @@ impl From<CompileError> for DeclaredError {
     }
 }
 
-async fn stored_entities(store: &dyn Store) -> Result<Entities, StoreError> {
+async fn stored_entities(store: &Store) -> Result<Entities, StoreError> {
     let mut entities = Entities::default();
     for (kind, id, doc) in store.entities().await? {
-        let damaged = |what: String| StoreError::Damaged(format!("{id}: {what}"));
-        let kind = Kind::of_plural(&kind)
-            .ok_or_else(|| damaged(format!("unknown kind of entity '{kind}'")))?;
-        let item = records::load(kind, doc).map_err(|error| damaged(error.to_string()))?;
+        let kind =
+            Kind::of_plural(&kind).ok_or_else(|| format!("{id}: unknown kind of entity '{kind}'"));
+        let kind = kind.map_err(|reason| StoreError::Damaged(reason, None))?;
+        let item = records::load(kind, doc).map_err(|error| {
+            StoreError::Damaged(format!("{id}: {error}"), Some(Arc::new(error)))
+        })?;
         item.put(&mut entities);
     }
     Ok(entities)

@@ -29,7 +29,7 @@ use super::upload::Uploads;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
 use doorward_core::clock::Clock;
 use doorward_net::http::reply::Reply;
-use doorward_net::http::{bridge, framing, greeting};
+use doorward_net::http::{accept, bridge, framing};
 use doorward_net::telemetry::access_log::AccessLog;
 use doorward_net::telemetry::client_aborts::ClientAborts;
 use doorward_net::telemetry::connections::{Connection, Connections};
@@ -131,7 +131,7 @@ impl ProxyHttp for Gateway {
 
     /// 1. Find the route, run its filters in order, answer what ends here.
     async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
-        greeting::head_read();
+        accept::head_read();
         ctx.in_flight = Some(self.in_flight.enter());
         self.retry_budget.deposit();
         // Without this, a connection waits for its next request for ever.
@@ -404,7 +404,7 @@ impl ProxyHttp for Gateway {
 
     /// 5. Count and log, whatever the outcome, and part as is proper.
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Box<Ctx>) {
-        greeting::head_awaited(session.as_downstream());
+        accept::head_awaited(session.as_downstream());
         observe::finished(&self.settings, session, error, ctx);
         if error.is_none() || ctx.answered {
             // The upstream has done its part.

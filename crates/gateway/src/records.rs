@@ -17,11 +17,11 @@ use doorward_core::model::consumer::Consumer;
 use doorward_core::model::plugin::Plugin;
 use doorward_core::model::route::Route;
 use doorward_core::model::schema::{Schema, Violations};
+use doorward_core::model::serde_message;
 use doorward_core::model::service::Service;
 use doorward_core::model::sni::Sni;
 use doorward_core::model::target::Target;
 use doorward_core::model::upstream::Upstream;
-use doorward_core::model::words;
 
 pub use any::{AnyResource, Unresolved, any};
 
@@ -204,7 +204,7 @@ pub fn finish<T: Resource>(
     // The schema admits only what the record can hold; should they ever
     // disagree, the client learns which value it is.
     let value = serde_path_to_error::deserialize(Value::Object(doc.clone())).map_err(|error| {
-        let message = words::plain(&error.inner().to_string());
+        let message = serde_message::plain(&error.inner().to_string());
         Violations::of(&error.path().to_string(), message)
     })?;
     Ok(Record::new(value, &doc, origin))

@@ -184,7 +184,7 @@ impl Clients {
     /// The client of this identifier.
     pub(super) async fn find(
         &self,
-        store: &dyn Store,
+        store: &Store,
         realm: &Arc<Realm>,
         client_id: &str,
     ) -> Result<Option<Arc<LiveClient>>, StoreError> {
@@ -233,7 +233,7 @@ impl Clients {
     /// The client of this identifier as the store has it now.
     pub(super) async fn read(
         &self,
-        store: &dyn Store,
+        store: &Store,
         realm: &Arc<Realm>,
         client_id: &str,
     ) -> Result<Option<Arc<LiveClient>>, StoreError> {

@@ -9,7 +9,7 @@ use super::config::RegistrationMode;
 use super::error::OAuthError;
 use super::{Call, cors, device, respond, userinfo};
 use doorward_core::model::client::SignAlg;
-use doorward_core::model::near;
+use doorward_core::model::suggestion;
 
 /// How long caches may keep metadata and keys: much less than a new key is
 /// published ahead of its first use.
@@ -96,8 +96,8 @@ pub(super) fn check_grant(name: &str) -> Result<(), String> {
         .iter()
         .map(|known| (known.rsplit(':').next(), known));
     let by_end = ends.clone().filter_map(|(end, _)| end);
-    let near = near::nearest(name, GRANT_TYPES.into_iter())
-        .or_else(|| near::nearest(name, by_end))
+    let near = suggestion::nearest(name, GRANT_TYPES.into_iter())
+        .or_else(|| suggestion::nearest(name, by_end))
         .and_then(|near| {
             ends.clone()
                 .find(|(end, known)| **known == near || *end == Some(near))

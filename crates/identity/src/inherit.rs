@@ -17,8 +17,8 @@ use super::goto::Destinations;
 use super::ldap::Directory;
 use super::password_policy::Rules;
 use super::settings::{self, Trusted};
+use doorward_core::model::serde_message;
 use doorward_core::model::user::schema::RecordError;
-use doorward_core::model::words;
 
 /// What a realm sets itself, as written.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ fn read(written: &Map<String, Value>) -> Result<RealmSettings, RecordError> {
     serde_path_to_error::deserialize(Value::Object(set)).map_err(|error| {
         let path = error.path().to_string();
         let path = if path == "." { String::new() } else { path };
-        RecordError::new(path, words::plain(&error.inner().to_string()))
+        RecordError::new(path, serde_message::plain(&error.inner().to_string()))
     })
 }
 

@@ -355,7 +355,7 @@ fn opaque(
     claims: &AccessClaims<'_>,
 ) -> Result<StoredAccess, StoreError> {
     let value = serde_json::to_value(claims);
-    let value = value.map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let value = value.map_err(StoreError::damaged)?;
     let claims_of: Map<String, Value> = match value {
         Value::Object(claims) => claims,
         _ => Map::new(),

@@ -24,7 +24,7 @@ pub const AHEAD_MS: i64 = 3600 * 1000;
 
 /// The keys.
 pub(super) struct Keys {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Clock,
     vault: Vault,
     current: ArcSwap<Current>,
@@ -50,11 +50,7 @@ pub(super) struct Current {
 impl Keys {
     /// Reads the keys, and makes the one for access tokens if there is none;
     /// that takes no noticeable time.
-    pub(super) async fn open(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        vault: Vault,
-    ) -> Result<Self, Fault> {
+    pub(super) async fn open(store: Arc<Store>, clock: Clock, vault: Vault) -> Result<Self, Fault> {
         let keys = Self {
             store,
             clock,

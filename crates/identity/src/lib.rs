@@ -118,8 +118,8 @@ use doorward_core::jose::vault::Vault;
 use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use doorward_core::model::lockout::LockKind;
 use doorward_core::model::registration::StoredRealm;
-use doorward_net::http::brake::Brake;
-use doorward_net::http::outbound::{Allow, Authorities, Guarded, Standing};
+use doorward_net::http::guess_limit::GuessLimiter;
+use doorward_net::http::outbound::{Allow, Authorities, GuardedClient, Standing};
 use doorward_net::telemetry::Metrics;
 use doorward_store::{Store, StoreError};
 
@@ -272,7 +272,7 @@ pub struct Identity {
 
 /// What requests share.
 struct State {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     audit: Audit,
     clock: Clock,
     live: ArcSwap<Live>,
@@ -283,7 +283,7 @@ struct State {
     client_keys: ClientKeys,
     references: References,
     /// For every address that a client names.
-    outbound: Arc<Guarded>,
+    outbound: Arc<GuardedClient>,
     users: Users,
     tokens: Tokens,
     revoked: Revoked,
@@ -297,7 +297,7 @@ struct State {
     metrics: OnceLock<Arc<Metrics>>,
     mailer: Mailer,
     /// Wrong secrets of clients.
-    secrets: Brake,
+    secrets: GuessLimiter,
     /// Links for new passwords that were asked for.
     resets: Lockout,
     /// Wrong codes of devices.
@@ -421,7 +421,7 @@ impl Identity {
     /// was not declared.
     pub async fn open(
         config: IdentityConfig,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Clock,
         audit: Audit,
     ) -> Result<Self, IdentityError> {
@@ -430,7 +430,7 @@ impl Identity {
         let factors = factors::Factors::new(vault(&live.config)?);
         let vault = vault(&live.config)?;
         let (allow, authorities) = outbound(&live.config)?;
-        let outbound = Arc::new(Guarded::new(allow, authorities));
+        let outbound = Arc::new(GuardedClient::new(allow, authorities));
         let salt = Salt::open(&*store, &vault).await.map_err(not_opened)?;
         let dpop = Dpop::new(salt.key_for("DPoP nonces"));
         let keys = Keys::open(Arc::clone(&store), clock.clone(), vault).await;
@@ -460,7 +460,7 @@ impl Identity {
             factors,
             mailer: Mailer::new(),
             resets: Lockout::new(),
-            secrets: Brake::default(),
+            secrets: GuessLimiter::default(),
             registrations: register::Rate::new(),
             logouts: Logouts::new(),
             origins: cors::Origins::new(),
@@ -609,7 +609,7 @@ fn outbound(config: &IdentityConfig) -> Result<(Allow, Authorities), IdentityErr
 /// Validates, then persists; the caller swaps.
 async fn compile(
     config: IdentityConfig,
-    store: &dyn Store,
+    store: &Store,
     clock: &Clock,
     previous: Option<&Live>,
 ) -> Result<Live, IdentityError> {

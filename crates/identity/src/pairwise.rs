@@ -44,7 +44,7 @@ impl std::fmt::Debug for Salt {
 impl Salt {
     /// The secret of this store, brought under the master key of now; it is made
     /// when there is none.
-    pub(super) async fn open(store: &dyn Store, vault: &Vault) -> Result<Self, Fault> {
+    pub(super) async fn open(store: &Store, vault: &Vault) -> Result<Self, Fault> {
         let bytes = shared_secret(store, vault, NAME).await?;
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }

@@ -16,9 +16,9 @@ use doorward_core::model::client::{Client, ClientMetadata, ClientSecret};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::registration::InitialToken;
 use doorward_core::model::secret::Secret;
+use doorward_core::model::serde_message;
 use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
-use doorward_core::model::words;
 
 /// What a record shows besides its metadata. Sent back they are no change.
 const READ_ONLY: [&str; 4] = ["realm", "owner", "created_at", "updated_at"];
@@ -56,7 +56,7 @@ pub fn metadata(mut members: Map<String, Value>) -> Result<ClientMetadata, Recor
         if let Some((name, _)) = named(&message, "unknown field `") {
             return RecordError::new(name, "unknown field");
         }
-        RecordError::new(path, words::plain(&message))
+        RecordError::new(path, serde_message::plain(&message))
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) const START_MS: i64 = 1_800_000_000_500;
 
 pub(super) struct Provider {
     pub(super) identity: Identity,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) clock: Clock,
     directory: tempfile::TempDir,
 }
@@ -109,7 +109,7 @@ pub(super) fn config() -> Value {
     })
 }
 
-fn audit(store: &Arc<dyn Store>, clock: &Clock) -> Audit {
+fn audit(store: &Arc<Store>, clock: &Clock) -> Audit {
     let config = AuditConfig::default();
     let audit = Audit::open(
         config,
@@ -177,7 +177,7 @@ impl Provider {
     }
 
     /// The same database, as another process opens it.
-    pub(super) async fn other_process(&self) -> Arc<dyn Store> {
+    pub(super) async fn other_process(&self) -> Arc<Store> {
         store::open(&url(&self.directory)).await.expect("a store")
     }
 

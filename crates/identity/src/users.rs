@@ -47,7 +47,7 @@ impl Users {
     /// The user of this name, whatever its case.
     pub(super) async fn by_name(
         &self,
-        store: &dyn Store,
+        store: &Store,
         realm: &str,
         name: &str,
     ) -> Result<Option<Arc<User>>, StoreError> {
@@ -67,12 +67,7 @@ impl Users {
     }
 
     /// The user of this identifier, if that is known without the store.
-    pub(super) fn known_by_id(
-        &self,
-        store: &dyn Store,
-        realm: &str,
-        id: Uuid,
-    ) -> Option<Arc<User>> {
+    pub(super) fn known_by_id(&self, store: &Store, realm: &str, id: Uuid) -> Option<Arc<User>> {
         let generation = self.generation.load(Ordering::Acquire) + store.generation();
         self.in_memory(generation, realm, id)
     }
@@ -86,7 +81,7 @@ impl Users {
     /// The user of this identifier.
     pub(super) async fn by_id(
         &self,
-        store: &dyn Store,
+        store: &Store,
         realm: &str,
         id: Uuid,
     ) -> Result<Option<Arc<User>>, StoreError> {

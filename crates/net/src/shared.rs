@@ -52,16 +52,16 @@ pub struct Script {
 
 /// What is said of a Redis that comes and goes.
 #[derive(Debug, Clone, Copy)]
-struct Says {
+struct Messages {
     up: &'static str,
     down: &'static str,
 }
 
-const COUNTERS: Says = Says {
+const COUNTERS: Messages = Messages {
     up: "the shared Redis answers: counters are shared",
     down: "the shared Redis gives no answer: counting in this process alone",
 };
-const SESSIONS: Says = Says {
+const SESSIONS: Messages = Messages {
     up: "the Redis of login sessions answers",
     down: "the Redis of login sessions gives no answer: requests with a session are refused",
 };
@@ -75,7 +75,7 @@ struct Inner {
     deadline: Duration,
     /// Longest wait for a connection.
     connect: Duration,
-    says: Says,
+    says: Messages,
     /// The key by which is seen whether the server takes writes.
     probe: String,
     /// The connection, while it is in use.
@@ -294,7 +294,7 @@ async fn keep_connected(inner: Weak<Inner>) {
     let Some(says) = inner.upgrade().map(|redis| redis.says) else {
         return;
     };
-    let mut news = News::of(says);
+    let mut news = AvailabilityLog::of(says);
     let mut wait = RETRY[0];
     while let Some(redis) = inner.upgrade() {
         match redis.connect().await {
@@ -424,14 +424,14 @@ impl Inner {
 }
 
 /// Says once that the Redis is gone, and once that it is back.
-struct News {
-    says: Says,
+struct AvailabilityLog {
+    says: Messages,
     said_up: Option<bool>,
     said_down_at: Option<Instant>,
 }
 
-impl News {
-    fn of(says: Says) -> Self {
+impl AvailabilityLog {
+    fn of(says: Messages) -> Self {
         Self {
             says,
             said_up: None,

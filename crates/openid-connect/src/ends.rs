@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 
 use super::flight::digest_of;
-use doorward_core::model::login::{EndMark, Marked};
+use doorward_core::model::login::{SessionTombstone, TombstoneKey};
 
 /// Most marks held.
 pub(super) const MARKS: usize = 256 * 1024;
@@ -39,7 +39,7 @@ pub(super) enum About<'a> {
 
 impl About<'_> {
     /// Its digest.
-    pub(super) fn marked(self) -> Marked {
+    pub(super) fn marked(self) -> TombstoneKey {
         let texts = match self {
             Self::Session(id) => ["session", "", id, ""],
             Self::ProviderSession { issuer, sid } => ["sid", bare(issuer), sid, ""],
@@ -67,7 +67,7 @@ fn bare(issuer: &str) -> &str {
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     /// Up to when sessions are over, and until when it has to be known.
-    marks: RwLock<HashMap<Marked, (i64, i64), ahash::RandomState>>,
+    marks: RwLock<HashMap<TombstoneKey, (i64, i64), ahash::RandomState>>,
     /// How often a mark was added.
     generation: AtomicU64,
 }
@@ -79,7 +79,7 @@ impl Ends {
     }
 
     /// Whether a session that began at `started_ms` is over by one of its marks.
-    pub(super) fn is_over(&self, of: &[Marked], started_ms: i64) -> bool {
+    pub(super) fn is_over(&self, of: &[TombstoneKey], started_ms: i64) -> bool {
         let marks = self.marks.read();
         !marks.is_empty()
             && of.iter().any(|what| {
@@ -89,16 +89,16 @@ impl Ends {
     }
 
     /// Adds a mark; says whether there was room.
-    pub(super) fn add(&self, mark: &EndMark) -> bool {
+    pub(super) fn add(&self, mark: &SessionTombstone) -> bool {
         self.add_below(MARKS, mark)
     }
 
     /// As [`Ends::add`], of a user who signs out.
-    pub(super) fn add_of_user(&self, mark: &EndMark) -> bool {
+    pub(super) fn add_of_user(&self, mark: &SessionTombstone) -> bool {
         self.add_below(MARKS - RESERVED, mark)
     }
 
-    fn add_below(&self, most: usize, mark: &EndMark) -> bool {
+    fn add_below(&self, most: usize, mark: &SessionTombstone) -> bool {
         let mut marks = self.marks.write();
         if marks.len() >= most && !marks.contains_key(&mark.what) {
             return false;
@@ -124,8 +124,8 @@ impl Ends {
 mod tests {
     use super::*;
 
-    fn mark(what: Marked, before_ms: i64, until_ms: i64) -> EndMark {
-        EndMark {
+    fn mark(what: TombstoneKey, before_ms: i64, until_ms: i64) -> SessionTombstone {
+        SessionTombstone {
             what,
             before_ms,
             until_ms,

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::OpenIdConnect;
 use super::ends::About;
 use super::sessions::hashed;
-use doorward_core::model::login::{EndMark, LoginQuery, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 use doorward_plugin_api::filter::{SessionKeeper, SessionsUnavailable};
 
 #[async_trait]
@@ -35,8 +35,8 @@ impl SessionKeeper for OpenIdConnect {
 /// where they can't be listed: in cookies.
 pub(super) fn marked(
     which: &LoginQuery,
-    mark: impl Fn(doorward_core::model::login::Marked) -> EndMark,
-) -> Vec<EndMark> {
+    mark: impl Fn(doorward_core::model::login::TombstoneKey) -> SessionTombstone,
+) -> Vec<SessionTombstone> {
     if let Some(id) = &which.id {
         return vec![mark(About::Session(id).marked())];
     }
@@ -68,10 +68,10 @@ pub fn subjects(subject: &str) -> Vec<String> {
     vec![subject.to_owned(), hashed(subject)]
 }
 
-/// What [`EndMark`]s the command line leaves for running nodes, which end also
+/// What [`SessionTombstone`]s the command line leaves for running nodes, which end also
 /// sessions in cookies.
-pub fn end_marks(which: &LoginQuery, now_ms: i64) -> Vec<EndMark> {
-    marked(which, |what| EndMark {
+pub fn end_marks(which: &LoginQuery, now_ms: i64) -> Vec<SessionTombstone> {
+    marked(which, |what| SessionTombstone {
         what,
         before_ms: now_ms,
         until_ms: now_ms.saturating_add(MARKED_MS),

@@ -20,7 +20,7 @@ use super::fields::Fields;
 use super::grants::OfIssuers;
 use doorward_core::clock::{Clock, random_bytes};
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{EndMark, LoginQuery, Marked, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin, TombstoneKey};
 use doorward_net::telemetry::Metrics;
 use doorward_plugin_api::{ConfigError, Parts};
 use doorward_store::{Store, StoreError};
@@ -83,7 +83,7 @@ impl From<StoreError> for StorageError {
 #[derive(Default)]
 pub struct Storages {
     /// The process's own store.
-    store: OnceLock<Arc<dyn Store>>,
+    store: OnceLock<Arc<Store>>,
     pub(super) ends: Ends,
     /// Refreshes of sessions, wherever these are kept.
     pub(super) refreshes: OfIssuers,
@@ -107,7 +107,7 @@ impl Storages {
     /// With the process's own store, which tells also what other nodes have
     /// ended; on the runtime of the caller. What has ended before is known when it
     /// is there, for the first request as for any, unless the store is silent.
-    pub async fn on(store: Arc<dyn Store>, clock: Clock) -> Arc<Self> {
+    pub async fn on(store: Arc<Store>, clock: Clock) -> Arc<Self> {
         let storages = Arc::new(Self::default());
         let seen = marks::catch_up(&storages, &*store, &clock).await;
         // It is new.
@@ -116,7 +116,7 @@ impl Storages {
         storages
     }
 
-    pub(super) fn store(&self) -> Result<&Arc<dyn Store>, StorageError> {
+    pub(super) fn store(&self) -> Result<&Arc<Store>, StorageError> {
         self.store.get().ok_or(StorageError)
     }
 
@@ -298,7 +298,7 @@ impl Storage {
     /// here, ends a session that began at `started_ms`.
     pub(super) async fn is_over(
         &self,
-        of: &[Marked],
+        of: &[TombstoneKey],
         started_ms: i64,
     ) -> Result<bool, StorageError> {
         match self {
@@ -309,7 +309,11 @@ impl Storage {
     }
 
     /// Leaves marks for other nodes.
-    pub(super) async fn mark(&self, marks: &[EndMark], now_ms: i64) -> Result<(), StorageError> {
+    pub(super) async fn mark(
+        &self,
+        marks: &[SessionTombstone],
+        now_ms: i64,
+    ) -> Result<(), StorageError> {
         match self {
             Self::Own(_) => Ok(()),
             Self::Remote(remote) => remote.mark(marks, now_ms).await,

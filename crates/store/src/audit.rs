@@ -10,31 +10,31 @@ use parking_lot::Mutex;
 use doorward_core::model::audit::AuditRecord;
 
 tokio::task_local! {
-    static BESIDE: Beside;
+    static PENDING: PendingAudit;
 }
 
 /// A record that waits for a transaction of the task to go into.
 #[derive(Clone, Debug)]
-pub struct Beside(Arc<Waiting>);
+pub struct PendingAudit(Arc<State>);
 
 #[derive(Debug)]
-struct Waiting {
+struct State {
     record: Mutex<AuditRecord>,
-    taken: AtomicBool,
+    committed: AtomicBool,
     void: AtomicBool,
 }
 
-impl Beside {
+impl PendingAudit {
     /// The record of the running task's act, if there is one.
     pub fn current() -> Option<Self> {
-        BESIDE.try_with(Clone::clone).ok()
+        PENDING.try_with(Clone::clone).ok()
     }
 
     /// Does `act`, whose writes belong to this record; for what an act hands to
     /// a task of its own.
-    pub async fn carried<T>(this: Option<Self>, act: impl Future<Output = T>) -> T {
+    pub async fn propagate<T>(this: Option<Self>, act: impl Future<Output = T>) -> T {
         match this {
-            Some(beside) => BESIDE.scope(beside, act).await,
+            Some(pending) => PENDING.scope(pending, act).await,
             None => act.await,
         }
     }
@@ -45,50 +45,54 @@ impl Beside {
     }
 
     /// The record that a transaction of the running task has to take in.
-    pub(super) fn waiting() -> Option<Self> {
-        Self::current().filter(Self::waits)
+    pub(super) fn to_commit() -> Option<Self> {
+        Self::current().filter(Self::is_pending)
     }
 
     /// Whether it is in no transaction yet, and the act was not in vain.
-    pub(super) fn waits(&self) -> bool {
-        !self.0.taken.load(Ordering::Acquire) && !self.0.void.load(Ordering::Acquire)
+    pub(super) fn is_pending(&self) -> bool {
+        !self.0.committed.load(Ordering::Acquire) && !self.0.void.load(Ordering::Acquire)
     }
 
-    /// Unless `did`, the running task's act was not done after all, whatever it
+    /// Unless `done`, the running task's act was not done after all, whatever it
     /// writes: its record is not kept.
-    pub(super) fn only_if(did: bool) {
-        if let Some(Self(waiting)) = Self::current() {
-            waiting.void.store(!did, Ordering::Release);
+    pub(super) fn void_unless(done: bool) {
+        if let Some(Self(state)) = Self::current() {
+            state.void.store(!done, Ordering::Release);
         }
     }
 
     /// The record is in a transaction that was committed.
-    pub(super) fn taken(&self) {
-        self.0.taken.store(true, Ordering::Release);
+    pub(super) fn mark_committed(&self) {
+        self.0.committed.store(true, Ordering::Release);
     }
 }
 
 /// Completes the record of the running task's act, if there is one, by what
 /// turns out only now: before the act is in the store.
 pub fn complete(change: impl FnOnce(&mut AuditRecord)) {
-    if let Some(Beside(waiting)) = Beside::current() {
-        change(&mut waiting.record.lock());
+    if let Some(PendingAudit(state)) = PendingAudit::current() {
+        change(&mut state.record.lock());
     }
 }
 
 /// Does `act`; what it writes goes into the store together with `record`. Gives
 /// also the record as it was completed, and whether the store has it. If `act`
 /// failed, it has gone with the act.
-pub async fn beside<T>(
+pub async fn with_audit<T>(
     record: AuditRecord,
     act: impl Future<Output = T>,
 ) -> (T, AuditRecord, bool) {
-    let waiting = Arc::new(Waiting {
+    let state = Arc::new(State {
         record: Mutex::new(record),
-        taken: AtomicBool::new(false),
+        committed: AtomicBool::new(false),
         void: AtomicBool::new(false),
     });
-    let beside = Beside(Arc::clone(&waiting));
-    let done = BESIDE.scope(beside.clone(), act).await;
-    (done, beside.record(), waiting.taken.load(Ordering::Acquire))
+    let pending = PendingAudit(Arc::clone(&state));
+    let done = PENDING.scope(pending.clone(), act).await;
+    (
+        done,
+        pending.record(),
+        state.committed.load(Ordering::Acquire),
+    )
 }

@@ -27,7 +27,7 @@ pub enum SharedSecretError {
 /// # Errors
 /// [`SharedSecretError`].
 pub async fn shared_secret(
-    store: &dyn Store,
+    store: &Store,
     vault: &Vault,
     name: &'static str,
 ) -> Result<Vec<u8>, SharedSecretError> {

@@ -17,7 +17,7 @@ pub fn is_postgres() -> bool {
 /// call.
 pub fn url(directory: &Path) -> String {
     if is_postgres() {
-        return postgres::Cluster::shared().database_beside(&name(directory), Some(directory));
+        return postgres::Cluster::shared().sibling_database(&name(directory), Some(directory));
     }
     format!("sqlite:{}", directory.join("state/doorward.db").display())
 }

@@ -1,4 +1,4 @@
-//! The contract of [`Store`], run against every implementation.
+//! The contract of [`Store`], run against every kind of database.
 
 mod broker;
 mod broker_tokens;
@@ -24,17 +24,29 @@ use uuid::Uuid;
 use super::*;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::authorization::{
-    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, KeptRequest,
+    Authorization, CODE_KEPT_MS, Challenge, ChallengeMethod, Redemption, SavedRequest, StoredCode,
+    StoredRequest,
+};
+use doorward_core::model::broker::{
+    Kind, PresentedRefreshToken, Record, Refresh, RevocationTarget, StoredTokens, TokenInsertion,
 };
 use doorward_core::model::client::{ClientSecret, SignAlg};
-use doorward_core::model::device::{DEVICE_KEPT_MS, DeviceRequest};
-use doorward_core::model::grant::Grant;
-use doorward_core::model::query::{Filter, Op, Operand};
+use doorward_core::model::device::{DEVICE_KEPT_MS, DeviceRequest, StoredDevice, Verdict};
+use doorward_core::model::federation::FederatedIdentity;
+use doorward_core::model::grant::{
+    Exchange, Grant, Revocation, Rotation, StoredAccess, StoredKey, StoredRefresh, StoredSession,
+    TokenHash,
+};
+use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
+use doorward_core::model::registration::{RegistrationOutcome, StoredRealm};
+use doorward_core::model::secret::Secret;
+use doorward_core::model::session::{Ending, SessionQuery};
+use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 use doorward_core::model::user::{Owner, schema};
 
 /// A store in a directory that goes with it.
 struct Fixture {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     directory: tempfile::TempDir,
 }
 
@@ -45,7 +57,7 @@ impl Fixture {
         Self { store, directory }
     }
 
-    async fn another(&self) -> Arc<dyn Store> {
+    async fn another(&self) -> Arc<Store> {
         open(&url(&self.directory))
             .await
             .expect("the store opens again")
@@ -143,12 +155,12 @@ fn entity(id: Uuid, key: &str) -> EntityWrite {
     })
 }
 
-async fn realm_paths(store: &Arc<dyn Store>) -> Vec<String> {
+async fn realm_paths(store: &Arc<Store>) -> Vec<String> {
     let realms = store.realms().await.expect("realms");
     realms.into_iter().map(|realm| realm.path).collect()
 }
 
-async fn names(store: &Arc<dyn Store>, filter: Filter) -> Vec<String> {
+async fn names(store: &Arc<Store>, filter: Filter) -> Vec<String> {
     let query = UserQuery {
         filter,
         sort: Vec::new(),
@@ -661,10 +673,26 @@ async fn expired_records_are_swept() {
 async fn other_addresses_are_refused_with_their_form() {
     for bad in ["mysql://x", "doorward.db", "postgres:doorward"] {
         assert!(
-            matches!(open(bad).await, Err(StoreError::Address(_))),
+            matches!(open(bad).await, Err(StoreError::Address(..))),
             "{bad}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_names_the_cause_and_keeps_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    let url = format!("sqlite:{}/db", file.display());
+    let refused = open(&url).await.map(drop).expect_err("no directory");
+    let cause = std::error::Error::source(&refused).expect("a cause");
+    let cause = cause
+        .downcast_ref::<std::io::Error>()
+        .expect("of the system");
+    let text = refused.to_string();
+    assert!(text.starts_with("store unavailable: can't open "), "{text}");
+    assert!(text.ends_with(&cause.to_string()), "{text}");
 }
 
 fn code(of: &User) -> StoredCode {
@@ -864,7 +892,7 @@ fn kept(name: &str, client_id: &str) -> StoredRequest {
         client_id: client_id.to_owned(),
         begins_ms: 1000,
         ends_ms: 1000,
-        kept: KeptRequest {
+        kept: SavedRequest {
             parameters: vec![("state".to_owned(), name.to_owned())],
             pushed: true,
             object: false,
@@ -877,7 +905,10 @@ async fn a_kept_request_is_taken_once_even_by_two_at_once() {
     let Fixture { store, .. } = &Fixture::new().await;
     let request = kept("a", "app");
     assert!(store.keep_request(&request, 1000).await.expect("a store"));
-    let read = store.kept_request(request.hash).await.expect("a store");
+    let read = store
+        .authorization_request(request.hash)
+        .await
+        .expect("a store");
     assert_eq!(read, Some(request.clone()));
     store
         .prolong_request(request.hash, 5000)
@@ -887,7 +918,10 @@ async fn a_kept_request_is_taken_once_even_by_two_at_once() {
         .prolong_request(request.hash, 2000)
         .await
         .expect("no shorter");
-    let read = store.kept_request(request.hash).await.expect("a store");
+    let read = store
+        .authorization_request(request.hash)
+        .await
+        .expect("a store");
     assert_eq!(
         read.map(|read| (read.begins_ms, read.ends_ms)),
         Some((1000, 5000))
@@ -898,7 +932,10 @@ async fn a_kept_request_is_taken_once_even_by_two_at_once() {
     );
     assert!(one.expect("a store") ^ other.expect("a store"));
     assert_eq!(
-        store.kept_request(request.hash).await.expect("a store"),
+        store
+            .authorization_request(request.hash)
+            .await
+            .expect("a store"),
         None
     );
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::members::Members;
 use super::{Desk, SecretArgs};
-use doorward_core::model::broker::{Kind, Record, Revoked, Which};
+use doorward_core::model::broker::{Kind, Record, RevocationTarget, TokenKind};
 use doorward_core::model::user::Owner;
 use doorward_plugins::token_broker::records::{self, Made};
 use doorward_store::StoreError;
@@ -235,8 +235,8 @@ pub(super) async fn act(action: Action, desk: &mut Desk<'_>) -> anyhow::Result<(
             let wanted = SecretArgs { stdin, text: token };
             let token = wanted.read("token", desk.input)?;
             let token = token.ok_or_else(|| anyhow::anyhow!("which token? see --token-stdin"))?;
-            for which in [Which::Access, Which::Refresh] {
-                let revoked = Revoked::token(which, token.expose());
+            for which in [TokenKind::Access, TokenKind::Refresh] {
+                let revoked = RevocationTarget::token(which, token.expose());
                 let revoked = desk.store.revoke_broker_token(&revoked, !alone).await?;
                 if let Some(tokens) = revoked {
                     let shown = json!({"client_id": tokens.client_id});

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::Desk;
 use doorward_core::model::secret::Secret;
-use doorward_core::model::user::import::{Existing, Import, Imported};
+use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 use doorward_core::model::user::{name as user_name, schema};
 use doorward_identity as identity;
 use doorward_identity::config::HashingConfig;
@@ -179,14 +179,14 @@ async fn settle(
     batch: &mut Batch,
     args: &ImportArgs,
     desk: &Desk<'_>,
-) -> anyhow::Result<Vec<Imported>> {
+) -> anyhow::Result<Vec<ImportOutcome>> {
     let imports = batch.items.iter_mut();
     let imports = imports.filter_map(|item| item.import.as_mut().ok()?.take());
     let imports: Vec<_> = imports.collect();
     let existing = match (args.update, args.skip_existing) {
-        (true, _) => Existing::Update,
-        (_, true) => Existing::Skip,
-        _ => Existing::Refuse,
+        (true, _) => ExistingUserPolicy::Update,
+        (_, true) => ExistingUserPolicy::Skip,
+        _ => ExistingUserPolicy::Refuse,
     };
     if imports.is_empty() {
         return Ok(Vec::new());
@@ -232,7 +232,7 @@ impl Report {
     fn note(
         &mut self,
         batch: &Batch,
-        outcomes: Vec<Imported>,
+        outcomes: Vec<ImportOutcome>,
         counts: &mut Counts,
     ) -> anyhow::Result<()> {
         counts.others += batch.others;
@@ -242,20 +242,22 @@ impl Report {
             let refused = match &item.import {
                 Err(reason) => reason.as_str(),
                 Ok(_) => match outcomes.next() {
-                    Some(Imported::Added) => {
+                    Some(ImportOutcome::Added) => {
                         counts.added += 1;
                         continue;
                     }
-                    Some(Imported::Updated) => {
+                    Some(ImportOutcome::Updated) => {
                         counts.updated += 1;
                         continue;
                     }
-                    Some(Imported::Skipped) => {
+                    Some(ImportOutcome::Skipped) => {
                         counts.skipped += 1;
                         continue;
                     }
-                    Some(Imported::FileOwned) => "the user is declared in the configuration file",
-                    Some(Imported::Taken) | None => "the name, or the id, is another user's",
+                    Some(ImportOutcome::FileOwned) => {
+                        "the user is declared in the configuration file"
+                    }
+                    Some(ImportOutcome::Taken) | None => "the name, or the id, is another user's",
                 },
             };
             counts.refused += 1;

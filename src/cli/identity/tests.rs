@@ -13,7 +13,7 @@ struct Line {
 }
 
 /// Runs a command line on `store`; what it printed.
-async fn doorward(store: &Arc<dyn Store>, input: &str, line: &str) -> anyhow::Result<String> {
+async fn doorward(store: &Arc<Store>, input: &str, line: &str) -> anyhow::Result<String> {
     let words = std::iter::once("doorward").chain(line.split_whitespace());
     let command = Line::try_parse_from(words)?.command;
     let json = line.contains("--json");
@@ -33,7 +33,7 @@ async fn doorward(store: &Arc<dyn Store>, input: &str, line: &str) -> anyhow::Re
     Ok(String::from_utf8(out)?)
 }
 
-async fn new_store(directory: &tempfile::TempDir) -> Arc<dyn Store> {
+async fn new_store(directory: &tempfile::TempDir) -> Arc<Store> {
     let url = format!("sqlite:{}", directory.path().join("db").display());
     store::open(&url).await.expect("a store")
 }

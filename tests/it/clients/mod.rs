@@ -35,13 +35,13 @@ struct Stage {
     _more: Option<Port>,
     /// What the scripts said; after the door, whose long log is printed when it
     /// is dropped.
-    told: Told,
+    output: ScriptOutput,
 }
 
 #[derive(Default)]
-struct Told(Mutex<String>);
+struct ScriptOutput(Mutex<String>);
 
-impl Drop for Told {
+impl Drop for ScriptOutput {
     fn drop(&mut self) {
         println!("{}", self.0.get_mut().expect("not poisoned"));
     }
@@ -55,7 +55,7 @@ impl Stage {
             site: Port::reserve(),
             upstream: Port::reserve(),
             _more: None,
-            told: Told::default(),
+            output: ScriptOutput::default(),
             door,
         }
     }
@@ -95,7 +95,7 @@ impl Stage {
             site,
             upstream,
             _more: Some(tls),
-            told: Told::default(),
+            output: ScriptOutput::default(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Stage {
         let output = ended.await.expect("the script is waited for");
         for stream in [&output.stderr, &output.stdout] {
             let said = String::from_utf8_lossy(stream);
-            self.told.0.lock().expect("not poisoned").push_str(&said);
+            self.output.0.lock().expect("not poisoned").push_str(&said);
         }
         assert!(output.status.success(), "{}: see above", output.status);
     }

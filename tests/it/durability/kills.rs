@@ -392,9 +392,7 @@ async fn everything_is_told(door: &Door, all: &Acknowledged, since_s: i64) {
 }
 
 async fn store_is_sound(url: &str) {
-    let opened = store::open_existing_whole(url)
-        .await
-        .expect("the store opens");
+    let opened = store::open_existing(url).await.expect("the store opens");
     let opened = opened.expect("a store");
     let mut found = Vec::new();
     let mut tell = |finding| found.push(finding);

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 /// A request, as it arrived.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     /// Method.
     pub(crate) method: String,
     /// Request target.
@@ -32,7 +32,7 @@ pub(crate) struct Seen {
     pub(crate) connection: usize,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// The first value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
@@ -75,7 +75,7 @@ pub(crate) enum Reply {
     WebSocket,
 }
 
-type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
+type Handler = dyn Fn(&ReceivedRequest) -> Reply + Send + Sync;
 
 /// The running server. Dropping it closes the listener and all connections.
 pub(crate) struct Upstream {
@@ -85,7 +85,7 @@ pub(crate) struct Upstream {
 }
 
 struct State {
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
     handler: Box<Handler>,
 }
@@ -97,14 +97,16 @@ impl Upstream {
     }
 
     /// A server that answers as `handler` says.
-    pub(crate) async fn start(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        handler: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         Self::at("127.0.0.1:0", handler).await
     }
 
     /// A server on a given address.
     pub(crate) async fn at(
         address: &str,
-        handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+        handler: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free address");
         let address = listener.local_addr().expect("a bound listener");
@@ -132,12 +134,12 @@ impl Upstream {
     }
 
     /// The requests received so far, oldest first.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.state.seen.lock().expect("not poisoned").clone()
     }
 
     /// The last request received.
-    pub(crate) fn last(&self) -> Seen {
+    pub(crate) fn last(&self) -> ReceivedRequest {
         self.seen().pop().expect("a request reached the upstream")
     }
 
@@ -214,8 +216,8 @@ async fn serve(stream: TcpStream, number: usize, state: Arc<State>) {
     }
 }
 
-async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
-    let mut seen = Seen::default();
+async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
+    let mut seen = ReceivedRequest::default();
     let first = read_line(stream).await?;
     let mut words = first.split(' ');
     seen.method = words.next()?.to_owned();
@@ -237,7 +239,7 @@ async fn read_line(stream: &mut BufReader<TcpStream>) -> Option<String> {
     (count > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
-async fn read_body(stream: &mut BufReader<TcpStream>, seen: &mut Seen) -> Option<()> {
+async fn read_body(stream: &mut BufReader<TcpStream>, seen: &mut ReceivedRequest) -> Option<()> {
     if seen.header("transfer-encoding") == Some("chunked") {
         loop {
             let line = read_line(stream).await?;
@@ -254,7 +256,11 @@ async fn read_body(stream: &mut BufReader<TcpStream>, seen: &mut Seen) -> Option
     read_piece(stream, length.ok()?, seen).await
 }
 
-async fn read_piece(stream: &mut BufReader<TcpStream>, size: u64, seen: &mut Seen) -> Option<()> {
+async fn read_piece(
+    stream: &mut BufReader<TcpStream>,
+    size: u64,
+    seen: &mut ReceivedRequest,
+) -> Option<()> {
     let mut left = size;
     while left > 0 {
         let available = stream.fill_buf().await.ok()?;

@@ -17,7 +17,7 @@ const PROOF_MAX: usize = 4096;
 /// none to prove anything with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no proof of possession")]
-pub struct NoProof;
+pub struct InvalidProof;
 
 /// A proof whose signature was checked with the key in it.
 #[derive(Debug)]
@@ -33,26 +33,26 @@ pub struct Proof {
 /// Reads a proof.
 ///
 /// # Errors
-/// [`NoProof`] for other types, symmetric algorithms, private keys and wrong
+/// [`InvalidProof`] for other types, symmetric algorithms, private keys and wrong
 /// signatures (RFC 9449 §4.3).
-pub fn read(text: &str) -> Result<Proof, NoProof> {
+pub fn read(text: &str) -> Result<Proof, InvalidProof> {
     if text.len() > PROOF_MAX {
-        return Err(NoProof);
+        return Err(InvalidProof);
     }
-    let token = Unverified::parse(text).map_err(|_| NoProof)?;
+    let token = Unverified::parse(text).map_err(|_| InvalidProof)?;
     if token.typ().as_deref() != Some("dpop+jwt") || token.algorithm().is_symmetric() {
-        return Err(NoProof);
+        return Err(InvalidProof);
     }
-    let header = token.header().map_err(|_| NoProof)?;
+    let header = token.header().map_err(|_| InvalidProof)?;
     let jwk = header
         .get("jwk")
         .and_then(Value::as_object)
-        .ok_or(NoProof)?;
+        .ok_or(InvalidProof)?;
     let private = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
     if private.iter().any(|member| jwk.contains_key(*member)) {
-        return Err(NoProof);
+        return Err(InvalidProof);
     }
-    let members = public_members(jwk).ok_or(NoProof)?;
+    let members = public_members(jwk).ok_or(InvalidProof)?;
     let canonical = Value::Object(members.clone()).to_string();
     let digest = digest::digest(&digest::SHA256, canonical.as_bytes());
     let mut key = members;
@@ -66,9 +66,9 @@ pub fn read(text: &str) -> Result<Proof, NoProof> {
         key.insert("kid".to_owned(), json!(kid));
     }
     let set = json!({ "keys": [key] }).to_string();
-    let set = KeySet::parse(set.as_bytes()).map_err(|_| NoProof)?;
+    let set = KeySet::parse(set.as_bytes()).map_err(|_| InvalidProof)?;
     Ok(Proof {
-        claims: token.verify(&set).map_err(|_| NoProof)?,
+        claims: token.verify(&set).map_err(|_| InvalidProof)?,
         thumbprint: URL_SAFE_NO_PAD.encode(digest),
         algorithm: token.algorithm(),
     })

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 /// What is wrong, and where.
 pub fn object(text: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let value = Strict.deserialize(&mut reader)?;
+    let value = StrictValue.deserialize(&mut reader)?;
     reader.end()?;
     match value {
         Value::Object(members) => Ok(members),
@@ -24,9 +24,9 @@ pub fn object(text: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
 }
 
 #[derive(Clone, Copy)]
-struct Strict;
+struct StrictValue;
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for StrictValue {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -34,7 +34,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictValue {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -53,7 +53,7 @@ impl Actor {
         }
     }
 
-    fn shown(&self) -> Value {
+    fn to_json(&self) -> Value {
         let mut shown = json!({"type": self.kind()});
         match self {
             Self::User(id) => shown["id"] = id.to_string().into(),
@@ -94,7 +94,7 @@ impl<'a> FromIterator<&'a str> for Detail {
 }
 
 impl Detail {
-    fn shown(&self) -> Value {
+    fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => text.as_str().into(),
             Self::Number(number) => (*number).into(),
@@ -199,14 +199,14 @@ impl Event {
     }
 
     /// The record of it, as it is kept and shown.
-    pub fn record(self, told: &Told) -> AuditRecord {
+    pub fn record(self, told: &Occurrence) -> AuditRecord {
         let mut doc = Map::new();
         let mut set = |name: &str, value: Value| doc.insert(name.to_owned(), value);
         set("id", told.id.to_string().into());
         set("time", instant(told.at_ms).into());
         set("event", self.kind.as_str().into());
         set("realm", self.realm.as_deref().into());
-        set("actor", self.actor.shown());
+        set("actor", self.actor.to_json());
         let user = self.user.as_ref();
         set(
             "user",
@@ -224,7 +224,7 @@ impl Event {
         let mut details: Map<String, Value> = self
             .details
             .iter()
-            .map(|(name, detail)| ((*name).to_owned(), detail.shown()))
+            .map(|(name, detail)| ((*name).to_owned(), detail.to_json()))
             .collect();
         if told.count > 1 {
             details.insert("last".to_owned(), instant(told.last_ms).into());
@@ -258,7 +258,7 @@ fn instant(ms: i64) -> String {
 
 /// When an event happened, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Occurrence {
     /// The record's identifier: [`audit_id`] of `at_ms`.
     pub id: Uuid,
     /// When it happened first, in milliseconds since the epoch.
@@ -351,7 +351,7 @@ impl AuditRecord {
     /// Another fact.
     pub fn set_detail(&mut self, name: &str, detail: impl Into<Detail>) {
         if let Some(Value::Object(details)) = self.doc.get_mut("details") {
-            details.insert(name.to_owned(), detail.into().shown());
+            details.insert(name.to_owned(), detail.into().to_json());
         }
     }
 
@@ -382,7 +382,7 @@ mod tests {
             .address(Some("::ffff:192.0.2.1".parse().expect("an address")))
             .failed("credentials")
             .with("methods", Detail::from_iter(["pwd"]));
-        let told = Told {
+        let told = Occurrence {
             id: audit_id(1_700_000_000_123, 0, [0; 8]),
             at_ms: 1_700_000_000_123,
             last_ms: 1_700_000_000_900,
@@ -411,7 +411,7 @@ mod tests {
             .client(&long)
             .target(&long)
             .with("members", Detail::from_iter(many));
-        let told = Told {
+        let told = Occurrence {
             id: Uuid::nil(),
             at_ms: 0,
             last_ms: 0,

@@ -58,7 +58,7 @@ pub struct StoredCode {
 
 /// An authorization request that is kept for its client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRequest {
+pub struct SavedRequest {
     /// Its parameters, by name.
     pub parameters: Vec<(String, String)>,
     /// Whether the client pushed it itself (RFC 9126), having authenticated.
@@ -82,7 +82,7 @@ pub struct StoredRequest {
     /// When it is over, in milliseconds since the epoch.
     pub ends_ms: i64,
     /// What it says.
-    pub kept: KeptRequest,
+    pub kept: SavedRequest,
 }
 
 /// How the exchange of an authorization code ended.

@@ -1,7 +1,7 @@
 //! OAuth clients.
 
+mod language_tags;
 mod secret;
-mod tagged;
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::grant::TokenHash;
 use super::secret::Secret;
 use super::user::Owner;
 
+pub use language_tags::{is_tagged, member_names};
 pub use secret::ClientSecret;
-pub use tagged::{is_tagged, member_names};
 
 /// A client's metadata: names of RFC 7591 §2, then Doorward's own.
 ///

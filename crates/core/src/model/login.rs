@@ -80,23 +80,23 @@ pub struct LoginPage {
     pub more: bool,
 }
 
-/// What [`EndMark`]s are about: the first half of a SHA-256.
-pub type Marked = [u8; 16];
+/// What [`SessionTombstone`]s are about: the first half of a SHA-256.
+pub type TombstoneKey = [u8; 16];
 
 /// That sessions are over which some browser may still show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndMark {
+pub struct SessionTombstone {
     /// A digest of what the sessions have in common.
-    pub what: Marked,
+    pub what: TombstoneKey,
     /// Sessions that began no later are over, in milliseconds since the epoch.
     pub before_ms: i64,
     /// When none of them can live any more.
     pub until_ms: i64,
 }
 
-impl EndMark {
+impl SessionTombstone {
     /// What tells the session of this key from all others.
-    pub fn of_key(key: &TokenHash) -> Marked {
+    pub fn of_key(key: &TokenHash) -> TombstoneKey {
         let mut what = [0; 16];
         what.copy_from_slice(&key.0[..16]);
         what

@@ -41,7 +41,7 @@ pub struct InitialToken {
 
 /// What came of the registration of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registered {
+pub enum RegistrationOutcome {
     /// It is kept.
     Done,
     /// The realm has as many registered clients as it may.

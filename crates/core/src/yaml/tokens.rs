@@ -61,12 +61,12 @@ pub(super) struct Tokens<'a> {
     /// Whether `{"$int": "6"}` is the number.
     pub(super) coerces: bool,
     /// What was met on the way.
-    pub(super) met: RefCell<Met>,
+    pub(super) met: RefCell<Substitutions>,
 }
 
 /// What was met while tokens were resolved.
 #[derive(Debug, Default)]
-pub(super) struct Met {
+pub(super) struct Substitutions {
     /// Paths of the texts that had a token.
     pub(super) resolved: Vec<Vec<PathSegment>>,
     /// Texts that came from outside of the document, and may be secret.

@@ -12,8 +12,8 @@ use super::{DeclaredEntities, Place, Reading};
 use crate::entities::{Entities, Item, Kind, Origin};
 use crate::records;
 use crate::schemas::cert_digest;
-use doorward_core::model::near;
 use doorward_core::model::schema::{Source, Violations};
+use doorward_core::model::suggestion;
 use doorward_core::yaml::Document;
 use doorward_plugins::{REGISTRY, kind};
 
@@ -141,7 +141,7 @@ impl Linker<'_> {
             return None;
         }
         let known = REGISTRY.iter().map(|kind| kind.name);
-        let advice = match near::nearest(name, known.clone()) {
+        let advice = match suggestion::nearest(name, known.clone()) {
             Some(near) => format!("; did you mean '{near}'?"),
             None => String::new(),
         };

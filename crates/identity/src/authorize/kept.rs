@@ -18,7 +18,7 @@ use crate::Call;
 use crate::clients::LiveClient;
 use crate::error::OAuthError;
 use doorward_core::clock::random_bytes;
-use doorward_core::model::authorization::{KeptRequest, StoredRequest};
+use doorward_core::model::authorization::{SavedRequest, StoredRequest};
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::outbound::ChosenBy;
 
@@ -62,7 +62,7 @@ pub(super) async fn resolve(
 ) -> Result<Resolved, Refused> {
     let handle = uri.strip_prefix(PREFIX).filter(|rest| rest.len() <= 64);
     let hash = TokenHash::of(handle.ok_or_else(gone)?);
-    let kept = call.state.store.kept_request(hash).await?;
+    let kept = call.state.store.authorization_request(hash).await?;
     let kept = kept.ok_or_else(gone)?;
     if kept.realm != call.realm.path || kept.client_id != client.id() {
         doorward_net::telemetry::warn_limited!(
@@ -109,7 +109,7 @@ pub(super) async fn push(
     let life_s = call.realm.settings.pushed_request_lifetime;
     let handle = URL_SAFE_NO_PAD.encode(random_bytes::<32>());
     let ends_ms = call.now_ms + i64::from(life_s) * 1000;
-    let kept = KeptRequest {
+    let kept = SavedRequest {
         parameters,
         pushed: true,
         object,
@@ -125,7 +125,7 @@ pub(super) async fn shorten(call: &Call, request: &Request) -> Result<String, Re
     let parts = ["long request", &call.realm.path, client.id()];
     let whole = format!("{}\n{}", parts.join("\n"), request.query);
     let handle = URL_SAFE_NO_PAD.encode(TokenHash::of(&whole).0);
-    let kept = KeptRequest {
+    let kept = SavedRequest {
         parameters: request.parameters.clone(),
         pushed: false,
         object: request.object,
@@ -140,7 +140,7 @@ async fn keep(
     call: &Call,
     client: &LiveClient,
     handle: &str,
-    kept: KeptRequest,
+    kept: SavedRequest,
     (begins_ms, ends_ms): (i64, i64),
 ) -> Result<(), OAuthError> {
     let length = |(name, value): &(String, String)| name.len() + value.len();

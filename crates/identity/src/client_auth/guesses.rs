@@ -1,4 +1,4 @@
-//! The brake on guesses of clients' secrets; see [`doorward_net::http::brake`].
+//! The brake on guesses of clients' secrets; see [`doorward_net::http::guess_limit`].
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
@@ -10,7 +10,7 @@ use crate::network::network;
 use crate::{Call, State};
 use doorward_core::model::client::AuthMethod;
 use doorward_core::model::lockout::{LockKind, StoredLock};
-use doorward_net::http::brake::{Look, Pair, Refused};
+use doorward_net::http::guess_limit::{GuessAttempt, Pair, TooManyGuesses};
 
 /// Seconds after which a client whose secret was not looked at may try again.
 const AGAIN_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -28,7 +28,10 @@ impl Proof<'_> {
 }
 
 /// Begins to look at what a request proves itself with.
-pub(super) fn look<'c>(call: &'c Call, claimed: &Claimed<'_>) -> Result<Look<'c>, OAuthError> {
+pub(super) fn look<'c>(
+    call: &'c Call,
+    claimed: &Claimed<'_>,
+) -> Result<GuessAttempt<'c>, OAuthError> {
     let address = counted_address(call).filter(|_| claimed.proof.is_guessable());
     let state = &*call.state;
     let pair = address.map(|address| {
@@ -37,14 +40,14 @@ pub(super) fn look<'c>(call: &'c Call, claimed: &Claimed<'_>) -> Result<Look<'c>
     });
     let config = state.live().config.lockout.per_client;
     let look = state.secrets.look(config, pair, call.now_ms);
-    look.map_err(|Refused| too_many())
+    look.map_err(|TooManyGuesses| too_many())
 }
 
 /// The secret was wrong: counts it, and answers with the brake's delay if it
 /// holds. Whether this one was looked at is not said then.
 pub(super) async fn wrong(
     call: &Call,
-    look: Look<'_>,
+    look: GuessAttempt<'_>,
     claimed: &Claimed<'_>,
     is_known: bool,
 ) -> Option<OAuthError> {

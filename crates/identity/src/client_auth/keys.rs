@@ -11,7 +11,7 @@ use url::Url;
 use crate::clients::LiveClient;
 use doorward_core::jose::jwks::KeySet;
 use doorward_core::jose::verify::{Unverified, VerifyError};
-use doorward_net::http::outbound::{Bounds, ChosenBy, Guarded, OutboundError};
+use doorward_net::http::outbound::{Bounds, ChosenBy, GuardedClient, OutboundError};
 
 /// Key sets kept.
 const SETS: usize = 1_000;
@@ -37,7 +37,7 @@ fn pause_ms(by: ChosenBy) -> i64 {
 /// Fetched key sets, by address and who chose it: what may not be fetched for
 /// a stranger is not taken from what was fetched for the operator either.
 pub(crate) struct ClientKeys {
-    outbound: Arc<Guarded>,
+    outbound: Arc<GuardedClient>,
     sets: Cache<(ChosenBy, String), Arc<Source>>,
 }
 
@@ -59,7 +59,7 @@ struct Held {
 }
 
 impl ClientKeys {
-    pub(crate) fn new(outbound: Arc<Guarded>) -> Self {
+    pub(crate) fn new(outbound: Arc<GuardedClient>) -> Self {
         Self {
             outbound,
             sets: Cache::new(SETS),
@@ -203,7 +203,7 @@ mod tests {
         let answer = Arc::new(Mutex::new(good.clone()));
         let uri = serve(Arc::clone(&answer)).await;
         let say = |text: &str| text.clone_into(&mut answer.lock().expect("the answer"));
-        let outbound = Guarded::new(Allow::default(), Authorities::default());
+        let outbound = GuardedClient::new(Allow::default(), Authorities::default());
         let keys = ClientKeys::new(Arc::new(outbound));
         let token = key.token(&json!({"sub": "app"}));
         let token = Unverified::parse(&token).expect("a token");

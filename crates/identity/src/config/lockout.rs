@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use doorward_net::http::brake::BrakeConfig;
+use doorward_net::http::guess_limit::GuessLimitConfig;
 
 /// Locking names and addresses after wrong passwords. Unknown names lock alike.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,7 +18,7 @@ pub struct LockoutSection {
     /// The same for addresses, whatever names are tried from there.
     pub per_address: AddressLockout,
     /// Slowing down guesses of a client's secret from an address.
-    pub per_client: BrakeConfig,
+    pub per_client: GuessLimitConfig,
 }
 
 impl Default for LockoutSection {
@@ -28,7 +28,7 @@ impl Default for LockoutSection {
             window: 300,
             duration: 60,
             per_address: AddressLockout::default(),
-            per_client: BrakeConfig::default(),
+            per_client: GuessLimitConfig::default(),
         }
     }
 }

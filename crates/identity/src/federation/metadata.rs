@@ -12,7 +12,7 @@ use doorward_core::jose::algorithm::Algorithm;
 use doorward_core::jose::claims::same_issuer;
 use doorward_core::jose::json;
 use doorward_core::model::client::AuthMethod;
-use doorward_net::http::outbound::{Bounds, ChosenBy, Guarded, OutboundError};
+use doorward_net::http::outbound::{Bounds, ChosenBy, GuardedClient, OutboundError};
 
 /// Documents kept.
 const DOCUMENTS: usize = 1_000;
@@ -63,7 +63,7 @@ pub(super) struct Metadata {
 
 /// The metadata of providers, by issuer.
 pub(super) struct Documents {
-    outbound: Arc<Guarded>,
+    outbound: Arc<GuardedClient>,
     held: Cache<String, Arc<Source>>,
 }
 
@@ -93,7 +93,7 @@ impl Held {
 }
 
 impl Documents {
-    pub(super) fn new(outbound: Arc<Guarded>) -> Self {
+    pub(super) fn new(outbound: Arc<GuardedClient>) -> Self {
         Self {
             outbound,
             held: Cache::new(DOCUMENTS),

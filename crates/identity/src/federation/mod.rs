@@ -38,7 +38,7 @@ use super::pages::Failed;
 use super::sign_in::{self, ARRIVED, SignIn};
 use super::{Call, sessions};
 use doorward_core::model::grant::TokenHash;
-use doorward_net::http::outbound::Guarded;
+use doorward_net::http::outbound::GuardedClient;
 use doorward_net::telemetry::Metrics;
 use exchange::{tokens, user_info};
 use id_token::Expected;
@@ -73,7 +73,7 @@ pub(super) struct Federation {
 }
 
 impl Federation {
-    pub(super) fn new(outbound: Arc<Guarded>) -> Self {
+    pub(super) fn new(outbound: Arc<GuardedClient>) -> Self {
         Self {
             documents: Documents::new(outbound),
             metrics: OnceLock::new(),

@@ -34,7 +34,7 @@ use doorward_core::jose::json;
 use doorward_core::model::audit::{Actor, Event, Kind};
 use doorward_core::model::client::{Client, ClientMetadata, ClientSecret};
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::registration::Registered;
+use doorward_core::model::registration::RegistrationOutcome;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
 use doorward_net::http::ClientInfo;
@@ -91,14 +91,16 @@ async fn register(call: &Call) -> Result<Response, OAuthError> {
     let most = call.realm.settings.registration.max_clients;
     let kept = call.state.store.register_client(&client, most, token);
     let told = |event: Event| event.client(&client.metadata.client_id);
-    let done = |kept: &Registered| *kept == Registered::Done;
+    let done = |kept: &RegistrationOutcome| *kept == RegistrationOutcome::Done;
     let kept = audit::with_if(&call.state, Kind::ClientCreate, told, kept, done).await?;
     let id = &client.metadata.client_id;
     let realm = &call.realm.path;
     match kept {
-        Registered::Done => tracing::info!(client_id = id, realm, "a client registered itself"),
-        Registered::TokenSpent => return Err(OAuthError::invalid_token()),
-        Registered::Full => {
+        RegistrationOutcome::Done => {
+            tracing::info!(client_id = id, realm, "a client registered itself")
+        }
+        RegistrationOutcome::TokenSpent => return Err(OAuthError::invalid_token()),
+        RegistrationOutcome::Full => {
             doorward_net::telemetry::warn_limited!(
                 realm,
                 most,

@@ -1,15 +1,17 @@
 //! That what filters ask for is read along an index, on either database.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::parse_filter;
 use doorward_core::clock::random_uuid;
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::query::UserQuery;
-use doorward_core::model::user::import::{Existing, Import};
+use doorward_core::model::user::import::{ExistingUserPolicy, Import};
 use doorward_core::model::user::{Owner, User};
 use doorward_store::testing::whole_reads;
-use doorward_store::{self as store, SqlStore, Store, testing};
+use doorward_store::{self as store, Store, testing};
 
 fn person(number: usize, profile: &Value) -> User {
     User {
@@ -28,10 +30,10 @@ fn person(number: usize, profile: &Value) -> User {
 }
 
 /// A store with some users, one of them in a group.
-async fn filled() -> (tempfile::TempDir, String, SqlStore, (User, Group)) {
+async fn filled() -> (tempfile::TempDir, String, Arc<Store>, (User, Group)) {
     let directory = tempfile::tempdir().expect("a directory");
     let url = testing::url(directory.path());
-    let store = store::open_whole(&url).await.expect("a store");
+    let store = store::open(&url).await.expect("a store");
     let imports: Vec<_> = (0..2000)
         .map(|number| {
             let emails = json!([{"value": format!("u{number:04}@x.test"), "type": "work"}]);
@@ -47,7 +49,7 @@ async fn filled() -> (tempfile::TempDir, String, SqlStore, (User, Group)) {
         })
         .collect();
     let user = imports[7].user.clone();
-    let added = store.import_users(&imports, Existing::Refuse, false, 5);
+    let added = store.import_users(&imports, ExistingUserPolicy::Refuse, false, 5);
     added.await.expect("imported");
     let group = Group {
         id: random_uuid(),

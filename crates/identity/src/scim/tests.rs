@@ -173,7 +173,7 @@ fn question() -> impl Strategy<Value = String> {
     })
 }
 
-async fn found(store: &dyn Store, filter: Filter, limit: u32) -> (Vec<String>, u64) {
+async fn found(store: &Store, filter: Filter, limit: u32) -> (Vec<String>, u64) {
     let mut query = UserQuery {
         filter,
         sort: Vec::new(),
@@ -194,7 +194,7 @@ async fn found(store: &dyn Store, filter: Filter, limit: u32) -> (Vec<String>, u
 }
 
 /// Puts `people` into `store`, and asks it and each record the same questions.
-async fn compare(store: &dyn Store, people: &[Value], questions: &[String]) {
+async fn compare(store: &Store, people: &[Value], questions: &[String]) {
     let mut users: Vec<User> = Vec::new();
     for person in people {
         let record: &Map<String, Value> = person.as_object().expect("a record");
@@ -243,7 +243,7 @@ fn sorted_by(user: &User, path: &str) -> Option<String> {
 }
 
 /// Sorts `users` in memory and in the store.
-async fn compare_order(store: &dyn Store, users: &mut [User]) {
+async fn compare_order(store: &Store, users: &mut [User]) {
     for path in ["title", "name.givenName", "emails.value"] {
         let attribute = schema::find(path).expect("an attribute");
         for descending in [false, true] {
@@ -277,7 +277,7 @@ fn the_store_finds_what_the_records_say() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = store::testing::url(directory.path());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let store: Arc<dyn Store> = runtime.block_on(store::open(&url)).expect("a store");
+    let store: Arc<Store> = runtime.block_on(store::open(&url)).expect("a store");
     let mut runner = TestRunner::new(Config {
         cases: 24,
         failure_persistence: None,

@@ -11,22 +11,22 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::cipher_suite as suite;
 
 /// A suite by its registered name; the preferred ones first.
-struct Named {
+struct Suite {
     name: &'static str,
     suite: SupportedCipherSuite,
     by_default: bool,
 }
 
-const fn named(name: &'static str, suite: SupportedCipherSuite) -> Named {
-    Named {
+const fn preferred(name: &'static str, suite: SupportedCipherSuite) -> Suite {
+    Suite {
         name,
         suite,
         by_default: true,
     }
 }
 
-const fn on_request(name: &'static str, suite: SupportedCipherSuite) -> Named {
-    Named {
+const fn on_request(name: &'static str, suite: SupportedCipherSuite) -> Suite {
+    Suite {
         name,
         suite,
         by_default: false,
@@ -34,29 +34,29 @@ const fn on_request(name: &'static str, suite: SupportedCipherSuite) -> Named {
 }
 
 #[rustfmt::skip]
-static SUITES: [Named; 9] = [
-    named("TLS_AES_256_GCM_SHA384", suite::TLS13_AES_256_GCM_SHA384),
-    named("TLS_AES_128_GCM_SHA256", suite::TLS13_AES_128_GCM_SHA256),
-    named("TLS_CHACHA20_POLY1305_SHA256", suite::TLS13_CHACHA20_POLY1305_SHA256),
-    named("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
-    named("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
-    named("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
-    named("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+static SUITES: [Suite; 9] = [
+    preferred("TLS_AES_256_GCM_SHA384", suite::TLS13_AES_256_GCM_SHA384),
+    preferred("TLS_AES_128_GCM_SHA256", suite::TLS13_AES_128_GCM_SHA256),
+    preferred("TLS_CHACHA20_POLY1305_SHA256", suite::TLS13_CHACHA20_POLY1305_SHA256),
+    preferred("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
+    preferred("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
+    preferred("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+    preferred("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
     on_request("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
     on_request("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 
-fn find(name: &str) -> Option<&'static Named> {
+fn find(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|one| one.name == name)
 }
 
-fn is_of_12(one: &Named) -> bool {
+fn is_of_12(one: &Suite) -> bool {
     one.suite.version() == &rustls::version::TLS12
 }
 
 /// `provider` with these suites, in this order; none: the default ones.
 pub fn confine(provider: &CryptoProvider, names: &[String]) -> Arc<CryptoProvider> {
-    let chosen: Vec<&Named> = match names {
+    let chosen: Vec<&Suite> = match names {
         [] => SUITES.iter().filter(|one| one.by_default).collect(),
         names => names.iter().filter_map(|name| find(name)).collect(),
     };
@@ -103,7 +103,7 @@ pub fn check(names: &[String], with_12: bool) -> Result<(), (Option<usize>, Stri
 
 /// The place of the first suite that the FAPI 2.0 Security Profile rules out.
 pub fn unfit_for_fapi2(names: &[String]) -> Option<usize> {
-    let is_unfit = |one: &Named| is_of_12(one) && !one.by_default;
+    let is_unfit = |one: &Suite| is_of_12(one) && !one.by_default;
     names
         .iter()
         .position(|name| find(name).is_some_and(is_unfit))

@@ -14,9 +14,9 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
+use super::accept::{self, ConnectionAcceptor, ProtocolDispatcher};
 use super::bridge::{self, Bounds, ClientInfo};
 use super::framing::{self, Refusal};
-use super::greeting::{self, Doorkeeper, Greeter};
 use super::handshake::Handshake;
 
 use crate::telemetry::Gauge;
@@ -46,8 +46,8 @@ impl RouterApp {
         gate: Option<Gate>,
         bounds: Bounds,
         in_flight: &Gauge,
-        keeper: Doorkeeper,
-    ) -> Greeter<Self> {
+        keeper: ConnectionAcceptor,
+    ) -> ProtocolDispatcher<Self> {
         let speaking = |h2c| {
             let mut options = HttpServerOptions::default();
             options.h2c = h2c;
@@ -60,7 +60,7 @@ impl RouterApp {
                 in_flight: in_flight.clone(),
             })
         };
-        Greeter {
+        ProtocolDispatcher {
             http1: speaking(false),
             http2: speaking(true),
             keeper,
@@ -171,7 +171,7 @@ impl HttpServerApp for RouterApp {
         if !session.read_request().await.ok()? {
             return None;
         }
-        greeting::head_read();
+        accept::head_read();
         note_request(&session);
         let _in_flight = self.in_flight.enter();
         let keep = !*shutdown.borrow() && wants_more(session.req_header());
@@ -183,7 +183,7 @@ impl HttpServerApp for RouterApp {
             return None;
         }
         let settings = HttpPersistentSettings::for_session(&session);
-        greeting::head_awaited(&session);
+        accept::head_awaited(&session);
         bridge::linger(&mut session).await;
         let reusable = session.finish().await.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(reusable, settings))

@@ -1,14 +1,14 @@
 //! HTTP plumbing below the parts: an axum `Router` under Pingora, the
 //! outbound client, replies.
 
+pub mod accept;
 pub mod basic;
-pub mod brake;
 pub mod bridge;
 pub mod cipher_suites;
 pub mod encoded_word;
 pub mod form;
 pub mod framing;
-pub mod greeting;
+pub mod guess_limit;
 pub mod handshake;
 pub mod listener;
 pub mod outbound;

@@ -6,10 +6,10 @@
 //! refused, and no proxy is taken from the environment.
 
 mod allow;
-mod guarded;
+mod client_certificates;
 mod local;
 mod proxy;
-mod shown;
+mod ssrf_guard;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -30,11 +30,11 @@ use uuid::Uuid;
 use local::Local;
 
 pub use allow::{Allow, AllowError};
-pub use guarded::{Authorities, AuthorityError, Bounds, ChosenBy, Guarded};
-pub use proxy::{Proxies, Via};
-pub use shown::{ClientIdentities, ClientIdentity};
+pub use client_certificates::{ClientIdentities, ClientIdentity};
+pub use proxy::{Proxies, ProxyId};
+pub use ssrf_guard::{Authorities, AuthorityError, Bounds, ChosenBy, GuardedClient};
 pub use standing::{Standing, Untold};
-pub use trust::Trusted;
+pub use trust::TrustId;
 
 /// The longest answer that is read, in bytes.
 pub const BODY_MAX: usize = 1024 * 1024;
@@ -58,13 +58,13 @@ pub struct Options {
     /// in this process takes it for the sender's, others are not told.
     pub on_behalf_of: Option<IpAddr>,
     /// The proxies on the way, of [`Outbound::via`]; `None`: there are none.
-    pub via: Option<Via>,
+    pub via: Option<ProxyId>,
     /// The certificate that is shown to a server that asks for one, of
     /// [`Outbound::publish_identities`].
     pub shows: Option<Uuid>,
     /// The authorities that vouch for the server, of [`Outbound::trust`];
     /// `None`: those of the system, and the operator's.
-    pub trusts: Option<Trusted>,
+    pub trusts: Option<TrustId>,
 }
 
 impl Default for Options {
@@ -146,8 +146,8 @@ pub enum OutboundError {
 pub struct Outbound {
     locals: ArcSwap<Vec<Local>>,
     clients: [OnceLock<Result<reqwest::Client, String>>; Transport::COUNT],
-    proxied: proxy::Proxied,
-    shown: shown::Shown,
+    proxied: proxy::ProxyPool,
+    certificates: client_certificates::ClientCertificates,
     trust: trust::Trust,
 }
 
@@ -303,7 +303,7 @@ impl Outbound {
             (None, None, Some(via)) => {
                 (self.proxied).client((via, transport), || self.builder(transport))?
             }
-            _ => self.with_papers(options, transport)?,
+            _ => self.with_client_tls(options, transport)?,
         };
         let request = client.request(method, url.clone()).headers(headers);
         let response = request.body(body).send().await.map_err(unreachable)?;

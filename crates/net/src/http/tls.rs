@@ -28,11 +28,11 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     The plain HTTP request was sent to an HTTPS port";
 
 /// Makes TLS connections of accepted sockets.
-pub struct TlsDoor {
+pub struct TlsAcceptor {
     current: ArcSwap<Acceptor>,
 }
 
-impl TlsDoor {
+impl TlsAcceptor {
     /// Handshakes by `config`.
     pub fn new(config: ServerConfig) -> Result<Self, pingora::BError> {
         Ok(Self {
@@ -43,7 +43,7 @@ impl TlsDoor {
     /// Lets later handshakes go by `config`; connections stay.
     ///
     /// # Errors
-    /// As [`TlsDoor::new`]; nothing changes then.
+    /// As [`TlsAcceptor::new`]; nothing changes then.
     pub fn replace(&self, config: ServerConfig) -> Result<(), pingora::BError> {
         self.current.store(Arc::new(acceptor(config)?));
         Ok(())

@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for RedisConfig {
 /// The longer form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct LongForm {
     url: Option<Secret>,
     username: Option<String>,
     password: Option<Secret>,
@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for Section {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RedisConfig, A::Error> {
-        let written = Written::deserialize(MapAccessDeserializer::new(map))?;
+        let written = LongForm::deserialize(MapAccessDeserializer::new(map))?;
         Ok(RedisConfig {
             url: written
                 .url

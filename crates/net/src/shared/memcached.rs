@@ -102,7 +102,7 @@ impl Memcached {
     /// [`Unavailable`] where no answer comes within the deadline.
     pub async fn get(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, Unavailable> {
         let command = format!("get {}\r\n", keys.join(" ")).into_bytes();
-        let found = self.ask(&command, Reading::Values).await?;
+        let found = self.ask(&command, ReplyKind::Values).await?;
         let Answer::Values(found) = found else {
             return Err(self.gone("another answer than values"));
         };
@@ -198,7 +198,7 @@ impl Memcached {
     /// The value of a key, with what says whether it has changed since.
     async fn changeable(&self, key: &str) -> Result<Option<(Vec<u8>, u64)>, Unavailable> {
         let command = format!("gets {key}\r\n").into_bytes();
-        let Answer::Values(found) = self.ask(&command, Reading::Values).await? else {
+        let Answer::Values(found) = self.ask(&command, ReplyKind::Values).await? else {
             return Err(self.gone("another answer than values"));
         };
         let found = found.into_iter().find(|item| item.key == key);
@@ -226,17 +226,17 @@ impl Memcached {
     }
 
     async fn line(&self, command: &[u8]) -> Result<String, Unavailable> {
-        match self.ask(command, Reading::Line).await? {
+        match self.ask(command, ReplyKind::Line).await? {
             Answer::Line(line) => Ok(line),
             Answer::Values(_) => Err(self.gone("values that nobody asked for")),
         }
     }
 
-    async fn ask(&self, command: &[u8], reading: Reading) -> Result<Answer, Unavailable> {
+    async fn ask(&self, command: &[u8], reading: ReplyKind) -> Result<Answer, Unavailable> {
         if monotonic_ns() < self.pause_ns.load(Ordering::Relaxed) {
             return Err(Unavailable);
         }
-        match timeout(self.deadline, self.asked(command, reading)).await {
+        match timeout(self.deadline, self.send_command(command, reading)).await {
             Ok(Ok(answer)) => {
                 if self.is_down.swap(false, Ordering::Relaxed) {
                     tracing::info!("the memcached of login sessions answers again");
@@ -249,7 +249,7 @@ impl Memcached {
         }
     }
 
-    async fn asked(&self, command: &[u8], reading: Reading) -> std::io::Result<Answer> {
+    async fn send_command(&self, command: &[u8], reading: ReplyKind) -> std::io::Result<Answer> {
         let closed = |_| std::io::Error::other("closed");
         let _permit = self.permits.acquire().await.map_err(closed)?;
         let known = self.idle.lock().pop();
@@ -304,7 +304,7 @@ impl Memcached {
 
 /// What kind of answer a command has.
 #[derive(Clone, Copy)]
-enum Reading {
+enum ReplyKind {
     Line,
     Values,
 }
@@ -325,7 +325,7 @@ struct Item {
 async fn exchange(
     connection: &mut Connection,
     command: &[u8],
-    reading: Reading,
+    reading: ReplyKind,
 ) -> std::io::Result<Answer> {
     connection.write_all(command).await?;
     connection.flush().await?;
@@ -333,9 +333,9 @@ async fn exchange(
     loop {
         let line = read_line(connection).await?;
         match reading {
-            Reading::Line => return Ok(Answer::Line(line)),
-            Reading::Values if line == "END" => return Ok(Answer::Values(values)),
-            Reading::Values => {}
+            ReplyKind::Line => return Ok(Answer::Line(line)),
+            ReplyKind::Values if line == "END" => return Ok(Answer::Values(values)),
+            ReplyKind::Values => {}
         }
         let malformed = || std::io::Error::other(format!("unexpected answer {line:?}"));
         let mut words = line.split(' ');

@@ -10,9 +10,9 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use super::line_sink::LineSink;
 use super::log_file::LogFile;
 use super::metrics::{Counter, STRIPES};
-use super::outlet::Outlet;
 use super::spool::{Bounds, Spool};
 
 /// What waits in the workers' buffers.
@@ -92,7 +92,7 @@ impl AccessLog {
     }
 
     /// Writes to `outlet` until the process ends.
-    pub fn run(&self, outlet: Outlet) {
+    pub fn run(&self, outlet: LineSink) {
         self.0.run(outlet);
     }
 }
@@ -101,11 +101,11 @@ impl AccessLog {
 ///
 /// # Errors
 /// When the file can't be appended to.
-pub fn open(setting: &str) -> io::Result<Option<Outlet>> {
+pub fn open(setting: &str) -> io::Result<Option<LineSink>> {
     Ok(match setting {
         "off" => None,
-        "stdout" => Some(Outlet::duplicate(&io::stdout())?),
-        file => Some(Outlet::file(LogFile::open(Path::new(file), MODE)?)),
+        "stdout" => Some(LineSink::duplicate(&io::stdout())?),
+        file => Some(LineSink::file(LogFile::open(Path::new(file), MODE)?)),
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 
-use super::metrics::{Counter, Gauge, Tallied};
+use super::metrics::{Counter, Gauge, InFlight};
 
 /// Counts connections as they open and close.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// The peer's address as text.
     pub peer_text: HeaderValue,
-    _open: Option<Tallied>,
+    _open: Option<InFlight>,
 }
 
 impl Connections {

@@ -180,7 +180,7 @@ impl Telemetry {
                 "Tries to tell clients that a session has ended; a failed one is repeated.",
                 MetricType::COUNTER,
                 self.metrics
-                    .logouts_told()
+                    .logout_notifications()
                     .into_iter()
                     .map(|(outcome, n)| counter(&[("outcome", outcome)], n))
                     .collect(),

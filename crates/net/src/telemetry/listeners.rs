@@ -1,6 +1,6 @@
 //! What listeners take in, and what they turn away.
 
-use super::metrics::{Counter, Gauge, Tallied};
+use super::metrics::{Counter, Gauge, InFlight};
 
 /// Why a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct ListenerCounters {
 impl ListenerCounters {
     /// Counts a connection until the answer is dropped; nothing if `limit` are
     /// open already.
-    pub fn admit(&self, limit: usize) -> Option<Tallied> {
+    pub fn admit(&self, limit: usize) -> Option<InFlight> {
         let admitted = self.open.enter();
         if usize::try_from(self.open.get()).is_ok_and(|open| open > limit) {
             self.too_many.inc();

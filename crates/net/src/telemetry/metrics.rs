@@ -60,17 +60,17 @@ impl Gauge {
 
 /// One of something that is under way: counts until it is dropped.
 #[derive(Debug)]
-pub struct Tallied(Gauge);
+pub struct InFlight(Gauge);
 
 impl Gauge {
     /// Counts one more until the answer is dropped.
-    pub fn enter(&self) -> Tallied {
+    pub fn enter(&self) -> InFlight {
         self.add(1);
-        Tallied(self.clone())
+        InFlight(self.clone())
     }
 }
 
-impl Drop for Tallied {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.add(-1);
     }
@@ -109,19 +109,19 @@ pub struct Metrics {
     audit_records: Counter,
     audit_dropped: Counter,
     audit_failures: Counter,
-    federation: Named,
-    directories: Named,
+    federation: CountersByName,
+    directories: CountersByName,
     issuers: DashMap<String, Gauge>,
-    issuer_fetches: Named,
+    issuer_fetches: CountersByName,
 }
 
 /// Counters by a name of the settings and an outcome.
-type Named = DashMap<(String, &'static str), Counter>;
+type CountersByName = DashMap<(String, &'static str), Counter>;
 
 /// Most pairs of name and outcome that are counted apart.
 const NAMED_MAX: usize = 1_000;
 
-fn named(all: &Named, name: &str, outcome: &'static str) -> Counter {
+fn labelled_counter(all: &CountersByName, name: &str, outcome: &'static str) -> Counter {
     let key = (name.to_owned(), outcome);
     if let Some(known) = all.get(&key) {
         return known.clone();
@@ -133,7 +133,7 @@ fn named(all: &Named, name: &str, outcome: &'static str) -> Counter {
     all.entry((name, outcome)).or_default().clone()
 }
 
-fn counted(all: &Named) -> Vec<(String, &'static str, u64)> {
+fn counted(all: &CountersByName) -> Vec<(String, &'static str, u64)> {
     let mut all: Vec<_> = all
         .iter()
         .map(|entry| (entry.key().0.clone(), entry.key().1, entry.value().get()))
@@ -168,7 +168,7 @@ impl Metrics {
     }
 
     /// The same so far.
-    pub(super) fn logouts_told(&self) -> Vec<(&'static str, u64)> {
+    pub(super) fn logout_notifications(&self) -> Vec<(&'static str, u64)> {
         let told = self.backchannel_logouts.iter();
         let mut all: Vec<_> = told
             .map(|entry| (*entry.key(), entry.value().get()))
@@ -181,7 +181,7 @@ impl Metrics {
     /// outcome (`doorward_federated_sign_ins_total`). Of names there are as many
     /// as the settings have had; beyond a bound they are counted as `other`.
     pub fn federation(&self, provider: &str, outcome: &'static str) -> Counter {
-        named(&self.federation, provider, outcome)
+        labelled_counter(&self.federation, provider, outcome)
     }
 
     /// The same so far: provider, outcome, count.
@@ -205,7 +205,7 @@ impl Metrics {
     /// Fetches of a provider's metadata and keys, by issuer and outcome
     /// (`doorward_openid_issuer_fetches_total`); bounded alike.
     pub fn issuer_fetches(&self, issuer: &str, outcome: &'static str) -> Counter {
-        named(&self.issuer_fetches, issuer, outcome)
+        labelled_counter(&self.issuer_fetches, issuer, outcome)
     }
 
     /// The issuers so far, and whether they are up.
@@ -226,7 +226,7 @@ impl Metrics {
     /// Verdicts of a directory on passwords, by its name in the settings and
     /// outcome (`doorward_directory_checks_total`); bounded alike.
     pub fn directory(&self, directory: &str, outcome: &'static str) -> Counter {
-        named(&self.directories, directory, outcome)
+        labelled_counter(&self.directories, directory, outcome)
     }
 
     /// The same so far: directory, outcome, count.

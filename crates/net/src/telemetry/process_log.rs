@@ -16,8 +16,8 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use super::client_aborts::ClientAborts;
 use super::engine_log::EngineLog;
+use super::line_sink::LineSink;
 use super::metrics::Counter;
-use super::outlet::Outlet;
 use super::repeats::Repeats;
 use super::spool::{Bounds, Spool};
 use doorward_core::clock;
@@ -50,7 +50,7 @@ struct ProcessLog {
 /// # Errors
 /// When there is no thread or descriptor for the writer.
 pub fn serve(operators: &'static [&'static str]) -> io::Result<()> {
-    let outlet = Outlet::duplicate(&io::stderr())?;
+    let outlet = LineSink::duplicate(&io::stderr())?;
     let log = LOG.get_or_init(|| ProcessLog {
         spool: Spool::new("stderr", BOUNDS, Counter::default()),
         repeats: Repeats::default(),
@@ -63,7 +63,7 @@ pub fn serve(operators: &'static [&'static str]) -> io::Result<()> {
         repeats: &log.repeats,
         operators,
     };
-    install(|| Spooled(&log.spool), Some(limit), engine);
+    install(|| SpoolWriter(&log.spool), Some(limit), engine);
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
 }
@@ -73,7 +73,7 @@ pub fn serve(operators: &'static [&'static str]) -> io::Result<()> {
 pub fn direct() {
     let repeats = Box::leak(Box::default());
     install(
-        || Direct,
+        || Stderr,
         None,
         EngineLog::new(ClientAborts::default(), repeats),
     );
@@ -83,7 +83,7 @@ pub fn direct() {
 pub fn say(text: &str) {
     // Nobody is left to be told of a failure.
     let _ = match LOG.get() {
-        Some(log) => Spooled(&log.spool).write_all(text.as_bytes()),
+        Some(log) => SpoolWriter(&log.spool).write_all(text.as_bytes()),
         None => io::stderr().write_all(text.as_bytes()),
     };
 }
@@ -148,9 +148,9 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 }
 
 /// Appends each line to a spool.
-struct Spooled(&'static Spool);
+struct SpoolWriter(&'static Spool);
 
-impl Write for Spooled {
+impl Write for SpoolWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         self.0.append(&text);
@@ -163,9 +163,9 @@ impl Write for Spooled {
 }
 
 /// Standard error, whose failures are nobody's concern.
-struct Direct;
+struct Stderr;
 
-impl Write for Direct {
+impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = io::stderr().write_all(bytes);
         Ok(bytes.len())

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::line_sink::LineSink;
 use super::metrics::{Counter, stripe};
-use super::outlet::Outlet;
 
 /// Time between two writes of a spool that nobody wakes.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -134,7 +134,7 @@ impl Spool {
     }
 
     /// Writes to `outlet` until the process ends.
-    pub fn run(&self, mut outlet: Outlet) {
+    pub fn run(&self, mut outlet: LineSink) {
         let mut reporter = Reporter::new();
         let mut spare = String::new();
         loop {
@@ -162,7 +162,7 @@ impl Spool {
 
     /// Writes what waits. Lines that can't be written are dropped: a full disk
     /// or a closed pipe must not fill the memory.
-    fn write_out(&self, outlet: &mut Outlet, spare: &mut String) -> io::Result<bool> {
+    fn write_out(&self, outlet: &mut LineSink, spare: &mut String) -> io::Result<bool> {
         let mut outcome = Ok(false);
         for shard in &self.shards {
             {

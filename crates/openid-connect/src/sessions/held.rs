@@ -18,7 +18,7 @@ use crate::flight::digest_of;
 use crate::merged::Merged;
 use doorward_core::clock::random_bytes;
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{EndMark, Marked, REMOVED_KEPT_MS};
+use doorward_core::model::login::{REMOVED_KEPT_MS, SessionTombstone, TombstoneKey};
 
 /// Most sessions held, about.
 const SESSIONS: usize = 16 * 1024;
@@ -82,7 +82,7 @@ pub(in super::super) struct Held {
     /// Where it is kept, if not in the cookie.
     pub(in super::super) handle: Option<Handle>,
     /// What ends it besides its time.
-    pub(super) marks: Vec<Marked>,
+    pub(super) marks: Vec<TombstoneKey>,
     /// The generation of ends at which it was still there.
     compared: AtomicU64,
     /// From when on it has to be read again, in milliseconds.
@@ -134,8 +134,8 @@ impl Held {
     }
 
     /// The mark that ends it where it was read.
-    pub(super) fn end_mark(&self, now_ms: i64) -> EndMark {
-        EndMark {
+    pub(super) fn end_mark(&self, now_ms: i64) -> SessionTombstone {
+        SessionTombstone {
             what: About::Session(&self.login.id).marked(),
             before_ms: now_ms.max(self.login.since()),
             until_ms: now_ms.saturating_add(REMOVED_KEPT_MS),
@@ -187,11 +187,11 @@ impl Whose {
     }
 }
 
-fn marks(login: &LoginSession, handle: Option<&Handle>) -> Vec<Marked> {
+fn marks(login: &LoginSession, handle: Option<&Handle>) -> Vec<TombstoneKey> {
     let whose = Whose::of(login);
     let issuer = whose.issuer.as_str();
     let mut marks = vec![About::Session(&login.id).marked()];
-    marks.extend(handle.map(|handle| EndMark::of_key(&handle.key)));
+    marks.extend(handle.map(|handle| SessionTombstone::of_key(&handle.key)));
     if let Some(sid) = &whose.sid {
         marks.push(About::ProviderSession { issuer, sid }.marked());
     }
@@ -296,7 +296,7 @@ mod tests {
         let issuer = "https://id";
         for what in [
             About::Session("id").marked(),
-            EndMark::of_key(&handle.key),
+            SessionTombstone::of_key(&handle.key),
             About::ProviderSession { issuer, sid: "s1" }.marked(),
             About::User {
                 issuer,
@@ -308,7 +308,7 @@ mod tests {
             let ends = Ends::default();
             let held = Held::new(login.clone(), Some(handle.clone()), i64::MAX);
             assert!(!held.is_over(&ends));
-            let mark = |before_ms| EndMark {
+            let mark = |before_ms| SessionTombstone {
                 what,
                 before_ms,
                 until_ms: 100,

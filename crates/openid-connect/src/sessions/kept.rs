@@ -14,7 +14,7 @@ use crate::methods::Method;
 use crate::refusal::Refusal;
 use crate::storage::{Lock, Storage, StorageError};
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{EndMark, LoginQuery, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 use doorward_plugin_api::filter::SessionsUnavailable;
 
 /// How long a session is locked for a refresh, in milliseconds: longer than it
@@ -430,7 +430,7 @@ impl Sessions {
         now_ms: i64,
     ) -> Result<(), SessionsUnavailable> {
         let before_ms = which.started_ms.map_or(now_ms, |bound| bound.min(now_ms));
-        let marks = marked(which, |what| EndMark {
+        let marks = marked(which, |what| SessionTombstone {
             before_ms,
             ..self.storages.mark(what, now_ms)
         });

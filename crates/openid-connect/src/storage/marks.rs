@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{StorageError, Storages};
 use doorward_core::clock::Clock;
-use doorward_core::model::login::{EndMark, LoginQuery};
+use doorward_core::model::login::{LoginQuery, SessionTombstone};
 use doorward_store::{Store, StoreError};
 
 /// How often marks are looked for where nobody says that there are some.
@@ -30,7 +30,7 @@ pub(super) fn follow(storages: &Arc<Storages>, clock: Clock, seen: i64) {
 }
 
 /// Adds the marks that are in the store at the start. Names the last one.
-pub(super) async fn catch_up(storages: &Storages, store: &dyn Store, clock: &Clock) -> i64 {
+pub(super) async fn catch_up(storages: &Storages, store: &Store, clock: &Clock) -> i64 {
     let mut seen = 0;
     let looked = tokio::time::timeout(START, storages.look(store, clock, &mut seen)).await;
     if !matches!(looked, Ok(Ok(()))) {
@@ -63,14 +63,9 @@ async fn run(weak: Weak<Storages>, clock: Clock, mut seen: i64) {
 
 impl Storages {
     /// Adds the marks of the store from behind the one that was seen last.
-    async fn look(
-        &self,
-        store: &dyn Store,
-        clock: &Clock,
-        seen: &mut i64,
-    ) -> Result<(), StoreError> {
+    async fn look(&self, store: &Store, clock: &Clock, seen: &mut i64) -> Result<(), StoreError> {
         loop {
-            let marks = store.login_marks(*seen, LOOK).await?;
+            let marks = store.session_tombstones(*seen, LOOK).await?;
             let full = marks.len() >= LOOK as usize;
             for (id, mark) in marks {
                 *seen = id;
@@ -94,11 +89,11 @@ impl Storages {
     /// before `now_ms`.
     pub(in super::super) fn mark(
         &self,
-        what: doorward_core::model::login::Marked,
+        what: doorward_core::model::login::TombstoneKey,
         now_ms: i64,
-    ) -> EndMark {
+    ) -> SessionTombstone {
         let longest_ms = self.longest_ms.load(Ordering::Relaxed);
-        EndMark {
+        SessionTombstone {
             what,
             before_ms: now_ms,
             until_ms: now_ms.saturating_add(longest_ms.max(60_000)),
@@ -115,7 +110,7 @@ impl Storages {
     pub(in super::super) async fn end(
         &self,
         query: &LoginQuery,
-        marks: &[EndMark],
+        marks: &[SessionTombstone],
         now_ms: i64,
     ) -> Result<Vec<String>, StorageError> {
         // Whatever has no room: the others have, and what the store keeps is gone.
@@ -137,11 +132,14 @@ impl Storages {
 
     /// As [`Storages::end`], for a session that only a cookie holds and whose user
     /// signs out.
-    pub(in super::super) async fn end_of_user(&self, mark: EndMark) -> Result<(), StorageError> {
+    pub(in super::super) async fn end_of_user(
+        &self,
+        mark: SessionTombstone,
+    ) -> Result<(), StorageError> {
         // What has no room here must not take that of providers elsewhere.
         if !self.ends.add_of_user(&mark) {
             return Err(StorageError);
         }
-        Ok(self.store()?.mark_logins(&[mark]).await?)
+        Ok(self.store()?.add_session_tombstones(&[mark]).await?)
     }
 }

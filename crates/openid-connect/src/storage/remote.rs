@@ -8,7 +8,7 @@ use super::config::{RemoteConfig, Server};
 use super::{Lock, StorageError};
 use crate::fields::wrong;
 use doorward_core::model::grant::TokenHash;
-use doorward_core::model::login::{EndMark, Marked, StoredLogin};
+use doorward_core::model::login::{SessionTombstone, StoredLogin, TombstoneKey};
 use doorward_net::shared::Redis;
 use doorward_net::shared::memcached::{Address, Memcached, Put};
 use doorward_net::telemetry::Metrics;
@@ -67,7 +67,7 @@ impl Remote {
         format!("{}:lock:{}", self.prefix, URL_SAFE_NO_PAD.encode(key.0))
     }
 
-    fn mark_key(&self, what: &Marked) -> String {
+    fn mark_key(&self, what: &TombstoneKey) -> String {
         format!("{}:end:{}", self.prefix, URL_SAFE_NO_PAD.encode(what))
     }
 
@@ -132,7 +132,7 @@ impl Remote {
 
     pub(super) async fn is_over(
         &self,
-        of: &[Marked],
+        of: &[TombstoneKey],
         started_ms: i64,
     ) -> Result<bool, StorageError> {
         let keys: Vec<_> = of.iter().map(|what| self.mark_key(what)).collect();
@@ -140,7 +140,11 @@ impl Remote {
         Ok(before.is_some_and(|before| started_ms <= before))
     }
 
-    pub(super) async fn mark(&self, marks: &[EndMark], now_ms: i64) -> Result<(), StorageError> {
+    pub(super) async fn mark(
+        &self,
+        marks: &[SessionTombstone],
+        now_ms: i64,
+    ) -> Result<(), StorageError> {
         for mark in marks.iter().filter(|mark| mark.until_ms > now_ms) {
             // One from before does not undo a later one.
             let key = self.mark_key(&mark.what);
@@ -414,7 +418,7 @@ mod tests {
 
     async fn no_mark_undoes_a_later_one(remote: Arc<Remote>) {
         let now_ms = Clock::system().now_ms();
-        let mark = |before_ms| EndMark {
+        let mark = |before_ms| SessionTombstone {
             what: [7; 16],
             before_ms,
             until_ms: now_ms + 600_000,

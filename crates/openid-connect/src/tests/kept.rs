@@ -5,13 +5,13 @@ use super::browsing::{Browser, Provider, complete, location, world};
 use super::*;
 use crate::Storages;
 use doorward_core::model::login::LoginQuery;
-use doorward_store::SqlStore;
+use doorward_store::Store;
 
 /// A node whose sessions are kept, in a store that others may share.
 pub(super) struct Node {
     pub(super) world: World,
     pub(super) provider: Provider,
-    pub(super) store: Arc<SqlStore>,
+    pub(super) store: Arc<Store>,
     directory: Arc<tempfile::TempDir>,
     pub(super) config: Value,
 }
@@ -38,7 +38,7 @@ fn settings(mut config: Value) -> Value {
 impl Node {
     pub(super) async fn new(config: Value) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
+        let store = Store::open_sqlite(&directory.path().join("db")).await;
         let store = Arc::new(store.expect("a store"));
         let (world, provider) = world(json!({}));
         let config = settings(config);
@@ -621,11 +621,13 @@ async fn a_logout_that_could_not_be_done_is_done_when_the_provider_comes_again()
     for n in 0..super::super::ends::MARKS as u64 {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&n.to_be_bytes());
-        storages.ends.add(&doorward_core::model::login::EndMark {
-            what,
-            before_ms: 0,
-            until_ms: now_ms + 1,
-        });
+        storages
+            .ends
+            .add(&doorward_core::model::login::SessionTombstone {
+                what,
+                before_ms: 0,
+                until_ms: now_ms + 1,
+            });
     }
     let token = logout_token(&node, json!({}));
     let request = posted(&format!("logout_token={token}"));
@@ -667,7 +669,6 @@ async fn a_renewal_that_lags_behind_does_not_write_spent_tokens_over_the_next() 
 
 #[tokio::test]
 async fn a_renewal_does_not_unlock_the_refresh_of_somebody_else() {
-    use doorward_store::Store;
     let node = Node::new(json!({"session_idling_timeout": 400})).await;
     let browser = Browser::signed_in(&node.world).await;
     let key = node.rows().await[0].key;
@@ -697,7 +698,7 @@ async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
         what[..8].copy_from_slice(&n.to_be_bytes());
         Storages::of(&node.world.parts)
             .ends
-            .add(&doorward_core::model::login::EndMark {
+            .add(&doorward_core::model::login::SessionTombstone {
                 what,
                 before_ms: 0,
                 until_ms: now_ms + 1,

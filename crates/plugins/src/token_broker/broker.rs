@@ -30,11 +30,12 @@ use crate::throttling::quota::Quota;
 use doorward_audit::Audit;
 use doorward_core::clock::Clock;
 use doorward_core::model::broker::{
-    Kept, Product, Record, Refresh, Revoked, ShownRefresh, StoredTokens, Which,
+    PresentedRefreshToken, Product, Record, Refresh, RevocationTarget, StoredTokens,
+    TokenInsertion, TokenKind,
 };
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::token::AccessToken;
-use doorward_net::http::brake::{Brake, BrakeConfig};
+use doorward_net::http::guess_limit::{GuessLimitConfig, GuessLimiter};
 use doorward_net::http::outbound::{Outbound, Standing};
 use doorward_net::telemetry::Metrics;
 use doorward_openid_connect::refusal::Refusal;
@@ -59,7 +60,7 @@ const SWEPT: u32 = 5_000;
 
 /// The token broker of a process.
 pub struct Broker {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Clock,
     metrics: Arc<Metrics>,
     audit: Audit,
@@ -73,7 +74,7 @@ pub struct Broker {
     /// The counters of products, by name.
     quotas: DashMap<String, Arc<Quota>>,
     /// Wrong secrets of applications.
-    pub(super) secrets: Brake,
+    pub(super) secrets: GuessLimiter,
     /// Whether a plugin uses it.
     used: AtomicBool,
 }
@@ -83,7 +84,7 @@ pub struct Broker {
 pub(super) struct Names {
     pub(super) organization: String,
     pub(super) environment: String,
-    pub(super) secret_guesses: BrakeConfig,
+    pub(super) secret_guesses: GuessLimitConfig,
     file: PathBuf,
 }
 
@@ -186,7 +187,7 @@ impl Broker {
     /// store.
     pub async fn open(
         config: &BrokerConfig,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Clock,
         metrics: Arc<Metrics>,
         audit: Audit,
@@ -208,7 +209,7 @@ impl Broker {
             records: AtomicU64::new(0),
             stripes: (0..256).map(|_| AtomicU64::new(0)).collect(),
             quotas: DashMap::new(),
-            secrets: Brake::default(),
+            secrets: GuessLimiter::default(),
             used: AtomicBool::new(false),
         });
         broker.reload(config).await?;
@@ -348,7 +349,7 @@ impl Broker {
     /// The tokens that this refresh token belongs to, or belonged to.
     pub(super) async fn refreshable(
         &self,
-        shown: &ShownRefresh,
+        shown: &PresentedRefreshToken,
     ) -> Result<Vec<StoredTokens>, StoreError> {
         self.store.broker_refresh(shown).await
     }
@@ -412,7 +413,7 @@ impl Broker {
     }
 
     /// Keeps new tokens.
-    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<Kept, StoreError> {
+    pub(super) async fn keep(&self, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
         let kept = self.store.keep_broker_tokens(tokens).await;
         self.stripe(tokens.access).fetch_add(1, Ordering::AcqRel);
         kept
@@ -435,8 +436,8 @@ impl Broker {
     /// # Errors
     /// The store does not answer.
     pub async fn revoke(&self, token: &str, cascade: bool) -> Result<bool, StoreError> {
-        for which in [Which::Access, Which::Refresh] {
-            let revoked = Revoked::token(which, token);
+        for which in [TokenKind::Access, TokenKind::Refresh] {
+            let revoked = RevocationTarget::token(which, token);
             if self.revoke_one(&revoked, cascade).await?.is_some() {
                 return Ok(true);
             }
@@ -446,7 +447,7 @@ impl Broker {
 
     pub(super) async fn revoke_one(
         &self,
-        revoked: &Revoked,
+        revoked: &RevocationTarget,
         cascade: bool,
     ) -> Result<Option<StoredTokens>, StoreError> {
         let revoked = self.store.revoke_broker_token(revoked, cascade).await;
@@ -532,7 +533,7 @@ fn names(config: &BrokerConfig) -> Names {
 
 fn read<T: DeserializeOwned>(record: &Record) -> Result<T, StoreError> {
     let doc = Value::Object(record.doc.clone());
-    serde_json::from_value(doc).map_err(|error| StoreError::Damaged(error.to_string()))
+    serde_json::from_value(doc).map_err(StoreError::damaged)
 }
 
 async fn tend(weak: Weak<Broker>, sweeps: bool) {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::records;
 use doorward_core::model::broker::{Application, Developer, Kind, Product, Record};
 use doorward_core::model::user::schema::RecordError;
-use doorward_net::http::brake::BrakeConfig;
+use doorward_net::http::guess_limit::GuessLimitConfig;
 
 /// What the configuration file says of the token broker.
 #[derive(Debug, Clone, Deserialize)]
@@ -22,7 +22,7 @@ pub struct BrokerConfig {
     /// The environment that products are looked at in.
     pub environment: String,
     /// Slowing down guesses of an application's secret from an address.
-    pub secret_guesses: BrakeConfig,
+    pub secret_guesses: GuessLimitConfig,
     /// Declared products.
     pub products: Vec<Product>,
     /// Declared developers.
@@ -37,7 +37,7 @@ impl Default for BrokerConfig {
             file: PathBuf::from("the configuration file"),
             organization: "doorward".to_owned(),
             environment: "default".to_owned(),
-            secret_guesses: BrakeConfig::default(),
+            secret_guesses: GuessLimitConfig::default(),
             products: Vec::new(),
             developers: Vec::new(),
             applications: Vec::new(),

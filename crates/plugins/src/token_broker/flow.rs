@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::condition::Condition;
 use super::variable::{EXTERNAL_ACCESS_TOKEN, Facts, Variable};
-use doorward_core::model::broker::{Attribute, Which};
+use doorward_core::model::broker::{Attribute, TokenKind};
 
 /// Most flows of a proxy.
 const MAX_FLOWS: usize = 256;
@@ -205,7 +205,7 @@ impl Verify {
 /// A token to be ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    pub(super) which: Which,
+    pub(super) which: TokenKind,
     pub(super) cascade: bool,
     pub(super) variable: Variable,
 }
@@ -398,14 +398,14 @@ impl FlowConfig {
                 cascade: true,
                 variable: Variable::Form("token".to_owned()),
             };
-            return Ok(vec![ended(Which::Access), ended(Which::Refresh)]);
+            return Ok(vec![ended(TokenKind::Access), ended(TokenKind::Refresh)]);
         }
         let each = self.tokens.iter().map(|token| {
             let variable = Variable::named(&token.variable);
             Ok(Ended {
                 which: match token.kind {
-                    TokenType::AccessToken => Which::Access,
-                    TokenType::RefreshToken => Which::Refresh,
+                    TokenType::AccessToken => TokenKind::Access,
+                    TokenType::RefreshToken => TokenKind::Refresh,
                 },
                 cascade: token.cascade,
                 variable: variable.map_err(|message| ("tokens", message))?,

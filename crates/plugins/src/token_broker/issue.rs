@@ -21,7 +21,9 @@ use super::told::Told;
 use super::variable::{EXTERNAL_STATUS, Facts, Variable};
 use doorward_core::model::audit::Kind;
 use doorward_core::model::broker::refresh_token::{self, LENGTH};
-use doorward_core::model::broker::{Kept, Revoked, StoredTokens, TokenFacts, local_person, person};
+use doorward_core::model::broker::{
+    RevocationTarget, StoredTokens, TokenFacts, TokenInsertion, local_person, person,
+};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::grant::TokenHash;
 use doorward_net::http::basic::{self, BrokenBasic};
@@ -116,11 +118,13 @@ impl TokenBroker {
             return Ok(issued(facts, &client, &new));
         }
         let kept = broker.keep(&new.tokens);
-        let kept = told.with(event, kept, |kept| *kept != Kept::Neither).await;
+        let kept = told
+            .with(event, kept, |kept| *kept != TokenInsertion::Neither)
+            .await;
         match kept.map_err(|e| store(&e))? {
-            Kept::Both => {}
-            Kept::AccessOnly => new.refresh = None,
-            Kept::Neither => {
+            TokenInsertion::Both => {}
+            TokenInsertion::AccessOnly => new.refresh = None,
+            TokenInsertion::Neither => {
                 doorward_net::telemetry::warn_limited!(
                     "the provider gave a token that is another application's, or revoked"
                 );
@@ -185,7 +189,7 @@ impl TokenBroker {
             if token.is_empty() || token.len() > MAX_TOKEN {
                 continue;
             }
-            let revoked = Revoked::token(one.which, &token);
+            let revoked = RevocationTarget::token(one.which, &token);
             let revoked = broker.revoke_one(&revoked, one.cascade);
             let event = told.revoke(Kind::TokenRevoke, "client");
             let revoked = told.with(event, revoked, Option::is_some).await;
@@ -325,7 +329,7 @@ fn new_tokens(
     let made = refresh
         .as_deref()
         .filter(|_| generate.refresh_token.is_none());
-    let family = made.and_then(refresh_token::named);
+    let family = made.and_then(refresh_token::family_of);
     let end_user = &tokens.facts.end_user;
     let tokens = StoredTokens {
         access: TokenHash::of(&access),

@@ -13,9 +13,9 @@ use doorward_core::model::broker::refresh_token::ALPHABET;
 use doorward_core::model::broker::{Application, Developer, Kind, Product, Record};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::secret::Secret;
+use doorward_core::model::serde_message;
 use doorward_core::model::user::Owner;
 use doorward_core::model::user::schema::RecordError;
-use doorward_core::model::words;
 
 /// What a record shows besides its members. Sent back it is no change.
 const READ_ONLY: [&str; 4] = ["owner", "created_at", "updated_at", "tokens_revoked_ms"];
@@ -278,7 +278,7 @@ fn parsed<T: DeserializeOwned>(members: Map<String, Value>) -> Result<T, RecordE
         let unknown = message.strip_prefix("unknown field `");
         match unknown.and_then(|rest| rest.split_once('`')) {
             Some((name, _)) => RecordError::new(name, "unknown field"),
-            None => RecordError::new(path, words::plain(&message)),
+            None => RecordError::new(path, serde_message::plain(&message)),
         }
     })
 }

@@ -16,8 +16,8 @@ use super::secret::check_secret;
 use super::told::Told;
 use super::variable::Facts;
 use doorward_core::model::audit::Kind;
-use doorward_core::model::broker::refresh_token::{self, FAMILY, SECRET, ShownRefresh};
-use doorward_core::model::broker::{Refresh, Revoked, StoredTokens, TokenFacts};
+use doorward_core::model::broker::refresh_token::{self, FAMILY, PresentedRefreshToken, SECRET};
+use doorward_core::model::broker::{Refresh, RevocationTarget, StoredTokens, TokenFacts};
 use doorward_core::model::grant::TokenHash;
 
 /// A refresh token in force.
@@ -95,7 +95,7 @@ async fn find<'a>(
     if presented.len() > MAX_TOKEN {
         return Ok(None);
     }
-    let shown = ShownRefresh::of(presented);
+    let shown = PresentedRefreshToken::of(presented);
     let mut all = broker.refreshable(&shown).await.map_err(|e| store(&e))?;
     let is_begun = all.iter().any(|one| one.family == Some(shown.begun));
     // What another application holds is none of this one's business.
@@ -108,7 +108,7 @@ async fn find<'a>(
         return Ok(None);
     };
     let tokens = all.swap_remove(at);
-    let family = match (tokens.family, refresh_token::named(presented)) {
+    let family = match (tokens.family, refresh_token::family_of(presented)) {
         (Some(_), Some(name)) => name.to_owned(),
         // A provider has given it before, and it was replaced then, too.
         _ if is_begun => random_text::<FAMILY>(),
@@ -129,7 +129,7 @@ async fn revoke_reused(
 ) -> Result<(), Fault> {
     told.because("refresh_token_reuse");
     let event = told.revoke(Kind::GrantRevoke, "refresh_token_reuse");
-    let revoked = Revoked::Family(family);
+    let revoked = RevocationTarget::Family(family);
     let revoked = broker.revoke_one(&revoked, true);
     let revoked = told.with(event, revoked, Option::is_some).await;
     if let Some(tokens) = revoked.map_err(|e| store(&e))? {

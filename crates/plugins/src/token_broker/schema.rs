@@ -11,7 +11,7 @@ use super::callout::Provider;
 use super::flow::{self, Flow, FlowConfig};
 use doorward_core::model::key_path::PathSegment;
 use doorward_core::model::schema::{Field, Schema, Source, Type, Violations};
-use doorward_core::model::words;
+use doorward_core::model::serde_message;
 use doorward_net::http::outbound::Options;
 use doorward_net::http::path::normalize;
 use doorward_plugin_api::{ConfigError, Parts};
@@ -137,7 +137,7 @@ fn flows(
                 match message.starts_with("unknown field") {
                     // The list of all that are known would be longer than a screen.
                     true => error(&place, "unknown field"),
-                    false => error(&place, words::plain(&message)),
+                    false => error(&place, serde_message::plain(&message)),
                 }
             })?);
         }

@@ -1,12 +1,12 @@
 //! Checking what applications prove themselves with, and the brake on guesses of
-//! it; see [`doorward_net::http::brake`].
+//! it; see [`doorward_net::http::guess_limit`].
 
 use super::broker::Broker;
 use super::client::Client;
 use super::fault::Fault;
 use super::issue::Asker;
 use super::variable::Facts;
-use doorward_net::http::brake::Refused;
+use doorward_net::http::guess_limit::TooManyGuesses;
 
 /// Refuses whoever does not know the secret of `client`, if it has one.
 pub(super) async fn check_secret(
@@ -20,7 +20,7 @@ pub(super) async fn check_secret(
     let brake = &broker.secrets;
     let pair = brake.pair("", &asker.id, facts.client);
     let look = brake.look(config, Some(pair), facts.now_ms);
-    let look = look.map_err(|Refused| Fault::too_many_secrets())?;
+    let look = look.map_err(|TooManyGuesses| Fault::too_many_secrets())?;
     if client.is_shown_by(asker.secret.as_deref()) {
         look.right();
         return Ok(());

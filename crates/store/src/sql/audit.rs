@@ -6,11 +6,37 @@ use super::database::Database;
 use super::statement::{Builder, sql};
 use super::tx::Tx;
 use super::write_doc;
-use crate::StoreError;
+use crate::{Store, StoreError};
 use doorward_core::model::audit::{AuditQuery, AuditRecord, AuditUser, audit_id};
 
 /// Most characters of a text that records are found by; longer than names are.
 const SOUGHT: usize = 300;
+
+impl Store {
+    /// Appends records to the audit log. One that it has already is not there
+    /// twice.
+    pub async fn append_audit(&self, records: Vec<AuditRecord>) -> Result<(), StoreError> {
+        let write = self
+            .batch
+            .write_unaudited(records, |tx, records| Box::pin(append_all(tx, records)));
+        write.await
+    }
+
+    /// The records of the audit log that fit, as they are shown: in the order of
+    /// time, or the newest first.
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Vec<Map<String, Value>>, StoreError> {
+        page(&self.database, query).await
+    }
+
+    /// Removes records of the audit log from before `before_ms`, at most `limit`;
+    /// says how many went.
+    pub async fn sweep_audit(&self, before_ms: i64, limit: u32) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = sweep(&mut tx, before_ms, limit).await?;
+        tx.commit().await?;
+        Ok(gone)
+    }
+}
 
 /// How many records go into one statement: few texts, which stay prepared.
 const ROWS: [usize; 4] = [64, 16, 4, 1];
@@ -68,7 +94,7 @@ fn stored(text: Option<&str>) -> Option<String> {
     )
 }
 
-pub(super) async fn page(
+async fn page(
     database: &Database,
     query: &AuditQuery,
 ) -> Result<Vec<Map<String, Value>>, StoreError> {
@@ -140,7 +166,7 @@ fn lowest(at_ms: i64) -> uuid::Uuid {
     audit_id(at_ms, 0, [0; 8])
 }
 
-pub(super) async fn sweep(tx: &mut Tx, before_ms: i64, limit: u32) -> Result<u64, StoreError> {
+async fn sweep(tx: &mut Tx, before_ms: i64, limit: u32) -> Result<u64, StoreError> {
     sql("DELETE FROM audit WHERE id IN
            (SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)")
     .bind(lowest(before_ms))

@@ -8,21 +8,21 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Database, Tx, audit};
-use crate::{Beside, StoreError};
+use crate::{PendingAudit, StoreError};
 use doorward_core::model::audit::AuditRecord;
 
 /// Most writes in one commit: the first of them must not wait for long.
-const TOGETHER: usize = 256;
+const BATCH_MAX: usize = 256;
 
 /// Writes that wait; whoever comes later waits to be let in.
-const WAITING: usize = 1024;
+const QUEUE_MAX: usize = 1024;
 
 /// A write that can share its commit with others. It may be made twice: what the
 /// first time left is gone before the second.
 pub(super) type Write<A, T> = for<'a> fn(&'a mut Tx, &'a A) -> BoxFuture<'a, Result<T, StoreError>>;
 
 /// A write that waits for its turn.
-trait Waiting: Send {
+trait QueuedWrite: Send {
     /// Makes the write, and keeps what came of it.
     fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>>;
 
@@ -37,34 +37,34 @@ struct Job<A, T> {
     of: A,
     write: Write<A, T>,
     /// The record of the act that it is done for, which goes with it.
-    beside: Option<Beside>,
+    pending: Option<PendingAudit>,
     outcome: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<A: Send + Sync, T: Send> Waiting for Job<A, T> {
+impl<A: Send + Sync, T: Send> QueuedWrite for Job<A, T> {
     fn apply<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async {
-            let Some(beside) = &self.beside else {
+            let Some(pending) = &self.pending else {
                 self.outcome = Some((self.write)(tx, &self.of).await?);
                 return Ok(());
             };
             let write = (self.write)(tx, &self.of);
-            self.outcome = Some(Beside::carried(Some(beside.clone()), write).await?);
+            self.outcome = Some(PendingAudit::propagate(Some(pending.clone()), write).await?);
             Ok(())
         })
     }
 
     fn record(&self) -> Option<AuditRecord> {
-        let beside = self.beside.as_ref().filter(|beside| beside.waits());
-        beside.map(Beside::record)
+        let pending = self.pending.as_ref().filter(|pending| pending.is_pending());
+        pending.map(PendingAudit::record)
     }
 
     fn answer(self: Box<Self>, error: Option<StoreError>) {
         let outcome = match (error, self.outcome) {
             (None, Some(outcome)) => {
-                if let Some(beside) = self.beside.filter(Beside::waits) {
-                    beside.taken();
+                if let Some(pending) = self.pending.filter(PendingAudit::is_pending) {
+                    pending.mark_committed();
                 }
                 Ok(outcome)
             }
@@ -76,47 +76,51 @@ impl<A: Send + Sync, T: Send> Waiting for Job<A, T> {
 }
 
 fn closing() -> StoreError {
-    StoreError::Unavailable("the store is closing".to_owned())
+    StoreError::Unavailable("the store is closing".to_owned(), None)
 }
 
 /// Where writes are handed in.
 #[derive(Clone)]
-pub(super) struct Batch(mpsc::Sender<Box<dyn Waiting>>);
+pub(super) struct Batch(mpsc::Sender<Box<dyn QueuedWrite>>);
 
 impl Batch {
     /// Starts the task that writes, on the runtime of the caller; it ends with
     /// the last sender.
     pub(super) fn start(database: Database) -> Self {
-        let (sender, jobs) = mpsc::channel(WAITING);
+        let (sender, jobs) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(run(database, jobs));
         Self(sender)
     }
 
     /// Makes the write of `of`; durable when it returns. A caller that goes away
     /// meanwhile does not undo it. The record of the caller's act goes with it,
-    /// unless the write says that the act was not done ([`told_if`]).
+    /// unless the write says that the act was not done ([`audited_if`]).
     pub(super) async fn write<A, T>(&self, of: A, write: Write<A, T>) -> Result<T, StoreError>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        self.hand_in(of, write, Beside::waiting()).await
+        self.enqueue(of, write, PendingAudit::to_commit()).await
     }
 
     /// As [`Batch::write`], for what happens on the way: nobody tells of it.
-    pub(super) async fn aside<A, T>(&self, of: A, write: Write<A, T>) -> Result<T, StoreError>
+    pub(super) async fn write_unaudited<A, T>(
+        &self,
+        of: A,
+        write: Write<A, T>,
+    ) -> Result<T, StoreError>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        self.hand_in(of, write, None).await
+        self.enqueue(of, write, None).await
     }
 
-    async fn hand_in<A, T>(
+    async fn enqueue<A, T>(
         &self,
         of: A,
         write: Write<A, T>,
-        beside: Option<Beside>,
+        pending: Option<PendingAudit>,
     ) -> Result<T, StoreError>
     where
         A: Send + Sync + 'static,
@@ -126,7 +130,7 @@ impl Batch {
         let job = Job {
             of,
             write,
-            beside,
+            pending,
             outcome: None,
             reply,
         };
@@ -137,25 +141,25 @@ impl Batch {
 }
 
 /// A write whose act was done if `is_done` says so of its outcome.
-pub(super) async fn told_if<T>(
+pub(super) async fn audited_if<T>(
     write: impl Future<Output = Result<T, StoreError>>,
     is_done: impl FnOnce(&T) -> bool,
 ) -> Result<T, StoreError> {
     let outcome = write.await?;
-    Beside::only_if(is_done(&outcome));
+    PendingAudit::void_unless(is_done(&outcome));
     Ok(outcome)
 }
 
-async fn run(database: Database, mut jobs: mpsc::Receiver<Box<dyn Waiting>>) {
-    let mut batch = Vec::with_capacity(TOGETHER);
-    while jobs.recv_many(&mut batch, TOGETHER).await > 0 {
+async fn run(database: Database, mut jobs: mpsc::Receiver<Box<dyn QueuedWrite>>) {
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    while jobs.recv_many(&mut batch, BATCH_MAX).await > 0 {
         match write(&database, &mut batch).await {
             Ok(()) => batch.drain(..).for_each(|job| job.answer(None)),
             // One of them may be at fault: nobody else suffers from it.
-            Err(Failed::Write(_)) => one_by_one(&database, batch.drain(..)).await,
+            Err(BatchError::Write(_)) => one_by_one(&database, batch.drain(..)).await,
             // To try each alone would only make them wait, one behind the other.
             // Those that came meanwhile have waited already.
-            Err(Failed::Database(error)) => {
+            Err(BatchError::Database(error)) => {
                 refuse(batch.drain(..), &error);
                 refuse(std::iter::from_fn(|| jobs.try_recv().ok()), &error);
             }
@@ -164,7 +168,7 @@ async fn run(database: Database, mut jobs: mpsc::Receiver<Box<dyn Waiting>>) {
 }
 
 /// Why a batch was not written.
-enum Failed {
+enum BatchError {
     /// The database did not let it begin or end, or broke off.
     Database(StoreError),
     /// One of its writes could not be made.
@@ -172,50 +176,52 @@ enum Failed {
 }
 
 /// Makes all of `batch` in one transaction, or none.
-async fn write(database: &Database, batch: &mut [Box<dyn Waiting>]) -> Result<(), Failed> {
-    let mut tx = database.begin().await.map_err(Failed::Database)?;
+async fn write(database: &Database, batch: &mut [Box<dyn QueuedWrite>]) -> Result<(), BatchError> {
+    let mut tx = database.begin().await.map_err(BatchError::Database)?;
     let mut records = Vec::new();
     for job in batch {
         let applied = job.apply(&mut tx).await;
-        applied.map_err(|error| Failed::within(&tx, error))?;
+        applied.map_err(|error| BatchError::within(&tx, error))?;
         records.extend(job.record());
     }
     let told = audit::append_all(&mut tx, &records).await;
-    told.map_err(|error| Failed::within(&tx, error))?;
-    tx.commit().await.map_err(Failed::Database)
+    told.map_err(|error| BatchError::within(&tx, error))?;
+    tx.commit().await.map_err(BatchError::Database)
 }
 
-impl Failed {
+impl BatchError {
     /// Of a transaction that was begun.
     fn within(tx: &Tx, error: StoreError) -> Self {
-        match tx.is_ill() {
+        match tx.is_database_fault() {
             true => Self::Database(error),
             false => Self::Write(error),
         }
     }
 }
 
-async fn one_by_one(database: &Database, mut jobs: impl Iterator<Item = Box<dyn Waiting>>) {
+async fn one_by_one(database: &Database, mut jobs: impl Iterator<Item = Box<dyn QueuedWrite>>) {
     while let Some(job) = jobs.next() {
         let mut alone = [job];
         let written = write(database, &mut alone).await;
         let [job] = alone;
         match written {
             Ok(()) => job.answer(None),
-            Err(Failed::Write(error)) => job.answer(Some(error)),
-            Err(Failed::Database(error)) => {
+            Err(BatchError::Write(error)) => job.answer(Some(error)),
+            Err(BatchError::Database(error)) => {
                 return refuse(std::iter::once(job).chain(jobs), &error);
             }
         }
     }
 }
 
-fn refuse(jobs: impl Iterator<Item = Box<dyn Waiting>>, error: &StoreError) {
+fn refuse(jobs: impl Iterator<Item = Box<dyn QueuedWrite>>, error: &StoreError) {
     for job in jobs {
         let error = match error {
-            StoreError::Unavailable(why) => why.clone(),
-            error => error.to_string(),
+            StoreError::Unavailable(why, cause) => {
+                StoreError::Unavailable(why.clone(), cause.clone())
+            }
+            error => StoreError::Unavailable(error.to_string(), None),
         };
-        job.answer(Some(StoreError::Unavailable(error)));
+        job.answer(Some(error));
     }
 }

@@ -3,13 +3,138 @@
 use std::collections::HashMap;
 
 use super::{Builder, Database, Row, Tx, damaged, sql, write_doc};
-use crate::StoreError;
+use crate::{Store, StoreError};
 use doorward_core::model::broker::{ClientRecords, Kind, Record};
 use doorward_core::model::client::ClientSecret;
 use doorward_core::model::user::Owner;
 
 /// The member of applications that says up to when their tokens are revoked.
 const REVOKED: &str = "tokens_revoked_ms";
+
+impl Store {
+    /// At most `limit` of the token broker's records of a kind, in ascending
+    /// order of their identifiers, from the one after `after` on.
+    pub async fn broker_records(
+        &self,
+        kind: Kind,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Record>, StoreError> {
+        let rows = sql("SELECT * FROM broker_records WHERE kind = $1 AND id > $2
+             ORDER BY id LIMIT $3")
+        .bind(kind.as_str())
+        .bind(after.unwrap_or_default())
+        .bind(limit)
+        .all(&self.database)
+        .await?;
+        rows.iter().map(|row| read(kind, row)).collect()
+    }
+
+    /// The token broker's record of this kind and identifier.
+    pub async fn broker_record(&self, kind: Kind, id: &str) -> Result<Option<Record>, StoreError> {
+        one(&self.database, kind, id).await
+    }
+
+    /// The application of this consumer key, with its developer and products.
+    pub async fn broker_client(&self, key: &str) -> Result<Option<ClientRecords>, StoreError> {
+        let row = sql("SELECT * FROM broker_records WHERE key = $1")
+            .bind(key)
+            .one(&self.database)
+            .await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let application = read(Kind::Application, &row)?;
+        let developer = match &application.parent {
+            Some(parent) => one(&self.database, Kind::Developer, parent).await?,
+            None => None,
+        };
+        let mut products = Vec::new();
+        let named: Vec<&str> = products_of(&application).collect();
+        if let [first, names @ ..] = named.as_slice() {
+            let mut select = Builder::new("SELECT * FROM broker_records WHERE kind = ");
+            select.push_bind(Kind::Product.as_str());
+            select.push(" AND id IN (").push_bind(*first);
+            for name in names {
+                select.push(", ").push_bind(*name);
+            }
+            select.push(")");
+            let rows = select.build().all(&self.database).await?;
+            let read = rows.iter().map(|row| read(Kind::Product, row));
+            products = read.collect::<Result<_, _>>()?;
+        }
+        Ok(Some(ClientRecords {
+            application,
+            developer,
+            products,
+        }))
+    }
+
+    /// Adds a record of the token broker.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when its identifier or its key is another's;
+    /// [`StoreError::Absent`] for an application without developer or product.
+    pub async fn insert_broker_record(&self, record: &Record) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        insert(&mut tx, record).await?;
+        tx.commit().await
+    }
+
+    /// Replaces a record of the token broker that was last changed at `seen_ms`;
+    /// `record.updated_ms` must be greater.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for one that the file declares;
+    /// [`StoreError::Conflict`] when it was changed meanwhile, or is gone;
+    /// [`StoreError::Taken`] when its key is another's; [`StoreError::Absent`] for
+    /// an application that newly refers to what is not there.
+    pub async fn update_broker_record(
+        &self,
+        record: &Record,
+        seen_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        update(&mut tx, record, seen_ms).await?;
+        tx.commit().await
+    }
+
+    /// Removes a record of the token broker; says whether it was there.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for one that the file declares;
+    /// [`StoreError::Conflict`] for a developer who has applications.
+    pub async fn delete_broker_record(&self, kind: Kind, id: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = delete(&mut tx, kind, id).await?;
+        if gone {
+            tx.commit().await?;
+        }
+        Ok(gone)
+    }
+
+    /// Revokes all tokens that an application, by its identifier, got of the token
+    /// broker up to now, whoever owns its record; says whether it was there.
+    pub async fn revoke_broker_client(&self, id: &str, now_ms: i64) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let there = revoke_all(&mut tx, id, now_ms).await?;
+        if there {
+            tx.commit().await?;
+        }
+        Ok(there)
+    }
+
+    /// Makes the store hold exactly these of the token broker's records owned by
+    /// the file. Tokens that were revoked stay so.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when a name belongs to a record of the store.
+    pub async fn sync_broker(&self, declared: Vec<Record>, now_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        sync(&mut tx, declared, now_ms).await?;
+        tx.commit().await
+    }
+}
 
 fn read(kind: Kind, row: &Row) -> Result<Record, StoreError> {
     let owner = row.text("owner")?;
@@ -32,34 +157,14 @@ fn read(kind: Kind, row: &Row) -> Result<Record, StoreError> {
 }
 
 /// The columns of a secret. Only a digest is ever kept.
-fn kept(secret: &ClientSecret) -> (Option<&[u8]>, Option<&[u8]>) {
+fn secret_columns(secret: &ClientSecret) -> (Option<&[u8]>, Option<&[u8]>) {
     match secret {
         ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest)),
         ClientSecret::None | ClientSecret::Plain(_) => (None, None),
     }
 }
 
-pub(super) async fn page(
-    readers: &Database,
-    kind: Kind,
-    after: Option<&str>,
-    limit: u32,
-) -> Result<Vec<Record>, StoreError> {
-    let rows = sql("SELECT * FROM broker_records WHERE kind = $1 AND id > $2
-         ORDER BY id LIMIT $3")
-    .bind(kind.as_str())
-    .bind(after.unwrap_or_default())
-    .bind(limit)
-    .all(readers)
-    .await?;
-    rows.iter().map(|row| read(kind, row)).collect()
-}
-
-pub(super) async fn one(
-    readers: &Database,
-    kind: Kind,
-    id: &str,
-) -> Result<Option<Record>, StoreError> {
+async fn one(readers: &Database, kind: Kind, id: &str) -> Result<Option<Record>, StoreError> {
     let row = sql("SELECT * FROM broker_records WHERE kind = $1 AND id = $2")
         .bind(kind.as_str())
         .bind(id)
@@ -68,44 +173,7 @@ pub(super) async fn one(
     row.map(|row| read(kind, &row)).transpose()
 }
 
-pub(super) async fn client(
-    readers: &Database,
-    key: &str,
-) -> Result<Option<ClientRecords>, StoreError> {
-    let row = sql("SELECT * FROM broker_records WHERE key = $1")
-        .bind(key)
-        .one(readers)
-        .await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let application = read(Kind::Application, &row)?;
-    let developer = match &application.parent {
-        Some(parent) => one(readers, Kind::Developer, parent).await?,
-        None => None,
-    };
-    let mut products = Vec::new();
-    let named: Vec<&str> = products_of(&application).collect();
-    if let [first, names @ ..] = named.as_slice() {
-        let mut select = Builder::new("SELECT * FROM broker_records WHERE kind = ");
-        select.push_bind(Kind::Product.as_str());
-        select.push(" AND id IN (").push_bind(*first);
-        for name in names {
-            select.push(", ").push_bind(*name);
-        }
-        select.push(")");
-        let rows = select.build().all(readers).await?;
-        let read = rows.iter().map(|row| read(Kind::Product, row));
-        products = read.collect::<Result<_, _>>()?;
-    }
-    Ok(Some(ClientRecords {
-        application,
-        developer,
-        products,
-    }))
-}
-
-pub(super) async fn insert(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
+async fn insert(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
     check_references(tx, record, None).await?;
     put(tx, record).await
 }
@@ -146,7 +214,7 @@ fn products_of(record: &Record) -> impl Iterator<Item = &str> {
 }
 
 async fn put(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
-    let (salt, digest) = kept(&record.secret);
+    let (salt, digest) = secret_columns(&record.secret);
     sql("INSERT INTO broker_records
            (kind, id, key, parent, owner, salt, digest, created_ms, updated_ms, doc)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
@@ -160,12 +228,12 @@ async fn put(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
     .bind(record.created_ms)
     .bind(record.updated_ms)
     .bind(write_doc(&record.doc)?)
-    .run_or_taken(tx, record.key.as_deref().unwrap_or(&record.id))
+    .run_unless_taken(tx, record.key.as_deref().unwrap_or(&record.id))
     .await
     .map(drop)
 }
 
-pub(super) async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
+async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result<(), StoreError> {
     refuse_file_owned(tx, record.kind, &record.id).await?;
     let old = sql("SELECT * FROM broker_records WHERE kind = $1 AND id = $2")
         .bind(record.kind.as_str())
@@ -174,7 +242,7 @@ pub(super) async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result
         .await?;
     let old = old.map(|row| read(record.kind, &row)).transpose()?;
     check_references(tx, record, old.as_ref()).await?;
-    let (salt, digest) = kept(&record.secret);
+    let (salt, digest) = secret_columns(&record.secret);
     let done = sql("UPDATE broker_records
             SET key = $1, parent = $2, salt = $3, digest = $4, updated_ms = $5, doc = $6
           WHERE kind = $7 AND id = $8 AND updated_ms = $9")
@@ -187,7 +255,7 @@ pub(super) async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result
     .bind(record.kind.as_str())
     .bind(&record.id)
     .bind(seen_ms)
-    .run_or_taken(tx, record.key.as_deref().unwrap_or(&record.id))
+    .run_unless_taken(tx, record.key.as_deref().unwrap_or(&record.id))
     .await?;
     if done == 0 {
         return Err(StoreError::Conflict(record.id.clone()));
@@ -197,7 +265,7 @@ pub(super) async fn update(tx: &mut Tx, record: &Record, seen_ms: i64) -> Result
 
 /// Notes that all tokens of an application up to now are revoked, whoever owns
 /// its record: that is no change of what it was declared as.
-pub(super) async fn revoke_all(tx: &mut Tx, id: &str, now_ms: i64) -> Result<bool, StoreError> {
+async fn revoke_all(tx: &mut Tx, id: &str, now_ms: i64) -> Result<bool, StoreError> {
     let kind = Kind::Application;
     let row = sql("SELECT * FROM broker_records WHERE kind = $1 AND id = $2")
         .bind(kind.as_str())
@@ -228,7 +296,7 @@ fn revoked_ms(record: &Record) -> i64 {
 }
 
 /// A developer with applications stays: their clients would lose theirs.
-pub(super) async fn delete(tx: &mut Tx, kind: Kind, id: &str) -> Result<bool, StoreError> {
+async fn delete(tx: &mut Tx, kind: Kind, id: &str) -> Result<bool, StoreError> {
     refuse_file_owned(tx, kind, id).await?;
     if kind == Kind::Developer {
         let application = sql("SELECT id FROM broker_records WHERE parent = $1 LIMIT 1")
@@ -266,11 +334,7 @@ async fn refuse_file_owned(tx: &mut Tx, kind: Kind, id: &str) -> Result<(), Stor
 
 /// Makes the records owned by the file exactly `declared`. An application that
 /// is known by its key stays the same one.
-pub(super) async fn sync(
-    tx: &mut Tx,
-    declared: Vec<Record>,
-    now_ms: i64,
-) -> Result<(), StoreError> {
+async fn sync(tx: &mut Tx, declared: Vec<Record>, now_ms: i64) -> Result<(), StoreError> {
     let mut known = HashMap::new();
     for kind in [Kind::Product, Kind::Developer, Kind::Application] {
         let rows = sql("SELECT * FROM broker_records WHERE owner = 'file' AND kind = $1")

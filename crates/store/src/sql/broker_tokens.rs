@@ -1,9 +1,11 @@
 //! The tokens that the broker gave out.
 
+use super::batch::audited_if;
 use super::{Database, Row, Tx, sql, write_doc};
-use crate::StoreError;
+use crate::{Store, StoreError, complete};
 use doorward_core::model::broker::{
-    Kept, Refresh, Revoked, ShownRefresh, StoredTokens, local_person, person,
+    PresentedRefreshToken, Refresh, RevocationTarget, StoredTokens, TokenInsertion, local_person,
+    person,
 };
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::user::name;
@@ -12,23 +14,107 @@ use doorward_core::model::user::name;
 /// those that were on their way when it was made may live longer. A day.
 const SLACK_MS: i64 = 86_400_000;
 
+impl Store {
+    /// Keeps tokens that the broker gives out; those of the same access token
+    /// and application give way, unless they are revoked. A refresh token that
+    /// came with other ones of the application before leaves those.
+    pub async fn keep_broker_tokens(
+        &self,
+        tokens: &StoredTokens,
+    ) -> Result<TokenInsertion, StoreError> {
+        let write = self.batch.write(tokens.clone(), |tx, tokens| {
+            let kept = insert(tx, tokens);
+            Box::pin(audited_if(kept, |kept| *kept != TokenInsertion::Neither))
+        });
+        write.await
+    }
+
+    /// Puts other tokens in the place of those of a refresh token, if that is
+    /// good; says whether it was. Of two at once, one is told yes, unless the
+    /// refresh token stays the same.
+    pub async fn refresh_broker_tokens(&self, refresh: &Refresh) -> Result<bool, StoreError> {
+        let write = self.batch.write(refresh.clone(), |tx, refresh| {
+            Box::pin(audited_if(replace(tx, refresh), |done| *done))
+        });
+        write.await
+    }
+
+    /// The broker's tokens that the access token of this hash belongs to.
+    pub async fn broker_tokens(
+        &self,
+        access: TokenHash,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        by_access(&self.database, access).await
+    }
+
+    /// The broker's tokens that a refresh token belongs to, or belonged to: those
+    /// that it is in force for, of the family that it names, and of the one that
+    /// it began.
+    pub async fn broker_refresh(
+        &self,
+        shown: &PresentedRefreshToken,
+    ) -> Result<Vec<StoredTokens>, StoreError> {
+        let rows = sql(
+            "SELECT t.*, (SELECT before_ms FROM broker_ends e WHERE e.person = t.person)
+                    AS ended_ms
+               FROM broker_tokens t WHERE t.refresh IN ($1, $2, $3)",
+        )
+        .bind(shown.token)
+        .bind(shown.named.unwrap_or(shown.token))
+        .bind(shown.begun)
+        .all(&self.database)
+        .await?;
+        let mut all = Vec::with_capacity(rows.len());
+        for row in &rows {
+            all.push(with_refresh_tokens(&self.database, row).await?);
+        }
+        Ok(all)
+    }
+
+    /// Revokes tokens of the broker, with `cascade` also the one that belongs to
+    /// the one that is named; `None`: there is none of this hash, or the family
+    /// was revoked before.
+    pub async fn revoke_broker_token(
+        &self,
+        revoked: &RevocationTarget,
+        cascade: bool,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        let mut tx = self.begin().await?;
+        let revoked = revoke(&mut tx, revoked, cascade).await?;
+        // Where there is none, there is nothing to tell of either.
+        if let Some(tokens) = &revoked {
+            complete(|record| record.set_client(&tokens.client_id));
+            tx.commit().await?;
+        }
+        Ok(revoked)
+    }
+
+    /// Ends all tokens of the broker that came of sign-ins up to now with this
+    /// name: at foreign providers, and as a user of any realm.
+    pub async fn end_broker_person(&self, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        end_named(&mut tx, end_user, now_ms).await?;
+        self.changed(tx.commit().await)
+    }
+}
+
 /// What the row is found by, and what else is kept of the refresh token.
-fn sought(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) {
+fn identifiers(tokens: &StoredTokens) -> (Option<TokenHash>, Option<TokenHash>) {
     match tokens.family {
         Some(family) => (Some(family), tokens.refresh),
         None => (tokens.refresh, None),
     }
 }
 
-pub(super) async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, StoreError> {
-    let (mut refresh, mut kept) = (tokens.refresh, Kept::Both);
+async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<TokenInsertion, StoreError> {
+    let (mut refresh, mut kept) = (tokens.refresh, TokenInsertion::Both);
     if let (Some(given), None) = (refresh, tokens.family) {
-        (refresh, kept) = given_again(tx, tokens, given).await?;
-        if kept == Kept::Neither {
+        (refresh, kept) = reissue(tx, tokens, given).await?;
+        if kept == TokenInsertion::Neither {
             return Ok(kept);
         }
     }
-    let (found_by, current) = sought(&StoredTokens {
+    let (found_by, current) = identifiers(&StoredTokens {
         refresh,
         ..tokens.clone()
     });
@@ -60,9 +146,9 @@ pub(super) async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, S
     .one(&mut *tx)
     .await?;
     let Some(row) = done else {
-        return Ok(Kept::Neither);
+        return Ok(TokenInsertion::Neither);
     };
-    if kept == Kept::Both && !row.flag("refresh_approved")? {
+    if kept == TokenInsertion::Both && !row.flag("refresh_approved")? {
         // The refresh token is another one than that which was revoked.
         sql("UPDATE broker_tokens SET refresh_approved = 1 WHERE access = $1")
             .bind(tokens.access)
@@ -74,11 +160,11 @@ pub(super) async fn insert(tx: &mut Tx, tokens: &StoredTokens) -> Result<Kept, S
 
 /// Takes a refresh token that the provider gives again from the tokens that it
 /// came with before; a revoked one does not rise again by that.
-async fn given_again(
+async fn reissue(
     tx: &mut Tx,
     tokens: &StoredTokens,
     refresh: TokenHash,
-) -> Result<(Option<TokenHash>, Kept), StoreError> {
+) -> Result<(Option<TokenHash>, TokenInsertion), StoreError> {
     let row = sql(
         "SELECT access, client_id, refresh_approved FROM broker_tokens
           WHERE refresh = $1",
@@ -87,15 +173,15 @@ async fn given_again(
     .one(&mut *tx)
     .await?;
     let Some(row) = row else {
-        return Ok((Some(refresh), Kept::Both));
+        return Ok((Some(refresh), TokenInsertion::Both));
     };
     if row.text("client_id")? != tokens.client_id {
-        return Ok((None, Kept::Neither));
+        return Ok((None, TokenInsertion::Neither));
     }
     let access = row.hash("access")?;
     if !row.flag("refresh_approved")? {
         let same = access == tokens.access;
-        return Ok((same.then_some(refresh), Kept::AccessOnly));
+        return Ok((same.then_some(refresh), TokenInsertion::AccessOnly));
     }
     if access != tokens.access {
         sql("UPDATE broker_tokens SET refresh = NULL WHERE access = $1")
@@ -103,14 +189,14 @@ async fn given_again(
             .run(tx)
             .await?;
     }
-    Ok((Some(refresh), Kept::Both))
+    Ok((Some(refresh), TokenInsertion::Both))
 }
 
 /// The conditional update decides: of two refreshes at once, one finds the
 /// token in force, unless it stays the same.
-pub(super) async fn refresh(tx: &mut Tx, refresh: &Refresh) -> Result<bool, StoreError> {
+async fn replace(tx: &mut Tx, refresh: &Refresh) -> Result<bool, StoreError> {
     let tokens = &refresh.tokens;
-    let (found_by, current) = sought(tokens);
+    let (found_by, current) = identifiers(tokens);
     let done = sql("UPDATE broker_tokens
             SET access = $1, expires_ms = $2, refresh = $3, refresh_expires_ms = $4,
                 swept_ms = $5, doc = $6, current = $7
@@ -143,7 +229,7 @@ pub(super) async fn refresh(tx: &mut Tx, refresh: &Refresh) -> Result<bool, Stor
     Ok(true)
 }
 
-pub(super) async fn by_access(
+async fn by_access(
     readers: &Database,
     hash: TokenHash,
 ) -> Result<Option<StoredTokens>, StoreError> {
@@ -156,33 +242,12 @@ pub(super) async fn by_access(
     .one(readers)
     .await?;
     match row {
-        Some(row) => found(readers, &row).await.map(Some),
+        Some(row) => with_refresh_tokens(readers, &row).await.map(Some),
         None => Ok(None),
     }
 }
 
-pub(super) async fn by_refresh(
-    readers: &Database,
-    shown: &ShownRefresh,
-) -> Result<Vec<StoredTokens>, StoreError> {
-    let rows = sql(
-        "SELECT t.*, (SELECT before_ms FROM broker_ends e WHERE e.person = t.person)
-                AS ended_ms
-           FROM broker_tokens t WHERE t.refresh IN ($1, $2, $3)",
-    )
-    .bind(shown.token)
-    .bind(shown.named.unwrap_or(shown.token))
-    .bind(shown.begun)
-    .all(readers)
-    .await?;
-    let mut all = Vec::with_capacity(rows.len());
-    for row in &rows {
-        all.push(found(readers, row).await?);
-    }
-    Ok(all)
-}
-
-async fn found(readers: &Database, row: &Row) -> Result<StoredTokens, StoreError> {
+async fn with_refresh_tokens(readers: &Database, row: &Row) -> Result<StoredTokens, StoreError> {
     let mut tokens = read(row)?;
     tokens.ended_ms = row.opt_int("ended_ms")?;
     if tokens.person.is_none() && !tokens.facts.end_user.is_empty() {
@@ -224,28 +289,28 @@ fn read(row: &Row) -> Result<StoredTokens, StoreError> {
 }
 
 /// Revokes what is meant, with `cascade` also the token that belongs to it.
-pub(super) async fn revoke(
+async fn revoke(
     tx: &mut Tx,
-    revoked: &Revoked,
+    revoked: &RevocationTarget,
     cascade: bool,
 ) -> Result<Option<StoredTokens>, StoreError> {
     let update = match (revoked, cascade) {
-        (Revoked::Access(_), false) => {
+        (RevocationTarget::Access(_), false) => {
             "UPDATE broker_tokens SET access_approved = 0 WHERE access = $1 RETURNING *"
         }
-        (Revoked::Access(_), true) => {
+        (RevocationTarget::Access(_), true) => {
             "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
               WHERE access = $1 RETURNING *"
         }
-        (Revoked::Refresh(_), false) => {
+        (RevocationTarget::Refresh(_), false) => {
             "UPDATE broker_tokens SET refresh_approved = 0
               WHERE refresh IN ($1, $2) AND coalesce(current, refresh) = $1 RETURNING *"
         }
-        (Revoked::Refresh(_), true) => {
+        (RevocationTarget::Refresh(_), true) => {
             "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
               WHERE refresh IN ($1, $2) AND coalesce(current, refresh) = $1 RETURNING *"
         }
-        (Revoked::Family(_), _) => {
+        (RevocationTarget::Family(_), _) => {
             "UPDATE broker_tokens SET access_approved = 0, refresh_approved = 0
               WHERE refresh = $1 AND (access_approved = 1 OR refresh_approved = 1)
              RETURNING *"
@@ -253,8 +318,8 @@ pub(super) async fn revoke(
     };
     let update = sql(update);
     let update = match revoked {
-        Revoked::Access(hash) | Revoked::Family(hash) => update.bind(*hash),
-        Revoked::Refresh(shown) => {
+        RevocationTarget::Access(hash) | RevocationTarget::Family(hash) => update.bind(*hash),
+        RevocationTarget::Refresh(shown) => {
             let named = shown.named.unwrap_or(shown.token);
             update.bind(shown.token).bind(named)
         }
@@ -264,7 +329,7 @@ pub(super) async fn revoke(
 }
 
 /// Ends what people of this name, here and elsewhere, have begun up to now.
-pub(super) async fn end_named(tx: &mut Tx, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
+async fn end_named(tx: &mut Tx, end_user: &str, now_ms: i64) -> Result<(), StoreError> {
     // Realms are few: SQLite must not begin with the users.
     let users = sql("SELECT u.id FROM realms r CROSS JOIN users u
           WHERE u.realm = r.path AND u.user_key = $1")

@@ -1,12 +1,103 @@
 //! OAuth clients.
 
-use super::{Builder, Database, Row, Tx, damaged, sql, tokens, write_shown};
-use crate::StoreError;
+use super::{Builder, Row, Tx, damaged, sql, tokens, write_searched_doc};
+use crate::{Store, StoreError};
 use doorward_core::model::client::{Client, ClientSecret};
 use doorward_core::model::grant::MAX_TOKEN_LIFE_MS;
 use doorward_core::model::registration::ClientQuery;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
+
+impl Store {
+    /// The client of this identifier (exact).
+    pub async fn client(&self, realm: &str, client_id: &str) -> Result<Option<Client>, StoreError> {
+        let row = sql("SELECT * FROM clients WHERE realm = $1 AND client_id = $2")
+            .bind(realm)
+            .bind(client_id)
+            .one(&self.database)
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// All clients of a realm, by ascending identifier.
+    pub async fn clients(&self, realm: &str) -> Result<Vec<Client>, StoreError> {
+        let rows = sql("SELECT * FROM clients WHERE realm = $1 ORDER BY client_id")
+            .bind(realm)
+            .all(&self.database)
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// The clients of a realm that fit a query.
+    pub async fn find_clients(
+        &self,
+        realm: &str,
+        query: &ClientQuery,
+    ) -> Result<Vec<Client>, StoreError> {
+        let dialect = self.database.dialect();
+        let mut select = Builder::new("SELECT * FROM clients WHERE realm = ");
+        select.push_bind(realm).push(" AND client_id > ");
+        select.push_bind(query.after.as_deref().unwrap_or_default());
+        if let Some(owner) = query.owner {
+            select.push(" AND owner = ").push_bind(owner.as_str());
+        }
+        if let Some(text) = &query.text {
+            let text = text.to_ascii_lowercase();
+            select.push(" AND (");
+            dialect.push_contains(&mut select, "lower(client_id)", &text);
+            select.push(" OR ");
+            dialect.push_contains(&mut select, dialect.client_name(), &text);
+            select.push(")");
+        }
+        select
+            .push(" ORDER BY client_id LIMIT ")
+            .push_bind(query.limit);
+        let rows = select.build().all(&self.database).await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Replaces metadata and secret of a client that was last changed at
+    /// `seen_ms`; `client.updated_ms` must be greater.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a client that the file declares;
+    /// [`StoreError::Conflict`] when it was changed meanwhile, or is gone.
+    pub async fn update_client(&self, client: &Client, seen_ms: i64) -> Result<(), StoreError> {
+        self.changed(update(self.begin().await?, client, seen_ms).await)
+    }
+
+    /// The addresses at which clients of a realm live: where people may be sent
+    /// back to, and what is allowed besides (`allowed_origins`).
+    pub async fn client_addresses(&self, realm: &str) -> Result<Vec<String>, StoreError> {
+        let addresses = sql(self.database.dialect().client_addresses()).bind(realm);
+        let rows = addresses.all(&self.database).await?;
+        rows.iter().map(|row| row.text("value")).collect()
+    }
+
+    /// Adds a client.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the identifier is another client's.
+    pub async fn insert_client(&self, client: &Client) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        insert(&mut tx, client).await?;
+        self.changed(tx.commit().await)
+    }
+
+    /// Removes a client and revokes what was granted to it, also where others
+    /// got tokens for its tokens. Names the grants that it revoked; `None`: there
+    /// is no such client.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a client that the file declares.
+    pub async fn delete_client(
+        &self,
+        realm: &str,
+        client_id: &str,
+    ) -> Result<Option<Vec<String>>, StoreError> {
+        self.changed(delete(self.begin().await?, realm, client_id).await)
+    }
+}
 
 pub(super) fn read(row: &Row) -> Result<Client, StoreError> {
     let owner = row.text("owner")?;
@@ -28,58 +119,10 @@ pub(super) fn read(row: &Row) -> Result<Client, StoreError> {
     })
 }
 
-pub(super) async fn by_id(
-    readers: &Database,
-    realm: &str,
-    client_id: &str,
-) -> Result<Option<Client>, StoreError> {
-    let row = sql("SELECT * FROM clients WHERE realm = $1 AND client_id = $2")
-        .bind(realm)
-        .bind(client_id)
-        .one(readers)
-        .await?;
-    row.as_ref().map(read).transpose()
-}
-
-pub(super) async fn all(readers: &Database, realm: &str) -> Result<Vec<Client>, StoreError> {
-    let rows = sql("SELECT * FROM clients WHERE realm = $1 ORDER BY client_id")
-        .bind(realm)
-        .all(readers)
-        .await?;
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn find(
-    readers: &Database,
-    realm: &str,
-    query: &ClientQuery,
-) -> Result<Vec<Client>, StoreError> {
-    let dialect = readers.dialect();
-    let mut select = Builder::new("SELECT * FROM clients WHERE realm = ");
-    select.push_bind(realm).push(" AND client_id > ");
-    select.push_bind(query.after.as_deref().unwrap_or_default());
-    if let Some(owner) = query.owner {
-        select.push(" AND owner = ").push_bind(owner.as_str());
-    }
-    if let Some(text) = &query.text {
-        let text = text.to_ascii_lowercase();
-        select.push(" AND (");
-        dialect.push_contains(&mut select, "lower(client_id)", &text);
-        select.push(" OR ");
-        dialect.push_contains(&mut select, dialect.client_name(), &text);
-        select.push(")");
-    }
-    select
-        .push(" ORDER BY client_id LIMIT ")
-        .push_bind(query.limit);
-    let rows = select.build().all(readers).await?;
-    rows.iter().map(read).collect()
-}
-
 /// The columns of a secret: salt, digest, itself.
-type Kept<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a str>);
+type SecretColumns<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a str>);
 
-fn kept(secret: &ClientSecret) -> Kept<'_> {
+fn secret_columns(secret: &ClientSecret) -> SecretColumns<'_> {
     match secret {
         ClientSecret::None => (None, None, None),
         ClientSecret::Digest { salt, digest } => (Some(salt), Some(digest), None),
@@ -87,10 +130,10 @@ fn kept(secret: &ClientSecret) -> Kept<'_> {
     }
 }
 
-pub(super) async fn update(mut tx: Tx, client: &Client, seen_ms: i64) -> Result<(), StoreError> {
+async fn update(mut tx: Tx, client: &Client, seen_ms: i64) -> Result<(), StoreError> {
     let id = &client.metadata.client_id;
     refuse_file_owned(&mut tx, &client.realm, id).await?;
-    let (salt, digest, plain) = kept(&client.secret);
+    let (salt, digest, plain) = secret_columns(&client.secret);
     let done = sql(
         "UPDATE clients SET salt = $1, digest = $2, secret = $3, updated_ms = $4, doc = $5
          WHERE realm = $6 AND client_id = $7 AND updated_ms = $8",
@@ -99,7 +142,7 @@ pub(super) async fn update(mut tx: Tx, client: &Client, seen_ms: i64) -> Result<
     .bind(digest)
     .bind(plain)
     .bind(client.updated_ms)
-    .bind(write_shown(&client.metadata)?)
+    .bind(write_searched_doc(&client.metadata)?)
     .bind(&client.realm)
     .bind(id)
     .bind(seen_ms)
@@ -111,14 +154,8 @@ pub(super) async fn update(mut tx: Tx, client: &Client, seen_ms: i64) -> Result<
     tx.commit().await
 }
 
-pub(super) async fn addresses(readers: &Database, realm: &str) -> Result<Vec<String>, StoreError> {
-    let addresses = sql(readers.dialect().client_addresses()).bind(realm);
-    let rows = addresses.all(readers).await?;
-    rows.iter().map(|row| row.text("value")).collect()
-}
-
 pub(super) async fn insert(tx: &mut Tx, client: &Client) -> Result<(), StoreError> {
-    let (salt, digest, plain) = kept(&client.secret);
+    let (salt, digest, plain) = secret_columns(&client.secret);
     sql("INSERT INTO clients
            (realm, client_id, owner, salt, digest, secret, created_ms, updated_ms, doc,
             registration, used_ms)
@@ -131,10 +168,10 @@ pub(super) async fn insert(tx: &mut Tx, client: &Client) -> Result<(), StoreErro
     .bind(plain)
     .bind(client.created_ms)
     .bind(client.updated_ms)
-    .bind(write_shown(&client.metadata)?)
+    .bind(write_searched_doc(&client.metadata)?)
     .bind(client.registration)
     .bind(client.created_ms)
-    .run_or_taken(tx, &client.metadata.client_id)
+    .run_unless_taken(tx, &client.metadata.client_id)
     .await
     .map(drop)
 }
@@ -209,7 +246,7 @@ async fn refuse_file_owned(tx: &mut Tx, realm: &str, client_id: &str) -> Result<
     }
 }
 
-pub(super) async fn delete(
+async fn delete(
     mut tx: Tx,
     realm: &str,
     client_id: &str,

@@ -1,12 +1,62 @@
 //! Authorization codes.
 
-use super::{Database, Tx, sessions, sql, tokens, write_doc};
-use crate::StoreError;
+use super::batch::audited_if;
+use super::{Tx, sessions, sql, tokens, write_doc};
+use crate::{Store, StoreError};
 use doorward_core::model::authorization::{Authorization, Redemption, StoredCode};
 use doorward_core::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 
+impl Store {
+    /// Keeps an authorization code, and notes its grant; says whether the
+    /// session that it was given in is still there. If not, nothing is kept.
+    pub async fn insert_code(&self, code: &StoredCode) -> Result<bool, StoreError> {
+        let write = self.batch.write(code.clone(), |tx, code| {
+            Box::pin(audited_if(insert(tx, code), |kept| *kept))
+        });
+        write.await
+    }
+
+    /// The authorization code of this hash, spent or not.
+    pub async fn code(&self, hash: TokenHash) -> Result<Option<StoredCode>, StoreError> {
+        let row = sql("SELECT used, expires_ms, doc FROM codes WHERE hash = $1")
+            .bind(hash)
+            .one(&self.database)
+            .await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        Ok(Some(StoredCode {
+            hash,
+            authorization: row.doc("doc")?,
+            expires_ms: row.int("expires_ms")?,
+            used: row.flag("used")?,
+        }))
+    }
+
+    /// Spends an authorization code and keeps what it gives: once, and never
+    /// again. A second time revokes, until `revoked_until_ms`, what the first
+    /// one gave.
+    pub async fn redeem_code(
+        &self,
+        hash: TokenHash,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+        revoked_until_ms: i64,
+    ) -> Result<Redemption, StoreError> {
+        let of = (hash, refresh.cloned(), access.cloned(), revoked_until_ms);
+        let write = self
+            .batch
+            .write(of, |tx, (hash, refresh, access, until_ms)| {
+                let (refresh, access) = (refresh.as_ref(), access.as_ref());
+                let redeemed = redeem(tx, *hash, refresh, access, *until_ms);
+                Box::pin(audited_if(redeemed, |outcome| *outcome == Redemption::Done))
+            });
+        write.await
+    }
+}
+
 /// Says whether the session that it was given in is still there.
-pub(super) async fn insert(tx: &mut Tx, code: &StoredCode) -> Result<bool, StoreError> {
+async fn insert(tx: &mut Tx, code: &StoredCode) -> Result<bool, StoreError> {
     let grant = &code.authorization.grant;
     if !sessions::note_grant(tx, grant, code.expires_ms).await? {
         return Ok(false);
@@ -28,28 +78,9 @@ pub(super) async fn insert(tx: &mut Tx, code: &StoredCode) -> Result<bool, Store
     Ok(true)
 }
 
-pub(super) async fn by_hash(
-    readers: &Database,
-    hash: TokenHash,
-) -> Result<Option<StoredCode>, StoreError> {
-    let row = sql("SELECT used, expires_ms, doc FROM codes WHERE hash = $1")
-        .bind(hash)
-        .one(readers)
-        .await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    Ok(Some(StoredCode {
-        hash,
-        authorization: row.doc("doc")?,
-        expires_ms: row.int("expires_ms")?,
-        used: row.flag("used")?,
-    }))
-}
-
 /// The conditional update decides: of two exchanges at once, exactly one finds
 /// the code unused.
-pub(super) async fn redeem(
+async fn redeem(
     tx: &mut Tx,
     hash: TokenHash,
     refresh: Option<&StoredRefresh>,

@@ -2,20 +2,72 @@
 
 use uuid::Uuid;
 
-use super::{Database, On, Row, Tx, sql, tokens};
-use crate::StoreError;
+use super::{ReadSource, Row, Tx, sql, tokens};
+use crate::{Store, StoreError};
 use doorward_core::model::grant::{Consent, MAX_TOKEN_LIFE_MS};
 
-pub(super) async fn scopes(
-    readers: &Database,
-    user_id: Uuid,
-    client_id: &str,
-) -> Result<Vec<String>, StoreError> {
-    agreed(readers, user_id, client_id).await
+impl Store {
+    /// The scopes that a user let a client have.
+    pub async fn consent(&self, user_id: Uuid, client_id: &str) -> Result<Vec<String>, StoreError> {
+        granted_scopes(&self.database, user_id, client_id).await
+    }
+
+    /// Adds to the scopes that a user lets a client have.
+    pub async fn add_consent(
+        &self,
+        realm: &str,
+        user_id: Uuid,
+        client_id: &str,
+        scopes: &[String],
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        add(&mut tx, realm, user_id, client_id, scopes, now_ms).await?;
+        tx.commit().await
+    }
+
+    /// What a user agreed to, by client, in ascending order of clients: at most
+    /// 500.
+    pub async fn consents(&self, user_id: Uuid) -> Result<Vec<Consent>, StoreError> {
+        // What a user agreed to, by client.
+        let rows = sql(
+            "SELECT client_id, scopes, given_ms FROM consents WHERE user_id = $1
+              ORDER BY client_id LIMIT $2",
+        )
+        .bind(user_id)
+        .bind(SHOWN_MAX)
+        .all(&self.database)
+        .await?;
+        let read = |row: &Row| {
+            let scopes = row.text("scopes")?;
+            let scopes = scopes.split(' ').filter(|scope| !scope.is_empty());
+            Ok(Consent {
+                client_id: row.text("client_id")?,
+                scopes: scopes.map(str::to_owned).collect(),
+                given_ms: row.int("given_ms")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Takes back what a user let a client have, and revokes every grant that the
+    /// user gave it: those.
+    pub async fn withdraw_consent(
+        &self,
+        realm: &str,
+        user_id: Uuid,
+        client_id: &str,
+        now_ms: i64,
+    ) -> Result<Vec<String>, StoreError> {
+        let mut tx = self.begin().await?;
+        let grants = withdraw(&mut tx, realm, user_id, client_id, now_ms).await?;
+        tx.commit().await?;
+        Ok(grants)
+    }
 }
 
-async fn agreed(
-    on: impl Into<On<'_>>,
+async fn granted_scopes(
+    on: impl Into<ReadSource<'_>>,
     user_id: Uuid,
     client_id: &str,
 ) -> Result<Vec<String>, StoreError> {
@@ -30,7 +82,7 @@ async fn agreed(
 }
 
 /// What was agreed to before stays agreed to.
-pub(super) async fn add(
+async fn add(
     tx: &mut Tx,
     realm: &str,
     user_id: Uuid,
@@ -38,7 +90,7 @@ pub(super) async fn add(
     scopes: &[String],
     now_ms: i64,
 ) -> Result<(), StoreError> {
-    let mut all = agreed(&mut *tx, user_id, client_id).await?;
+    let mut all = granted_scopes(&mut *tx, user_id, client_id).await?;
     all.extend(scopes.iter().cloned());
     all.sort_unstable();
     all.dedup();
@@ -58,33 +110,11 @@ pub(super) async fn add(
     .map(drop)
 }
 
-/// What a user agreed to, by client.
-pub(super) async fn of_user(readers: &Database, user_id: Uuid) -> Result<Vec<Consent>, StoreError> {
-    let rows = sql(
-        "SELECT client_id, scopes, given_ms FROM consents WHERE user_id = $1
-          ORDER BY client_id LIMIT $2",
-    )
-    .bind(user_id)
-    .bind(SHOWN_MAX)
-    .all(readers)
-    .await?;
-    let read = |row: &Row| {
-        let scopes = row.text("scopes")?;
-        let scopes = scopes.split(' ').filter(|scope| !scope.is_empty());
-        Ok(Consent {
-            client_id: row.text("client_id")?,
-            scopes: scopes.map(str::to_owned).collect(),
-            given_ms: row.int("given_ms")?,
-        })
-    };
-    rows.iter().map(read).collect()
-}
-
 /// Most consents that are listed.
 const SHOWN_MAX: u32 = 500;
 
 /// Takes back what a user let a client have, with all that was granted to it.
-pub(super) async fn withdraw(
+async fn withdraw(
     tx: &mut Tx,
     realm: &str,
     user_id: Uuid,

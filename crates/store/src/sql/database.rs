@@ -7,9 +7,9 @@ use sqlx::query::Query;
 use sqlx::{Encode, SqlStr, Sqlite, Type};
 
 use super::dialect::Dialect;
+use super::health::{Health, is_timeout};
 use super::lease::Lease;
 use super::postgres::Server;
-use super::pulse::{Pulse, is_timeout};
 use super::row::Row;
 use super::sqlite::{self, File};
 use super::statement::{Value, sql};
@@ -52,16 +52,16 @@ impl Database {
         }
     }
 
-    fn pulse(&self) -> &Arc<Pulse> {
+    fn health(&self) -> &Arc<Health> {
         match self {
-            Self::Sqlite(file) => file.pulse(),
-            Self::Postgres(server) => server.pulse(),
+            Self::Sqlite(file) => file.health(),
+            Self::Postgres(server) => server.health(),
         }
     }
 
     /// Begins a transaction that writes: no other one writes meanwhile.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
-        self.pulse().admit()?;
+        self.health().admit()?;
         let begun = match self {
             Self::Sqlite(file) => file.begin().await.map(|lease| Tx::sqlite(file, lease)),
             Self::Postgres(server) => server
@@ -70,7 +70,7 @@ impl Database {
                 .map(|lease| Tx::postgres(server, lease)),
         };
         if begun.is_err() {
-            self.pulse().note_write(&begun);
+            self.health().note_write(&begun);
         }
         begun
     }
@@ -82,14 +82,14 @@ impl Database {
         let Self::Sqlite(file) = self else {
             return self.begin().await;
         };
-        self.pulse().admit()?;
+        self.health().admit()?;
         let (lease, turn) = file.begin_many().await?;
         Ok(Tx::bulk(file, lease, turn))
     }
 
     /// Begins a transaction that reads what there is at one moment.
     pub(super) async fn snapshot(&self) -> Result<Tx, StoreError> {
-        self.pulse().admit()?;
+        self.health().admit()?;
         match self {
             Self::Sqlite(file) => file.snapshot().await.map(|lease| Tx::sqlite(file, lease)),
             Self::Postgres(server) => {
@@ -103,12 +103,12 @@ impl Database {
     /// than `limit` (PostgreSQL: a statement of it) it fails with
     /// [`StoreError::TooLong`].
     pub(super) async fn listing(&self, limit: Duration) -> Result<Listing, StoreError> {
-        self.pulse().admit()?;
+        self.health().admit()?;
         let (tx, _asker) = match self {
             Self::Sqlite(file) => {
                 let mut lease = file.listing().await.map_err(crowded)?;
                 let bounded = bound(&mut lease, limit);
-                let asker = file.pulse().within(sqlite::ANSWER, bounded).await;
+                let asker = file.health().within(sqlite::ANSWER, bounded).await;
                 if asker.as_ref().is_err_and(is_timeout) {
                     lease.give_up();
                 }
@@ -129,7 +129,7 @@ impl Database {
     /// those that `doorward_changed()` is called with. SQLite knows of changes,
     /// not of what.
     pub(super) async fn version(&self, subject: &'static str) -> Result<i64, StoreError> {
-        self.pulse().admit()?;
+        self.health().admit()?;
         match self {
             Self::Sqlite(file) => file.version().await,
             Self::Postgres(server) => server.version(subject).await,
@@ -149,7 +149,7 @@ impl Database {
 
     /// Why the last write failed, if it did.
     pub(super) fn failing_writes(&self) -> Option<String> {
-        self.pulse().failing_writes()
+        self.health().failing_writes()
     }
 
     pub(super) async fn one(
@@ -161,7 +161,7 @@ impl Database {
     }
 
     pub(super) async fn all(&self, text: SqlStr, values: &[Value]) -> Result<Vec<Row>, StoreError> {
-        self.pulse().admit()?;
+        self.health().admit()?;
         match self {
             Self::Sqlite(file) => {
                 let rows = file.read(text, values).await?;
@@ -219,8 +219,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::sql::{SqlStore, sql};
-    use crate::{Store, testing};
+    use crate::sql::{Store, sql};
+    use crate::testing;
     use doorward_core::model::query::{Filter, Op, Operand, UserQuery};
     use doorward_core::model::user::schema;
 
@@ -231,11 +231,11 @@ mod tests {
 
     const AN_HOUR: Duration = Duration::from_secs(3600);
 
-    async fn store(directory: &tempfile::TempDir) -> SqlStore {
+    async fn store(directory: &tempfile::TempDir) -> Store {
         let url = testing::url(directory.path());
         let store = match url.strip_prefix("sqlite:") {
-            Some(path) => SqlStore::open_sqlite(Path::new(path)).await,
-            None => SqlStore::open_postgres(&url).await,
+            Some(path) => Store::open_sqlite(Path::new(path)).await,
+            None => Store::open_postgres(&url).await,
         };
         store.expect("a store")
     }

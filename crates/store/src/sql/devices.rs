@@ -1,7 +1,8 @@
 //! What devices asked for, until they got it.
 
-use super::{Database, Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
-use crate::StoreError;
+use super::batch::audited_if;
+use super::{Row, Tx, damaged, parse_doc, sql, tokens, write_doc};
+use crate::{Store, StoreError};
 use doorward_core::model::device::{Poll, StoredDevice, Verdict};
 use doorward_core::model::grant::{StoredAccess, StoredRefresh, TokenHash};
 
@@ -9,8 +10,101 @@ const PENDING: i64 = 0;
 const DENIED: i64 = 1;
 const APPROVED: i64 = 2;
 
+impl Store {
+    /// Keeps what a device asks for, unless its client has `most` such requests
+    /// already that are still good; says whether it is kept.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the user code is another device's.
+    pub async fn insert_device(
+        &self,
+        device: &StoredDevice,
+        most: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let of = (device.clone(), most, now_ms);
+        let write = self.batch.write(of, |tx, (device, most, now_ms)| {
+            Box::pin(audited_if(insert(tx, device, *most, *now_ms), |fits| *fits))
+        });
+        write.await
+    }
+
+    /// The device's request of this device code, also a while after it expired.
+    pub async fn device(&self, hash: TokenHash) -> Result<Option<StoredDevice>, StoreError> {
+        let row = sql("SELECT * FROM devices WHERE hash = $1").bind(hash);
+        row.one(&self.database)
+            .await?
+            .as_ref()
+            .map(read)
+            .transpose()
+    }
+
+    /// The device's request of this user code, also a while after it expired.
+    pub async fn device_of_user(
+        &self,
+        user_code: TokenHash,
+    ) -> Result<Option<StoredDevice>, StoreError> {
+        let row = sql("SELECT * FROM devices WHERE user_code = $1").bind(user_code);
+        row.one(&self.database)
+            .await?
+            .as_ref()
+            .map(read)
+            .transpose()
+    }
+
+    /// Notes that a device asks at `now_ms`, which may do so every `interval_s`
+    /// seconds at first; says whether that is too soon. Then it has to wait
+    /// longer from now on (RFC 8628 §3.5), at every node.
+    pub async fn poll_device(
+        &self,
+        hash: TokenHash,
+        interval_s: u32,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let of = (hash, interval_s, now_ms);
+        let write = self
+            .batch
+            .write_unaudited(of, |tx, (hash, interval_s, now_ms)| {
+                Box::pin(poll(tx, *hash, *interval_s, *now_ms))
+            });
+        write.await
+    }
+
+    /// Keeps the user's verdict on a device's request, if it is the first one
+    /// and in time; says whether it is. Of two at once, one counts.
+    pub async fn decide_device(
+        &self,
+        user_code: TokenHash,
+        verdict: &Verdict,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let of = (user_code, verdict.clone(), now_ms);
+        let write = self.batch.write(of, |tx, (user_code, verdict, now_ms)| {
+            let decided = decide(tx, *user_code, verdict, *now_ms);
+            Box::pin(audited_if(decided, |decided| *decided))
+        });
+        write.await
+    }
+
+    /// Forgets an approved device's request and keeps what it gives: once, and
+    /// never again. Says whether this was the time.
+    pub async fn redeem_device(
+        &self,
+        hash: TokenHash,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+    ) -> Result<bool, StoreError> {
+        let of = (hash, refresh.cloned(), access.cloned());
+        let write = self.batch.write(of, |tx, (hash, refresh, access)| {
+            let given = redeem(tx, *hash, refresh.as_ref(), access.as_ref());
+            Box::pin(audited_if(given, |given| *given))
+        });
+        write.await
+    }
+}
+
 /// Says whether the client had fewer than `most` that are still good.
-pub(super) async fn insert(
+async fn insert(
     tx: &mut Tx,
     device: &StoredDevice,
     most: u32,
@@ -36,25 +130,9 @@ pub(super) async fn insert(
     .bind(&device.client_id)
     .bind(device.expires_ms)
     .bind(write_doc(&device.request)?)
-    .run_or_taken(tx, "the user code")
+    .run_unless_taken(tx, "the user code")
     .await?;
     Ok(true)
-}
-
-pub(super) async fn by_hash(
-    readers: &Database,
-    hash: TokenHash,
-) -> Result<Option<StoredDevice>, StoreError> {
-    let row = sql("SELECT * FROM devices WHERE hash = $1").bind(hash);
-    row.one(readers).await?.as_ref().map(read).transpose()
-}
-
-pub(super) async fn by_user_code(
-    readers: &Database,
-    user_code: TokenHash,
-) -> Result<Option<StoredDevice>, StoreError> {
-    let row = sql("SELECT * FROM devices WHERE user_code = $1").bind(user_code);
-    row.one(readers).await?.as_ref().map(read).transpose()
 }
 
 pub(super) fn read(row: &Row) -> Result<StoredDevice, StoreError> {
@@ -76,7 +154,7 @@ pub(super) fn read(row: &Row) -> Result<StoredDevice, StoreError> {
 }
 
 /// Of two polls at once, one finds what the other wrote.
-pub(super) async fn poll(
+async fn poll(
     tx: &mut Tx,
     hash: TokenHash,
     interval_s: u32,
@@ -101,7 +179,7 @@ pub(super) async fn poll(
 }
 
 /// The conditional update decides: of two verdicts at once, one counts.
-pub(super) async fn decide(
+async fn decide(
     tx: &mut Tx,
     user_code: TokenHash,
     verdict: &Verdict,
@@ -125,7 +203,7 @@ pub(super) async fn decide(
 }
 
 /// What was given is gone from here, so it is given once.
-pub(super) async fn redeem(
+async fn redeem(
     tx: &mut Tx,
     hash: TokenHash,
     refresh: Option<&StoredRefresh>,

@@ -34,7 +34,7 @@ impl Dialect {
     }
 
     /// A condition on `clients c`: it wants to be told of ended sessions.
-    pub(super) fn push_is_told(self, sql: &mut Builder) {
+    pub(super) fn push_is_notified(self, sql: &mut Builder) {
         sql.push(match self {
             Sqlite => "c.doc ->> 'backchannel_logout_uri' IS NOT NULL",
             Postgres => "c.doc::jsonb ->> 'backchannel_logout_uri' IS NOT NULL",

@@ -2,26 +2,42 @@
 //! signed in through it are put down to be told.
 
 use super::{Builder, Row, Tx, broker_tokens, logouts, sessions, sql, tokens};
-use crate::StoreError;
+use crate::{Store, StoreError};
 use doorward_core::model::grant::MAX_TOKEN_LIFE_MS;
 use doorward_core::model::session::{ENDED_AT_ONCE, EndedSession, Ending};
 
+impl Store {
+    /// Ends the sessions that `which` means: revokes every grant that was given
+    /// in them and has no `offline_access`, and puts down the clients that are
+    /// to be told. Names what has ended.
+    pub async fn end_sessions(
+        &self,
+        which: &Ending,
+        now_ms: i64,
+    ) -> Result<Vec<EndedSession>, StoreError> {
+        let mut tx = self.begin().await?;
+        let ended = end_all(&mut tx, which, now_ms).await?;
+        tx.commit().await?;
+        Ok(ended)
+    }
+}
+
 /// Ends every session that `which` means, up to a bound.
-pub(super) async fn end_all(
+async fn end_all(
     tx: &mut Tx,
     which: &Ending,
     now_ms: i64,
 ) -> Result<Vec<EndedSession>, StoreError> {
     let told = !matches!(which, Ending::Lapsed { told: false, .. });
     let mut ended = Vec::new();
-    for (realm, sid) in named(tx, which, now_ms).await? {
+    for (realm, sid) in sessions_to_end(tx, which, now_ms).await? {
         ended.push(end(tx, &realm, &sid, now_ms, told).await?);
     }
     Ok(ended)
 }
 
 /// Realm and name of the sessions that are meant.
-async fn named(
+async fn sessions_to_end(
     tx: &mut Tx,
     which: &Ending,
     now_ms: i64,

@@ -3,23 +3,43 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::statement::On;
-use super::{Database, Tx, sql, write_doc};
-use crate::{EntityWrite, StoreError};
+use super::statement::ReadSource;
+use super::{Tx, sql, write_doc};
+use crate::{EntityWrite, Store, StoreError};
 
-pub(super) async fn all(
-    readers: &Database,
-) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError> {
-    let rows = sql("SELECT kind, id, doc FROM entities ORDER BY kind, id")
-        .all(readers)
-        .await?;
-    rows.iter()
-        .map(|row| Ok((row.text("kind")?, row.id("id")?, row.doc("doc")?)))
-        .collect()
+impl Store {
+    /// All gateway entities.
+    pub async fn entities(&self) -> Result<Vec<(String, Uuid, Map<String, Value>)>, StoreError> {
+        let rows = sql("SELECT kind, id, doc FROM entities ORDER BY kind, id")
+            .all(&self.database)
+            .await?;
+        rows.iter()
+            .map(|row| Ok((row.text("kind")?, row.id("id")?, row.doc("doc")?)))
+            .collect()
+    }
+
+    /// Applies all of `writes` in one transaction, or none; returns the new
+    /// revision. Who names the one that was `seen` writes if it is still that.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when two records of a kind would share a name, and
+    /// [`StoreError::Conflict`] for another revision.
+    pub async fn write_entities(
+        &self,
+        writes: Vec<EntityWrite>,
+        seen: Option<i64>,
+    ) -> Result<i64, StoreError> {
+        write(self.begin().await?, writes, seen).await
+    }
+
+    /// A number that each write of entities changes, by whatever process.
+    pub async fn entities_revision(&self) -> Result<i64, StoreError> {
+        revision(&self.database).await
+    }
 }
 
 /// How often entities were written.
-pub(super) async fn revision(on: impl Into<On<'_>>) -> Result<i64, StoreError> {
+async fn revision(on: impl Into<ReadSource<'_>>) -> Result<i64, StoreError> {
     let row = sql("SELECT revision FROM entity_revision").one(on).await?;
     row.map_or(Ok(0), |row| row.int("revision"))
 }
@@ -29,11 +49,7 @@ pub(super) async fn revision(on: impl Into<On<'_>>) -> Result<i64, StoreError> {
 ///
 /// First all old records go, then the new ones come: two records may trade
 /// their names in one change.
-pub(super) async fn write(
-    mut tx: Tx,
-    writes: Vec<EntityWrite>,
-    seen: Option<i64>,
-) -> Result<i64, StoreError> {
+async fn write(mut tx: Tx, writes: Vec<EntityWrite>, seen: Option<i64>) -> Result<i64, StoreError> {
     let revision = revision(&mut tx).await?;
     if seen.is_some_and(|seen| seen != revision) {
         return Err(StoreError::Conflict("entities".to_owned()));
@@ -63,7 +79,7 @@ pub(super) async fn write(
             .bind(entity.id.to_string())
             .bind(entity.key.as_deref())
             .bind(write_doc(&entity.doc)?)
-            .run_or_taken(&mut tx, entity.key.as_deref().unwrap_or("the id"))
+            .run_unless_taken(&mut tx, entity.key.as_deref().unwrap_or("the id"))
             .await?;
     }
     tx.commit().await?;

@@ -2,11 +2,135 @@
 
 use uuid::Uuid;
 
-use super::{Database, Row, Tx, damaged, endings, sql};
-use crate::StoreError;
+use super::{Row, Tx, damaged, endings, sql};
+use crate::{Store, StoreError};
 use doorward_core::model::factor::{Enrolment, Kind, StoredFactor};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::secret::Secret;
+
+impl Store {
+    /// The second factors of a user, the oldest first.
+    pub async fn factors(&self, user_id: Uuid) -> Result<Vec<StoredFactor>, StoreError> {
+        let rows = sql("SELECT * FROM factors WHERE user_id = $1 ORDER BY created_ms, id")
+            .bind(user_id)
+            .all(&self.database)
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// The passkey of this identifier (base64url).
+    pub async fn factor_of_credential(
+        &self,
+        realm: &str,
+        credential: &str,
+    ) -> Result<Option<StoredFactor>, StoreError> {
+        let row = sql("SELECT * FROM factors WHERE realm = $1 AND credential = $2")
+            .bind(realm)
+            .bind(credential)
+            .one(&self.database)
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// Adds a factor, unless its user has `most` of them, and these recovery
+    /// codes, if the user has none.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the passkey is known already;
+    /// [`StoreError::Conflict`] when the user is gone.
+    pub async fn insert_factor(
+        &self,
+        factor: &StoredFactor,
+        most: u32,
+        codes: &[TokenHash],
+    ) -> Result<Enrolment, StoreError> {
+        let mut tx = self.begin().await?;
+        let kept = insert(&mut tx, factor, most, codes).await?;
+        tx.commit().await?;
+        Ok(kept)
+    }
+
+    /// Spends a proof: notes that a factor was used, and `secret` if it is to be
+    /// kept in another way, if `counter` is more than the last one, or both are
+    /// 0. Says whether it was. Of two who bring the same proof, one is told yes.
+    pub async fn use_factor(
+        &self,
+        id: Uuid,
+        counter: i64,
+        secret: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let spent = spend(&mut tx, id, counter, secret, now_ms).await?;
+        tx.commit().await?;
+        Ok(spent)
+    }
+
+    /// Calls a factor of a user otherwise; says whether it was there.
+    pub async fn rename_factor(
+        &self,
+        user_id: Uuid,
+        id: Uuid,
+        name: &str,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let done = rename(&mut tx, user_id, id, name).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    /// Removes a factor of a user, and with the last one the recovery codes; says
+    /// whether it was there.
+    pub async fn delete_factor(&self, user_id: Uuid, id: Uuid) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let done = delete(&mut tx, user_id, id).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    /// Removes all factors and recovery codes of a user, whose sessions and
+    /// refresh tokens end. Says how many factors went.
+    pub async fn reset_factors(&self, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = reset(&mut tx, user_id, now_ms).await?;
+        self.changed(tx.commit().await)?;
+        Ok(gone)
+    }
+
+    /// Puts these recovery codes in the place of a user's others.
+    pub async fn replace_recovery_codes(
+        &self,
+        user_id: Uuid,
+        codes: &[TokenHash],
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        replace_codes(&mut tx, user_id, codes).await?;
+        tx.commit().await
+    }
+
+    /// Spends a recovery code of a user; says whether it was one. Of two who
+    /// bring the same, one is told yes.
+    pub async fn use_recovery_code(
+        &self,
+        user_id: Uuid,
+        code: TokenHash,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let used = use_code(&mut tx, user_id, code).await?;
+        tx.commit().await?;
+        Ok(used)
+    }
+
+    /// How many recovery codes a user has left.
+    pub async fn recovery_codes_left(&self, user_id: Uuid) -> Result<u32, StoreError> {
+        let row = sql("SELECT count(*) AS total FROM recovery_codes WHERE user_id = $1")
+            .bind(user_id)
+            .one(&self.database)
+            .await?;
+        let total = row.map_or(Ok(0), |row| row.int("total"))?;
+        Ok(u32::try_from(total).unwrap_or(u32::MAX))
+    }
+}
 
 fn read(row: &Row) -> Result<StoredFactor, StoreError> {
     let kind = row.text("kind")?;
@@ -24,31 +148,7 @@ fn read(row: &Row) -> Result<StoredFactor, StoreError> {
     })
 }
 
-pub(super) async fn of_user(
-    readers: &Database,
-    user_id: Uuid,
-) -> Result<Vec<StoredFactor>, StoreError> {
-    let rows = sql("SELECT * FROM factors WHERE user_id = $1 ORDER BY created_ms, id")
-        .bind(user_id)
-        .all(readers)
-        .await?;
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn of_credential(
-    readers: &Database,
-    realm: &str,
-    credential: &str,
-) -> Result<Option<StoredFactor>, StoreError> {
-    let row = sql("SELECT * FROM factors WHERE realm = $1 AND credential = $2")
-        .bind(realm)
-        .bind(credential)
-        .one(readers)
-        .await?;
-    row.as_ref().map(read).transpose()
-}
-
-pub(super) async fn insert(
+async fn insert(
     tx: &mut Tx,
     factor: &StoredFactor,
     most: u32,
@@ -83,16 +183,16 @@ pub(super) async fn insert(
     .bind(factor.counter)
     .bind(factor.created_ms)
     .bind(factor.used_ms)
-    .run_or_taken(tx, "the passkey")
+    .run_unless_taken(tx, "the passkey")
     .await?;
-    let with_codes = left(tx, factor.user_id).await? == 0;
+    let with_codes = count_codes(tx, factor.user_id).await? == 0;
     if with_codes {
         put_codes(tx, factor.user_id, codes).await?;
     }
     Ok(Enrolment::Kept { with_codes })
 }
 
-async fn left(tx: &mut Tx, user_id: Uuid) -> Result<i64, StoreError> {
+async fn count_codes(tx: &mut Tx, user_id: Uuid) -> Result<i64, StoreError> {
     let row = sql("SELECT count(*) AS total FROM recovery_codes WHERE user_id = $1")
         .bind(user_id)
         .one(tx)
@@ -116,7 +216,7 @@ async fn put_codes(tx: &mut Tx, user_id: Uuid, codes: &[TokenHash]) -> Result<()
 }
 
 /// The condition decides: of two who bring the same proof, one counts.
-pub(super) async fn spend(
+async fn spend(
     tx: &mut Tx,
     id: Uuid,
     counter: i64,
@@ -136,12 +236,7 @@ pub(super) async fn spend(
     Ok(done > 0)
 }
 
-pub(super) async fn rename(
-    tx: &mut Tx,
-    user_id: Uuid,
-    id: Uuid,
-    name: &str,
-) -> Result<bool, StoreError> {
+async fn rename(tx: &mut Tx, user_id: Uuid, id: Uuid, name: &str) -> Result<bool, StoreError> {
     let done = sql("UPDATE factors SET name = $1 WHERE id = $2 AND user_id = $3")
         .bind(name)
         .bind(id)
@@ -152,7 +247,7 @@ pub(super) async fn rename(
 }
 
 /// Recovery codes stand in for a factor: they go with the last one.
-pub(super) async fn delete(tx: &mut Tx, user_id: Uuid, id: Uuid) -> Result<bool, StoreError> {
+async fn delete(tx: &mut Tx, user_id: Uuid, id: Uuid) -> Result<bool, StoreError> {
     let done = sql("DELETE FROM factors WHERE id = $1 AND user_id = $2")
         .bind(id)
         .bind(user_id)
@@ -166,7 +261,7 @@ pub(super) async fn delete(tx: &mut Tx, user_id: Uuid, id: Uuid) -> Result<bool,
     Ok(done > 0)
 }
 
-pub(super) async fn reset(tx: &mut Tx, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError> {
+async fn reset(tx: &mut Tx, user_id: Uuid, now_ms: i64) -> Result<u64, StoreError> {
     let gone = sql("DELETE FROM factors WHERE user_id = $1")
         .bind(user_id)
         .run(tx)
@@ -176,32 +271,15 @@ pub(super) async fn reset(tx: &mut Tx, user_id: Uuid, now_ms: i64) -> Result<u64
     Ok(gone)
 }
 
-pub(super) async fn replace_codes(
-    tx: &mut Tx,
-    user_id: Uuid,
-    codes: &[TokenHash],
-) -> Result<(), StoreError> {
+async fn replace_codes(tx: &mut Tx, user_id: Uuid, codes: &[TokenHash]) -> Result<(), StoreError> {
     put_codes(tx, user_id, codes).await
 }
 
-pub(super) async fn use_code(
-    tx: &mut Tx,
-    user_id: Uuid,
-    code: TokenHash,
-) -> Result<bool, StoreError> {
+async fn use_code(tx: &mut Tx, user_id: Uuid, code: TokenHash) -> Result<bool, StoreError> {
     let done = sql("DELETE FROM recovery_codes WHERE user_id = $1 AND hash = $2")
         .bind(user_id)
         .bind(code)
         .run(tx)
         .await?;
     Ok(done > 0)
-}
-
-pub(super) async fn codes_left(readers: &Database, user_id: Uuid) -> Result<u32, StoreError> {
-    let row = sql("SELECT count(*) AS total FROM recovery_codes WHERE user_id = $1")
-        .bind(user_id)
-        .one(readers)
-        .await?;
-    let total = row.map_or(Ok(0), |row| row.int("total"))?;
-    Ok(u32::try_from(total).unwrap_or(u32::MAX))
 }

@@ -2,10 +2,98 @@
 
 use uuid::Uuid;
 
-use super::{Database, Row, Tx, endings, sql, users};
-use crate::StoreError;
+use super::{Row, Tx, endings, sql, users};
+use crate::{Store, StoreError};
 use doorward_core::model::federation::FederatedIdentity;
 use doorward_core::model::user::User;
+
+impl Store {
+    /// Who at another provider is a user here: the link and the user.
+    pub async fn federated_user(
+        &self,
+        realm: &str,
+        issuer: &str,
+        subject: &str,
+    ) -> Result<Option<(FederatedIdentity, User)>, StoreError> {
+        let found = sql(
+            "SELECT * FROM federated_identities WHERE realm = $1 AND issuer = $2 AND subject = $3",
+        )
+        .bind(realm)
+        .bind(issuer)
+        .bind(subject)
+        .one(&self.database)
+        .await?;
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let identity = read(&found)?;
+        let user = users::by_id(&self.database, realm, identity.user_id).await?;
+        Ok(user.map(|user| (identity, user)))
+    }
+
+    /// Links a user to somebody at another provider; with `seen`, only if that
+    /// is the user's version still.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when that one is linked already;
+    /// [`StoreError::Conflict`] when the user is gone, or has changed.
+    pub async fn link_identity(
+        &self,
+        identity: &FederatedIdentity,
+        seen: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        link(&mut tx, identity, seen).await?;
+        tx.commit().await
+    }
+
+    /// Adds a user who is linked to somebody at another provider.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the name is another user's, or that one is
+    /// linked already.
+    pub async fn insert_federated_user(
+        &self,
+        user: &User,
+        identity: &FederatedIdentity,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        users::insert(&mut tx, user).await?;
+        insert(&mut tx, identity).await?;
+        self.changed(tx.commit().await)
+    }
+
+    /// Notes that a link was used, and what its provider says now.
+    pub async fn touch_identity(&self, identity: &FederatedIdentity) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        touch(&mut tx, identity).await?;
+        tx.commit().await
+    }
+
+    /// The links of a user, in the order in which they were made.
+    pub async fn identities(&self, user_id: Uuid) -> Result<Vec<FederatedIdentity>, StoreError> {
+        let rows =
+            sql("SELECT * FROM federated_identities WHERE user_id = $1 ORDER BY created_ms, id")
+                .bind(user_id)
+                .all(&self.database)
+                .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Removes a link of a user, whose refresh tokens and sessions end: one of
+    /// them may have begun with it. Says whether it was there.
+    pub async fn unlink_identity(
+        &self,
+        user_id: Uuid,
+        id: Uuid,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let gone = unlink(&mut tx, user_id, id, now_ms).await?;
+        self.changed(tx.commit().await)?;
+        Ok(gone)
+    }
+}
 
 fn read(row: &Row) -> Result<FederatedIdentity, StoreError> {
     Ok(FederatedIdentity {
@@ -21,28 +109,7 @@ fn read(row: &Row) -> Result<FederatedIdentity, StoreError> {
     })
 }
 
-pub(super) async fn user(
-    readers: &Database,
-    realm: &str,
-    issuer: &str,
-    subject: &str,
-) -> Result<Option<(FederatedIdentity, User)>, StoreError> {
-    let found =
-        sql("SELECT * FROM federated_identities WHERE realm = $1 AND issuer = $2 AND subject = $3")
-            .bind(realm)
-            .bind(issuer)
-            .bind(subject)
-            .one(readers)
-            .await?;
-    let Some(found) = found else {
-        return Ok(None);
-    };
-    let identity = read(&found)?;
-    let user = users::by_id(readers, realm, identity.user_id).await?;
-    Ok(user.map(|user| (identity, user)))
-}
-
-pub(super) async fn link(
+async fn link(
     tx: &mut Tx,
     identity: &FederatedIdentity,
     seen: Option<i64>,
@@ -60,7 +127,7 @@ pub(super) async fn link(
     insert(tx, identity).await
 }
 
-pub(super) async fn insert(tx: &mut Tx, identity: &FederatedIdentity) -> Result<(), StoreError> {
+async fn insert(tx: &mut Tx, identity: &FederatedIdentity) -> Result<(), StoreError> {
     let done = sql("INSERT INTO federated_identities
              (id, realm, user_id, issuer, subject, provider, email, created_ms, used_ms)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -82,7 +149,7 @@ pub(super) async fn insert(tx: &mut Tx, identity: &FederatedIdentity) -> Result<
     }
 }
 
-pub(super) async fn touch(tx: &mut Tx, identity: &FederatedIdentity) -> Result<(), StoreError> {
+async fn touch(tx: &mut Tx, identity: &FederatedIdentity) -> Result<(), StoreError> {
     sql("UPDATE federated_identities SET provider = $1, email = $2, used_ms = $3 WHERE id = $4")
         .bind(identity.provider.as_str())
         .bind(identity.email.as_deref())
@@ -93,23 +160,7 @@ pub(super) async fn touch(tx: &mut Tx, identity: &FederatedIdentity) -> Result<(
         .map(drop)
 }
 
-pub(super) async fn of_user(
-    readers: &Database,
-    user_id: Uuid,
-) -> Result<Vec<FederatedIdentity>, StoreError> {
-    let rows = sql("SELECT * FROM federated_identities WHERE user_id = $1 ORDER BY created_ms, id")
-        .bind(user_id)
-        .all(readers)
-        .await?;
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn unlink(
-    tx: &mut Tx,
-    user_id: Uuid,
-    id: Uuid,
-    now_ms: i64,
-) -> Result<bool, StoreError> {
+async fn unlink(tx: &mut Tx, user_id: Uuid, id: Uuid, now_ms: i64) -> Result<bool, StoreError> {
     let gone = sql("DELETE FROM federated_identities WHERE id = $1 AND user_id = $2")
         .bind(id)
         .bind(user_id)

@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::filter::Records;
-use super::{Builder, Database, Row, Tx, page, sql, write_doc};
-use crate::{GroupChange, GroupOutcome, GroupPage, StoreError};
+use super::{Builder, Row, Tx, page, sql, write_doc};
+use crate::{GroupChange, GroupOutcome, GroupPage, Store, StoreError};
 use doorward_core::model::group::{Group, MemberChange, Membership};
 use doorward_core::model::query::UserQuery;
 use doorward_core::model::user::fold;
@@ -14,6 +14,96 @@ const AT_ONCE: usize = 1000;
 
 /// Most memberships of one look-up.
 const MEMBERSHIPS_MAX: i64 = 20_000;
+
+impl Store {
+    /// The group of this id.
+    pub async fn group(&self, realm: &str, id: Uuid) -> Result<Option<Group>, StoreError> {
+        let row = sql("SELECT * FROM user_groups WHERE id = $1 AND realm = $2")
+            .bind(id)
+            .bind(realm)
+            .one(&self.database)
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// The groups that satisfy a query.
+    ///
+    /// # Errors
+    /// As [`Store::users`].
+    pub async fn groups(&self, realm: &str, query: &UserQuery) -> Result<GroupPage, StoreError> {
+        let page = page::read(&self.database, Records::Groups, realm, query).await?;
+        Ok(GroupPage {
+            groups: page.rows.iter().map(read).collect::<Result<_, _>>()?,
+            total: page.total,
+            more: page.more,
+        })
+    }
+
+    /// Members of a group by ascending identifier: those after `after`, at most
+    /// `limit`.
+    pub async fn members(
+        &self,
+        group: Uuid,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Membership>, StoreError> {
+        let rows = sql("SELECT m.user_id AS id, u.user_name AS name
+              FROM group_members m JOIN users u ON u.id = m.user_id
+             WHERE m.group_id = $1 AND m.user_id > $2 ORDER BY m.user_id LIMIT $3")
+        .bind(group)
+        .bind(after.map_or_else(String::new, |after| after.to_string()))
+        .bind(limit)
+        .all(&self.database)
+        .await?;
+        rows.iter().map(membership).collect()
+    }
+
+    /// The groups of these users, by user and ascending name: at most 20,000.
+    pub async fn memberships(&self, users: &[Uuid]) -> Result<Vec<(Uuid, Membership)>, StoreError> {
+        let mut select = Builder::new(
+            "SELECT m.user_id, g.id, g.name FROM group_members m
+               JOIN user_groups g ON g.id = m.group_id WHERE m.user_id IN (",
+        );
+        self.database
+            .dialect()
+            .push_each_text(&mut select, write_doc(&users)?);
+        select.push(") ORDER BY m.user_id, g.name_key LIMIT ");
+        select.push_bind(MEMBERSHIPS_MAX);
+        let rows = select.build().all(&self.database).await?;
+        let read = |row: &Row| Ok((row.id("user_id")?, membership(row)?));
+        rows.iter().map(read).collect()
+    }
+
+    /// Adds a group with its members.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the name is another group's.
+    pub async fn insert_group(
+        &self,
+        group: &Group,
+        members: &MemberChange,
+    ) -> Result<GroupOutcome, StoreError> {
+        insert(self.begin().await?, group, members).await
+    }
+
+    /// Changes a group. Its version grows, unless everything was so already.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the new name is another group's.
+    pub async fn change_group(&self, change: &GroupChange) -> Result<GroupOutcome, StoreError> {
+        apply(self.begin().await?, change).await
+    }
+
+    /// Removes a group, of this version if one is named.
+    pub async fn delete_group(
+        &self,
+        realm: &str,
+        id: Uuid,
+        seen: Option<i64>,
+    ) -> Result<GroupOutcome, StoreError> {
+        delete(self.begin().await?, realm, id, seen).await
+    }
+}
 
 fn read(row: &Row) -> Result<Group, StoreError> {
     Ok(Group {
@@ -27,49 +117,6 @@ fn read(row: &Row) -> Result<Group, StoreError> {
     })
 }
 
-pub(super) async fn by_id(
-    readers: &Database,
-    realm: &str,
-    id: Uuid,
-) -> Result<Option<Group>, StoreError> {
-    let row = sql("SELECT * FROM user_groups WHERE id = $1 AND realm = $2")
-        .bind(id)
-        .bind(realm)
-        .one(readers)
-        .await?;
-    row.as_ref().map(read).transpose()
-}
-
-pub(super) async fn page(
-    readers: &Database,
-    realm: &str,
-    query: &UserQuery,
-) -> Result<GroupPage, StoreError> {
-    let page = page::read(readers, Records::Groups, realm, query).await?;
-    Ok(GroupPage {
-        groups: page.rows.iter().map(read).collect::<Result<_, _>>()?,
-        total: page.total,
-        more: page.more,
-    })
-}
-
-pub(super) async fn members(
-    readers: &Database,
-    group: Uuid,
-    after: Option<Uuid>,
-    limit: u32,
-) -> Result<Vec<Membership>, StoreError> {
-    let rows = sql("SELECT m.user_id AS id, u.user_name AS name
-          FROM group_members m JOIN users u ON u.id = m.user_id
-         WHERE m.group_id = $1 AND m.user_id > $2 ORDER BY m.user_id LIMIT $3")
-    .bind(group)
-    .bind(after.map_or_else(String::new, |after| after.to_string()))
-    .bind(limit)
-    .all(readers)
-    .await?;
-    rows.iter().map(membership).collect()
-}
-
 fn membership(row: &Row) -> Result<Membership, StoreError> {
     Ok(Membership {
         id: row.id("id")?,
@@ -77,25 +124,7 @@ fn membership(row: &Row) -> Result<Membership, StoreError> {
     })
 }
 
-pub(super) async fn of_users(
-    readers: &Database,
-    users: &[Uuid],
-) -> Result<Vec<(Uuid, Membership)>, StoreError> {
-    let mut select = Builder::new(
-        "SELECT m.user_id, g.id, g.name FROM group_members m
-           JOIN user_groups g ON g.id = m.group_id WHERE m.user_id IN (",
-    );
-    readers
-        .dialect()
-        .push_each_text(&mut select, write_doc(&users)?);
-    select.push(") ORDER BY m.user_id, g.name_key LIMIT ");
-    select.push_bind(MEMBERSHIPS_MAX);
-    let rows = select.build().all(readers).await?;
-    let read = |row: &Row| Ok((row.id("user_id")?, membership(row)?));
-    rows.iter().map(read).collect()
-}
-
-pub(super) async fn insert(
+async fn insert(
     mut tx: Tx,
     group: &Group,
     members: &MemberChange,
@@ -113,7 +142,7 @@ pub(super) async fn insert(
     .bind(group.version)
     .bind(group.created_ms)
     .bind(group.updated_ms)
-    .run_or_taken(&mut tx, &group.name)
+    .run_unless_taken(&mut tx, &group.name)
     .await?;
     if let Err(unknown) = change_members(&mut tx, (&group.realm, group.id), members).await? {
         return Ok(GroupOutcome::NoUser(unknown));
@@ -122,7 +151,7 @@ pub(super) async fn insert(
     Ok(GroupOutcome::Done(group.clone()))
 }
 
-pub(super) async fn change(mut tx: Tx, change: &GroupChange) -> Result<GroupOutcome, StoreError> {
+async fn apply(mut tx: Tx, change: &GroupChange) -> Result<GroupOutcome, StoreError> {
     let row = sql("SELECT * FROM user_groups WHERE id = $1 AND realm = $2")
         .bind(change.id)
         .bind(&change.realm)
@@ -162,7 +191,7 @@ pub(super) async fn change(mut tx: Tx, change: &GroupChange) -> Result<GroupOutc
     .bind(new.version)
     .bind(new.updated_ms)
     .bind(new.id)
-    .run_or_taken(&mut tx, &new.name)
+    .run_unless_taken(&mut tx, &new.name)
     .await?;
     tx.commit().await?;
     Ok(GroupOutcome::Done(new))
@@ -240,7 +269,7 @@ async fn remove(tx: &mut Tx, group: Uuid, ids: &[Uuid]) -> Result<u64, StoreErro
     delete.build().run(tx).await
 }
 
-pub(super) async fn delete(
+async fn delete(
     mut tx: Tx,
     realm: &str,
     id: Uuid,

@@ -7,20 +7,48 @@ use futures_util::future::join;
 use super::dialect::Dialect;
 use super::statement::Statement;
 use super::{Builder, Tx, endings, sql, users};
-use crate::StoreError;
-use doorward_core::model::user::import::{Existing, Import, Imported};
+use crate::{Store, StoreError};
+use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 use doorward_core::model::user::{Owner, User, name as user_name, schema};
 
 /// Rows in one statement: databases bind at most 32,766 values.
 const ROWS: usize = 500;
 
+/// An import of more users than this is one of very many.
+const MANY: usize = 1000;
+
+impl Store {
+    /// Adds users of one realm, all in one transaction: whoever can't be added
+    /// keeps no other from it. Names what became of each. With `dry` it says
+    /// what would, and nothing is changed.
+    pub async fn import_users(
+        &self,
+        users: &[Import],
+        existing: ExistingUserPolicy,
+        dry: bool,
+        now_ms: i64,
+    ) -> Result<Vec<ImportOutcome>, StoreError> {
+        let mut tx = if users.len() > MANY {
+            self.database.begin_many().await?
+        } else {
+            self.begin().await?
+        };
+        let outcomes = import(&mut tx, users, existing, now_ms).await?;
+        if dry {
+            return Ok(outcomes);
+        }
+        self.changed(tx.commit().await)?;
+        Ok(outcomes)
+    }
+}
+
 /// Adds these users of one realm.
-pub(super) async fn users(
+async fn import(
     tx: &mut Tx,
     imports: &[Import],
-    existing: Existing,
+    existing: ExistingUserPolicy,
     now_ms: i64,
-) -> Result<Vec<Imported>, StoreError> {
+) -> Result<Vec<ImportOutcome>, StoreError> {
     realm_exists(tx, imports).await?;
     let mut added = HashSet::new();
     let dialect = tx.dialect();
@@ -41,7 +69,7 @@ pub(super) async fn users(
     for import in imports {
         if added.remove(&(import.user.id, user_name::key(&import.user.user_name))) {
             indexed.push(&import.user);
-            outcomes.push(Some(Imported::Added));
+            outcomes.push(Some(ImportOutcome::Added));
         } else {
             outcomes.push(None);
         }
@@ -50,7 +78,7 @@ pub(super) async fn users(
     let missing = imports.iter().zip(&outcomes);
     let missing = missing.filter(|(_, outcome)| outcome.is_none());
     let missing: Vec<_> = missing.map(|(import, _)| &import.user).collect();
-    let known = known(tx, &missing).await?;
+    let known = users_by_key(tx, &missing).await?;
     let mut all = Vec::with_capacity(imports.len());
     for (import, outcome) in imports.iter().zip(outcomes) {
         all.push(match outcome {
@@ -114,7 +142,7 @@ async fn index(tx: &mut Tx, users: &[&User]) -> Result<(), StoreError> {
 }
 
 /// The users who have these names already, by their keys.
-async fn known(tx: &mut Tx, users: &[&User]) -> Result<HashMap<String, User>, StoreError> {
+async fn users_by_key(tx: &mut Tx, users: &[&User]) -> Result<HashMap<String, User>, StoreError> {
     let mut all = HashMap::new();
     for chunk in users.chunks(ROWS) {
         let Some(first) = chunk.first() else { break };
@@ -138,22 +166,24 @@ async fn settle(
     tx: &mut Tx,
     import: &Import,
     known: &HashMap<String, User>,
-    existing: Existing,
+    existing: ExistingUserPolicy,
     now_ms: i64,
-) -> Result<Imported, StoreError> {
+) -> Result<ImportOutcome, StoreError> {
     let Some(old) = known.get(&user_name::key(&import.user.user_name)) else {
-        return Ok(Imported::Taken);
+        return Ok(ImportOutcome::Taken);
     };
     match existing {
-        Existing::Refuse => return Ok(Imported::Taken),
-        Existing::Skip => return Ok(Imported::Skipped),
-        Existing::Update if old.owner == Owner::File => return Ok(Imported::FileOwned),
-        Existing::Update => {}
+        ExistingUserPolicy::Refuse => return Ok(ImportOutcome::Taken),
+        ExistingUserPolicy::Skip => return Ok(ImportOutcome::Skipped),
+        ExistingUserPolicy::Update if old.owner == Owner::File => {
+            return Ok(ImportOutcome::FileOwned);
+        }
+        ExistingUserPolicy::Update => {}
     }
     // Read again: the file may name it twice.
     let row = sql("SELECT * FROM users WHERE id = $1").bind(old.id);
     let Some(row) = row.one(&mut *tx).await? else {
-        return Ok(Imported::Taken);
+        return Ok(ImportOutcome::Taken);
     };
     let old = users::read(&row)?;
     let mut new = old.clone();
@@ -174,5 +204,5 @@ async fn settle(
             .await?;
         endings::end_logins(tx, &id, now_ms).await?;
     }
-    Ok(Imported::Updated)
+    Ok(ImportOutcome::Updated)
 }

@@ -1,10 +1,46 @@
 //! Signing keys.
 
-use super::{Database, Row, Tx, damaged, sql};
-use crate::StoreError;
+use super::{Row, Tx, damaged, sql};
+use crate::{Store, StoreError};
 use doorward_core::model::client::SignAlg;
 use doorward_core::model::grant::StoredKey;
 use doorward_core::model::secret::Secret;
+
+impl Store {
+    /// All signing keys.
+    pub async fn signing_keys(&self) -> Result<Vec<StoredKey>, StoreError> {
+        let rows = sql("SELECT * FROM signing_keys ORDER BY active_from_ms, kid")
+            .all(&self.database)
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Adds a signing key, unless there is one of its algorithm that becomes
+    /// active at its time or later; with `displaces`, those leave the published
+    /// set instead. The older ones of its algorithm leave it at
+    /// `others_expire_ms`. Says whether it was added.
+    pub async fn add_signing_key(
+        &self,
+        key: &StoredKey,
+        others_expire_ms: i64,
+        displaces: bool,
+    ) -> Result<bool, StoreError> {
+        add(self.begin().await?, key, others_expire_ms, displaces).await
+    }
+
+    /// Puts the private key `new` in the place of `old`, if that is what the
+    /// store has for `kid`.
+    pub async fn replace_private_key(
+        &self,
+        kid: &str,
+        old: &Secret,
+        new: &Secret,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        replace(&mut tx, kid, old, new).await?;
+        tx.commit().await
+    }
+}
 
 pub(super) fn read(row: &Row) -> Result<StoredKey, StoreError> {
     let alg = row.text("alg")?;
@@ -18,17 +54,10 @@ pub(super) fn read(row: &Row) -> Result<StoredKey, StoreError> {
     })
 }
 
-pub(super) async fn all(readers: &Database) -> Result<Vec<StoredKey>, StoreError> {
-    let rows = sql("SELECT * FROM signing_keys ORDER BY active_from_ms, kid")
-        .all(readers)
-        .await?;
-    rows.iter().map(read).collect()
-}
-
 /// The check for a newer key makes two processes that rotate at once agree on
 /// one successor. With `displaces` those to come are withdrawn instead: they
 /// never signed.
-pub(super) async fn add(
+async fn add(
     mut tx: Tx,
     key: &StoredKey,
     others_expire_ms: i64,
@@ -82,12 +111,7 @@ async fn withdraw_later(tx: &mut Tx, key: &StoredKey) -> Result<(), StoreError> 
     .map(drop)
 }
 
-pub(super) async fn replace(
-    tx: &mut Tx,
-    kid: &str,
-    old: &Secret,
-    new: &Secret,
-) -> Result<(), StoreError> {
+async fn replace(tx: &mut Tx, kid: &str, old: &Secret, new: &Secret) -> Result<(), StoreError> {
     sql("UPDATE signing_keys SET pkcs8 = $1 WHERE kid = $2 AND pkcs8 = $3")
         .bind(new.expose())
         .bind(kid)

@@ -1,11 +1,44 @@
 //! Locks after wrong passwords.
 
-use super::{Database, Tx, damaged, sql};
-use crate::StoreError;
+use super::{Tx, damaged, sql};
+use crate::{Store, StoreError};
 use doorward_core::model::lockout::{LOCK_KEPT_MS, LockKind, StoredLock};
 
+impl Store {
+    /// Keeps a lock after wrong passwords, or its end, unless a later word of it
+    /// is known.
+    pub async fn put_lock(&self, lock: &StoredLock) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        put(&mut tx, lock).await?;
+        tx.commit().await
+    }
+
+    /// The locks that were set or lifted since `since_ms`, and still matter.
+    pub async fn locks(&self, since_ms: i64, now_ms: i64) -> Result<Vec<StoredLock>, StoreError> {
+        // The locks that were set or lifted since `since_ms`, and still matter.
+        let rows = sql("SELECT * FROM lockouts WHERE set_ms >= $1 AND expires_ms > $2")
+            .bind(since_ms)
+            .bind(now_ms)
+            .all(&self.database)
+            .await?;
+        let read = |row: &super::Row| {
+            let kind = row.text("kind")?;
+            Ok(StoredLock {
+                id: row.hash("id")?,
+                kind: LockKind::parse(&kind).ok_or_else(|| damaged(format!("lock of `{kind}`")))?,
+                realm: row.text("realm")?,
+                subject: row.opt_text("subject")?,
+                until_ms: row.int("until_ms")?,
+                locks: row.count("locks")?,
+                set_ms: row.int("set_ms")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+}
+
 /// Keeps a lock, unless a later word of it is known.
-pub(super) async fn put(tx: &mut Tx, lock: &StoredLock) -> Result<(), StoreError> {
+async fn put(tx: &mut Tx, lock: &StoredLock) -> Result<(), StoreError> {
     let over_ms = lock.until_ms.max(lock.set_ms);
     sql(
         "INSERT INTO lockouts (id, kind, realm, subject, until_ms, locks, set_ms, expires_ms)
@@ -26,30 +59,4 @@ pub(super) async fn put(tx: &mut Tx, lock: &StoredLock) -> Result<(), StoreError
     .run(tx)
     .await
     .map(drop)
-}
-
-/// The locks that were set or lifted since `since_ms`, and still matter.
-pub(super) async fn since(
-    readers: &Database,
-    since_ms: i64,
-    now_ms: i64,
-) -> Result<Vec<StoredLock>, StoreError> {
-    let rows = sql("SELECT * FROM lockouts WHERE set_ms >= $1 AND expires_ms > $2")
-        .bind(since_ms)
-        .bind(now_ms)
-        .all(readers)
-        .await?;
-    let read = |row: &super::Row| {
-        let kind = row.text("kind")?;
-        Ok(StoredLock {
-            id: row.hash("id")?,
-            kind: LockKind::parse(&kind).ok_or_else(|| damaged(format!("lock of `{kind}`")))?,
-            realm: row.text("realm")?,
-            subject: row.opt_text("subject")?,
-            until_ms: row.int("until_ms")?,
-            locks: row.count("locks")?,
-            set_ms: row.int("set_ms")?,
-        })
-    };
-    rows.iter().map(read).collect()
 }

@@ -1,7 +1,7 @@
 //! Clients that are to be told that a session has ended.
 
 use super::{Builder, Tx, sql};
-use crate::StoreError;
+use crate::{Store, StoreError};
 use doorward_core::model::session::{LOGOUT_TRIED_MS, LOGOUTS_OWED, Logout};
 
 /// Most logouts of one client among those that are taken at once: one that does
@@ -17,6 +17,31 @@ const DOUBLED: u32 = 6;
 
 /// The longest pause, in milliseconds: ten minutes.
 const PAUSE_MAX_MS: i64 = 600_000;
+
+impl Store {
+    /// Takes at most `limit` logouts that are due, but none of the clients in
+    /// `busy` (realm and identifier): each is due again after a pause that grows,
+    /// should its taker not settle it. Says also when the next one is due.
+    pub async fn take_logouts(
+        &self,
+        busy: &[(String, String)],
+        now_ms: i64,
+        limit: u32,
+    ) -> Result<(Vec<Logout>, Option<i64>), StoreError> {
+        let mut tx = self.begin().await?;
+        let taken = take(&mut tx, busy, now_ms, limit).await?;
+        tx.commit().await?;
+        Ok(taken)
+    }
+
+    /// Removes a logout: the client was told, or is told no more.
+    pub async fn settle_logout(&self, id: i64) -> Result<(), StoreError> {
+        let write = self
+            .batch
+            .write_unaudited(id, |tx, id| Box::pin(settle(tx, *id)));
+        write.await
+    }
+}
 
 /// Puts down every client of the session that wants to be told; how many.
 pub(super) async fn owe(
@@ -46,7 +71,7 @@ pub(super) async fn owe(
         .push(" AND s.realm = ")
         .push_bind(realm)
         .push(" AND ");
-    dialect.push_is_told(&mut insert);
+    dialect.push_is_notified(&mut insert);
     insert
         .push(
             " AND (SELECT count(*) FROM logouts l
@@ -59,7 +84,7 @@ pub(super) async fn owe(
 /// Takes logouts that are due, none of clients in `busy`: they are due again
 /// after a pause, should whoever took them not come back. Says also when the
 /// next of the others is due.
-pub(super) async fn take(
+async fn take(
     tx: &mut Tx,
     busy: &[(String, String)],
     now_ms: i64,
@@ -117,7 +142,7 @@ pub(super) async fn take(
     Ok((due, next_ms))
 }
 
-pub(super) async fn settle(tx: &mut Tx, id: i64) -> Result<(), StoreError> {
+async fn settle(tx: &mut Tx, id: i64) -> Result<(), StoreError> {
     sql("DELETE FROM logouts WHERE id = $1")
         .bind(id)
         .run(tx)

@@ -144,7 +144,10 @@ fn missing<'a>(migrations: &'a [&'a str], made: i64) -> Result<&'a [&'a str], St
         .ok()
         .and_then(|made| migrations.get(made..));
     missing.ok_or_else(|| {
-        StoreError::Unavailable("the database was written by a newer version".to_owned())
+        StoreError::Unavailable(
+            "the database was written by a newer version".to_owned(),
+            None,
+        )
     })
 }
 

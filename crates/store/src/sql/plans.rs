@@ -7,10 +7,10 @@ use super::database::query;
 use super::statement::Value;
 use crate::testing;
 
-type Seen = Mutex<Vec<(String, Vec<Value>)>>;
+type Statements = Mutex<Vec<(String, Vec<Value>)>>;
 
 tokio::task_local! {
-    static SEEN: Seen;
+    static SEEN: Statements;
 }
 
 /// Notes a statement, if the running test wants to know.
@@ -28,7 +28,7 @@ pub async fn whole_reads(url: &str, act: impl Future<Output = ()>) -> Vec<String
         act.await;
         SEEN.with(|seen| std::mem::take(&mut *seen.lock()))
     };
-    let statements = SEEN.scope(Seen::default(), done).await;
+    let statements = SEEN.scope(Statements::default(), done).await;
     let planner = Planner::of(url).await;
     let mut found = Vec::new();
     for (text, values) in statements {

@@ -8,6 +8,7 @@
 //! ([`ANSWER`]).
 
 use std::borrow::Cow;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::database::{LIST_WAIT, LISTS, query};
+use super::health::{Health, is_timeout};
 use super::lease::Lease;
-use super::pulse::{Pulse, is_timeout};
 use super::statement::Value;
-use super::unavailable;
-use crate::StoreError;
+use super::{Database, migrate, silent, unavailable};
+use crate::{Store, StoreError};
 use doorward_core::clock::random_uuid;
 
 /// Begins a transaction that writes. One message: the lock costs no way to the
@@ -63,7 +64,7 @@ const CHANNEL: &str = "doorward";
 /// ends before those that wait for its lock give up, and statements end before
 /// [`ANSWER`]. What is answered is on disk, whatever the server's default (one
 /// that asks for more, `remote_apply`, stays). Of nodes that vanished the server
-/// hears by keepalives.
+/// wait_for_change by keepalives.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '2500ms';
     SET lock_timeout = '4s'; SET statement_timeout = '4500ms';
     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10;
@@ -74,6 +75,59 @@ const SESSION: &str = "SET idle_in_transaction_session_timeout = '2500ms';
 /// Why a server can't be reached.
 type Cause = Arc<parking_lot::Mutex<Option<String>>>;
 
+impl Store {
+    /// Opens the PostgreSQL database at `url`, migrating it as needed.
+    ///
+    /// # Errors
+    /// [`StoreError::Address`] when the address can't be read;
+    /// [`StoreError::Unavailable`] when the server does not answer, refuses, or
+    /// the database was written by a newer version.
+    pub async fn open_postgres(url: &str) -> Result<Self, StoreError> {
+        let (server, changes) = connect(url).await?;
+        migrate::postgres(server.writer()).await?;
+        Ok(Self::on(Database::Postgres(Arc::new(server)), changes))
+    }
+
+    /// Opens the PostgreSQL database at `url` without changing it; `None`: there
+    /// is no store in it yet.
+    ///
+    /// # Errors
+    /// As [`Store::open_postgres`]; also when another version wrote it.
+    pub async fn open_existing_postgres(url: &str) -> Result<Option<Self>, StoreError> {
+        let (server, changes) = connect(url).await?;
+        let mut connection = server.writer().acquire().await.map_err(unavailable)?;
+        let version = timeout(ANSWER, migrate::postgres_version(&mut connection));
+        let version = version.await.map_err(|_| silent())??;
+        match version {
+            None => return Ok(None),
+            Some(version) if migrate::is_current(version) => {}
+            Some(_) => {
+                let reason = "the database was written by another version";
+                return Err(StoreError::Unavailable(reason.to_owned(), None));
+            }
+        }
+        drop(connection);
+        let database = Database::Postgres(Arc::new(server));
+        Ok(Some(Self::on(database, changes)))
+    }
+}
+
+async fn connect(url: &str) -> Result<(Server, watch::Sender<()>), StoreError> {
+    // No host is one for others, if `host` says where; not for the parser.
+    let url = match url.split_once("@/") {
+        Some((user, rest)) if rest.contains("host=") => format!("{user}@localhost/{rest}"),
+        _ => url.to_owned(),
+    };
+    // What is wrong with it is said without what it holds: a password.
+    let options = PgConnectOptions::from_str(&url);
+    let options = options.map_err(|error| {
+        StoreError::Address(format!("can't be used: {error}"), Some(Arc::new(error)))
+    })?;
+    let changes = watch::Sender::new(());
+    let server = Server::connect(options, changes.clone()).await?;
+    Ok((server, changes))
+}
+
 /// The connections of one node.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -83,7 +137,7 @@ pub(super) struct Server {
     lists: PgPool,
     /// What others know this process by.
     node: String,
-    pulse: Arc<Pulse>,
+    health: Arc<Health>,
     /// Where the server is, for messages.
     place: String,
     /// Why it could not be reached the last time, until it is again.
@@ -99,8 +153,8 @@ impl Server {
     ) -> Result<Self, StoreError> {
         let options = options.application_name("doorward");
         let node = random_uuid().to_string();
-        let pulse = Arc::<Pulse>::default();
-        let pool = |connections| pool(connections, &node, &pulse);
+        let health = Arc::<Health>::default();
+        let pool = |connections| pool(connections, &node, &health);
         let writer = match pool(1).connect_with(options.clone()).await {
             Ok(writer) => writer,
             Err(error) => return Err(unreachable(&options, error).await),
@@ -111,7 +165,7 @@ impl Server {
         let readers = pool(READERS).connect_with(options.clone()).await;
         let readers = readers.map_err(unavailable)?;
         let place = place(&options);
-        let ears = Ears {
+        let ears = ChangeListener {
             options,
             pool: pool(1),
             node: node.clone(),
@@ -119,13 +173,13 @@ impl Server {
             cause: Cause::default(),
         };
         let cause = ears.cause.clone();
-        let listening = tokio::spawn(ears.listen(pulse.clone())).abort_handle();
+        let listening = tokio::spawn(ears.listen(health.clone())).abort_handle();
         Ok(Self {
             writer,
             readers,
             lists,
             node,
-            pulse,
+            health,
             place,
             cause,
             listening,
@@ -165,9 +219,9 @@ impl Server {
     }
 
     async fn try_begin(&self, pool: &PgPool, text: SqlStr) -> Result<Lease<Postgres>, sqlx::Error> {
-        let mut lease = self.pulse.lent(Lease::of(pool)).await?;
-        let begun = self.pulse.within(ANSWER, lease.begin(text)).await;
-        self.noted(&mut lease, begun)?;
+        let mut lease = self.health.acquire(Lease::of(pool)).await?;
+        let begun = self.health.within(ANSWER, lease.begin(text)).await;
+        self.note_outcome(&mut lease, begun)?;
         Ok(lease)
     }
 
@@ -177,7 +231,7 @@ impl Server {
         text: SqlStr,
         values: &[Value],
     ) -> Result<Vec<PgRow>, StoreError> {
-        let values = sought(values);
+        let values = replace_nul(values);
         match self.try_read(text.clone(), &values).await {
             Err(error) if is_gone(&error) => self.try_read(text, &values).await,
             rows => rows,
@@ -191,21 +245,21 @@ impl Server {
             sqlx::Error::PoolTimedOut => {
                 let cause = self.cause.lock().clone();
                 let cause = cause.unwrap_or_else(|| silence("connection"));
-                StoreError::Unavailable(format!("{}: {cause}", self.place))
+                StoreError::Unavailable(format!("{}: {cause}", self.place), None)
             }
             error => unavailable(error),
         }
     }
 
     async fn try_read(&self, text: SqlStr, values: &[Value]) -> Result<Vec<PgRow>, sqlx::Error> {
-        let mut lease = self.pulse.lent(Lease::of(&self.readers)).await?;
+        let mut lease = self.health.acquire(Lease::of(&self.readers)).await?;
         let rows = query::<Postgres>(text, values).fetch_all(&mut *lease);
-        let rows = self.pulse.within(ANSWER, rows).await;
-        self.noted(&mut lease, rows)
+        let rows = self.health.within(ANSWER, rows).await;
+        self.note_outcome(&mut lease, rows)
     }
 
     /// What a connection says about those that were made before.
-    fn noted<T>(
+    fn note_outcome<T>(
         &self,
         lease: &mut Lease<Postgres>,
         outcome: Result<T, sqlx::Error>,
@@ -215,14 +269,14 @@ impl Server {
                 lease.give_up();
             }
             if is_gone(error) {
-                self.pulse.note_broken();
+                self.health.note_broken();
             }
         }
         outcome
     }
 
-    pub(super) fn pulse(&self) -> &Arc<Pulse> {
-        &self.pulse
+    pub(super) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// Grows with each change of `subject` by another node.
@@ -246,9 +300,9 @@ impl Drop for Server {
     }
 }
 
-fn pool(connections: u32, node: &str, pulse: &Arc<Pulse>) -> PgPoolOptions {
+fn pool(connections: u32, node: &str, health: &Arc<Health>) -> PgPoolOptions {
     let session: Arc<str> = format!("{SESSION} SET doorward.node = '{node}';").into();
-    let pulse = pulse.clone();
+    let health = health.clone();
     PgPoolOptions::new()
         .max_connections(connections)
         // Who makes one ahead of its use, in vain, would keep the others from it.
@@ -266,7 +320,7 @@ fn pool(connections: u32, node: &str, pulse: &Arc<Pulse>) -> PgPoolOptions {
             })
         })
         .before_acquire(move |_, meta| {
-            let good = pulse.is_sound(meta.age);
+            let good = health.is_sound(meta.age);
             Box::pin(async move { Ok(good) })
         })
 }
@@ -287,18 +341,22 @@ fn place(options: &PgConnectOptions) -> String {
 /// Why a server can't be reached. A pool only says that it waited: a connection
 /// of its own says why.
 async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> StoreError {
-    let why = match error {
+    let error = match error {
         sqlx::Error::PoolTimedOut => cause(options).await,
-        error => error.to_string(),
+        error => Ok(error),
     };
-    StoreError::Unavailable(format!("{}: {why}", place(options)))
+    let place = place(options);
+    match error {
+        Ok(error) => StoreError::Unavailable(format!("{place}: {error}"), Some(Arc::new(error))),
+        Err(silence) => StoreError::Unavailable(format!("{place}: {silence}"), None),
+    }
 }
 
-/// What a connection of its own says.
-async fn cause(options: &PgConnectOptions) -> String {
+/// What a connection of its own says; `Err`: nothing in time.
+async fn cause(options: &PgConnectOptions) -> Result<sqlx::Error, String> {
     match timeout(CONNECT, PgConnection::connect_with(options)).await {
-        Ok(Err(error)) => error.to_string(),
-        Ok(Ok(_)) | Err(_) => silence("answer"),
+        Ok(Err(error)) => Ok(error),
+        Ok(Ok(_)) | Err(_) => Err(silence("answer")),
     }
 }
 
@@ -312,9 +370,9 @@ async fn check(writer: &PgPool) -> Result<(), StoreError> {
                            current_setting('server_version_num')::bigint AS version,
                            current_setting('fsync') AS fsync";
     let row = sqlx::query(settings).fetch_one(writer);
-    let row = Pulse::default().within(ANSWER, row).await;
+    let row = Health::default().within(ANSWER, row).await;
     let row = super::Row::Postgres(row.map_err(unavailable)?);
-    let refused = |why: &str| Err(StoreError::Unavailable(why.to_owned()));
+    let refused = |why: &str| Err(StoreError::Unavailable(why.to_owned(), None));
     if row.int("version")? < 130_000 {
         return refused("PostgreSQL 13 or newer is needed");
     }
@@ -328,9 +386,9 @@ async fn check(writer: &PgPool) -> Result<(), StoreError> {
 }
 
 /// Who listens to what other nodes change.
-struct Ears {
+struct ChangeListener {
     options: PgConnectOptions,
-    /// One connection, apart from the others: what becomes of one that hears
+    /// One connection, apart from the others: what becomes of one that wait_for_change
     /// nothing any more is nobody's loss.
     pool: PgPoolOptions,
     node: String,
@@ -339,18 +397,19 @@ struct Ears {
     cause: Cause,
 }
 
-impl Ears {
+impl ChangeListener {
     /// Listens as long as the store is there. While nobody listens, something may
     /// have changed: that is told too.
-    async fn listen(self, pulse: Arc<Pulse>) {
+    async fn listen(self, health: Arc<Health>) {
         loop {
             if let Some(mut listener) = self.connect().await {
                 *self.cause.lock() = None;
                 self.changes.send_replace(());
-                while self.hears(&mut listener).await {}
-                pulse.note_broken();
+                while self.wait_for_change(&mut listener).await {}
+                health.note_broken();
             } else {
                 let why = cause(&self.options).await;
+                let why = why.map_or_else(|silence| silence, |error| error.to_string());
                 *self.cause.lock() = Some(why);
             }
             tokio::time::sleep(LISTEN_AGAIN).await;
@@ -368,7 +427,7 @@ impl Ears {
     }
 
     /// Waits for what is said next; whether the connection is still there.
-    async fn hears(&self, listener: &mut PgListener) -> bool {
+    async fn wait_for_change(&self, listener: &mut PgListener) -> bool {
         let Ok(heard) = timeout(LISTEN_TEST, listener.try_recv()).await else {
             let test = sqlx::query("SELECT 1").execute(&mut *listener);
             return timeout(ANSWER, test).await.is_ok_and(|test| test.is_ok());
@@ -400,7 +459,7 @@ fn is_gone(error: &sqlx::Error) -> bool {
 
 /// No text of the database holds U+0000, and none can be asked for: another one
 /// takes its place that no text holds either.
-pub(super) fn sought(values: &[Value]) -> Cow<'_, [Value]> {
+pub(super) fn replace_nul(values: &[Value]) -> Cow<'_, [Value]> {
     let nul = |value: &Value| matches!(value, Value::Text(Some(text)) if text.contains('\0'));
     if !values.iter().any(nul) {
         return Cow::Borrowed(values);

@@ -2,34 +2,75 @@
 
 use serde_json::{Map, Value};
 
-use super::{Database, Row, Tx, sql, write_doc};
-use crate::StoreError;
+use super::{Row, Tx, sql, write_doc};
+use crate::{PendingAudit, Store, StoreError};
 use doorward_core::model::registration::{RealmRemoval, StoredRealm};
 
-pub(super) async fn all(readers: &Database) -> Result<Vec<StoredRealm>, StoreError> {
-    let rows = sql("SELECT path, owner, settings FROM realms ORDER BY path")
-        .all(readers)
-        .await?;
-    let realm = |row: &Row| {
-        Ok(StoredRealm {
-            path: row.text("path")?,
-            declared: row.text("owner")? == "file",
-            settings: row.doc("settings")?,
-        })
-    };
-    rows.iter().map(realm).collect()
+impl Store {
+    /// All realms, in ascending order of their paths.
+    pub async fn realms(&self) -> Result<Vec<StoredRealm>, StoreError> {
+        let rows = sql("SELECT path, owner, settings FROM realms ORDER BY path")
+            .all(&self.database)
+            .await?;
+        let realm = |row: &Row| {
+            Ok(StoredRealm {
+                path: row.text("path")?,
+                declared: row.text("owner")? == "file",
+                settings: row.doc("settings")?,
+            })
+        };
+        rows.iter().map(realm).collect()
+    }
+
+    /// Adds a realm.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when there is one of this path.
+    pub async fn insert_realm(&self, realm: &StoredRealm) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        insert(&mut tx, realm).await?;
+        tx.commit().await
+    }
+
+    /// Replaces the settings of a realm made in the store, if they are still
+    /// `seen`; `None`: whatever they are.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a realm that the file declares;
+    /// [`StoreError::Conflict`] when they are others, or it is gone.
+    pub async fn update_realm(
+        &self,
+        realm: &StoredRealm,
+        seen: Option<&Map<String, Value>>,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        update(&mut tx, realm, seen).await?;
+        tx.commit().await
+    }
+
+    /// Removes a realm in which nothing is left.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a realm that the file declares.
+    pub async fn delete_realm(&self, path: &str) -> Result<RealmRemoval, StoreError> {
+        let mut tx = self.begin().await?;
+        let outcome = delete(&mut tx, path).await?;
+        PendingAudit::void_unless(outcome == RealmRemoval::Done);
+        tx.commit().await?;
+        Ok(outcome)
+    }
 }
 
-pub(super) async fn insert(tx: &mut Tx, realm: &StoredRealm) -> Result<(), StoreError> {
+async fn insert(tx: &mut Tx, realm: &StoredRealm) -> Result<(), StoreError> {
     sql("INSERT INTO realms (path, owner, settings) VALUES ($1, 'store', $2)")
         .bind(&realm.path)
         .bind(write_doc(&realm.settings)?)
-        .run_or_taken(tx, &realm.path)
+        .run_unless_taken(tx, &realm.path)
         .await
         .map(drop)
 }
 
-pub(super) async fn update(
+async fn update(
     tx: &mut Tx,
     realm: &StoredRealm,
     seen: Option<&Map<String, Value>>,
@@ -71,7 +112,7 @@ async fn refuse_declared(tx: &mut Tx, path: &str) -> Result<(), StoreError> {
     }
 }
 
-pub(super) async fn delete(tx: &mut Tx, path: &str) -> Result<RealmRemoval, StoreError> {
+async fn delete(tx: &mut Tx, path: &str) -> Result<RealmRemoval, StoreError> {
     refuse_declared(tx, path).await?;
     let below = format!("{path}/");
     let inside = sql("SELECT (SELECT count(*) FROM users WHERE realm = $1)

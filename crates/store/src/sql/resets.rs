@@ -2,12 +2,41 @@
 
 use uuid::Uuid;
 
-use super::{Database, Row, Tx, endings, sql, users};
-use crate::StoreError;
+use super::{Row, Tx, endings, sql, users};
+use crate::{Store, StoreError};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::reset::StoredReset;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::Owner;
+
+impl Store {
+    /// Keeps a link by which a user chooses a new password; the user's oldest
+    /// ones beyond `most` are good no more.
+    pub async fn insert_reset(&self, reset: &StoredReset, most: u32) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        insert(&mut tx, reset, most).await?;
+        tx.commit().await
+    }
+
+    /// The link of this token hash, good or not.
+    pub async fn reset(&self, hash: TokenHash) -> Result<Option<StoredReset>, StoreError> {
+        let row = sql("SELECT * FROM password_resets WHERE hash = $1").bind(hash);
+        let row = row.one(&self.database).await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// Spends a link for a new password hash: once, and only while the password
+    /// in force is the one from when it was made. Every other link of the user
+    /// goes, and sessions and refresh tokens end. Says whose it was.
+    pub async fn reset_password(
+        &self,
+        hash: TokenHash,
+        password: &Secret,
+        now_ms: i64,
+    ) -> Result<Option<Uuid>, StoreError> {
+        self.changed(spend(self.begin().await?, hash, password, now_ms).await)
+    }
+}
 
 fn read(row: &Row) -> Result<StoredReset, StoreError> {
     Ok(StoredReset {
@@ -20,7 +49,7 @@ fn read(row: &Row) -> Result<StoredReset, StoreError> {
 }
 
 /// Keeps a link; the user's oldest ones beyond `most` are good no more.
-pub(super) async fn insert(tx: &mut Tx, reset: &StoredReset, most: u32) -> Result<(), StoreError> {
+async fn insert(tx: &mut Tx, reset: &StoredReset, most: u32) -> Result<(), StoreError> {
     sql(
         "INSERT INTO password_resets (hash, realm, user_id, bound, expires_ms)
          VALUES ($1, $2, $3, $4, $5)",
@@ -44,17 +73,8 @@ pub(super) async fn insert(tx: &mut Tx, reset: &StoredReset, most: u32) -> Resul
     .map(drop)
 }
 
-pub(super) async fn by_hash(
-    readers: &Database,
-    hash: TokenHash,
-) -> Result<Option<StoredReset>, StoreError> {
-    let row = sql("SELECT * FROM password_resets WHERE hash = $1").bind(hash);
-    let row = row.one(readers).await?;
-    row.as_ref().map(read).transpose()
-}
-
 /// Spends a link for a new password, if it is good.
-pub(super) async fn spend(
+async fn spend(
     mut tx: Tx,
     hash: TokenHash,
     password: &Secret,

@@ -3,9 +3,40 @@
 
 use uuid::Uuid;
 
-use super::{Builder, Database, Row, Tx, sql};
-use crate::StoreError;
+use super::{Builder, Row, Tx, sql};
+use crate::{Store, StoreError};
 use doorward_core::model::user::{RetiredName, User, name as user_name};
+
+impl Store {
+    /// The retired names of a realm whose keys come behind `after`, in order.
+    pub async fn retired_names(
+        &self,
+        realm: &str,
+        after: &str,
+        most: u32,
+    ) -> Result<Vec<RetiredName>, StoreError> {
+        // The retired names of a realm, in their order.
+        let rows = sql(
+            "SELECT * FROM retired_names WHERE realm = $1 AND user_key > $2
+              ORDER BY user_key LIMIT $3",
+        )
+        .bind(realm)
+        .bind(after)
+        .bind(i64::from(most))
+        .all(&self.database)
+        .await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Lets a retired name be the `sub` of whoever has it or gets it; says whether
+    /// it was retired.
+    pub async fn release_name(&self, realm: &str, name: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let released = release(&mut tx, realm, name).await?;
+        self.changed(tx.commit().await)?;
+        Ok(released)
+    }
+}
 
 /// Notes that the user of this identifier gives its name up, unless the name was
 /// another user's before. `next_key` is that of the name it gets, if it stays.
@@ -55,25 +86,6 @@ pub(super) fn push_reused(select: &mut Builder, user: &User) {
     }
 }
 
-/// The retired names of a realm, in their order.
-pub(super) async fn all(
-    readers: &Database,
-    realm: &str,
-    after: &str,
-    most: u32,
-) -> Result<Vec<RetiredName>, StoreError> {
-    let rows = sql(
-        "SELECT * FROM retired_names WHERE realm = $1 AND user_key > $2
-          ORDER BY user_key LIMIT $3",
-    )
-    .bind(realm)
-    .bind(after)
-    .bind(i64::from(most))
-    .all(readers)
-    .await?;
-    rows.iter().map(read).collect()
-}
-
 fn read(row: &Row) -> Result<RetiredName, StoreError> {
     Ok(RetiredName {
         realm: row.text("realm")?,
@@ -86,7 +98,7 @@ fn read(row: &Row) -> Result<RetiredName, StoreError> {
 
 /// Lets the name be the `sub` of whoever has it or gets it; says whether it was
 /// retired.
-pub(super) async fn release(tx: &mut Tx, realm: &str, name: &str) -> Result<bool, StoreError> {
+async fn release(tx: &mut Tx, realm: &str, name: &str) -> Result<bool, StoreError> {
     let key = user_name::key(name);
     let done = sql("DELETE FROM retired_names WHERE realm = $1 AND user_key = $2")
         .bind(realm)

@@ -60,7 +60,7 @@ impl Row {
 
     /// A count that fits 32 bits.
     pub(super) fn count(&self, column: &str) -> Result<u32, StoreError> {
-        u32::try_from(self.int(column)?).map_err(damaged)
+        u32::try_from(self.int(column)?).map_err(StoreError::damaged)
     }
 
     /// A column that holds JSON.
@@ -80,7 +80,7 @@ impl Row {
             Self::Sqlite(row) => row.try_get(column),
             Self::Postgres(row) => row.try_get(column),
         }
-        .map_err(damaged)
+        .map_err(StoreError::damaged)
     }
 }
 

@@ -9,7 +9,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::sqlite::cannot_open;
+use super::sqlite::{cannot_open, failed_to_open};
 use crate::StoreError;
 
 /// The lock of the server that has the file.
@@ -19,7 +19,7 @@ pub(super) struct ServerLock(#[expect(dead_code, reason = "it is held, not used"
 impl ServerLock {
     /// Takes the lock of the database at `path`, which exists.
     pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
-        let failed = |error: std::io::Error| cannot_open(path, &error.to_string());
+        let failed = |error: std::io::Error| failed_to_open(path, error);
         let name = name(path).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);

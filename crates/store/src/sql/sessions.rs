@@ -1,13 +1,122 @@
 //! Sessions of `authenticate` and of the authorization endpoint.
 
+use super::batch::audited_if;
 use super::{Builder, Database, Row, Tx, endings, sql};
-use crate::StoreError;
+use crate::{Store, StoreError};
 use doorward_core::model::grant::{Grant, MAX_TOKEN_LIFE_MS, StoredSession, TokenHash};
 use doorward_core::model::session::{EndedSession, SessionPage, SessionQuery, SessionRecord};
 
+impl Store {
+    /// Keeps a session; the user's oldest ones beyond `quota` end: those.
+    pub async fn insert_session(
+        &self,
+        session: &StoredSession,
+        quota: u32,
+    ) -> Result<Vec<EndedSession>, StoreError> {
+        let of = (session.clone(), quota);
+        let write = self.batch.write(of, |tx, (session, quota)| {
+            Box::pin(insert(tx, None, session, *quota))
+        });
+        write.await
+    }
+
+    /// Keeps a session in the place of the one of hash `old`, if that is there:
+    /// nobody who holds the old token has the new one's rights. Unless both have
+    /// one name, the old one ends. Names the sessions that ended.
+    pub async fn replace_session(
+        &self,
+        old: TokenHash,
+        session: &StoredSession,
+        quota: u32,
+    ) -> Result<Vec<EndedSession>, StoreError> {
+        let of = (old, session.clone(), quota);
+        let write = self.batch.write(of, |tx, (old, session, quota)| {
+            Box::pin(insert(tx, Some(*old), session, *quota))
+        });
+        write.await
+    }
+
+    /// The session of this token hash.
+    pub async fn session(&self, hash: TokenHash) -> Result<Option<StoredSession>, StoreError> {
+        let row = sql("SELECT * FROM sessions WHERE hash = $1")
+            .bind(hash)
+            .one(&self.database)
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// Notes that a session was used.
+    pub async fn touch_session(&self, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
+        let write = self
+            .batch
+            .write_unaudited((hash, now_ms), |tx, (hash, now_ms)| {
+                Box::pin(touch(tx, *hash, *now_ms))
+            });
+        write.await
+    }
+
+    /// The session that ID tokens of the realm call `sid`, lapsed or not.
+    pub async fn session_named(
+        &self,
+        realm: &str,
+        sid: &str,
+    ) -> Result<Option<SessionRecord>, StoreError> {
+        let row = sql(
+            "SELECT s.*, u.user_name FROM sessions s JOIN users u ON u.id = s.user_id
+              WHERE s.sid = $1 AND s.realm = $2",
+        )
+        .bind(sid)
+        .bind(realm)
+        .one(&self.database)
+        .await?;
+        match row {
+            Some(row) => record(&self.database, &row).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// At most `limit` sessions that fit, in the order of their names, from the
+    /// one after `after` on.
+    pub async fn sessions(
+        &self,
+        query: &SessionQuery,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<SessionPage, StoreError> {
+        let mut select = Builder::new(
+            "SELECT s.*, u.user_name FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.sid > ",
+        );
+        select.push_bind(after.unwrap_or_default().to_owned());
+        conditions(&mut select, query);
+        select
+            .push(" ORDER BY s.sid LIMIT ")
+            .push_bind(i64::from(limit) + 1);
+        let rows = select.build().all(&self.database).await?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut page = SessionPage {
+            more: rows.len() > limit,
+            ..SessionPage::default()
+        };
+        for row in rows.iter().take(limit) {
+            page.sessions.push(record(&self.database, row).await?);
+        }
+        Ok(page)
+    }
+
+    /// Notes that `grant` was given in its session; says whether that is still
+    /// there. With a code, [`Store::insert_code`] does it.
+    pub async fn begin_grant(&self, grant: &Grant, now_ms: i64) -> Result<bool, StoreError> {
+        let of = (grant.clone(), now_ms);
+        let write = self.batch.write(of, |tx, (grant, now_ms)| {
+            Box::pin(audited_if(note_grant(tx, grant, *now_ms), |noted| *noted))
+        });
+        write.await
+    }
+}
+
 /// The new session takes the place of `old`, if there is one: that one ends,
 /// unless the new one goes on with it.
-pub(super) async fn insert(
+async fn insert(
     tx: &mut Tx,
     old: Option<TokenHash>,
     session: &StoredSession,
@@ -45,7 +154,7 @@ pub(super) async fn insert(
     .bind(&session.address)
     .run(tx)
     .await?;
-    for (realm, sid) in beyond(tx, session, quota).await? {
+    for (realm, sid) in over_quota(tx, session, quota).await? {
         ended.push(endings::end(tx, &realm, &sid, now_ms, true).await?);
     }
     Ok(ended)
@@ -53,7 +162,7 @@ pub(super) async fn insert(
 
 /// Realm and name of the user's oldest sessions beyond `quota`; a sign-in never
 /// ends the one that it began.
-async fn beyond(
+async fn over_quota(
     tx: &mut Tx,
     begun: &StoredSession,
     quota: u32,
@@ -99,36 +208,6 @@ pub(super) fn read(row: &Row) -> Result<StoredSession, StoreError> {
     })
 }
 
-pub(super) async fn by_hash(
-    readers: &Database,
-    hash: TokenHash,
-) -> Result<Option<StoredSession>, StoreError> {
-    let row = sql("SELECT * FROM sessions WHERE hash = $1")
-        .bind(hash)
-        .one(readers)
-        .await?;
-    row.as_ref().map(read).transpose()
-}
-
-pub(super) async fn by_name(
-    readers: &Database,
-    realm: &str,
-    sid: &str,
-) -> Result<Option<SessionRecord>, StoreError> {
-    let row = sql(
-        "SELECT s.*, u.user_name FROM sessions s JOIN users u ON u.id = s.user_id
-          WHERE s.sid = $1 AND s.realm = $2",
-    )
-    .bind(sid)
-    .bind(realm)
-    .one(readers)
-    .await?;
-    match row {
-        Some(row) => record(readers, &row).await.map(Some),
-        None => Ok(None),
-    }
-}
-
 async fn record(readers: &Database, row: &Row) -> Result<SessionRecord, StoreError> {
     let session = read(row)?;
     let clients = sql("SELECT client_id FROM session_clients WHERE sid = $1 ORDER BY client_id")
@@ -163,33 +242,7 @@ pub(super) fn conditions(select: &mut Builder, query: &SessionQuery) {
     }
 }
 
-pub(super) async fn page(
-    readers: &Database,
-    query: &SessionQuery,
-    after: Option<&str>,
-    limit: u32,
-) -> Result<SessionPage, StoreError> {
-    let mut select = Builder::new(
-        "SELECT s.*, u.user_name FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.sid > ",
-    );
-    select.push_bind(after.unwrap_or_default().to_owned());
-    conditions(&mut select, query);
-    select
-        .push(" ORDER BY s.sid LIMIT ")
-        .push_bind(i64::from(limit) + 1);
-    let rows = select.build().all(readers).await?;
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut page = SessionPage {
-        more: rows.len() > limit,
-        ..SessionPage::default()
-    };
-    for row in rows.iter().take(limit) {
-        page.sessions.push(record(readers, row).await?);
-    }
-    Ok(page)
-}
-
-pub(super) async fn touch(tx: &mut Tx, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
+async fn touch(tx: &mut Tx, hash: TokenHash, now_ms: i64) -> Result<(), StoreError> {
     sql("UPDATE sessions SET used_ms = $1 WHERE hash = $2 AND used_ms < $1")
         .bind(now_ms)
         .bind(hash)

@@ -20,12 +20,12 @@ use sqlx::{ConnectOptions, SqlSafeStr, SqlStr, Sqlite, SqliteConnection, SqliteP
 use tokio::sync::watch;
 
 use super::database::{LIST_WAIT, LISTS, query};
+use super::health::{Health, is_timeout};
 use super::lease::Lease;
-use super::place::{Gone, Place};
-use super::pulse::{Pulse, is_timeout};
+use super::location::{FileLocation, LocationError};
 use super::server_lock::ServerLock;
 use super::statement::Value;
-use super::{Database, SqlStore, migrate, unavailable};
+use super::{Database, Store, migrate, unavailable};
 use crate::StoreError;
 
 /// Connections that only read, other than lists.
@@ -54,14 +54,14 @@ pub(super) struct File {
     lists: SqlitePool,
     /// How many connections the writer has had: each counts changes anew.
     writers: Arc<AtomicU32>,
-    place: Arc<Place>,
-    pulse: Arc<Pulse>,
+    place: Arc<FileLocation>,
+    health: Arc<Health>,
     /// It does nothing but stay: with the last connection SQLite takes the files
     /// beside the database away.
     _anchor: Mutex<SqliteConnection>,
 }
 
-impl SqlStore {
+impl Store {
     /// Opens the file at `path`, creating and migrating it as needed.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl SqlStore {
     /// database, or was written by a newer version.
     pub async fn open_sqlite(path: &Path) -> Result<Self, StoreError> {
         create_private(path)?;
-        let place = Arc::new(Place::new(path));
+        let place = Arc::new(FileLocation::new(path));
         let writers = Arc::<AtomicU32>::default();
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -84,7 +84,7 @@ impl SqlStore {
             counted.fetch_add(1, Ordering::AcqRel);
         });
         let writer = writer.connect_with(options.clone()).await;
-        let writer = writer.map_err(|error| cannot_open(path, &error.to_string()))?;
+        let writer = writer.map_err(|error| failed_to_open(path, error))?;
         migrate::sqlite(&writer).await?;
         let bulk = bulk(&place, options.clone());
         let options = options.read_only(true);
@@ -99,7 +99,7 @@ impl SqlStore {
             lists,
             writers,
             place,
-            pulse: Arc::default(),
+            health: Arc::default(),
             _anchor: anchor,
         };
         Ok(Self::on(
@@ -108,10 +108,10 @@ impl SqlStore {
         ))
     }
 
-    /// As [`SqlStore::open_sqlite`], for the server: there is one for a file.
+    /// As [`Store::open_sqlite`], for the server: there is one for a file.
     ///
     /// # Errors
-    /// As [`SqlStore::open_sqlite`]; also when another server has the file.
+    /// As [`Store::open_sqlite`]; also when another server has the file.
     pub async fn serve_sqlite(path: &Path) -> Result<Self, StoreError> {
         create_private(path)?;
         let lock = ServerLock::take(path)?;
@@ -130,11 +130,11 @@ impl SqlStore {
             .filename(path)
             .read_only(true)
             .busy_timeout(BUSY);
-        let place = Arc::new(Place::new(path));
+        let place = Arc::new(FileLocation::new(path));
         let lists = lists(&place).connect_lazy_with(options.clone());
         let readers = pool(READERS, &place, || {});
         let readers = readers.connect_with(options.clone()).await;
-        let readers = readers.map_err(|error| cannot_open(path, &error.to_string()))?;
+        let readers = readers.map_err(|error| failed_to_open(path, error))?;
         if !migrate::is_sqlite_current(&readers).await? {
             return Err(cannot_open(path, "it was written by another version"));
         }
@@ -145,7 +145,7 @@ impl SqlStore {
             lists,
             writers: Arc::default(),
             place,
-            pulse: Arc::default(),
+            health: Arc::default(),
             _anchor: anchor(&options).await.map_err(unavailable)?,
         };
         Ok(Self::on(
@@ -182,7 +182,7 @@ impl File {
 
     /// As [`File::snapshot`], for a list.
     pub(super) async fn listing(&self) -> Result<Lease<Sqlite>, sqlx::Error> {
-        let gone = |gone: Gone| sqlx::Error::Io(std::io::Error::other(gone));
+        let gone = |gone: LocationError| sqlx::Error::Io(std::io::Error::other(gone));
         self.place.was_there().map_err(gone)?;
         self.begun(&self.lists, "BEGIN").await
     }
@@ -210,11 +210,11 @@ impl File {
         Ok((writers << 32) | (version & 0xffff_ffff))
     }
 
-    pub(super) fn pulse(&self) -> &Arc<Pulse> {
-        &self.pulse
+    pub(super) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
-    pub(super) fn place(&self) -> &Arc<Place> {
+    pub(super) fn place(&self) -> &Arc<FileLocation> {
         &self.place
     }
 
@@ -225,7 +225,7 @@ impl File {
     ) -> Result<Lease<Sqlite>, sqlx::Error> {
         let mut lease = Lease::of(pool).await?;
         let begun = lease.begin(text.into_sql_str());
-        if let Err(error) = self.pulse.within(ANSWER, begun).await {
+        if let Err(error) = self.health.within(ANSWER, begun).await {
             if is_timeout(&error) {
                 lease.give_up();
             }
@@ -242,7 +242,7 @@ impl File {
     ) -> Result<Vec<SqliteRow>, sqlx::Error> {
         let mut lease = Lease::of(pool).await?;
         let rows = query::<Sqlite>(text, values).fetch_all(&mut *lease);
-        let rows = self.pulse.within(ANSWER, rows).await;
+        let rows = self.health.within(ANSWER, rows).await;
         if rows.as_ref().is_err_and(is_timeout) {
             lease.give_up();
         }
@@ -250,9 +250,9 @@ impl File {
     }
 }
 
-impl From<Gone> for StoreError {
-    fn from(gone: Gone) -> Self {
-        Self::Unavailable(gone.to_string())
+impl From<LocationError> for StoreError {
+    fn from(gone: LocationError) -> Self {
+        Self::unavailable(gone)
     }
 }
 
@@ -264,7 +264,7 @@ async fn anchor(options: &SqliteConnectOptions) -> Result<Mutex<SqliteConnection
     Ok(Mutex::new(anchor))
 }
 
-fn lists(place: &Arc<Place>) -> SqlitePoolOptions {
+fn lists(place: &Arc<FileLocation>) -> SqlitePoolOptions {
     pool(LISTS, place, || {}).acquire_timeout(LIST_WAIT)
 }
 
@@ -274,7 +274,7 @@ fn lists(place: &Arc<Place>) -> SqlitePoolOptions {
 /// from it for minutes.
 fn pool(
     connections: u32,
-    place: &Arc<Place>,
+    place: &Arc<FileLocation>,
     made: impl Fn() + Send + Sync + 'static,
 ) -> SqlitePoolOptions {
     let place = place.clone();
@@ -295,7 +295,7 @@ fn pool(
 /// The connection for very many rows: it keeps more pages, and moves them from
 /// the log to the file less often. It ends when it was not used for a while, and
 /// its memory with it.
-fn bulk(place: &Arc<Place>, options: SqliteConnectOptions) -> SqlitePool {
+fn bulk(place: &Arc<FileLocation>, options: SqliteConnectOptions) -> SqlitePool {
     let options = options
         .foreign_keys(false)
         // KiB of pages; pages of the log.
@@ -307,13 +307,22 @@ fn bulk(place: &Arc<Place>, options: SqliteConnectOptions) -> SqlitePool {
 }
 
 pub(super) fn cannot_open(path: &Path, reason: &str) -> StoreError {
-    StoreError::Unavailable(format!("can't open {}: {reason}", path.display()))
+    StoreError::Unavailable(format!("can't open {}: {reason}", path.display()), None)
+}
+
+/// As [`cannot_open`], for an error.
+pub(super) fn failed_to_open(
+    path: &Path,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> StoreError {
+    let reason = format!("can't open {}: {error}", path.display());
+    StoreError::Unavailable(reason, Some(Arc::new(error)))
 }
 
 /// Makes the directory (0700) and the file (0600) if they are missing. SQLite
 /// gives its side files the mode of the main file.
 fn create_private(path: &Path) -> Result<(), StoreError> {
-    let failed = |error: std::io::Error| cannot_open(path, &error.to_string());
+    let failed = |error: std::io::Error| failed_to_open(path, error);
     if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);

@@ -36,18 +36,18 @@ pub(super) fn sql(text: &'static str) -> Statement {
 }
 
 /// Where a statement reads: in a transaction, or on a connection for readers.
-pub(super) enum On<'a> {
+pub(super) enum ReadSource<'a> {
     Tx(&'a mut Tx),
     Readers(&'a Database),
 }
 
-impl<'a> From<&'a mut Tx> for On<'a> {
+impl<'a> From<&'a mut Tx> for ReadSource<'a> {
     fn from(tx: &'a mut Tx) -> Self {
         Self::Tx(tx)
     }
 }
 
-impl<'a> From<&'a Database> for On<'a> {
+impl<'a> From<&'a Database> for ReadSource<'a> {
     fn from(readers: &'a Database) -> Self {
         Self::Readers(readers)
     }
@@ -69,29 +69,32 @@ impl Statement {
     }
 
     /// As [`Statement::run`]; a name that has to be unique is `what`.
-    pub(super) async fn run_or_taken(self, tx: &mut Tx, what: &str) -> Result<u64, StoreError> {
+    pub(super) async fn run_unless_taken(self, tx: &mut Tx, what: &str) -> Result<u64, StoreError> {
         self.refuse_nul()?;
         let done = tx.run(self.text, &self.values).await;
         done.map_err(|error| taken(error, what))
     }
 
     /// The first row, if there is one.
-    pub(super) async fn one(self, on: impl Into<On<'_>>) -> Result<Option<Row>, StoreError> {
+    pub(super) async fn one(
+        self,
+        on: impl Into<ReadSource<'_>>,
+    ) -> Result<Option<Row>, StoreError> {
         #[cfg(any(test, feature = "testing"))]
         super::plans::note(&self.text, &self.values);
         match on.into() {
-            On::Tx(tx) => tx.one(self.text, &self.values).await.map_err(unavailable),
-            On::Readers(database) => database.one(self.text, &self.values).await,
+            ReadSource::Tx(tx) => tx.one(self.text, &self.values).await.map_err(unavailable),
+            ReadSource::Readers(database) => database.one(self.text, &self.values).await,
         }
     }
 
     /// All rows.
-    pub(super) async fn all(self, on: impl Into<On<'_>>) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn all(self, on: impl Into<ReadSource<'_>>) -> Result<Vec<Row>, StoreError> {
         #[cfg(any(test, feature = "testing"))]
         super::plans::note(&self.text, &self.values);
         match on.into() {
-            On::Tx(tx) => tx.all(self.text, &self.values).await.map_err(unavailable),
-            On::Readers(database) => database.all(self.text, &self.values).await,
+            ReadSource::Tx(tx) => tx.all(self.text, &self.values).await.map_err(unavailable),
+            ReadSource::Readers(database) => database.all(self.text, &self.values).await,
         }
     }
 

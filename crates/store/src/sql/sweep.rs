@@ -1,14 +1,14 @@
 //! The removal of rows whose time is over.
 
 use super::{Tx, sql};
-use crate::StoreError;
+use crate::{Store, StoreError};
 use doorward_core::model::authorization::CODE_KEPT_MS;
 use doorward_core::model::device::DEVICE_KEPT_MS;
 
 /// The statements that remove what is over, and for how many milliseconds longer
 /// it is kept. Each finds its rows along an index, and is told the instant up to
 /// which rows are over, and the most of them to remove.
-pub(super) const EXPIRED: &[(&str, i64)] = &[
+const EXPIRED: &[(&str, i64)] = &[
     (
         "DELETE FROM refresh_tokens WHERE family IN
            (SELECT family FROM refresh_tokens WHERE expires_ms <= $1 LIMIT $2)",
@@ -105,8 +105,25 @@ pub(super) const EXPIRED: &[(&str, i64)] = &[
     ),
 ];
 
+impl Store {
+    /// Removes what has expired, at most `limit` records of each kind; says
+    /// how many went.
+    pub async fn sweep(&self, now_ms: i64, limit: u32) -> Result<u64, StoreError> {
+        let mut gone = 0;
+        // Each kind is a write of its own: others come in between.
+        for (delete, kept_ms) in EXPIRED {
+            let of = (*delete, now_ms - kept_ms, limit);
+            let write = self.batch.write(of, |tx, (delete, before_ms, limit)| {
+                Box::pin(expired(tx, delete, *before_ms, *limit))
+            });
+            gone += write.await?;
+        }
+        Ok(gone)
+    }
+}
+
 /// Runs one of them; how many rows it removed.
-pub(super) async fn expired(
+async fn expired(
     tx: &mut Tx,
     delete: &'static str,
     before_ms: i64,
@@ -120,13 +137,13 @@ mod tests {
     use sqlx::{AssertSqlSafe, Row};
 
     use super::*;
-    use crate::SqlStore;
+    use crate::Store;
     use crate::sql::Database;
 
     #[tokio::test]
     async fn what_is_swept_is_found_along_an_index() {
         let directory = tempfile::tempdir().expect("a directory");
-        let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
+        let store = Store::open_sqlite(&directory.path().join("db")).await;
         let Database::Sqlite(file) = &store.expect("a store").database else {
             panic!("another database");
         };

@@ -2,16 +2,24 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Builder, Tx, clients, parse_doc, sql, users, write_doc, write_shown};
-use crate::{Declared, StoreError};
+use super::{Builder, Tx, clients, parse_doc, sql, users, write_doc, write_searched_doc};
+use crate::{Declared, Store, StoreError};
 use doorward_core::model::client::{Client, ClientMetadata};
 use doorward_core::model::user::{Owner, User, name as user_name};
 
-pub(super) async fn declared(
-    mut tx: Tx,
-    declared: Declared,
-    now_ms: i64,
-) -> Result<(), StoreError> {
+impl Store {
+    /// Makes the store hold exactly these records owned by the file: new ones
+    /// are added, changed ones changed, those no longer declared removed with
+    /// all that hangs on them. Unchanged ones are not touched.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when a name belongs to a record of the store.
+    pub async fn sync_declared(&self, declared: Declared, now_ms: i64) -> Result<(), StoreError> {
+        self.changed(sync(self.begin().await?, declared, now_ms).await)
+    }
+}
+
+async fn sync(mut tx: Tx, declared: Declared, now_ms: i64) -> Result<(), StoreError> {
     // One statement for any number of realms.
     let dialect = tx.dialect();
     let mut insert = Builder::new("INSERT INTO realms (path, owner) SELECT value, 'file' FROM (");
@@ -105,7 +113,7 @@ fn same_client(doc: &str, new: &ClientMetadata) -> Result<bool, StoreError> {
 async fn update_client(tx: &mut Tx, client: &Client) -> Result<(), StoreError> {
     sql("UPDATE clients SET updated_ms = $1, doc = $2 WHERE realm = $3 AND client_id = $4")
         .bind(client.updated_ms)
-        .bind(write_shown(&client.metadata)?)
+        .bind(write_searched_doc(&client.metadata)?)
         .bind(&client.realm)
         .bind(&client.metadata.client_id)
         .run(tx)

@@ -1,11 +1,150 @@
 //! Refresh tokens, opaque access tokens and revocations.
 
-use super::{Database, Row, Tx, broker_tokens, row, sql, write_doc};
-use crate::StoreError;
+use super::batch::audited_if;
+use super::{Row, Tx, broker_tokens, row, sql, write_doc};
+use crate::{Store, StoreError};
 use doorward_core::model::broker::{origin_grant, origin_token};
 use doorward_core::model::grant::{
     Exchange, Revocation, Rotation, SpentRefresh, StoredAccess, StoredRefresh, TokenHash,
 };
+
+impl Store {
+    /// Keeps what was issued: a refresh token, an opaque access token, or both.
+    pub async fn record_tokens(
+        &self,
+        refresh: Option<&StoredRefresh>,
+        access: Option<&StoredAccess>,
+    ) -> Result<(), StoreError> {
+        let of = (refresh.cloned(), access.cloned());
+        let write = self.batch.write(of, |tx, (refresh, access)| {
+            Box::pin(insert(tx, refresh.as_ref(), access.as_ref()))
+        });
+        write.await
+    }
+
+    /// The refresh tokens of this family, unless their grant is gone.
+    pub async fn refresh_tokens(
+        &self,
+        family: TokenHash,
+    ) -> Result<Option<StoredRefresh>, StoreError> {
+        let row = sql("SELECT current, previous, salt, rotated_ms, expires_ms, doc
+               FROM refresh_tokens WHERE family = $1")
+        .bind(family)
+        .one(&self.database)
+        .await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        Ok(Some(StoredRefresh {
+            family,
+            current: row.hash("current")?,
+            previous: spent(&row)?,
+            grant: row.doc("doc")?,
+            expires_ms: row.int("expires_ms")?,
+        }))
+    }
+
+    /// Exchanges a refresh token for its successor, and keeps `access`: once,
+    /// and never again. A second exchange revokes the grant instead, unless it
+    /// comes within the time of grace and the successor was not used yet.
+    pub async fn exchange_refresh_token(
+        &self,
+        exchange: Exchange,
+        access: Option<&StoredAccess>,
+    ) -> Result<Rotation, StoreError> {
+        let of = (exchange, access.cloned());
+        let write = self.batch.write(of, |tx, (exchange, access)| {
+            let exchanged = rotate(tx, exchange, access.as_ref());
+            Box::pin(audited_if(exchanged, |rotation| {
+                matches!(rotation, Rotation::Done | Rotation::Again(_))
+            }))
+        });
+        write.await
+    }
+
+    /// Revokes every token of a grant; `until_ms` is when the last would die.
+    pub async fn revoke_grant(&self, grant_id: &str, until_ms: i64) -> Result<(), StoreError> {
+        let of = (grant_id.to_owned(), until_ms);
+        let write = self.batch.write(of, |tx, (grant_id, until_ms)| {
+            Box::pin(revoke(tx, grant_id, *until_ms))
+        });
+        write.await
+    }
+
+    /// Revokes one access token: by its identifier, and by its hash in case it
+    /// is kept; `until_ms` is when it would die.
+    pub async fn revoke_access_token(
+        &self,
+        hash: TokenHash,
+        token_id: &str,
+        until_ms: i64,
+    ) -> Result<(), StoreError> {
+        let of = (hash, token_id.to_owned(), until_ms);
+        let write = self.batch.write(of, |tx, (hash, token_id, until_ms)| {
+            Box::pin(revoke_access(tx, *hash, token_id, *until_ms))
+        });
+        write.await
+    }
+
+    /// Everything that is revoked, and until when that matters.
+    pub async fn revocations(&self) -> Result<Vec<(Revocation, i64)>, StoreError> {
+        let grants = sql("SELECT grant_id, expires_ms FROM revoked_grants")
+            .all(&self.database)
+            .await?;
+        let tokens = sql("SELECT token_id, expires_ms FROM revoked_tokens")
+            .all(&self.database)
+            .await?;
+        let until = |row: &Row| row.int("expires_ms");
+        let grant = |row: &Row| Ok((Revocation::Grant(row.text("grant_id")?), until(row)?));
+        let token = |row: &Row| Ok((Revocation::Token(row.text("token_id")?), until(row)?));
+        let grants = grants.iter().map(grant);
+        grants.chain(tokens.iter().map(token)).collect()
+    }
+
+    /// The opaque access token of this hash.
+    pub async fn access_token(&self, hash: TokenHash) -> Result<Option<StoredAccess>, StoreError> {
+        let row = sql("SELECT grant_id, expires_ms, doc FROM access_tokens WHERE hash = $1")
+            .bind(hash)
+            .one(&self.database)
+            .await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        Ok(Some(StoredAccess {
+            hash,
+            grant_id: row.text("grant_id")?,
+            claims: row.doc("doc")?,
+            expires_ms: row.int("expires_ms")?,
+        }))
+    }
+
+    /// Remembers `what` until `until_ms`; says whether it was new. Of two who
+    /// bring the same at once, one is told yes.
+    pub async fn remember(
+        &self,
+        what: TokenHash,
+        until_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let of = (what, until_ms, now_ms);
+        let write = self
+            .batch
+            .write_unaudited(of, |tx, (what, until_ms, now_ms)| {
+                Box::pin(remember(tx, *what, *until_ms, *now_ms))
+            });
+        write.await
+    }
+
+    /// Whether `what` is remembered at `now_ms`.
+    pub async fn has_seen(&self, what: TokenHash, now_ms: i64) -> Result<bool, StoreError> {
+        let row = sql("SELECT 1 AS there FROM seen WHERE hash = $1 AND expires_ms > $2")
+            .bind(what)
+            .bind(now_ms)
+            .one(&self.database)
+            .await?;
+        Ok(row.is_some())
+    }
+}
 
 pub(super) async fn insert(
     tx: &mut Tx,
@@ -40,27 +179,6 @@ pub(super) async fn insert(
     Ok(())
 }
 
-pub(super) async fn refresh(
-    readers: &Database,
-    family: TokenHash,
-) -> Result<Option<StoredRefresh>, StoreError> {
-    let row = sql("SELECT current, previous, salt, rotated_ms, expires_ms, doc
-           FROM refresh_tokens WHERE family = $1")
-    .bind(family)
-    .one(readers)
-    .await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    Ok(Some(StoredRefresh {
-        family,
-        current: row.hash("current")?,
-        previous: spent(&row)?,
-        grant: row.doc("doc")?,
-        expires_ms: row.int("expires_ms")?,
-    }))
-}
-
 fn spent(row: &Row) -> Result<Option<SpentRefresh>, StoreError> {
     let previous = row.opt_hash("previous")?;
     let salt = row.opt_bytes("salt")?;
@@ -77,7 +195,7 @@ fn spent(row: &Row) -> Result<Option<SpentRefresh>, StoreError> {
 
 /// The conditional update decides: of two exchanges at once, exactly one finds
 /// the token in force.
-pub(super) async fn exchange(
+async fn rotate(
     tx: &mut Tx,
     exchange: &Exchange,
     access: Option<&StoredAccess>,
@@ -145,7 +263,7 @@ pub(super) async fn revoke(tx: &mut Tx, grant_id: &str, until_ms: i64) -> Result
     .map(drop)
 }
 
-pub(super) async fn revoke_access(
+async fn revoke_access(
     tx: &mut Tx,
     hash: TokenHash,
     token_id: &str,
@@ -167,22 +285,8 @@ pub(super) async fn revoke_access(
     .map(drop)
 }
 
-pub(super) async fn revocations(readers: &Database) -> Result<Vec<(Revocation, i64)>, StoreError> {
-    let grants = sql("SELECT grant_id, expires_ms FROM revoked_grants")
-        .all(readers)
-        .await?;
-    let tokens = sql("SELECT token_id, expires_ms FROM revoked_tokens")
-        .all(readers)
-        .await?;
-    let until = |row: &Row| row.int("expires_ms");
-    let grant = |row: &Row| Ok((Revocation::Grant(row.text("grant_id")?), until(row)?));
-    let token = |row: &Row| Ok((Revocation::Token(row.text("token_id")?), until(row)?));
-    let grants = grants.iter().map(grant);
-    grants.chain(tokens.iter().map(token)).collect()
-}
-
 /// What has expired and was not yet swept counts as new.
-pub(super) async fn remember(
+async fn remember(
     tx: &mut Tx,
     what: TokenHash,
     until_ms: i64,
@@ -197,36 +301,4 @@ pub(super) async fn remember(
     .run(tx)
     .await?;
     Ok(done == 1)
-}
-
-pub(super) async fn has_seen(
-    readers: &Database,
-    what: TokenHash,
-    now_ms: i64,
-) -> Result<bool, StoreError> {
-    let row = sql("SELECT 1 AS there FROM seen WHERE hash = $1 AND expires_ms > $2")
-        .bind(what)
-        .bind(now_ms)
-        .one(readers)
-        .await?;
-    Ok(row.is_some())
-}
-
-pub(super) async fn access(
-    readers: &Database,
-    hash: TokenHash,
-) -> Result<Option<StoredAccess>, StoreError> {
-    let row = sql("SELECT grant_id, expires_ms, doc FROM access_tokens WHERE hash = $1")
-        .bind(hash)
-        .one(readers)
-        .await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    Ok(Some(StoredAccess {
-        hash,
-        grant_id: row.text("grant_id")?,
-        claims: row.doc("doc")?,
-        expires_ms: row.int("expires_ms")?,
-    }))
 }

@@ -8,15 +8,15 @@ use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, SqlStr, Sqlite};
 
 use super::database::query;
 use super::dialect::Dialect;
+use super::health::{Health, is_database_fault, is_timeout};
 use super::lease::{Driver, Lease};
-use super::place::Place;
+use super::location::FileLocation;
 use super::postgres::{self, Server};
-use super::pulse::{Pulse, is_ill, is_timeout};
 use super::row::Row;
 use super::sqlite::{self, File};
 use super::statement::Value;
 use super::{audit, unavailable};
-use crate::{Beside, StoreError};
+use crate::{PendingAudit, StoreError};
 
 /// Longest statement of a transaction that reads or writes everything.
 const LONG: Duration = Duration::from_secs(3600);
@@ -28,10 +28,10 @@ const LONG: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Tx {
     link: Link,
-    pulse: Arc<Pulse>,
+    health: Arc<Health>,
     /// Longest statement.
     limit: Duration,
-    over: Option<Over>,
+    over: Option<EndReason>,
 }
 
 #[derive(Debug)]
@@ -40,18 +40,18 @@ enum Link {
         lease: Lease<Sqlite>,
         /// The writer's connection, for one on another.
         turn: Option<Lease<Sqlite>>,
-        place: Arc<Place>,
+        place: Arc<FileLocation>,
     },
     Postgres(Lease<Postgres>),
 }
 
 /// Why a transaction is over.
 #[derive(Clone, Copy, Debug)]
-enum Over {
+enum EndReason {
     /// For what was asked.
     Refused,
     /// For the database.
-    Ill,
+    DatabaseFault,
 }
 
 impl Tx {
@@ -61,7 +61,7 @@ impl Tx {
             turn: None,
             place: file.place().clone(),
         };
-        Self::on(link, file.pulse(), sqlite::ANSWER)
+        Self::on(link, file.health(), sqlite::ANSWER)
     }
 
     /// On the connection for very many rows, with the turn of the writer's.
@@ -71,17 +71,17 @@ impl Tx {
             turn: Some(turn),
             place: file.place().clone(),
         };
-        Self::on(link, file.pulse(), LONG)
+        Self::on(link, file.health(), LONG)
     }
 
     pub(super) fn postgres(server: &Server, lease: Lease<Postgres>) -> Self {
-        Self::on(Link::Postgres(lease), server.pulse(), postgres::ANSWER)
+        Self::on(Link::Postgres(lease), server.health(), postgres::ANSWER)
     }
 
-    fn on(link: Link, pulse: &Arc<Pulse>, limit: Duration) -> Self {
+    fn on(link: Link, health: &Arc<Health>, limit: Duration) -> Self {
         Self {
             link,
-            pulse: pulse.clone(),
+            health: health.clone(),
             limit,
             over: None,
         }
@@ -101,8 +101,8 @@ impl Tx {
     }
 
     /// Whether the database, and not what it was asked, ended the transaction.
-    pub(super) fn is_ill(&self) -> bool {
-        matches!(self.over, Some(Over::Ill))
+    pub(super) fn is_database_fault(&self) -> bool {
+        matches!(self.over, Some(EndReason::DatabaseFault))
     }
 
     /// Lets the transaction take its time: it reads or writes everything.
@@ -144,22 +144,22 @@ impl Tx {
     /// The record of the act that the transaction is for goes with it.
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
         let committed = self.try_commit().await;
-        self.pulse.note_write(&committed);
+        self.health.note_write(&committed);
         committed
     }
 
     async fn try_commit(&mut self) -> Result<(), StoreError> {
-        let beside = Beside::waiting();
-        if let Some(beside) = &beside {
-            audit::append(self, &beside.record()).await?;
+        let pending = PendingAudit::to_commit();
+        if let Some(pending) = &pending {
+            audit::append(self, &pending.record()).await?;
         }
-        self.go_on().map_err(unavailable)?;
-        let pulse = &self.pulse;
+        self.check_open().map_err(unavailable)?;
+        let health = &self.health;
         let done = match &mut self.link {
-            Link::Sqlite { lease, .. } => pulse.within(self.limit, lease.commit()).await,
-            Link::Postgres(lease) => pulse.within(self.limit, lease.commit()).await,
+            Link::Sqlite { lease, .. } => health.within(self.limit, lease.commit()).await,
+            Link::Postgres(lease) => health.within(self.limit, lease.commit()).await,
         };
-        self.noted(done).map_err(unavailable)?;
+        self.note_outcome(done).map_err(unavailable)?;
         // What is on disk is of no use where nobody will find it.
         if let Link::Sqlite { place, .. } = &self.link {
             place.check()?;
@@ -168,7 +168,7 @@ impl Tx {
     }
 
     pub(super) async fn run(&mut self, text: SqlStr, values: &[Value]) -> Result<u64, sqlx::Error> {
-        self.go_on()?;
+        self.check_open()?;
         let link = &mut self.link;
         let done = async {
             match link {
@@ -182,14 +182,13 @@ impl Tx {
                 }
             }
         };
-        let done = self.pulse.within(self.limit, done).await;
+        let done = self.health.within(self.limit, done).await;
         if let Err(error) = &done
-            && is_ill(error)
+            && is_database_fault(error)
         {
-            let failed = StoreError::Unavailable(error.to_string());
-            self.pulse.note_write::<()>(&Err(failed));
+            self.health.note_failure(&error.to_string());
         }
-        self.noted(done)
+        self.note_outcome(done)
     }
 
     pub(super) async fn one(
@@ -197,7 +196,7 @@ impl Tx {
         text: SqlStr,
         values: &[Value],
     ) -> Result<Option<Row>, sqlx::Error> {
-        self.go_on()?;
+        self.check_open()?;
         let link = &mut self.link;
         let row = async {
             match link {
@@ -206,14 +205,14 @@ impl Tx {
                     Ok(row.await?.map(Row::Sqlite))
                 }
                 Link::Postgres(lease) => {
-                    let values = &postgres::sought(values);
+                    let values = &postgres::replace_nul(values);
                     let row = query::<Postgres>(text, values).fetch_optional(&mut **lease);
                     Ok(row.await?.map(Row::Postgres))
                 }
             }
         };
-        let row = self.pulse.within(self.limit, row).await;
-        self.noted(row)
+        let row = self.health.within(self.limit, row).await;
+        self.note_outcome(row)
     }
 
     pub(super) async fn all(
@@ -221,7 +220,7 @@ impl Tx {
         text: SqlStr,
         values: &[Value],
     ) -> Result<Vec<Row>, sqlx::Error> {
-        self.go_on()?;
+        self.check_open()?;
         let link = &mut self.link;
         let rows = async {
             match link {
@@ -230,28 +229,28 @@ impl Tx {
                     Ok(rows.await?.into_iter().map(Row::Sqlite).collect())
                 }
                 Link::Postgres(lease) => {
-                    let values = &postgres::sought(values);
+                    let values = &postgres::replace_nul(values);
                     let rows = query::<Postgres>(text, values).fetch_all(&mut **lease);
                     Ok(rows.await?.into_iter().map(Row::Postgres).collect())
                 }
             }
         };
-        let rows = self.pulse.within(self.limit, rows).await;
-        self.noted(rows)
+        let rows = self.health.within(self.limit, rows).await;
+        self.note_outcome(rows)
     }
 
     /// Statements of the program's own, with nothing bound.
     async fn tell(&mut self, text: SqlStr) -> Result<(), StoreError> {
-        self.go_on().map_err(unavailable)?;
+        self.check_open().map_err(unavailable)?;
         let done = match &mut self.link {
             Link::Sqlite { lease, .. } => Sqlite::tell(lease, text),
             Link::Postgres(lease) => Postgres::tell(lease, text),
         };
-        let done = self.pulse.within(self.limit, done).await;
-        self.noted(done).map_err(unavailable)
+        let done = self.health.within(self.limit, done).await;
+        self.note_outcome(done).map_err(unavailable)
     }
 
-    fn go_on(&self) -> Result<(), sqlx::Error> {
+    fn check_open(&self) -> Result<(), sqlx::Error> {
         match self.over {
             None => Ok(()),
             Some(_) => Err(sqlx::Error::Io(Error::other("the transaction is over"))),
@@ -259,11 +258,11 @@ impl Tx {
     }
 
     /// The outcome of a statement, which may be the last one.
-    fn noted<T>(&mut self, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    fn note_outcome<T>(&mut self, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if let Err(error) = &outcome {
-            self.over = Some(match is_ill(error) {
-                true => Over::Ill,
-                false => Over::Refused,
+            self.over = Some(match is_database_fault(error) {
+                true => EndReason::DatabaseFault,
+                false => EndReason::Refused,
             });
             if is_timeout(error) {
                 match &mut self.link {
@@ -279,12 +278,12 @@ impl Tx {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Store;
     use crate::sql::database::Database;
     use crate::sql::sql;
-    use crate::{SqlStore, Store};
 
-    async fn store(directory: &tempfile::TempDir) -> SqlStore {
-        let store = SqlStore::open_sqlite(&directory.path().join("db")).await;
+    async fn store(directory: &tempfile::TempDir) -> Store {
+        let store = Store::open_sqlite(&directory.path().join("db")).await;
         store.expect("a store")
     }
 
@@ -318,7 +317,7 @@ mod tests {
             let small = small.bind(format!("/lost{round}")).run(&mut tx);
             small.await.expect("there is room");
             assert!(insert(&mut tx, "/full").await.is_err());
-            assert!(tx.is_ill());
+            assert!(tx.is_database_fault());
             // It would be written at once, alone.
             assert!(insert(&mut tx, "/alone").await.is_err());
             assert!(tx.commit().await.is_err());
@@ -350,13 +349,13 @@ mod tests {
         handle.set_progress_handler(1, move || hangs.recv().is_ok());
         drop(handle);
         let hung = insert(&mut tx, "/hung").await;
-        assert!(matches!(hung, Err(StoreError::Unavailable(_))), "{hung:?}");
-        assert!(tx.is_ill());
+        assert!(matches!(hung, Err(StoreError::Unavailable(..))), "{hung:?}");
+        assert!(tx.is_database_fault());
         drop(tx);
         // Nobody waits in vain from there on.
         let refused = store.database.begin().await.map(drop);
         assert!(
-            matches!(refused, Err(StoreError::Unavailable(_))),
+            matches!(refused, Err(StoreError::Unavailable(..))),
             "{refused:?}"
         );
         // Its thread ends, and the transaction with it.

@@ -6,15 +6,133 @@ use uuid::Uuid;
 use super::dialect::Dialect;
 use super::filter::Records;
 use super::statement::Value as Cell;
-use super::write_shown;
+use super::write_searched_doc;
 use super::{Builder, Database, Row, Tx, damaged, endings, page, parse_doc, retired_names, sql};
-use crate::{StoreError, UserPage};
+use crate::{Store, StoreError, UserPage};
 use doorward_core::model::query::UserQuery;
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::{Owner, User, name as user_name, schema};
 
 const ACTIVE: &str = "active";
 const DEACTIVATED: &str = "deactivated";
+
+impl Store {
+    /// The user of this id.
+    pub async fn user(&self, realm: &str, id: Uuid) -> Result<Option<User>, StoreError> {
+        by_id(&self.database, realm, id).await
+    }
+
+    /// The user of this name, whatever its case.
+    pub async fn user_by_name(&self, realm: &str, name: &str) -> Result<Option<User>, StoreError> {
+        let row = sql("SELECT * FROM users WHERE realm = $1 AND user_key = $2")
+            .bind(realm)
+            .bind(user_name::key(name))
+            .one(&self.database)
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// The users that satisfy a query.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLong`] when so much must be read for it that it was given
+    /// up, and [`StoreError::Crowded`] when too many lists are read already.
+    pub async fn users(&self, realm: &str, query: &UserQuery) -> Result<UserPage, StoreError> {
+        let page = page::read(&self.database, Records::Users, realm, query).await?;
+        Ok(UserPage {
+            users: page.rows.iter().map(read).collect::<Result<_, _>>()?,
+            total: page.total,
+            more: page.more,
+        })
+    }
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when the name is another user's.
+    pub async fn insert_user(&self, user: &User) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        insert(&mut tx, user).await?;
+        self.changed(tx.commit().await)
+    }
+
+    /// Replaces a user whose version is one less than `user.version`. What one
+    /// has begun who is no longer active ends.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when it is not, or the user is gone;
+    /// [`StoreError::Taken`] when the new name is another user's.
+    pub async fn update_user(&self, user: &User) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        update(&mut tx, user).await?;
+        self.changed(tx.commit().await)
+    }
+
+    /// As [`Store::update_user`], with a new password hash: refresh tokens and
+    /// sessions of the user end.
+    pub async fn update_user_and_password(
+        &self,
+        user: &User,
+        hash: &Secret,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        update(&mut tx, user).await?;
+        update_password(&mut tx, user, hash).await?;
+        self.changed(tx.commit().await)
+    }
+
+    /// Sets the password hash of a user made in the store; its refresh tokens
+    /// and sessions end. Who names the hash that was `seen` sets it in the place
+    /// of that one or not at all.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a user that the file declares;
+    /// [`StoreError::Conflict`] when the user is gone, or has another hash.
+    pub async fn set_password(
+        &self,
+        id: Uuid,
+        hash: &Secret,
+        seen: Option<&Secret>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let tx = self.begin().await?;
+        self.changed(set_password(tx, id, (seen, hash), now_ms).await)
+    }
+
+    /// Puts the password hash `new` in the place of `old`, if that is the
+    /// user's still; says whether it was. With `ends`, refresh tokens and
+    /// sessions of the user end.
+    pub async fn replace_hash(
+        &self,
+        id: Uuid,
+        old: Option<&Secret>,
+        new: Option<&Secret>,
+        ends: bool,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let tx = self.begin().await?;
+        let done = replace_hash(tx, id, (old, new), ends, now_ms).await;
+        match ends {
+            true => self.changed(done),
+            false => done,
+        }
+    }
+
+    /// Removes a user with its tokens and sessions; says whether it was there.
+    /// Who names the version that was `seen` removes that one or nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::FileOwned`] for a user that the file declares, and
+    /// [`StoreError::Conflict`] for another version.
+    pub async fn delete_user(
+        &self,
+        id: Uuid,
+        seen: Option<i64>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        self.changed(delete(self.begin().await?, id, seen, now_ms).await)
+    }
+}
 
 pub(super) fn read(row: &Row) -> Result<User, StoreError> {
     let owner = row.text("owner")?;
@@ -46,33 +164,7 @@ pub(super) async fn by_id(
     row.as_ref().map(read).transpose()
 }
 
-pub(super) async fn by_name(
-    readers: &Database,
-    realm: &str,
-    name: &str,
-) -> Result<Option<User>, StoreError> {
-    let row = sql("SELECT * FROM users WHERE realm = $1 AND user_key = $2")
-        .bind(realm)
-        .bind(user_name::key(name))
-        .one(readers)
-        .await?;
-    row.as_ref().map(read).transpose()
-}
-
-pub(super) async fn page(
-    readers: &Database,
-    realm: &str,
-    query: &UserQuery,
-) -> Result<UserPage, StoreError> {
-    let page = page::read(readers, Records::Users, realm, query).await?;
-    Ok(UserPage {
-        users: page.rows.iter().map(read).collect::<Result<_, _>>()?,
-        total: page.total,
-        more: page.more,
-    })
-}
-
-pub(super) fn status(user: &User) -> &'static str {
+fn status(user: &User) -> &'static str {
     if user.active { ACTIVE } else { DEACTIVATED }
 }
 
@@ -80,7 +172,7 @@ pub(super) async fn insert(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
     let mut insert = Builder::new("INSERT INTO users ");
     insert.push(COLUMNS).push(" VALUES ");
     push_row(&mut insert, user)?;
-    insert.build().run_or_taken(tx, &user.user_name).await?;
+    insert.build().run_unless_taken(tx, &user.user_name).await?;
     index(tx, user).await
 }
 
@@ -112,7 +204,7 @@ pub(super) fn push_row(insert: &mut Builder, user: &User) -> Result<(), StoreErr
         .push(", ")
         .push_bind(user.updated_ms)
         .push(", ")
-        .push_bind(write_shown(&user.profile)?)
+        .push_bind(write_searched_doc(&user.profile)?)
         .push(", ");
     retired_names::push_reused(insert, user);
     insert.push(")");
@@ -140,7 +232,7 @@ pub(super) async fn update(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
         .push(", updated_ms = ")
         .push_bind(user.updated_ms)
         .push(", doc = ")
-        .push_bind(write_shown(&user.profile)?)
+        .push_bind(write_searched_doc(&user.profile)?)
         .push(" WHERE id = ")
         .push_bind(id.as_str())
         .push(" AND realm = ")
@@ -148,7 +240,7 @@ pub(super) async fn update(tx: &mut Tx, user: &User) -> Result<(), StoreError> {
         .push(" AND version = ")
         .push_bind(user.version - 1);
     let update = update.build();
-    let done = update.run_or_taken(tx, &user.user_name).await?;
+    let done = update.run_unless_taken(tx, &user.user_name).await?;
     if done == 0 {
         return Err(StoreError::Conflict(user.user_name.clone()));
     }
@@ -222,7 +314,7 @@ impl IndexRows {
     }
 
     /// Adds a value of the user `id`.
-    pub(super) fn push(&mut self, id: impl Into<Cell>, realm: &str, value: &schema::Indexed) {
+    pub(super) fn push(&mut self, id: impl Into<Cell>, realm: &str, value: &schema::IndexedValue) {
         let (text, tail) = self.dialect.cut(&value.text);
         let begin = if self.is_first { "(" } else { ", (" };
         self.is_first = false;
@@ -239,11 +331,7 @@ impl IndexRows {
     }
 }
 
-pub(super) async fn update_password(
-    tx: &mut Tx,
-    user: &User,
-    hash: &Secret,
-) -> Result<(), StoreError> {
+async fn update_password(tx: &mut Tx, user: &User, hash: &Secret) -> Result<(), StoreError> {
     let id = user.id.to_string();
     sql("UPDATE users SET password = $1 WHERE id = $2")
         .bind(hash.expose())
@@ -273,7 +361,7 @@ fn refuse_file_owned(owner: &str, name: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) async fn set_password(
+async fn set_password(
     mut tx: Tx,
     id: Uuid,
     (seen, hash): (Option<&Secret>, &Secret),
@@ -297,7 +385,7 @@ pub(super) async fn set_password(
     tx.commit().await
 }
 
-pub(super) async fn replace_hash(
+async fn replace_hash(
     mut tx: Tx,
     id: Uuid,
     (old, new): (Option<&Secret>, Option<&Secret>),
@@ -322,12 +410,7 @@ pub(super) async fn replace_hash(
     Ok(true)
 }
 
-pub(super) async fn delete(
-    mut tx: Tx,
-    id: Uuid,
-    seen: Option<i64>,
-    now_ms: i64,
-) -> Result<bool, StoreError> {
+async fn delete(mut tx: Tx, id: Uuid, seen: Option<i64>, now_ms: i64) -> Result<bool, StoreError> {
     let id = id.to_string();
     let Some((owner, name, version)) = owner(&mut tx, &id).await? else {
         return Ok(false);

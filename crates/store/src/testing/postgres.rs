@@ -90,12 +90,12 @@ impl Cluster {
 
     /// The address of the database of this name, which is made if need be.
     pub fn database(&self, name: &str) -> String {
-        self.database_beside(name, None)
+        self.sibling_database(name, None)
     }
 
     /// As [`Cluster::database`], of one that goes some time after the directory
     /// has gone that it belongs to: there would be too many.
-    pub fn database_beside(&self, name: &str, directory: Option<&Path>) -> String {
+    pub fn sibling_database(&self, name: &str, directory: Option<&Path>) -> String {
         let mut made = self.made.lock().expect("no test failed here");
         if made.contains_key(name) {
             return self.url(name);

@@ -1,7 +1,7 @@
 //! The tokens that the broker gave out.
 
 use super::*;
-use doorward_core::model::broker::{TokenFacts, Which, local_person, person, refresh_token};
+use doorward_core::model::broker::{TokenFacts, TokenKind, local_person, person, refresh_token};
 use doorward_core::model::grant::TokenHash;
 
 /// A refresh token as they are made here: a family, and a secret.
@@ -17,7 +17,7 @@ fn tokens(access: &str, refresh: Option<&str>, client: &str) -> StoredTokens {
         expires_ms: 100,
         refresh: refresh.map(TokenHash::of),
         family: refresh
-            .and_then(refresh_token::named)
+            .and_then(refresh_token::family_of)
             .map(refresh_token::family),
         refresh_approved: true,
         refresh_expires_ms: 1000,
@@ -29,24 +29,24 @@ fn tokens(access: &str, refresh: Option<&str>, client: &str) -> StoredTokens {
     }
 }
 
-async fn keep(store: &Arc<dyn Store>, tokens: &StoredTokens) -> Kept {
+async fn keep(store: &Arc<Store>, tokens: &StoredTokens) -> TokenInsertion {
     store.keep_broker_tokens(tokens).await.expect("an answer")
 }
 
-async fn by_access(store: &Arc<dyn Store>, access: &str) -> Option<StoredTokens> {
+async fn by_access(store: &Arc<Store>, access: &str) -> Option<StoredTokens> {
     let found = store.broker_tokens(TokenHash::of(access)).await;
     found.expect("an answer")
 }
 
 /// The tokens that a refresh token is in force for.
-async fn by_refresh(store: &Arc<dyn Store>, refresh: &str) -> Option<StoredTokens> {
-    let shown = ShownRefresh::of(refresh);
+async fn by_refresh(store: &Arc<Store>, refresh: &str) -> Option<StoredTokens> {
+    let shown = PresentedRefreshToken::of(refresh);
     let all = store.broker_refresh(&shown).await.expect("an answer");
     all.into_iter().find(|one| one.refresh == Some(shown.token))
 }
 
-async fn refresh(store: &Arc<dyn Store>, presented: &str, tokens: StoredTokens) -> bool {
-    let shown = ShownRefresh::of(presented);
+async fn refresh(store: &Arc<Store>, presented: &str, tokens: StoredTokens) -> bool {
+    let shown = PresentedRefreshToken::of(presented);
     let refresh = Refresh {
         presented: shown.token,
         found_by: shown.named.unwrap_or(shown.token),
@@ -59,7 +59,7 @@ async fn refresh(store: &Arc<dyn Store>, presented: &str, tokens: StoredTokens) 
         .expect("an answer")
 }
 
-async fn revoke(store: &Arc<dyn Store>, revoked: Revoked, cascade: bool) -> bool {
+async fn revoke(store: &Arc<Store>, revoked: RevocationTarget, cascade: bool) -> bool {
     let revoked = store.revoke_broker_token(&revoked, cascade).await;
     revoked.expect("an answer").is_some()
 }
@@ -69,15 +69,25 @@ async fn a_refresh_token_that_was_replaced_leads_to_the_family_that_came_of_it()
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let (one, two) = (made('F', '1'), made('F', '2'));
-    assert_eq!(keep(store, &tokens("a", Some(&one), "c")).await, Kept::Both);
+    assert_eq!(
+        keep(store, &tokens("a", Some(&one), "c")).await,
+        TokenInsertion::Both
+    );
     assert!(by_refresh(store, &one).await.is_some());
     assert!(by_refresh(store, &two).await.is_none());
     assert!(refresh(store, &one, tokens("b", Some(&two), "c")).await);
     // The first is spent: it is not in force, and can't be used or revoked.
     assert!(by_refresh(store, &one).await.is_none());
     assert!(!refresh(store, &one, tokens("x", Some(&made('F', '3')), "c")).await);
-    assert!(!revoke(store, Revoked::token(Which::Refresh, &one), true).await);
-    let shown = ShownRefresh::of(&one);
+    assert!(
+        !revoke(
+            store,
+            RevocationTarget::token(TokenKind::Refresh, &one),
+            true
+        )
+        .await
+    );
+    let shown = PresentedRefreshToken::of(&one);
     let [found] = &store.broker_refresh(&shown).await.expect("an answer")[..] else {
         panic!("its family is known");
     };
@@ -85,7 +95,7 @@ async fn a_refresh_token_that_was_replaced_leads_to_the_family_that_came_of_it()
         (found.family, found.refresh),
         (shown.named, Some(TokenHash::of(&two)))
     );
-    let family = Revoked::Family(shown.named.expect("a family"));
+    let family = RevocationTarget::Family(shown.named.expect("a family"));
     assert!(revoke(store, family, true).await);
     let found = by_access(store, "b").await.expect("it is there");
     assert!(!found.access_approved && !found.refresh_approved);
@@ -102,7 +112,7 @@ async fn a_refresh_token_without_family_begins_one() {
     for old in ["eyJ.foreign".to_owned(), made('O', '1')] {
         let mut first = tokens("a", Some(&old), "c");
         first.family = None;
-        assert_eq!(keep(store, &first).await, Kept::Both);
+        assert_eq!(keep(store, &first).await, TokenInsertion::Both);
         let found = by_refresh(store, &old).await.expect("it is there");
         assert_eq!(found.family, None);
         let next = refresh_token::begun(&old) + &"s".repeat(refresh_token::SECRET);
@@ -119,7 +129,7 @@ async fn a_refresh_token_without_family_begins_one() {
                 .await
                 .expect("an answer")
         );
-        let shown = ShownRefresh::of(&old);
+        let shown = PresentedRefreshToken::of(&old);
         let all = store.broker_refresh(&shown).await.expect("an answer");
         assert_eq!(all.len(), 1, "what came of a spent token is found by it");
         assert_eq!(all[0].family, Some(shown.begun));
@@ -147,8 +157,18 @@ async fn a_token_that_is_given_again_has_a_good_refresh_token() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     keep(store, &tokens("a", Some("r1"), "c")).await;
-    assert!(revoke(store, Revoked::token(Which::Refresh, "r1"), false).await);
-    assert_eq!(keep(store, &tokens("a", Some("r2"), "c")).await, Kept::Both);
+    assert!(
+        revoke(
+            store,
+            RevocationTarget::token(TokenKind::Refresh, "r1"),
+            false
+        )
+        .await
+    );
+    assert_eq!(
+        keep(store, &tokens("a", Some("r2"), "c")).await,
+        TokenInsertion::Both
+    );
     let found = by_refresh(store, "r2").await.expect("it is there");
     assert!(found.access_approved && found.refresh_approved);
 }
@@ -159,7 +179,7 @@ async fn a_provider_may_give_the_same_refresh_token_to_every_sign_in() {
     let store = &fixture.store;
     for access in ["a1", "a2", "a2", "a3"] {
         let kept = keep(store, &tokens(access, Some("same"), "c")).await;
-        assert_eq!(kept, Kept::Both, "{access}");
+        assert_eq!(kept, TokenInsertion::Both, "{access}");
         let found = by_refresh(store, "same").await.expect("it is there");
         assert_eq!(found.access, TokenHash::of(access));
     }
@@ -169,12 +189,19 @@ async fn a_provider_may_give_the_same_refresh_token_to_every_sign_in() {
     // It is no other application's, and what was revoked does not rise again.
     assert_eq!(
         keep(store, &tokens("x", Some("same"), "d")).await,
-        Kept::Neither
+        TokenInsertion::Neither
     );
     assert!(by_access(store, "x").await.is_none());
-    assert!(revoke(store, Revoked::token(Which::Refresh, "same"), true).await);
+    assert!(
+        revoke(
+            store,
+            RevocationTarget::token(TokenKind::Refresh, "same"),
+            true
+        )
+        .await
+    );
     let kept = keep(store, &tokens("a4", Some("same"), "c")).await;
-    assert_eq!(kept, Kept::AccessOnly);
+    assert_eq!(kept, TokenInsertion::AccessOnly);
     let found = by_refresh(store, "same").await.expect("it is there");
     assert!(!found.refresh_approved && found.access == TokenHash::of("a3"));
     assert!(by_access(store, "a4").await.is_some());
@@ -187,12 +214,22 @@ async fn a_revoked_token_is_known_as_such_and_swept_in_the_end() {
     let kept = tokens("a", Some("r"), "c");
     keep(store, &kept).await;
     // Of another application it is never.
-    assert_eq!(keep(store, &tokens("a", None, "d")).await, Kept::Neither);
-    assert!(revoke(store, Revoked::token(Which::Access, "a"), false).await);
+    assert_eq!(
+        keep(store, &tokens("a", None, "d")).await,
+        TokenInsertion::Neither
+    );
+    assert!(
+        revoke(
+            store,
+            RevocationTarget::token(TokenKind::Access, "a"),
+            false
+        )
+        .await
+    );
     let found = by_refresh(store, "r").await.expect("it is there");
     assert!(!found.access_approved && found.refresh_approved);
     // And it does not rise again.
-    assert_eq!(keep(store, &kept).await, Kept::Neither);
+    assert_eq!(keep(store, &kept).await, TokenInsertion::Neither);
     store.sweep(1999, 10).await.expect("swept");
     assert!(by_access(store, "a").await.is_some());
     store.sweep(2000, 10).await.expect("swept");
@@ -274,7 +311,7 @@ async fn people_are_ended_by_the_name_that_they_sign_in_with() {
         of("other", Some(person("annabel")), "annabel"),
         of("long", Some(person(&long)), &long),
     ] {
-        assert_eq!(keep(store, &one).await, Kept::Both);
+        assert_eq!(keep(store, &one).await, TokenInsertion::Both);
     }
     store.end_broker_person("aNNa", 20).await.expect("ended");
     store.end_broker_person(&long, 20).await.expect("ended");

@@ -16,7 +16,7 @@ fn link(user: &User, subject: &str) -> FederatedIdentity {
     }
 }
 
-async fn added(store: &Arc<dyn Store>, name: &str) -> User {
+async fn added(store: &Arc<Store>, name: &str) -> User {
     let user = user(name, json!({}));
     store.insert_user(&user).await.expect("added");
     user

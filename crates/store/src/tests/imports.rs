@@ -1,7 +1,7 @@
 //! Many users at once.
 
 use super::*;
-use doorward_core::model::user::import::{Existing, Import, Imported};
+use doorward_core::model::user::import::{ExistingUserPolicy, Import, ImportOutcome};
 
 fn import(name: &str, profile: Value) -> Import {
     Import {
@@ -27,16 +27,20 @@ async fn a_batch_of_users_is_added_with_what_filters_look_for() {
     let mut same_id = import("of-another-id", json!({}));
     same_id.user.id = known.id;
     batch.push(same_id);
-    let dry = store.import_users(&batch, Existing::Refuse, true, 5).await;
-    let done = store.import_users(&batch, Existing::Refuse, false, 5).await;
+    let dry = store
+        .import_users(&batch, ExistingUserPolicy::Refuse, true, 5)
+        .await;
+    let done = store
+        .import_users(&batch, ExistingUserPolicy::Refuse, false, 5)
+        .await;
     let done = done.expect("imported");
     assert_eq!(
         dry.expect("a verdict"),
         done,
         "a dry run tells what would come"
     );
-    assert!(done[..1203].iter().all(|one| *one == Imported::Added));
-    assert_eq!(done[1203..], [Imported::Taken; 3]);
+    assert!(done[..1203].iter().all(|one| *one == ImportOutcome::Added));
+    assert_eq!(done[1203..], [ImportOutcome::Taken; 3]);
     let mails = schema::find("emails.value").expect("an attribute");
     let query = UserQuery {
         filter: Filter::Compare(
@@ -62,11 +66,15 @@ async fn users_who_are_there_are_left_or_changed_as_asked() {
     known.active = false;
     store.insert_user(&known).await.expect("added");
     let mut batch = [import("KNOWN", json!({"title": "Clerk", "locale": "de"}))];
-    let skipped = store.import_users(&batch, Existing::Skip, false, 5).await;
-    assert_eq!(skipped.expect("done"), [Imported::Skipped]);
+    let skipped = store
+        .import_users(&batch, ExistingUserPolicy::Skip, false, 5)
+        .await;
+    assert_eq!(skipped.expect("done"), [ImportOutcome::Skipped]);
     batch[0].user.password_hash = Some(Secret::new("a hash"));
-    let updated = store.import_users(&batch, Existing::Update, false, 5).await;
-    assert_eq!(updated.expect("done"), [Imported::Updated]);
+    let updated = store
+        .import_users(&batch, ExistingUserPolicy::Update, false, 5)
+        .await;
+    assert_eq!(updated.expect("done"), [ImportOutcome::Updated]);
     let now = store.user_by_name("/", "known").await.expect("a store");
     let now = now.expect("a user");
     assert_eq!(now.user_name, "known");
@@ -88,7 +96,9 @@ async fn users_of_a_realm_that_is_not_there_are_refused_however_many() {
             })
             .collect();
         let store = &fixture.store;
-        let refused = store.import_users(&batch, Existing::Refuse, false, 5).await;
+        let refused = store
+            .import_users(&batch, ExistingUserPolicy::Refuse, false, 5)
+            .await;
         let absent = StoreError::Absent("realm", "/nowhere".to_owned());
         assert_eq!(
             refused.expect_err("refused").to_string(),

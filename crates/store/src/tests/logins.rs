@@ -1,7 +1,7 @@
 //! Login sessions of the gateway, and which of them are over.
 
 use super::*;
-use doorward_core::model::login::{EndMark, LoginQuery, StoredLogin};
+use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin};
 
 fn login(n: u8, subject: &str) -> StoredLogin {
     StoredLogin {
@@ -36,9 +36,9 @@ async fn a_login_session_that_has_ended_is_not_brought_back_by_a_renewal() {
     assert_eq!(ended, ["id-1"]);
     assert!(!store.update_login(&mine, 0).await.expect("an answer"));
     assert_eq!(store.login(mine.key).await.expect("an answer"), None);
-    let marks = store.login_marks(0, 10).await.expect("marks");
+    let marks = store.session_tombstones(0, 10).await.expect("marks");
     assert_eq!(marks.len(), 1);
-    assert_eq!(marks[0].1.what, EndMark::of_key(&mine.key));
+    assert_eq!(marks[0].1.what, SessionTombstone::of_key(&mine.key));
 }
 
 #[tokio::test]
@@ -102,19 +102,25 @@ async fn login_sessions_are_found_and_ended_by_all_that_is_named() {
         started_ms: Some(2),
         ..LoginQuery::default()
     };
-    let mark = EndMark {
+    let mark = SessionTombstone {
         what: [7; 16],
         before_ms: 2,
         until_ms: 1000,
     };
     let ended = store.end_logins(&anna, &[mark], 5).await.expect("ended");
     assert_eq!(ended, ["id-1"], "the other one began later");
-    let marks = store.login_marks(0, 10).await.expect("marks");
+    let marks = store.session_tombstones(0, 10).await.expect("marks");
     assert_eq!(marks[0].1, mark);
-    let later = store.login_marks(marks[0].0, 10).await.expect("marks");
+    let later = store
+        .session_tombstones(marks[0].0, 10)
+        .await
+        .expect("marks");
     assert_eq!(later.len(), 1);
-    store.mark_logins(&[mark]).await.expect("marked");
-    let later = store.login_marks(marks[1].0, 10).await.expect("marks");
+    store.add_session_tombstones(&[mark]).await.expect("marked");
+    let later = store
+        .session_tombstones(marks[1].0, 10)
+        .await
+        .expect("marks");
     assert_eq!(later.len(), 1);
 }
 
@@ -124,16 +130,16 @@ async fn login_sessions_and_marks_that_are_over_are_swept_but_for_the_last_numbe
     let store = &fixture.store;
     let mine = login(1, "anna");
     store.insert_login(&mine).await.expect("kept");
-    let mark = |until_ms| EndMark {
+    let mark = |until_ms| SessionTombstone {
         what: [7; 16],
         before_ms: 2,
         until_ms,
     };
     let marks = [mark(50), mark(60)];
-    store.mark_logins(&marks).await.expect("marked");
+    store.add_session_tombstones(&marks).await.expect("marked");
     store.sweep(99, 100).await.expect("swept");
     assert!(store.login(mine.key).await.expect("an answer").is_some());
-    let left = store.login_marks(0, 10).await.expect("marks");
+    let left = store.session_tombstones(0, 10).await.expect("marks");
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].1, marks[1]);
     store.sweep(100, 100).await.expect("swept");

@@ -4,7 +4,7 @@ use super::*;
 use doorward_core::model::session::SessionQuery;
 
 /// Two nodes on one store, and a user.
-async fn two_nodes() -> (Fixture, Arc<dyn Store>, User) {
+async fn two_nodes() -> (Fixture, Arc<Store>, User) {
     let fixture = Fixture::new().await;
     let other = fixture.another().await;
     let demo = user("demo", json!({}));
@@ -76,7 +76,7 @@ async fn of_two_nodes_that_decide_a_device_at_once_one_counts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_do_not_exceed_the_sessions_of_a_user_together() {
     let (fixture, other, demo) = two_nodes().await;
-    let begin = |store: Arc<dyn Store>, number: u32| {
+    let begin = |store: Arc<Store>, number: u32| {
         let session = sessions::session(&number.to_string(), &demo, i64::from(number));
         tokio::spawn(async move { store.insert_session(&session, 3).await })
     };
@@ -101,7 +101,7 @@ async fn nodes_do_not_exceed_the_sessions_of_a_user_together() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_do_not_exceed_what_a_client_may_keep_together() {
     let (fixture, other, _) = two_nodes().await;
-    let keep = |store: Arc<dyn Store>, number: u32| {
+    let keep = |store: Arc<Store>, number: u32| {
         let request = kept(&number.to_string(), "app");
         tokio::spawn(async move { store.keep_request(&request, 2_000).await })
     };
@@ -126,7 +126,7 @@ async fn nodes_do_not_exceed_what_a_client_may_keep_together() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_do_not_register_more_clients_together_than_a_realm_takes() {
     let (fixture, other, _) = two_nodes().await;
-    let register = |store: Arc<dyn Store>, number: u32| {
+    let register = |store: Arc<Store>, number: u32| {
         let mut client = client(&number.to_string());
         client.owner = Owner::Client;
         tokio::spawn(async move { store.register_client(&client, 7, None).await })
@@ -142,7 +142,7 @@ async fn nodes_do_not_register_more_clients_together_than_a_realm_takes() {
     let mut registered = 0;
     for outcome in begun {
         let outcome = outcome.await.expect("no panic").expect("an outcome");
-        registered += usize::from(outcome == Registered::Done);
+        registered += usize::from(outcome == RegistrationOutcome::Done);
     }
     assert_eq!(registered, 7);
 }

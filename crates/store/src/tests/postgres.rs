@@ -20,7 +20,7 @@ fn access(name: &str) -> StoredAccess {
 
 /// Writes tokens one after another until it is told to stop; those that were
 /// acknowledged, and whether any was refused.
-async fn write_on(store: Arc<dyn Store>, who: usize, stop: Arc<AtomicBool>) -> (Vec<String>, bool) {
+async fn write_on(store: Arc<Store>, who: usize, stop: Arc<AtomicBool>) -> (Vec<String>, bool) {
     let (mut kept, mut refused) = (Vec::new(), false);
     for number in 0.. {
         if stop.load(Ordering::Acquire) {
@@ -29,7 +29,7 @@ async fn write_on(store: Arc<dyn Store>, who: usize, stop: Arc<AtomicBool>) -> (
         let name = format!("{who}/{number}");
         match store.record_tokens(None, Some(&access(&name))).await {
             Ok(()) => kept.push(name),
-            Err(StoreError::Unavailable(_)) => {
+            Err(StoreError::Unavailable(..)) => {
                 refused = true;
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -72,7 +72,7 @@ async fn what_was_acknowledged_survives_a_crash_of_the_server_under_load() {
     }
     let again = async {
         while let Err(error) = store.record_tokens(None, Some(&access("again"))).await {
-            assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+            assert!(matches!(error, StoreError::Unavailable(..)), "{error}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -152,10 +152,10 @@ async fn who_waited_for_the_lock_in_vain_writes_at_once_when_it_is_free() {
         sqlx::query(lock).execute(&mut *tx).await.expect("locked");
         let token = access(&format!("late {round}"));
         let late = store.record_tokens(None, Some(&token)).await;
-        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        assert!(matches!(late, Err(StoreError::Unavailable(..))), "{late:?}");
         let user = user("demo", json!({}));
         let late = store.insert_user(&user).await;
-        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        assert!(matches!(late, Err(StoreError::Unavailable(..))), "{late:?}");
         drop(tx);
         let token = access(&format!("early {round}"));
         let early = store.record_tokens(None, Some(&token)).await;

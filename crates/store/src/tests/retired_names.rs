@@ -2,7 +2,7 @@
 
 use super::*;
 
-async fn reused(store: &dyn Store, name: &str) -> bool {
+async fn reused(store: &Store, name: &str) -> bool {
     let user = store.user_by_name("/", name).await.expect("read");
     user.expect("a user").name_reused
 }
@@ -32,9 +32,9 @@ async fn a_deleted_name_is_reused_however_its_user_is_made() {
     };
     let all = [import];
     let made = store
-        .import_users(&all, Existing::Refuse, false, 3000)
+        .import_users(&all, ExistingUserPolicy::Refuse, false, 3000)
         .await;
-    assert_eq!(made.expect("imported"), [Imported::Added]);
+    assert_eq!(made.expect("imported"), [ImportOutcome::Added]);
     assert!(reused(store, "anna").await);
     // A change of other members, of the case too, leaves it so.
     let mut changed = all[0].user.clone();
@@ -89,7 +89,7 @@ async fn two_polls_of_a_device_at_two_nodes_count_together() {
     };
     let kept = fixture.store.insert_device(&device, 10, 0).await;
     assert!(kept.expect("kept"));
-    let poll = async |store: &dyn Store, now_ms: i64| {
+    let poll = async |store: &Store, now_ms: i64| {
         let polled = store.poll_device(device.hash, 5, now_ms).await;
         polled.expect("polled")
     };

@@ -37,7 +37,7 @@ fn grant(id: &str, sid: &str, of: &User, scope: &str) -> Grant {
 }
 
 /// A client that wants to be told.
-async fn add_client(store: &Arc<dyn Store>, id: &str) {
+async fn add_client(store: &Arc<Store>, id: &str) {
     let mut client = client(id);
     client.metadata.backchannel_logout_uri = Some(format!("https://{id}.example/logout"));
     store.insert_client(&client).await.expect("inserted");
@@ -50,7 +50,7 @@ fn named(sid: &str) -> Ending {
     }
 }
 
-async fn is_revoked(store: &Arc<dyn Store>, grant_id: &str) -> bool {
+async fn is_revoked(store: &Arc<Store>, grant_id: &str) -> bool {
     let known = store.revocations().await.expect("a lookup");
     let wanted = Revocation::Grant(grant_id.to_owned());
     known.iter().any(|(what, _)| *what == wanted)

@@ -12,7 +12,7 @@ use super::browser::{Browser, between};
 use super::{VERIFIER, exchange_as, path, signed_in, told, trusted, with};
 use crate::support::http::{client, send};
 use crate::support::issuer::{claims_of, forge};
-use crate::support::upstream::Seen;
+use crate::support::upstream::ReceivedRequest;
 use crate::support::{Door, Reply, Setup, Upstream, eventually};
 
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
@@ -76,7 +76,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 /// The logout token that a client was posted.
-fn logout_token(seen: &Seen) -> String {
+fn logout_token(seen: &ReceivedRequest) -> String {
     assert_eq!(seen.method, "POST");
     let kind = seen.header("content-type");
     assert_eq!(kind, Some("application/x-www-form-urlencoded"));
@@ -86,7 +86,7 @@ fn logout_token(seen: &Seen) -> String {
     token.into_owned()
 }
 
-async fn told_to(listener: &Upstream) -> Seen {
+async fn told_to(listener: &Upstream) -> ReceivedRequest {
     eventually("the client to be told", || {
         let seen = listener.seen().last().cloned();
         async move { seen }

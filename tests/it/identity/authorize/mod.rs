@@ -8,7 +8,7 @@ mod foreign;
 mod logouts;
 mod native;
 mod pairwise;
-mod pushed;
+mod par;
 mod request_objects;
 mod requests;
 mod sign_out;

@@ -14,7 +14,7 @@ use super::grant::TokenHash;
 use super::secret::Secret;
 use super::user::{Owner, name};
 
-pub use refresh_token::ShownRefresh;
+pub use refresh_token::PresentedRefreshToken;
 
 /// Most characters of a name that tokens are known by as somebody's: an index
 /// of PostgreSQL takes no more than 2,704 bytes.
@@ -227,7 +227,7 @@ pub enum ApplicationStatus {
     /// Not yet.
     Pending,
     /// Not any more.
-    Revoked,
+    RevocationTarget,
 }
 
 /// Tokens that the broker gave out, as the store keeps them: an access token
@@ -374,7 +374,7 @@ pub struct Refresh {
 
 /// Which of two tokens that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum TokenKind {
     /// The access token.
     Access,
     /// The refresh token.
@@ -383,28 +383,28 @@ pub enum Which {
 
 /// What is to be revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revoked {
+pub enum RevocationTarget {
     /// The access token of this hash.
     Access(TokenHash),
     /// This refresh token, if it is in force.
-    Refresh(ShownRefresh),
+    Refresh(PresentedRefreshToken),
     /// Both tokens of this family.
     Family(TokenHash),
 }
 
-impl Revoked {
+impl RevocationTarget {
     /// The token of this text and kind.
-    pub fn token(which: Which, text: &str) -> Self {
+    pub fn token(which: TokenKind, text: &str) -> Self {
         match which {
-            Which::Access => Self::Access(TokenHash::of(text)),
-            Which::Refresh => Self::Refresh(ShownRefresh::of(text)),
+            TokenKind::Access => Self::Access(TokenHash::of(text)),
+            TokenKind::Refresh => Self::Refresh(PresentedRefreshToken::of(text)),
         }
     }
 }
 
 /// What became of tokens that were to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum TokenInsertion {
     /// They are.
     Both,
     /// The access token is; its refresh token was revoked before and stays so.

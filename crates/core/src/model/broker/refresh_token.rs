@@ -20,7 +20,7 @@ pub const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst
 
 /// A refresh token that somebody shows, by what it may be found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShownRefresh {
+pub struct PresentedRefreshToken {
     /// Hash of the token itself.
     pub token: TokenHash,
     /// The family that it names, if it looks like one that was made here.
@@ -29,19 +29,19 @@ pub struct ShownRefresh {
     pub begun: TokenHash,
 }
 
-impl ShownRefresh {
+impl PresentedRefreshToken {
     /// The token of this text.
     pub fn of(text: &str) -> Self {
         Self {
             token: TokenHash::of(text),
-            named: named(text).map(family),
+            named: family_of(text).map(family),
             begun: family(&begun(text)),
         }
     }
 }
 
 /// The family that a token names which was made here.
-pub fn named(token: &str) -> Option<&str> {
+pub fn family_of(token: &str) -> Option<&str> {
     let made = token.len() == LENGTH && token.bytes().all(|byte| byte.is_ascii_alphanumeric());
     token.get(..FAMILY).filter(|_| made)
 }
@@ -66,15 +66,15 @@ mod tests {
     #[test]
     fn a_successor_names_the_family_that_its_predecessor_named_or_began() {
         let first = "ABCDEFGHIJ0123456789abcdefghij01";
-        let shown = ShownRefresh::of(first);
-        assert_eq!(named(first), Some("ABCDEFGHIJ"));
-        let next = ShownRefresh::of("ABCDEFGHIJ0123456789abcdefghij02");
+        let shown = PresentedRefreshToken::of(first);
+        assert_eq!(family_of(first), Some("ABCDEFGHIJ"));
+        let next = PresentedRefreshToken::of("ABCDEFGHIJ0123456789abcdefghij02");
         assert!(shown.named == next.named && shown.token != next.token);
         let foreign = "eyJ.of.another";
         let next = format!("{}{}", begun(foreign), "s".repeat(SECRET));
-        let shown = ShownRefresh::of(foreign);
+        let shown = PresentedRefreshToken::of(foreign);
         assert_eq!(shown.named, None);
-        assert_eq!(ShownRefresh::of(&next).named, Some(shown.begun));
+        assert_eq!(PresentedRefreshToken::of(&next).named, Some(shown.begun));
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
             "ABCDEFGHIJ-123456789abcdefghij01",
             "ABCDEFGHIJ0123456789abcdefghijäa",
         ] {
-            assert_eq!(named(token), None, "{token}");
+            assert_eq!(family_of(token), None, "{token}");
         }
         assert_ne!(family("ABCDEFGHIJ"), TokenHash::of("ABCDEFGHIJ"));
     }

@@ -11,7 +11,7 @@
 
 mod complete;
 mod read;
-mod show;
+mod to_json;
 mod violations;
 
 #[cfg(test)]

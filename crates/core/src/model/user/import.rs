@@ -13,7 +13,7 @@ pub struct Import {
 
 /// What becomes of a user whose name is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
+pub enum ExistingUserPolicy {
     /// It is refused.
     Refuse,
     /// It stays as it is.
@@ -25,7 +25,7 @@ pub enum Existing {
 
 /// What became of a user of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Imported {
+pub enum ImportOutcome {
     /// It is new.
     Added,
     /// It was there, and has changed.

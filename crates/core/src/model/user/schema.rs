@@ -341,7 +341,7 @@ fn simple(attribute: &Attribute, at: &str, value: &Value) -> Result<Value, Recor
 
 /// One indexed value of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Indexed {
+pub struct IndexedValue {
     /// Path of the attribute.
     pub path: &'static str,
     /// Position in the multi-valued attribute, 0 in others.
@@ -351,7 +351,7 @@ pub struct Indexed {
 }
 
 /// What the store indexes of a canonical `profile` of a user.
-pub fn indexed(profile: &Map<String, Value>) -> Vec<Indexed> {
+pub fn indexed(profile: &Map<String, Value>) -> Vec<IndexedValue> {
     let mut rows = Vec::new();
     for (name, value) in profile {
         let Some(attribute) = USER.member(name) else {
@@ -373,7 +373,7 @@ fn index_value(
     attribute: &'static Attribute,
     index: usize,
     value: &Value,
-    rows: &mut Vec<Indexed>,
+    rows: &mut Vec<IndexedValue>,
 ) {
     match value {
         Value::Object(_) if attribute.kind == Type::Free => {}
@@ -399,7 +399,7 @@ fn index_value(
                 _ => Some(attribute),
             };
             let row = attribute.and_then(|attribute| {
-                Some(Indexed {
+                Some(IndexedValue {
                     path: attribute.path,
                     index,
                     text: comparable(attribute, value)?,

@@ -21,14 +21,14 @@ pub struct Proxies {
 
 /// Proxies that [`Outbound`] knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Via(usize);
+pub struct ProxyId(usize);
 
-type Clients = HashMap<(Via, usize), reqwest::Client>;
+type Clients = HashMap<(ProxyId, usize), reqwest::Client>;
 
 /// The proxies that were named so far, and clients that use them. Both grow
 /// with what operators configure and with nothing else.
 #[derive(Debug, Default)]
-pub(super) struct Proxied {
+pub(super) struct ProxyPool {
     known: Mutex<Vec<Arc<Proxies>>>,
     clients: Mutex<Clients>,
 }
@@ -36,25 +36,25 @@ pub(super) struct Proxied {
 impl Outbound {
     /// A name for `proxies`, for [`super::Options::via`]; `None` if there are
     /// none.
-    pub fn via(&self, proxies: Proxies) -> Option<Via> {
+    pub fn via(&self, proxies: Proxies) -> Option<ProxyId> {
         if proxies.http.is_none() && proxies.https.is_none() {
             return None;
         }
         let known = self.proxied.known.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         let place = known.iter().position(|one| **one == proxies);
-        Some(Via(place.unwrap_or_else(|| {
+        Some(ProxyId(place.unwrap_or_else(|| {
             known.push(Arc::new(proxies));
             known.len() - 1
         })))
     }
 }
 
-impl Proxied {
+impl ProxyPool {
     /// The client for this way.
     pub(super) fn client(
         &self,
-        (via, transport): (Via, Transport),
+        (via, transport): (ProxyId, Transport),
         builder: impl FnOnce() -> reqwest::ClientBuilder,
     ) -> Result<reqwest::Client, OutboundError> {
         let key = (via, transport.index());
@@ -75,7 +75,7 @@ impl Proxied {
     /// The same with the proxies on this way.
     pub(super) fn add(
         &self,
-        via: Via,
+        via: ProxyId,
         builder: reqwest::ClientBuilder,
     ) -> Result<reqwest::ClientBuilder, String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod guarded;
+mod ssrf_guard;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

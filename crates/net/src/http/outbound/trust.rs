@@ -10,7 +10,7 @@ use super::{Authorities, Outbound};
 
 /// Authorities that [`Outbound`] knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Trusted(usize);
+pub struct TrustId(usize);
 
 /// The operator's authorities, and the lists of records that were named so far.
 /// They grow with what operators configure and with nothing else.
@@ -40,7 +40,7 @@ impl Trust {
     }
 
     /// The records of this name.
-    pub(super) fn records(&self, trusted: Trusted) -> Arc<[Uuid]> {
+    pub(super) fn records(&self, trusted: TrustId) -> Arc<[Uuid]> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(trusted.0).cloned().unwrap_or_default()
     }
@@ -49,7 +49,7 @@ impl Trust {
 impl Outbound {
     /// A name for these records of `ca_certificates`, for
     /// [`super::Options::trusts`]; `None` if there are none.
-    pub fn trust(&self, mut ids: Vec<Uuid>) -> Option<Trusted> {
+    pub fn trust(&self, mut ids: Vec<Uuid>) -> Option<TrustId> {
         ids.sort_unstable();
         ids.dedup();
         if ids.is_empty() {
@@ -58,7 +58,7 @@ impl Outbound {
         let known = self.trust.known.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         let place = known.iter().position(|one| **one == *ids);
-        Some(Trusted(place.unwrap_or_else(|| {
+        Some(TrustId(place.unwrap_or_else(|| {
             known.push(ids.into());
             known.len() - 1
         })))

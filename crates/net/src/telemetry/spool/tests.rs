@@ -22,7 +22,7 @@ fn spool(bounds: Bounds) -> Arc<Spool> {
     Arc::new(Spool::new("test", bounds, Counter::default()))
 }
 
-fn start(spool: &Arc<Spool>, outlet: Outlet) {
+fn start(spool: &Arc<Spool>, outlet: LineSink) {
     let writer = spool.clone();
     std::thread::spawn(move || writer.run(outlet));
 }
@@ -35,7 +35,7 @@ fn line(spool: &Spool, text: &str) {
 fn stuck() -> (Arc<Spool>, PipeReader) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let spool = spool(BOUNDS);
-    start(&spool, Outlet::duplicate(&writer).expect("a descriptor"));
+    start(&spool, LineSink::duplicate(&writer).expect("a descriptor"));
     // More than any pipe holds.
     line(&spool, &"x".repeat(LONGEST));
     assert!(!spool.flush(Duration::from_millis(1)));
@@ -83,8 +83,8 @@ fn a_closed_pipe_and_a_full_disk_cost_lines_that_are_counted() {
     drop(reader);
     let full = File::options().append(true).open("/dev/full");
     for outlet in [
-        Outlet::duplicate(&writer),
-        Outlet::duplicate(&full.expect("a device")),
+        LineSink::duplicate(&writer),
+        LineSink::duplicate(&full.expect("a device")),
     ] {
         let spool = spool(BOUNDS);
         start(&spool, outlet.expect("a descriptor"));
@@ -106,7 +106,7 @@ fn a_flush_writes_all_that_came_before_it() {
         ..BOUNDS
     });
     let file = LogFile::open(&path, 0o644).expect("a file");
-    start(&spool, Outlet::file(file));
+    start(&spool, LineSink::file(file));
     for _ in 0..500 {
         line(&spool, "line");
     }
@@ -121,7 +121,7 @@ fn a_file_is_opened_again_before_anything_is_written() {
     let path = directory.path().join("a.log");
     let spool = spool(BOUNDS);
     let file = LogFile::open(&path, 0o644).expect("a file");
-    start(&spool, Outlet::file(file));
+    start(&spool, LineSink::file(file));
     std::fs::rename(&path, directory.path().join("a.1")).expect("renamed");
     spool.reopen();
     assert!(spool.flush(LONG));

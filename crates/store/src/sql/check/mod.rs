@@ -7,7 +7,7 @@ mod users;
 use super::dialect::Dialect;
 use super::transfer::piece;
 use super::transfer::tables::{TABLES, Table, Type};
-use super::{Builder, Row, SqlStore, Tx, sql};
+use super::{Builder, Row, Store, Tx, sql};
 use crate::StoreError;
 
 /// Rows in memory at once.
@@ -34,9 +34,9 @@ impl std::fmt::Display for Finding {
 }
 
 /// Where findings are told.
-type Tell<'a> = &'a mut (dyn FnMut(Finding) + Send);
+type Report<'a> = &'a mut (dyn FnMut(Finding) + Send);
 
-impl SqlStore {
+impl Store {
     /// Looks at everything that is stored at one moment, and tells what is wrong;
     /// `progress` hears how many records were read since the last time. Gives
     /// the number of records.
@@ -84,7 +84,7 @@ impl SqlStore {
 }
 
 /// What SQLite itself finds (pragmas `integrity_check`, `foreign_key_check`).
-async fn integrity(tx: &mut Tx, tell: Tell<'_>) -> Result<(), StoreError> {
+async fn integrity(tx: &mut Tx, tell: Report<'_>) -> Result<(), StoreError> {
     let finding = |record: String, problem: String| Finding {
         table: "database",
         record,

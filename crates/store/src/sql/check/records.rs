@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::sql::row::Row;
 use crate::sql::{clients, damaged, devices, keys, registrations, sessions, users};
-use doorward_core::model::authorization::{Authorization, KeptRequest};
+use doorward_core::model::authorization::{Authorization, SavedRequest};
 use doorward_core::model::grant::Grant;
 use doorward_core::model::user::name as user_name;
 
@@ -31,7 +31,7 @@ pub(super) fn parse(table: &str, row: &Row) -> Result<(), StoreError> {
             row.hash("hash")?;
             row.doc::<Map<String, Value>>("doc").map(drop)
         }
-        "requests" => row.doc::<KeptRequest>("doc").map(drop),
+        "requests" => row.doc::<SavedRequest>("doc").map(drop),
         "seen" => row.hash("hash").map(drop),
         "audit" => audited(row),
         _ => Ok(()),

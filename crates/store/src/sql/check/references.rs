@@ -1,7 +1,7 @@
 //! Whether what records refer to is there, where the database itself does not
 //! see to it.
 
-use super::{Builder, FINDINGS, Finding, Tell, Tx};
+use super::{Builder, FINDINGS, Finding, Report, Tx};
 use crate::StoreError;
 
 /// A table, how its records are named, and what has to be there.
@@ -39,7 +39,7 @@ const REFERENCES: &[Reference] = &[
     },
 ];
 
-pub(super) async fn all(tx: &mut Tx, tell: Tell<'_>) -> Result<(), StoreError> {
+pub(super) async fn all(tx: &mut Tx, tell: Report<'_>) -> Result<(), StoreError> {
     for reference in REFERENCES {
         let mut select = Builder::new("SELECT t.");
         select.push(reference.record).push(" AS record FROM ");

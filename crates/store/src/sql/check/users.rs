@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Builder, Finding, Row, Tell, Tx};
+use super::{Builder, Finding, Report, Row, Tx};
 use crate::StoreError;
 use crate::sql::users;
 use doorward_core::model::user::schema;
@@ -16,7 +16,7 @@ pub(super) async fn index_agrees(
     tx: &mut Tx,
     rows: &[Row],
     last: Option<&Row>,
-    tell: Tell<'_>,
+    tell: Report<'_>,
 ) -> Result<(), StoreError> {
     let Some(end) = rows.last() else {
         return Ok(());

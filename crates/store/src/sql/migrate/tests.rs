@@ -1,8 +1,8 @@
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::*;
+use crate::Store;
 use crate::testing::postgres::Cluster;
-use crate::{SqlStore, Store};
 use doorward_core::model::grant::TokenHash;
 
 const USER: &str = "0191d0a0-0000-7000-8000-000000000001";
@@ -64,7 +64,7 @@ async fn what_any_earlier_version_wrote_is_taken_over() {
     for version in 1..=MIGRATIONS.len() {
         let path = directory.path().join(format!("{version}.db"));
         written_by(&path, version).await.close().await;
-        let store = SqlStore::open_sqlite(&path).await.expect("it opens");
+        let store = Store::open_sqlite(&path).await.expect("it opens");
         let user = store.user_by_name("/", "DEMO").await.expect("a lookup");
         let user = user.expect("the user");
         assert_eq!((user.version, user.user_name.as_str()), (3, "Demo"));
@@ -105,7 +105,7 @@ async fn a_migration_that_fails_leaves_the_old_version_as_it_was() {
         .expect("tables");
     assert_eq!(tables, 0);
     old.close().await;
-    SqlStore::open_sqlite(&path)
+    Store::open_sqlite(&path)
         .await
         .expect("this version opens it");
 }
@@ -118,7 +118,7 @@ async fn what_a_newer_version_wrote_is_refused() {
     let bump = "PRAGMA user_version = 9999";
     sqlx::raw_sql(bump).execute(&newer).await.expect("done");
     newer.close().await;
-    let refused = SqlStore::open_sqlite(&path).await.map(drop);
+    let refused = Store::open_sqlite(&path).await.map(drop);
     assert!(
         refused
             .expect_err("refused")
@@ -146,15 +146,15 @@ async fn postgres_is_migrated_in_steps_or_not_at_all() {
     assert_eq!(version, Some(7));
     // Of several nodes that start at once, one migrates.
     let (a, b, c) = tokio::join!(
-        SqlStore::open_postgres(&url),
-        SqlStore::open_postgres(&url),
-        SqlStore::open_postgres(&url),
+        Store::open_postgres(&url),
+        Store::open_postgres(&url),
+        Store::open_postgres(&url),
     );
     let stores = [a.expect("opens"), b.expect("opens"), c.expect("opens")];
     assert_eq!(stores[2].realms().await.expect("realms").len(), 1);
     let newer = sqlx::query("UPDATE doorward_schema SET version = 9999");
     newer.execute(&pool).await.expect("done");
-    let refused = SqlStore::open_postgres(&url).await.map(drop);
+    let refused = Store::open_postgres(&url).await.map(drop);
     assert!(
         refused
             .expect_err("refused")

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::format::{FORMAT, Head, Lines};
 use super::tables::{AUDIT, TABLES, Table, Type};
-use super::{Builder, Rows, SqlStore, TransferError, Tx};
+use super::{Builder, Rows, Store, TransferError, Tx};
 use crate::StoreError;
 use crate::sql::migrate;
 use crate::sql::row::Row;
@@ -13,7 +13,7 @@ use crate::sql::statement::Value;
 /// Rows in memory at once.
 const PIECE: u32 = 1000;
 
-impl SqlStore {
+impl Store {
     /// Writes everything that the store holds at one moment, with the audit log
     /// if `audit`; tells `progress` how many rows were written since the last
     /// time. Others write meanwhile as they like.

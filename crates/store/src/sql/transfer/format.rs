@@ -45,7 +45,7 @@ struct Section {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Foot {
+struct Trailer {
     end: bool,
     rows: BTreeMap<String, u64>,
     sha256: String,
@@ -100,7 +100,7 @@ impl<'a> Lines<'a> {
     /// Ends the export; the number of rows of each table.
     pub(super) fn foot(mut self) -> Result<BTreeMap<String, u64>, TransferError> {
         let digest = std::mem::replace(&mut self.digest, Context::new(&SHA256));
-        let foot = Foot {
+        let foot = Trailer {
             end: true,
             rows: std::mem::take(&mut self.rows),
             sha256: hex(digest.finish().as_ref()),
@@ -172,13 +172,13 @@ impl<'a> Reader<'a> {
             rows: BTreeMap::new(),
             text: Vec::new(),
         };
-        let strange = || TransferError::Strange;
+        let not_an_export = || TransferError::NotAnExport;
         if !reader.read()? {
-            return Err(strange());
+            return Err(not_an_export());
         }
-        let head: Head = serde_json::from_slice(&reader.text).map_err(|_| strange())?;
+        let head: Head = serde_json::from_slice(&reader.text).map_err(|_| not_an_export())?;
         if head.doorward != "store" {
-            return Err(strange());
+            return Err(not_an_export());
         }
         reader.digest.update(&reader.text);
         Ok((reader, head))
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&mut self) -> Result<Line, TransferError> {
-        let foot: Foot =
+        let foot: Trailer =
             serde_json::from_slice(&self.text).map_err(|_| self.wrong("is no end of an export"))?;
         let digest = std::mem::replace(&mut self.digest, Context::new(&SHA256));
         if hex(digest.finish().as_ref()) != foot.sha256 || foot.rows != self.rows {

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use super::format::{FORMAT, Head, Line, Reader};
 use super::tables::{DERIVED, TABLES, Table};
-use super::{Builder, Rows, SqlStore, TransferError, Tx, users};
+use super::{Builder, Rows, Store, TransferError, Tx, users};
 use crate::StoreError;
 use crate::sql::migrate;
 use crate::sql::statement::Value;
@@ -12,7 +12,7 @@ use crate::sql::statement::Value;
 /// Values in one statement: databases bind at most 32,766.
 const BOUND: usize = 4_000;
 
-impl SqlStore {
+impl Store {
     /// Puts an export in the place of what the store holds, which must be
     /// nothing unless `replace`; tells `progress` how many rows were read since
     /// the last time.
@@ -34,7 +34,7 @@ impl SqlStore {
             is_empty(&mut tx).await?;
         }
         clear(&mut tx).await?;
-        let mut filling = Filling::default();
+        let mut filling = RowBuffer::default();
         let rows = loop {
             match reader.next()? {
                 Line::Section(table, columns) => {
@@ -107,13 +107,13 @@ async fn clear(tx: &mut Tx) -> Result<(), StoreError> {
 
 /// Rows that go into their table together.
 #[derive(Default)]
-struct Filling {
+struct RowBuffer {
     table: Option<&'static Table>,
     columns: Vec<usize>,
     rows: Vec<Vec<Value>>,
 }
 
-impl Filling {
+impl RowBuffer {
     fn begin(&mut self, table: &'static Table, columns: Vec<usize>) {
         self.table = Some(table);
         self.columns = columns;

@@ -14,7 +14,7 @@ pub(super) use export::piece;
 
 #[cfg(test)]
 use super::Database;
-use super::{Builder, Row, SqlStore, Tx, users};
+use super::{Builder, Row, Store, Tx, users};
 use crate::StoreError;
 
 /// Why the store was not exported or imported. Nothing was changed.
@@ -25,7 +25,7 @@ pub enum TransferError {
     File(#[from] std::io::Error),
     /// The file is something else.
     #[error("this is no export of a store")]
-    Strange,
+    NotAnExport,
     /// The file is newer than this program.
     #[error("the export was made by a newer version ({0}); import it with that")]
     Newer(String),

@@ -6,15 +6,15 @@ use serde_json::json;
 use super::*;
 use crate::{Finding, Store};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Actor, AuditQuery, Event, Kind, Told, Trace, audit_id};
+use doorward_core::model::audit::{Actor, AuditQuery, Event, Kind, Occurrence, Trace, audit_id};
 use doorward_core::model::grant::{StoredSession, TokenHash};
 use doorward_core::model::query::{Filter, UserQuery};
 use doorward_core::model::secret::Secret;
 use doorward_core::model::user::{Owner, User};
 
-async fn new_store(directory: &tempfile::TempDir, name: &str) -> SqlStore {
+async fn new_store(directory: &tempfile::TempDir, name: &str) -> Store {
     let path = directory.path().join(name);
-    SqlStore::open_sqlite(&path).await.expect("a store")
+    Store::open_sqlite(&path).await.expect("a store")
 }
 
 fn user(name: &str) -> User {
@@ -36,7 +36,7 @@ fn user(name: &str) -> User {
 }
 
 /// A store with something in it.
-async fn filled(directory: &tempfile::TempDir) -> SqlStore {
+async fn filled(directory: &tempfile::TempDir) -> Store {
     let store = new_store(directory, "old").await;
     for n in 0..2500 {
         store
@@ -64,7 +64,7 @@ async fn filled(directory: &tempfile::TempDir) -> SqlStore {
         .remember(TokenHash::of("x"), 9, 1)
         .await
         .expect("stored");
-    let told = Told {
+    let told = Occurrence {
         id: audit_id(5, 0, [1; 8]),
         at_ms: 5,
         last_ms: 5,
@@ -76,25 +76,25 @@ async fn filled(directory: &tempfile::TempDir) -> SqlStore {
     store
 }
 
-async fn exported(store: &SqlStore, audit: bool) -> Vec<u8> {
+async fn exported(store: &Store, audit: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let done = store.export(&mut out, audit, 0, &mut |_| {}).await;
     done.expect("exported");
     out
 }
 
-async fn imported(store: &SqlStore, mut text: &[u8], force: bool) -> Result<Rows, TransferError> {
+async fn imported(store: &Store, mut text: &[u8], force: bool) -> Result<Rows, TransferError> {
     store.import(&mut text, force, &mut |_| {}).await
 }
 
-async fn findings(store: &SqlStore) -> Vec<Finding> {
+async fn findings(store: &Store) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut tell = |finding| found.push(finding);
     store.check(&mut tell, &mut |_| {}).await.expect("checked");
     found
 }
 
-async fn users(store: &SqlStore) -> u64 {
+async fn users(store: &Store) -> u64 {
     let query = UserQuery {
         filter: Filter::Always,
         sort: Vec::new(),

@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes lines.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct LineSink {
     target: Target,
     /// Whether the last write ended within a line.
     torn: bool,
@@ -24,7 +24,7 @@ enum Target {
     Path(LogFile),
 }
 
-impl Outlet {
+impl LineSink {
     /// A duplicate of a descriptor, such as standard error. Whoever else writes
     /// there waits for no lock that this one holds while a pipe is full.
     ///

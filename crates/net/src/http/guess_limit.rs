@@ -5,7 +5,7 @@
 //! the network that it comes from. A pair with too many is *braked*: one secret
 //! at a time is looked at, and a wrong one holds its turn for a while. What comes
 //! meanwhile is refused without being looked at. So a guesser learns about no
-//! more than one secret in [`BrakeConfig::pause_ms`] by a network, however many
+//! more than one secret in [`GuessLimitConfig::pause_ms`] by a network, however many
 //! requests it sends at once.
 //!
 //! A right secret is never refused for earlier wrong ones: it finds the turn free
@@ -33,7 +33,7 @@ const SPARE: u32 = 100;
 /// When the brake takes hold, and how hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct BrakeConfig {
+pub struct GuessLimitConfig {
     /// Wrong secrets of a pair within `window` that brake it; 0 switches it off.
     pub failures: u32,
     /// Seconds over which they count.
@@ -44,7 +44,7 @@ pub struct BrakeConfig {
     pub pause_ms: u32,
 }
 
-impl Default for BrakeConfig {
+impl Default for GuessLimitConfig {
     fn default() -> Self {
         Self {
             failures: 20,
@@ -73,7 +73,7 @@ struct Counter {
 
 /// The counters of one kind of secret.
 #[derive(Debug)]
-pub struct Brake {
+pub struct GuessLimiter {
     random: ahash::RandomState,
     pairs: Cache<u64, Arc<Mutex<Counter>>>,
     proven: Cache<u64, ()>,
@@ -83,9 +83,9 @@ pub struct Brake {
 
 /// A secret that may be looked at. Dropped, it gives its turn back.
 #[derive(Debug)]
-pub struct Look<'a> {
-    brake: &'a Brake,
-    config: BrakeConfig,
+pub struct GuessAttempt<'a> {
+    brake: &'a GuessLimiter,
+    config: GuessLimitConfig,
     pair: Option<Pair>,
     turn: Option<Turn>,
 }
@@ -103,7 +103,7 @@ impl Drop for Turn {
 /// What follows a wrong secret.
 #[derive(Debug)]
 #[must_use]
-pub struct Wrong {
+pub struct WrongGuess {
     /// Until when the pair is braked, if this secret brought that about.
     pub begun_ms: Option<i64>,
     /// Whether the pair was braked before.
@@ -112,7 +112,7 @@ pub struct Wrong {
     pause: Duration,
 }
 
-impl Wrong {
+impl WrongGuess {
     /// Holds the turn for the pause.
     pub async fn pause(self) {
         if let Some(turn) = self.turn {
@@ -124,9 +124,9 @@ impl Wrong {
 
 /// The pair is braked and its turn is taken: nothing is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub struct TooManyGuesses;
 
-impl Default for Brake {
+impl Default for GuessLimiter {
     fn default() -> Self {
         Self {
             random: ahash::RandomState::new(),
@@ -137,7 +137,7 @@ impl Default for Brake {
     }
 }
 
-impl Brake {
+impl GuessLimiter {
     /// The pair of `owner` in `realm`, and of an address (IPv6: its network of 64
     /// bits).
     pub fn pair(&self, realm: &str, owner: &str, address: IpAddr) -> Pair {
@@ -152,13 +152,13 @@ impl Brake {
     /// Begins to look at a secret of `pair`; `None`: of nobody who is counted.
     ///
     /// # Errors
-    /// [`Refused`] where nothing may be looked at now.
+    /// [`TooManyGuesses`] where nothing may be looked at now.
     pub fn look(
         &self,
-        config: BrakeConfig,
+        config: GuessLimitConfig,
         pair: Option<Pair>,
         now_ms: i64,
-    ) -> Result<Look<'_>, Refused> {
+    ) -> Result<GuessAttempt<'_>, TooManyGuesses> {
         let pair = pair.filter(|_| config.failures > 0);
         let turn = match pair {
             Some(pair) if now_ms < self.latest_ms.load(Ordering::Relaxed) => {
@@ -166,7 +166,7 @@ impl Brake {
             }
             _ => None,
         };
-        Ok(Look {
+        Ok(GuessAttempt {
             brake: self,
             config,
             pair,
@@ -176,10 +176,10 @@ impl Brake {
 
     fn take_turn(
         &self,
-        config: BrakeConfig,
+        config: GuessLimitConfig,
         pair: Pair,
         now_ms: i64,
-    ) -> Result<Option<Turn>, Refused> {
+    ) -> Result<Option<Turn>, TooManyGuesses> {
         let Some(counter) = self.pairs.get(&pair.0) else {
             return Ok(None);
         };
@@ -192,7 +192,7 @@ impl Brake {
             return Ok(None);
         }
         if std::mem::replace(&mut counted.taken, true) {
-            return Err(Refused);
+            return Err(TooManyGuesses);
         }
         drop(counted);
         Ok(Some(Turn(counter)))
@@ -221,7 +221,7 @@ impl Brake {
 }
 
 impl Counter {
-    fn turn_window(&mut self, config: BrakeConfig, now_ms: i64) {
+    fn turn_window(&mut self, config: GuessLimitConfig, now_ms: i64) {
         if now_ms - self.window_began_ms >= i64::from(config.window) * 1000 {
             (self.failures, self.spare) = (0, 0);
             self.window_began_ms = now_ms;
@@ -229,7 +229,7 @@ impl Counter {
     }
 }
 
-impl Look<'_> {
+impl GuessAttempt<'_> {
     /// The secret was right.
     pub fn right(self) {
         if let Some(pair) = self.pair
@@ -240,8 +240,8 @@ impl Look<'_> {
     }
 
     /// The secret was wrong, at `now_ms`.
-    pub fn wrong(mut self, now_ms: i64) -> Wrong {
-        let mut wrong = Wrong {
+    pub fn wrong(mut self, now_ms: i64) -> WrongGuess {
+        let mut wrong = WrongGuess {
             begun_ms: None,
             braked: false,
             turn: self.turn.take(),
@@ -273,19 +273,19 @@ impl Look<'_> {
 mod tests {
     use super::*;
 
-    const CONFIG: BrakeConfig = BrakeConfig {
+    const CONFIG: GuessLimitConfig = GuessLimitConfig {
         failures: 3,
         window: 300,
         duration: 60,
         pause_ms: 500,
     };
 
-    fn pair(brake: &Brake, address: &str) -> Option<Pair> {
+    fn pair(brake: &GuessLimiter, address: &str) -> Option<Pair> {
         Some(brake.pair("/", "app", address.parse().expect("an address")))
     }
 
     /// Brings wrong secrets until the pair is braked.
-    fn brake_pair(brake: &Brake, pair: Option<Pair>, now_ms: i64) {
+    fn brake_pair(brake: &GuessLimiter, pair: Option<Pair>, now_ms: i64) {
         for failure in 1..=CONFIG.failures {
             let look = brake.look(CONFIG, pair, now_ms).expect("looked at");
             let wrong = look.wrong(now_ms);
@@ -296,13 +296,13 @@ mod tests {
 
     #[test]
     fn of_a_thousand_guesses_at_once_one_is_looked_at() {
-        let brake = Brake::default();
+        let brake = GuessLimiter::default();
         let one = pair(&brake, "192.0.2.1");
         brake_pair(&brake, one, 1000);
         let held = brake.look(CONFIG, one, 1001).expect("the turn");
         let held = held.wrong(1001);
         for _ in 0..1000 {
-            assert_eq!(brake.look(CONFIG, one, 1002).err(), Some(Refused));
+            assert_eq!(brake.look(CONFIG, one, 1002).err(), Some(TooManyGuesses));
         }
         drop(held);
         assert!(brake.look(CONFIG, one, 1003).is_ok());
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_right_secret_passes_while_the_brake_holds() {
-        let brake = Brake::default();
+        let brake = GuessLimiter::default();
         let one = pair(&brake, "192.0.2.1");
         brake_pair(&brake, one, 1000);
         // Here for the first time, and as often as it likes.
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_guesser_at_a_proven_address_gains_a_bounded_number() {
-        let brake = Brake::default();
+        let brake = GuessLimiter::default();
         let one = pair(&brake, "192.0.2.1");
         brake.look(CONFIG, one, 1000).expect("looked at").right();
         brake_pair(&brake, one, 1000);
@@ -347,12 +347,12 @@ mod tests {
 
     #[test]
     fn other_addresses_and_clients_are_not_braked_and_time_ends_it() {
-        let brake = Brake::default();
+        let brake = GuessLimiter::default();
         let one = pair(&brake, "2001:db8:1:2::1");
         brake_pair(&brake, one, 1000);
         let _turn = brake.look(CONFIG, one, 1001).expect("the turn");
         let same = pair(&brake, "2001:db8:1:2:ffff::9");
-        assert_eq!(brake.look(CONFIG, same, 1001).err(), Some(Refused));
+        assert_eq!(brake.look(CONFIG, same, 1001).err(), Some(TooManyGuesses));
         let other = Some(brake.pair("/", "other", "2001:db8:1:2::1".parse().expect("one")));
         for free in [pair(&brake, "2001:db8:1:3::1"), other, None] {
             for _ in 0..2 {
@@ -360,7 +360,7 @@ mod tests {
             }
         }
         assert!(brake.look(CONFIG, one, 61_000).is_ok());
-        let off = BrakeConfig {
+        let off = GuessLimitConfig {
             failures: 0,
             ..CONFIG
         };
@@ -369,15 +369,15 @@ mod tests {
 
     #[test]
     fn a_brake_of_another_node_holds_here_until_it_is_lifted() {
-        let brake = Brake::default();
+        let brake = GuessLimiter::default();
         let one = pair(&brake, "192.0.2.1");
         let named = one.expect("a pair");
         brake.take_in(named, 60_000, 500);
         let turn = brake.look(CONFIG, one, 1000).expect("the turn");
-        assert_eq!(brake.look(CONFIG, one, 1000).err(), Some(Refused));
+        assert_eq!(brake.look(CONFIG, one, 1000).err(), Some(TooManyGuesses));
         // An earlier word does not lift it.
         brake.take_in(named, 0, 500);
-        assert_eq!(brake.look(CONFIG, one, 1000).err(), Some(Refused));
+        assert_eq!(brake.look(CONFIG, one, 1000).err(), Some(TooManyGuesses));
         brake.take_in(named, 0, 501);
         assert!(brake.look(CONFIG, one, 1000).is_ok());
         drop(turn);

@@ -110,7 +110,7 @@ impl Authorities {
 
 /// Sends requests to addresses that somebody else chose. Redirects are never
 /// followed, no proxy is taken from the environment, connections are not kept.
-pub struct Guarded {
+pub struct GuardedClient {
     policy: ArcSwap<Policy>,
     /// By [`ChosenBy::index`].
     turns: [Semaphore; 2],
@@ -125,15 +125,15 @@ struct Policy {
     clients: [OnceLock<Result<reqwest::Client, String>>; 4],
 }
 
-impl fmt::Debug for Guarded {
+impl fmt::Debug for GuardedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Guarded")
+        f.debug_tuple("GuardedClient")
             .field(&self.policy.load().allow)
             .finish()
     }
 }
 
-impl Guarded {
+impl GuardedClient {
     /// Strangers may name public addresses and what `allow` adds to them.
     pub fn new(allow: Allow, authorities: Authorities) -> Self {
         Self {
@@ -286,7 +286,7 @@ impl Policy {
         };
         if by == ChosenBy::Stranger {
             let allow = Arc::clone(&self.allow);
-            builder = builder.dns_resolver(Arc::new(Careful { allow, plain }));
+            builder = builder.dns_resolver(Arc::new(AllowedResolver { allow, plain }));
         }
         builder.build().map_err(|error| chain(&error))
     }
@@ -294,12 +294,12 @@ impl Policy {
 
 /// Finds the addresses of hosts and keeps back those that are not allowed.
 /// The connection is made to what it returns.
-struct Careful {
+struct AllowedResolver {
     allow: Arc<Allow>,
     plain: bool,
 }
 
-impl Resolve for Careful {
+impl Resolve for AllowedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (allow, plain) = (Arc::clone(&self.allow), self.plain);
         let found: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {

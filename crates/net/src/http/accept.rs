@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::framing::{self, FramedStream};
 use super::handshake::Handshake;
-use super::tls::TlsDoor;
+use super::tls::TlsAcceptor;
 use crate::telemetry::listeners::ListenerCounters;
 
 /// How a connection of HTTP/2 begins; no method of HTTP/1 does.
@@ -33,9 +33,9 @@ const NEXT_HEAD: Duration = Duration::from_secs(90);
 
 /// What a listener does with connections before anybody reads a request.
 #[derive(Clone)]
-pub struct Doorkeeper {
+pub struct ConnectionAcceptor {
     /// Handshakes, where TLS is spoken.
-    pub tls: Option<Arc<TlsDoor>>,
+    pub tls: Option<Arc<TlsAcceptor>>,
     /// Bounds on connections.
     pub limits: Limits,
     /// Counts them.
@@ -84,17 +84,17 @@ pub fn head_awaited(session: &ServerSession) {
 }
 
 /// Hands a connection to one of two applications that differ in protocol only.
-pub struct Greeter<A> {
+pub struct ProtocolDispatcher<A> {
     /// For HTTP/1, and for TLS, where the handshake has settled the protocol.
     pub http1: Arc<A>,
     /// For HTTP/2 in the clear: its options have `h2c`.
     pub http2: Arc<A>,
     /// What comes before a request.
-    pub keeper: Doorkeeper,
+    pub keeper: ConnectionAcceptor,
 }
 
 #[async_trait]
-impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Greeter<A> {
+impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for ProtocolDispatcher<A> {
     /// The engine's task is made for handshakes, and would hold the room for
     /// one as long as the connection lasts: it ends here.
     async fn process_new(
@@ -120,7 +120,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Greeter<A> {
     }
 }
 
-impl Doorkeeper {
+impl ConnectionAcceptor {
     /// The connection after its handshake, if it needs one; nothing if that
     /// failed.
     async fn handshake(&self, stream: Stream) -> Option<Stream> {
@@ -141,7 +141,7 @@ impl Doorkeeper {
     }
 }
 
-impl<A: HttpServerApp + Send + Sync + 'static> Greeter<A> {
+impl<A: HttpServerApp + Send + Sync + 'static> ProtocolDispatcher<A> {
     async fn greet(&self, stream: Stream, shutdown: ShutdownWatch) {
         let limit = self.keeper.limits.head;
         let due = Instant::now() + limit;

@@ -20,7 +20,7 @@ const TRIAL_NS: u64 = 1_000_000_000;
 
 /// What is known of a database.
 #[derive(Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct Health {
     /// When it answered last.
     answered_ns: AtomicU64,
     silent: AtomicBool,
@@ -33,14 +33,14 @@ pub(super) struct Pulse {
     failure: Mutex<Option<String>>,
 }
 
-impl Pulse {
+impl Health {
     /// Whether it is worth to ask now.
     pub(super) fn admit(&self) -> Result<(), StoreError> {
         if self.admits(monotonic_ns()) {
             return Ok(());
         }
         let why = "the database does not answer; it is asked again every second";
-        Err(StoreError::Unavailable(why.to_owned()))
+        Err(StoreError::Unavailable(why.to_owned(), None))
     }
 
     fn admits(&self, now_ns: u64) -> bool {
@@ -103,7 +103,7 @@ impl Pulse {
     }
 
     /// A connection of a pool: to have one says nothing of the database.
-    pub(super) async fn lent<T>(
+    pub(super) async fn acquire<T>(
         &self,
         connection: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
@@ -118,18 +118,21 @@ impl Pulse {
     /// Notes what became of a write: as long as they fail, operators are told.
     pub(super) fn note_write<T>(&self, outcome: &Result<T, StoreError>) {
         match outcome {
-            Err(StoreError::Unavailable(why)) => {
-                if !self.failing.swap(true, Ordering::AcqRel) {
-                    tracing::error!(why, "writes to the store fail");
-                }
-                *self.failure.lock() = Some(why.clone());
-            }
+            Err(StoreError::Unavailable(why, _)) => self.note_failure(why),
             Ok(_) if self.failing.swap(false, Ordering::AcqRel) => {
                 *self.failure.lock() = None;
                 tracing::info!("writes to the store succeed again");
             }
             _ => {}
         }
+    }
+
+    /// Notes that a write failed, and why.
+    pub(super) fn note_failure(&self, why: &str) {
+        if !self.failing.swap(true, Ordering::AcqRel) {
+            tracing::error!(why, "writes to the store fail");
+        }
+        *self.failure.lock() = Some(why.to_owned());
     }
 
     /// Why the last write failed, if it did.
@@ -145,7 +148,7 @@ pub(super) fn is_timeout(error: &sqlx::Error) -> bool {
 
 /// Whether it is the database that is ill, rather than what it was asked: any
 /// other write would fail as well, and nothing of the transaction may be left.
-pub(super) fn is_ill(error: &sqlx::Error) -> bool {
+pub(super) fn is_database_fault(error: &sqlx::Error) -> bool {
     let Some(refused) = error.as_database_error() else {
         return true;
     };
@@ -170,23 +173,23 @@ mod tests {
 
     #[test]
     fn of_a_silent_database_one_question_a_second_is_asked() {
-        let pulse = Pulse::default();
-        assert!(pulse.admits(0) && pulse.admits(0));
-        pulse.missed(10, 20);
-        assert!(!pulse.admits(20));
-        assert!(pulse.admits(20 + TRIAL_NS), "the trial");
-        assert!(!pulse.admits(20 + TRIAL_NS), "one trial");
-        assert!(!pulse.admits(19 + 2 * TRIAL_NS));
-        assert!(pulse.admits(20 + 2 * TRIAL_NS));
-        pulse.answered(30 + 2 * TRIAL_NS);
-        assert!(pulse.admits(30 + 2 * TRIAL_NS) && pulse.admits(30 + 2 * TRIAL_NS));
+        let health = Health::default();
+        assert!(health.admits(0) && health.admits(0));
+        health.missed(10, 20);
+        assert!(!health.admits(20));
+        assert!(health.admits(20 + TRIAL_NS), "the trial");
+        assert!(!health.admits(20 + TRIAL_NS), "one trial");
+        assert!(!health.admits(19 + 2 * TRIAL_NS));
+        assert!(health.admits(20 + 2 * TRIAL_NS));
+        health.answered(30 + 2 * TRIAL_NS);
+        assert!(health.admits(30 + 2 * TRIAL_NS) && health.admits(30 + 2 * TRIAL_NS));
     }
 
     #[test]
     fn one_connection_that_is_silent_says_nothing_of_the_others() {
-        let pulse = Pulse::default();
-        pulse.answered(15);
-        pulse.missed(10, 20);
-        assert!(pulse.admits(20) && pulse.admits(20));
+        let health = Health::default();
+        health.answered(15);
+        health.missed(10, 20);
+        assert!(health.admits(20) && health.admits(20));
     }
 }

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn allowing(entries: &[&str]) -> Guarded {
+fn allowing(entries: &[&str]) -> GuardedClient {
     let allow = Allow::parse(entries).unwrap();
-    Guarded::new(allow, Authorities::default())
+    GuardedClient::new(allow, Authorities::default())
 }
 
-async fn fetch(guarded: &Guarded, url: &Url, by: ChosenBy) -> Result<Answer, OutboundError> {
+async fn fetch(guarded: &GuardedClient, url: &Url, by: ChosenBy) -> Result<Answer, OutboundError> {
     let bounds = Bounds::default();
     guarded.get(url, HeaderMap::new(), by, bounds).await
 }

@@ -1,6 +1,6 @@
 //! What a deserializer finds wrong, in the words of whoever wrote the value.
 
-use super::near;
+use super::suggestion;
 
 /// The message of a deserializer without the names of the program's own types,
 /// and without the value, which may be secret: `expected a whole number from 0
@@ -15,8 +15,8 @@ pub fn plain(message: &str) -> String {
         if let Some(rest) = message.strip_prefix(before)
             && let Some(at) = rest.rfind(", expected ")
         {
-            let wanted = wanted(&rest[at + ", expected ".len()..]);
-            return match found(&rest[..at]).filter(|_| says_kind) {
+            let wanted = expected_type(&rest[at + ", expected ".len()..]);
+            return match actual_type(&rest[..at]).filter(|_| says_kind) {
                 Some(found) if found != wanted => format!("expected {wanted}, not {found}"),
                 _ => format!("expected {wanted}"),
             };
@@ -29,7 +29,7 @@ pub fn plain(message: &str) -> String {
         Some(rest) => format!("unknown value {rest}"),
         None => message.to_owned(),
     };
-    match meant(message) {
+    match suggested(message) {
         Some(near) => format!("{told}; did you mean `{near}`?"),
         None => told,
     }
@@ -37,17 +37,17 @@ pub fn plain(message: &str) -> String {
 
 /// The name that was probably meant by ``unknown field `a`, expected one of
 /// `b`, `c` ``.
-fn meant(message: &str) -> Option<&str> {
+fn suggested(message: &str) -> Option<&str> {
     let rest = ["unknown field `", "unknown variant `"]
         .iter()
         .find_map(|before| message.strip_prefix(before))?;
     let (name, known) = rest.split_once("`, expected ")?;
     let known = known.split('`').skip(1).step_by(2);
-    near::nearest(name, known)
+    suggestion::nearest(name, known)
 }
 
 /// A type, as the deserializer calls it.
-fn wanted(name: &str) -> &str {
+fn expected_type(name: &str) -> &str {
     match name {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
@@ -65,7 +65,7 @@ fn wanted(name: &str) -> &str {
 }
 
 /// The kind of value that was found, as the deserializer calls it.
-fn found(name: &str) -> Option<&'static str> {
+fn actual_type(name: &str) -> Option<&'static str> {
     let kinds = [
         ("string", "a string"),
         ("integer", "a number"),
@@ -103,7 +103,7 @@ mod tests {
         Required,
     }
 
-    fn told<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> String {
+    fn message_of<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> String {
         let error = serde_json::from_value::<T>(value).expect_err("refused");
         plain(&error.to_string())
     }
@@ -111,39 +111,48 @@ mod tests {
     #[test]
     fn types_have_the_names_that_people_have_for_them() {
         let whole = "expected a whole number from 0 to 4294967295";
-        assert_eq!(told::<u32>(json!("x")), format!("{whole}, not a string"));
-        assert_eq!(told::<u32>(json!(-1)), whole);
-        assert_eq!(told::<u32>(json!(1.5)), format!("{whole}, not a number"));
         assert_eq!(
-            told::<u16>(json!(70_000)),
+            message_of::<u32>(json!("x")),
+            format!("{whole}, not a string")
+        );
+        assert_eq!(message_of::<u32>(json!(-1)), whole);
+        assert_eq!(
+            message_of::<u32>(json!(1.5)),
+            format!("{whole}, not a number")
+        );
+        assert_eq!(
+            message_of::<u16>(json!(70_000)),
             "expected a whole number from 0 to 65535"
         );
         assert_eq!(
-            told::<bool>(json!(5)),
+            message_of::<bool>(json!(5)),
             "expected true or false, not a number"
         );
-        assert_eq!(told::<Vec<u8>>(json!({})), "expected a list, not a mapping");
         assert_eq!(
-            told::<Sample>(json!("x")),
+            message_of::<Vec<u8>>(json!({})),
+            "expected a list, not a mapping"
+        );
+        assert_eq!(
+            message_of::<Sample>(json!("x")),
             "expected a mapping, not a string"
         );
     }
 
     #[test]
     fn a_name_that_is_near_a_known_one_is_taken_for_it() {
-        let field = told::<Sample>(json!({"lisen": []}));
+        let field = message_of::<Sample>(json!({"lisen": []}));
         assert!(field.starts_with("unknown field `lisen`"), "{field}");
         assert!(field.ends_with("did you mean `listen`?"), "{field}");
-        let value = told::<Sample>(json!({"listen": [], "mode": "requird"}));
+        let value = message_of::<Sample>(json!({"listen": [], "mode": "requird"}));
         assert!(value.starts_with("unknown value `requird`"), "{value}");
         assert!(value.ends_with("did you mean `required`?"), "{value}");
-        let far = told::<Sample>(json!({"zzz": 1}));
+        let far = message_of::<Sample>(json!({"zzz": 1}));
         assert!(!far.contains("did you mean"), "{far}");
     }
 
     #[test]
     fn no_value_is_quoted() {
-        assert!(!told::<u32>(json!("sesame")).contains("sesame"));
-        assert!(!told::<u8>(json!(12_345)).contains("12345"));
+        assert!(!message_of::<u32>(json!("sesame")).contains("sesame"));
+        assert!(!message_of::<u8>(json!(12_345)).contains("12345"));
     }
 }

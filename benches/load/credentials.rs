@@ -22,7 +22,7 @@ const UNSEEN_FORM: &str =
     "grant_type=client_credentials&client_id=rsa&client_secret=bench-secret&scope=read";
 
 /// All of it; what could not be had is `None`, and so are its cases.
-pub(crate) struct Shown {
+pub(crate) struct Credentials {
     pub(crate) token: Option<String>,
     /// One that the broker gave.
     pub(crate) brokered: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Shown {
     dir: TempDir,
 }
 
-impl Shown {
+impl Credentials {
     pub(crate) fn get(door: &Door) -> Result<Self> {
         let had = |what: &str, outcome: Result<String>| match outcome {
             Ok(shown) => Some(shown),

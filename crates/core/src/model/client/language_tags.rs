@@ -68,14 +68,14 @@ pub fn is_tagged(member: &str) -> bool {
 pub fn member_names() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
     // Fails by design: it tells the names and has no value.
-    let _ = ClientMetadata::deserialize(Names(&mut names));
+    let _ = ClientMetadata::deserialize(FieldNames(&mut names));
     names
 }
 
 impl<'de> Deserialize<'de> for ClientMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut localized = BTreeMap::new();
-        let aside = Aside {
+        let aside = TaggedMembers {
             inner: deserializer,
             tagged: &mut localized,
         };
@@ -100,17 +100,17 @@ impl Serialize for ClientMetadata {
 }
 
 /// Puts members with a language tag aside.
-struct Aside<'a, T> {
+struct TaggedMembers<'a, T> {
     inner: T,
     tagged: &'a mut BTreeMap<String, String>,
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Aside<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for TaggedMembers<'_, D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         let tagged = self.tagged;
-        self.inner.deserialize_map(Aside {
+        self.inner.deserialize_map(TaggedMembers {
             inner: visitor,
             tagged,
         })
@@ -123,7 +123,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Aside<'_, D> {
     }
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Aside<'_, V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for TaggedMembers<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,14 +131,14 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Aside<'_, V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_map(Aside {
+        self.inner.visit_map(TaggedMembers {
             inner: map,
             tagged: self.tagged,
         })
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Aside<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for TaggedMembers<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -171,9 +171,9 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Aside<'_, A> {
 }
 
 /// Is told the names of the members that a reader knows.
-struct Names<'a>(&'a mut &'static [&'static str]);
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
-impl<'de> Deserializer<'de> for Names<'_> {
+impl<'de> Deserializer<'de> for FieldNames<'_> {
     type Error = NoValue;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {

@@ -16,7 +16,7 @@ type Identity = (u64, u64);
 
 /// The file and those beside it, by their names.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FileLocation {
     names: [PathBuf; 3],
     /// What they were when they were opened; before that nothing is compared.
     opened: OnceLock<[Option<Identity>; 3]>,
@@ -25,7 +25,7 @@ pub(super) struct Place {
 
 /// What is no longer where it was.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Gone {
+pub(super) enum LocationError {
     #[error("{} was deleted while it was open; nothing is written until it is back, or \
              until a restart", .0.display())]
     Deleted(PathBuf),
@@ -34,7 +34,7 @@ pub(super) enum Gone {
     Replaced(PathBuf),
 }
 
-impl Place {
+impl FileLocation {
     pub(super) fn new(path: &Path) -> Self {
         let beside = |suffix: &str| {
             let mut name = path.as_os_str().to_owned();
@@ -58,7 +58,7 @@ impl Place {
 
     /// Looks whether the files are those that were opened. It costs three
     /// microseconds.
-    pub(super) fn check(&self) -> Result<(), Gone> {
+    pub(super) fn check(&self) -> Result<(), LocationError> {
         let looked = self.look();
         if self.gone.swap(looked.is_err(), Ordering::AcqRel) != looked.is_err() {
             match &looked {
@@ -71,14 +71,14 @@ impl Place {
 
     /// Whether the last look found them; each write looks, and who follows the
     /// changes of others does several times a second.
-    pub(super) fn was_there(&self) -> Result<(), Gone> {
+    pub(super) fn was_there(&self) -> Result<(), LocationError> {
         match self.gone.load(Ordering::Acquire) {
             true => self.check(),
             false => Ok(()),
         }
     }
 
-    fn look(&self) -> Result<(), Gone> {
+    fn look(&self) -> Result<(), LocationError> {
         let Some(opened) = self.opened.get() else {
             return Ok(());
         };
@@ -86,8 +86,8 @@ impl Place {
             match (opened, identity(name)) {
                 (Some(opened), Some(there)) if *opened == there => {}
                 (None, _) => {}
-                (Some(_), Some(_)) => return Err(Gone::Replaced(name.clone())),
-                (Some(_), None) => return Err(Gone::Deleted(name.clone())),
+                (Some(_), Some(_)) => return Err(LocationError::Replaced(name.clone())),
+                (Some(_), None) => return Err(LocationError::Deleted(name.clone())),
             }
         }
         Ok(())
@@ -110,7 +110,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("data/db");
         fs::create_dir(directory.path().join("data")).expect("made");
-        let place = Place::new(&path);
+        let place = FileLocation::new(&path);
         assert!(place.check().is_ok(), "nothing is open yet");
         for name in &place.names {
             fs::write(name, "").expect("written");
@@ -120,9 +120,9 @@ mod tests {
         for name in &place.names {
             let away = directory.path().join("away");
             fs::rename(name, &away).expect("renamed");
-            assert!(matches!(place.check(), Err(Gone::Deleted(gone)) if gone == *name));
+            assert!(matches!(place.check(), Err(LocationError::Deleted(gone)) if gone == *name));
             fs::write(name, "").expect("written");
-            assert!(matches!(place.check(), Err(Gone::Replaced(gone)) if gone == *name));
+            assert!(matches!(place.check(), Err(LocationError::Replaced(gone)) if gone == *name));
             assert!(place.was_there().is_err());
             fs::rename(&away, name).expect("renamed");
             assert!(place.was_there().is_ok(), "it looks again");

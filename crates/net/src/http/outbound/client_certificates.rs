@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use uuid::Uuid;
 
-use super::{Options, Outbound, OutboundError, Security, Transport, Trusted, Via, chain};
+use super::{Options, Outbound, OutboundError, ProxyId, Security, Transport, TrustId, chain};
 use doorward_core::model::secret::Secret;
 
 /// A certificate chain with its private key.
@@ -54,20 +54,20 @@ impl<T: ClientIdentities> ClientIdentities for Arc<T> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     shows: Option<Uuid>,
-    trusts: Option<Trusted>,
-    via: Option<Via>,
+    trusts: Option<TrustId>,
+    via: Option<ProxyId>,
     transport: usize,
 }
 
 /// What it shows, and what vouches for servers.
 #[derive(Clone)]
-struct Papers {
+struct ClientTls {
     identity: Option<Arc<ClientIdentity>>,
     authorities: Option<Vec<Vec<u8>>>,
 }
 
-impl Papers {
-    fn are(&self, other: &Self) -> bool {
+impl ClientTls {
+    fn is_same(&self, other: &Self) -> bool {
         let same = match (&self.identity, &other.identity) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (None, None) => true,
@@ -77,20 +77,20 @@ impl Papers {
     }
 }
 
-type Clients = HashMap<Key, (Papers, reqwest::Client)>;
+type Clients = HashMap<Key, (ClientTls, reqwest::Client)>;
 
 /// The certificates in force, and clients that go with them. A client ends with
 /// its certificates, so connections are made with the present ones alone.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct ClientCertificates {
     identities: ArcSwapOption<Box<dyn ClientIdentities>>,
     clients: Mutex<Clients>,
 }
 
 /// Keys never show.
-impl fmt::Debug for Shown {
+impl fmt::Debug for ClientCertificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shown")
+        f.write_str("ClientCertificates")
     }
 }
 
@@ -98,49 +98,51 @@ impl Outbound {
     /// From now on these are the certificates that [`Options::shows`] and
     /// [`Options::trusts`] name.
     pub fn publish_identities(&self, identities: Box<dyn ClientIdentities>) {
-        self.shown.identities.store(Some(Arc::new(identities)));
-        let clients = self.shown.clients.lock();
+        self.certificates
+            .identities
+            .store(Some(Arc::new(identities)));
+        let clients = self.certificates.clients.lock();
         let mut clients = clients.unwrap_or_else(PoisonError::into_inner);
         clients.retain(|key, (of, _)| {
-            let now = self.papers(key.shows, key.trusts);
-            now.is_ok_and(|now| now.are(of))
+            let now = self.tls(key.shows, key.trusts);
+            now.is_ok_and(|now| now.is_same(of))
         });
     }
 
     /// The client that shows the certificate, and trusts the authorities, that
     /// these options name.
-    pub(super) fn with_papers(
+    pub(super) fn with_client_tls(
         &self,
         options: Options,
         transport: Transport,
     ) -> Result<reqwest::Client, OutboundError> {
-        let papers = self.papers(options.shows, options.trusts)?;
+        let tls = self.tls(options.shows, options.trusts)?;
         let key = Key {
             shows: options.shows,
             trusts: options.trusts,
             via: options.via,
             transport: transport.index(),
         };
-        let clients = self.shown.clients.lock();
+        let clients = self.certificates.clients.lock();
         let mut clients = clients.unwrap_or_else(PoisonError::into_inner);
         if let Some((of, client)) = clients.get(&key)
-            && of.are(&papers)
+            && of.is_same(&tls)
         {
             return Ok(client.clone());
         }
-        let client = self.build(&papers, options.via, transport);
+        let client = self.build(&tls, options.via, transport);
         let client = client.map_err(OutboundError::Client)?;
-        clients.insert(key, (papers, client.clone()));
+        clients.insert(key, (tls, client.clone()));
         Ok(client)
     }
 
     fn build(
         &self,
-        papers: &Papers,
-        via: Option<Via>,
+        tls: &ClientTls,
+        via: Option<ProxyId>,
         transport: Transport,
     ) -> Result<reqwest::Client, String> {
-        let mut builder = match (&papers.authorities, transport.security) {
+        let mut builder = match (&tls.authorities, transport.security) {
             (Some(authorities), Security::Checked) => {
                 let parse = |der: &Vec<u8>| reqwest::Certificate::from_der(der);
                 let all: Result<Vec<_>, _> = authorities.iter().map(parse).collect();
@@ -152,18 +154,18 @@ impl Outbound {
         if let Some(via) = via {
             builder = self.proxied.add(via, builder)?;
         }
-        if let Some(identity) = &papers.identity {
+        if let Some(identity) = &tls.identity {
             builder = builder.identity(identity.to_tls()?);
         }
         builder.build().map_err(|error| chain(&error))
     }
 
-    fn papers(
+    fn tls(
         &self,
         shows: Option<Uuid>,
-        trusts: Option<Trusted>,
-    ) -> Result<Papers, OutboundError> {
-        let all = self.shown.identities.load();
+        trusts: Option<TrustId>,
+    ) -> Result<ClientTls, OutboundError> {
+        let all = self.certificates.identities.load();
         let identity = shows.map(|id| {
             let found = all.as_ref().and_then(|all| all.client_identity(id));
             found.ok_or(OutboundError::NoCertificate(id))
@@ -176,7 +178,7 @@ impl Outbound {
             let records = self.trust.records(trusted);
             records.iter().map(authority).collect()
         });
-        Ok(Papers {
+        Ok(ClientTls {
             identity: identity.transpose()?,
             authorities: authorities.transpose()?,
         })
