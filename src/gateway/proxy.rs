@@ -27,6 +27,7 @@ use super::snapshot::{Snapshot, Upstream};
 use super::tries::RetryBudget;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
 use crate::clock::Clock;
+use crate::expr;
 use crate::http::reply::Reply;
 use crate::http::{bridge, framing, greeting};
 use crate::telemetry::access_log::AccessLog;
@@ -143,6 +144,9 @@ impl ProxyHttp for Gateway {
         session.as_downstream_mut().set_pipelining_enabled(true);
         if session.req_header().version == Version::HTTP_10 {
             passage::spare_interim(session);
+        }
+        if expr::asks_for_spelling() {
+            ctx.exchange.sent_names = head::spelling(session.req_header());
         }
         head::plain_request(session.req_header_mut());
         if ctx.connection.is_none() {
