@@ -1,10 +1,11 @@
 //! Calls in an expression: functions, methods, and those with a pattern.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
-use super::Fault;
 use super::address::Range;
 use super::compile::{Compiler, names};
+use super::context::{Object, Side};
 use super::files::{FILE_FUNCTIONS, FileFunction};
 use super::function::{FUNCTIONS, Function};
 use super::method::METHODS;
@@ -12,7 +13,11 @@ use super::node::Node;
 use super::parse::Ast;
 use super::pattern::{Operation, PATTERN_METHODS, PATTERNS, Pattern};
 use super::value::Value;
+use super::{Fault, SPELLING};
 use doorward_core::model::suggestion;
+
+/// The headers of the request, whose names have a spelling.
+const HEADERS: Object = Object::Headers(Side::Request);
 
 impl Compiler<'_> {
     pub(super) fn call(
@@ -112,6 +117,10 @@ impl Compiler<'_> {
         let pattern =
             Pattern::new(operation, &pattern).map_err(|reason| Fault::new(pattern_at, reason))?;
         let with = arguments.next().map(Box::new);
+        let of_others = matches!(of, Node::Object(object) if object != HEADERS);
+        if operation == Operation::Key && !of_others {
+            SPELLING.store(true, Ordering::Relaxed);
+        }
         Ok(Node::Pattern(Box::new(pattern), Box::new(of), with))
     }
 

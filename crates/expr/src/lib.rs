@@ -37,6 +37,7 @@ mod value;
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
@@ -107,6 +108,9 @@ impl Fault {
 pub struct Scope<'a> {
     /// Method, target, version and headers, as filters left them.
     pub request: &'a Parts,
+    /// The names of its headers that were not sent in lower case, as they were sent;
+    /// none where no expression asks for them ([`asks_for_spelling`]).
+    pub sent: &'a [Box<str>],
     /// The client's address.
     pub client: SocketAddr,
     /// The address that the client's connection came in by.
@@ -135,6 +139,7 @@ impl<'a> Scope<'a> {
     pub fn new(request: &'a Parts, client: SocketAddr) -> Self {
         Self {
             request,
+            sent: &[],
             client,
             local: None,
             secure: false,
@@ -147,6 +152,15 @@ impl<'a> Scope<'a> {
             attributes: &[],
         }
     }
+}
+
+/// Whether an expression of this process asks for names of request headers.
+static SPELLING: AtomicBool = AtomicBool::new(false);
+
+/// Whether an expression that was compiled asks for names of request headers:
+/// they are given as they were sent, which the data path else forgets.
+pub fn asks_for_spelling() -> bool {
+    SPELLING.load(Ordering::Relaxed)
 }
 
 /// The head of an answer.

@@ -198,6 +198,19 @@ pub(super) fn named<'a>(object: Object, name: &str, scope: &Run<'a>) -> Value<'a
     }
 }
 
+/// The first name of a header for which `wanted` holds, as it was sent where that is
+/// known.
+fn first_header<'a>(scope: &Run<'a>, side: Side, wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
+    let mut names = headers_of(scope, side)?.keys().map(HeaderName::as_str);
+    let name = names.find(|name| wanted(name))?;
+    let sent = match side {
+        Side::Request => scope.sent,
+        Side::Response => &[],
+    };
+    let spelt = sent.iter().find(|sent| sent.eq_ignore_ascii_case(name));
+    Some(spelt.map_or(name, |spelt| spelt))
+}
+
 /// The first name in a part of the context for which `wanted` holds; names of
 /// headers are told apart, because they have no case.
 pub(super) fn first_name<'a>(
@@ -206,11 +219,9 @@ pub(super) fn first_name<'a>(
     wanted: impl Fn(&str, bool) -> bool,
 ) -> Option<Value<'a>> {
     match object {
-        Object::Headers(side) => headers_of(scope, side)?
-            .keys()
-            .map(HeaderName::as_str)
-            .find(|name| wanted(name, true))
-            .map(Value::borrowed_text),
+        Object::Headers(side) => {
+            first_header(scope, side, |name| wanted(name, true)).map(Value::borrowed_text)
+        }
         Object::Fields(from) => pairs(scope, from)
             .map(|(name, _)| name)
             .find(|name| wanted(name, false))

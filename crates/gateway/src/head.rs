@@ -28,6 +28,14 @@ pub(super) fn put_request(
     }
 }
 
+/// The names of a request's headers that are not in lower case, as they were sent.
+pub(super) fn spelling(head: &RequestHeader) -> Box<[Box<str>]> {
+    let names = head.case_header_iter().map(|(name, _)| name.as_slice());
+    let names = names.filter_map(|name| std::str::from_utf8(name).ok());
+    let spelt = names.filter(|name| name.bytes().any(|byte| byte.is_ascii_uppercase()));
+    spelt.map(Box::from).collect()
+}
+
 /// Forgets the spelling of a request's header names, and any form of the
 /// target but path and query (RFC 9112 §3.2.2).
 pub(super) fn plain_request(head: &mut RequestHeader) {

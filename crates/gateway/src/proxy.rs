@@ -28,6 +28,7 @@ use super::tries::RetryBudget;
 use super::upload::Uploads;
 use super::{answer, ending, forward, head, internal, observe, own_cookies, passage};
 use doorward_core::clock::Clock;
+use doorward_expr as expr;
 use doorward_net::http::reply::Reply;
 use doorward_net::http::{accept, bridge, framing};
 use doorward_net::telemetry::access_log::AccessLog;
@@ -146,6 +147,9 @@ impl ProxyHttp for Gateway {
         session.as_downstream_mut().set_pipelining_enabled(true);
         if session.req_header().version == Version::HTTP_10 {
             passage::spare_interim(session);
+        }
+        if expr::asks_for_spelling() {
+            ctx.exchange.sent_names = head::spelling(session.req_header());
         }
         head::plain_request(session.req_header_mut());
         if ctx.connection.is_none() {

@@ -227,6 +227,9 @@ pub trait Lasting: std::fmt::Debug + Send + Sync {
 pub struct Exchange {
     /// The client's address: the TCP peer, or what a trusted proxy vouched for.
     pub client: SocketAddr,
+    /// The names of the request's headers that the client did not send in lower case,
+    /// where an expression may ask for them.
+    pub sent_names: Box<[Box<str>]>,
     /// The address that the client's connection came in by, where an
     /// expression may ask for it.
     pub local: Option<SocketAddr>,
@@ -280,6 +283,7 @@ impl Default for Exchange {
     fn default() -> Self {
         Self {
             client: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            sent_names: Box::default(),
             local: None,
             transaction: None,
             secure: false,
@@ -334,6 +338,7 @@ impl Exchange {
     /// known about it.
     pub fn scope<'a>(&'a self, request: &'a Parts) -> Scope<'a> {
         Scope {
+            sent: &self.sent_names,
             local: self.local,
             transaction: self.transaction.as_ref().and_then(|id| id.to_str().ok()),
             secure: self.secure,

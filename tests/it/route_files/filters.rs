@@ -325,3 +325,15 @@ async fn a_type_that_is_not_served_is_refused_by_name() {
     assert!(told.contains("CrossDomainSingleSignOnFilter"), "{told}");
     assert!(told.contains("openid-connect"), "{told}");
 }
+
+#[tokio::test]
+async fn a_matching_header_name_is_spelt_as_the_client_sent_it() {
+    let route = r#"{"name": "names", "condition": "${request.uri.path == '/names'}",
+        "handler": {"type": "StaticResponseHandler", "config": {"status": 200,
+        "entity": "${keyMatch(request.headers, '^x-g.*')}"}}}"#;
+    let door = door(&[("names.json", route)]).await;
+    let request = b"GET /names HTTP/1.1\r\nHost: files.test\r\nX-gRoups: red\r\n\r\n";
+    let mut client = raw::Connection::open(&door.proxy()).await;
+    client.send(request).await;
+    assert_eq!(client.response().await.text(), "X-gRoups");
+}

@@ -285,3 +285,32 @@ fn addresses_match_ranges_known_at_load_or_not() {
         ),
     ]);
 }
+
+#[test]
+fn a_matching_header_name_is_spelt_as_it_was_sent() {
+    let request = parts();
+    let value = |text: &str, sent: &[Box<str>]| {
+        let expression = Expression::compile(text).expect(text);
+        let scope = Scope {
+            sent,
+            ..Scope::new(&request, client())
+        };
+        expression.evaluate(&scope).into_owned()
+    };
+    let sent = ["X-Gone".into(), "X-gRoups".into()];
+    for (expression, wanted) in [
+        ("${keyMatch(request.headers, '^x-G.*')}", "X-gRoups"),
+        (
+            "${request.headers[keyMatch(request.headers, '^x-g.*')][0]}",
+            "red,green,,",
+        ),
+        // A filter has added it.
+        ("${keyMatch(request.headers, '^X-User')}", "x-user"),
+    ] {
+        assert_eq!(value(expression, &sent), text(wanted), "{expression}");
+    }
+    // It asks for names, which the data path then keeps.
+    assert!(asks_for_spelling());
+    let expression = "${keyMatch(request.headers, '^X-G.*')}";
+    assert_eq!(value(expression, &[]), text("x-groups"));
+}

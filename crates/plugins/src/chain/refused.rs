@@ -11,8 +11,8 @@ pub fn refused(type_name: &str) -> Option<&'static str> {
 const SCRIPT: &str = "scripts are not run: write what it decides as expressions \
     (ConditionEnforcementFilter, SwitchFilter, HeaderFilter, DispatchHandler)";
 const SIGN_IN: &str = "signs users in at an external access manager: use \
-    AuthorizationCodeOAuth2ClientFilter with an OpenID provider, or let the application sign in \
-    at the identity provider";
+    AuthorizationCodeOAuth2ClientFilter with an OpenID provider, or declare the route as an \
+    entity with the openid-connect plugin";
 const CLIENT: &str = "is a part of signing in that is not served by itself: \
     AuthorizationCodeOAuth2ClientFilter validates ID tokens, and the openid-connect plugin of an \
     entity takes logouts of the provider, too";
