@@ -22,7 +22,7 @@ use super::signing_algs::ResponseAlg;
 use crate::Providers;
 use doorward_core::clock::Clock;
 use doorward_core::jose::json;
-use doorward_net::http::outbound::{Answer, Options, Outbound, OutboundError, Standing};
+use doorward_net::http::outbound::{Answer, Options, Outbound, OutboundError, TokenStatus};
 use doorward_plugin_api::Parts;
 
 /// Longest answer that is believed, in bytes.
@@ -128,8 +128,8 @@ impl Agent {
 
     /// Who tells when tokens of the provider end early, if it is in this
     /// process.
-    pub(super) async fn standing(&self) -> Option<Arc<dyn Standing>> {
-        self.known().await.ok()?.standing.clone()
+    pub(super) async fn token_status(&self) -> Option<Arc<dyn TokenStatus>> {
+        self.known().await.ok()?.token_status.clone()
     }
 
     fn proof(&self, endpoint: Endpoint, client: &Client, known: &Known) -> Proof {

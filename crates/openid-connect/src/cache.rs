@@ -12,7 +12,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
 use serde_json::{Map, Value};
 
-use super::word::Word;
+use super::revocation::RevocationStatus;
 use doorward_core::model::token::AccessToken;
 use doorward_plugin_api::consumers::Remembered;
 
@@ -35,7 +35,7 @@ pub struct Verified {
     /// The consumer it stands for.
     pub consumer: Remembered,
     /// What its provider says of it, if that is in this process.
-    pub word: Arc<Word>,
+    pub revocation: Arc<RevocationStatus>,
     /// About the memory it takes, in bytes.
     pub weight: u64,
     /// What the provider has said of it besides.
@@ -67,7 +67,7 @@ impl Verified {
             ends_for_good: self.ends_for_good,
             generation: self.generation,
             consumer: Remembered::default(),
-            word: Arc::clone(&self.word),
+            revocation: Arc::clone(&self.revocation),
             weight: self.weight + 4 * length as u64,
             said,
         })
@@ -211,7 +211,7 @@ mod tests {
             ends_for_good: true,
             generation: 0,
             consumer: Remembered::default(),
-            word: Arc::default(),
+            revocation: Arc::default(),
         })
     }
 

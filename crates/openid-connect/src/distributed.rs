@@ -182,9 +182,9 @@ impl Distributed {
             ends_at: verified.ends_at,
             ends_for_good: verified.ends_for_good,
         };
-        let (word, said) = (Arc::clone(&verified.word), verified.said.clone());
+        let (revocation, said) = (Arc::clone(&verified.revocation), verified.said.clone());
         let (length, generation) = (found.length, verified.generation);
-        Ok(checked.verified_with(&token.token, length, generation, word, said))
+        Ok(checked.verified_with(&token.token, length, generation, revocation, said))
     }
 }
 
@@ -264,7 +264,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::Word;
+    use crate::revocation::RevocationStatus;
 
     fn verified(claims: Map<String, Value>, length: usize) -> Arc<Verified> {
         let checked = Checked {
@@ -274,7 +274,7 @@ mod tests {
             ends_at: i64::MAX,
             ends_for_good: false,
         };
-        checked.verified("t", length, 0, Word::default())
+        checked.verified("t", length, 0, RevocationStatus::default())
     }
 
     #[test]

@@ -10,9 +10,9 @@ use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::cache::Verified;
 use super::client::Client;
+use super::revocation::Status;
 use super::sessions::{Held, Sessions};
 use super::told::Asking;
-use super::word::Heard;
 use doorward_core::clock::Clock;
 use doorward_plugin_api::filter::{Exchange, Lasting};
 
@@ -56,17 +56,17 @@ impl Bound {
     /// Whether the provider, if it is in this process, says that the token is
     /// void; a question is answered until the next look.
     fn fell(&self) -> bool {
-        match self.token.word.heard() {
-            Heard::Stands => false,
-            Heard::Fell => true,
-            Heard::Nothing => {
+        match self.token.revocation.status() {
+            Status::Active => false,
+            Status::Revoked => true,
+            Status::Unknown => {
                 let token = Arc::clone(&self.token);
                 let (plugin, client) = (self.plugin.upgrade(), self.client.clone());
                 tokio::spawn(async move {
                     // Without an answer it is asked again.
-                    match plugin.filter(|_| token.word.is_told()) {
+                    match plugin.filter(|_| token.revocation.is_of_opaque_token()) {
                         Some(plugin) => plugin.hear_again(&token, client.as_ref()).await,
-                        None => drop(token.word.ask(&token.token.claims).await),
+                        None => drop(token.revocation.check(&token.token.claims).await),
                     }
                 });
                 false
@@ -117,12 +117,12 @@ impl OpenIdConnect {
             arguments: &Arguments::default(),
         };
         // From before the question: what ends meanwhile is asked about again.
-        let version = token.word.version();
+        let version = token.revocation.version();
         match asker.ask(&token.token.token, &asking).await {
             // It may have been asked before, and the answer be older.
-            Ok(Some((said, _))) => token.word.hear(&said.word),
-            Ok(None) => token.word.note(version, true),
-            Err(refusal) if refusal.is_of_client() => token.word.note(version, false),
+            Ok(Some((said, _))) => token.revocation.adopt(&said.revocation),
+            Ok(None) => token.revocation.record(version, true),
+            Err(refusal) if refusal.is_of_client() => token.revocation.record(version, false),
             Err(_) => {}
         }
     }

@@ -53,6 +53,7 @@ mod pushed;
 mod refresh;
 pub mod refusal;
 mod replay;
+pub mod revocation;
 pub mod rules;
 mod schema;
 mod scripts;
@@ -71,7 +72,6 @@ mod unsigned;
 mod upstream;
 mod user_info;
 pub mod verifier;
-pub mod word;
 
 pub use keeper::{end_marks, subjects};
 pub use provider::{IssuerReport, Providers};

@@ -192,14 +192,14 @@ impl OpenIdConnect {
         asks && self
             .verifier
             .known()
-            .is_none_or(|known| known.standing.is_some())
+            .is_none_or(|known| known.token_status.is_some())
     }
 
     /// What the provider says of the opaque token of a session; `None`: it is not
     /// asked, or does not let this client ask.
     async fn hear_of(&self, login: &Held) -> Result<Option<Arc<Verified>>, Refusal> {
         let asks = self.asker.as_ref().is_some_and(Asker::introspects);
-        if !asks || self.agent.standing().await.is_none() {
+        if !asks || self.agent.token_status().await.is_none() {
             return Ok(None);
         }
         match self.told_of(login, false).await {

@@ -227,8 +227,8 @@ impl Proofs {
         claims: &Map<String, Value>,
         (known, now): (Option<&Known>, i64),
     ) -> Result<Proven, Refusal> {
-        if let Some(provider) = known.and_then(|known| known.standing.as_deref()) {
-            let counts = provider.takes_proofs_by(claims, proof.algorithm).await;
+        if let Some(provider) = known.and_then(|known| known.token_status.as_deref()) {
+            let counts = provider.accepts_proofs_by(claims, proof.algorithm).await;
             if !counts.map_err(|_| Refusal::ProviderUnavailable)? {
                 return Err(Refusal::WrongProof);
             }

@@ -21,7 +21,7 @@ use url::Url;
 use doorward_core::clock::Clock;
 use doorward_core::jose::jwks::KeySet;
 use doorward_core::jose::verify::Unverified;
-use doorward_net::http::outbound::{Options, Outbound, Standing};
+use doorward_net::http::outbound::{Options, Outbound, TokenStatus};
 use doorward_plugin_api::Parts;
 
 use super::refusal::Refusal;
@@ -183,7 +183,7 @@ pub struct Known {
     /// The keys of its tokens.
     pub keys: KeySet,
     /// Tells when its tokens end early, if it is in this process.
-    pub standing: Option<Arc<dyn Standing>>,
+    pub token_status: Option<Arc<dyn TokenStatus>>,
     /// Higher than before when a key is gone: what it verified is void.
     pub generation: u64,
     /// When it was asked for the last time, in milliseconds.
@@ -202,7 +202,7 @@ impl Known {
         Self {
             issuer: issuer_of(issuer),
             keys: KeySet::default(),
-            standing: None,
+            token_status: None,
             generation: 0,
             asked_ms: i64::MIN,
             discovered: None,

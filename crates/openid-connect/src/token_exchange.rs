@@ -350,7 +350,10 @@ impl Memory {
 
 /// Another one, when something was revoked at a provider in this process.
 fn version(known: &Known) -> Option<u64> {
-    known.standing.as_ref().map(|standing| standing.version())
+    known
+        .token_status
+        .as_ref()
+        .map(|token_status| token_status.version())
 }
 
 /// Reads the answer (RFC 8693 §2.2).

@@ -21,8 +21,8 @@ use super::fields::Fields;
 use super::flight::{Digest, Flights, REFUSED_MS, digest_of};
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
+use super::revocation::{RevocationStatus, Status};
 use super::rules::Rules;
-use super::word::{Heard, Word};
 use doorward_core::jose::verify::TOKEN_MAX;
 use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::ConfigError;
@@ -285,9 +285,11 @@ impl Asker {
             token.to_owned(),
         );
         let question = move || async move {
-            let standing = agent.standing().await;
+            let token_status = agent.token_status().await;
             // From before the question: what ends meanwhile is asked about again.
-            let version = standing.as_ref().map_or(0, |standing| standing.version());
+            let version = token_status
+                .as_ref()
+                .map_or(0, |token_status| token_status.version());
             let answer = agent
                 .post(Question {
                     from,
@@ -300,12 +302,12 @@ impl Asker {
             let document = told
                 .introspected(&agent, client.as_deref(), &answer)
                 .await?;
-            let word = Word::heard_at(standing, version);
+            let revocation = RevocationStatus::active_at(token_status, version);
             let said = Said {
                 introspection: Some(Arc::new(document)),
                 user_info: None,
             };
-            told.believe(&agent, &text, said, answer.body.len(), word)
+            told.believe(&agent, &text, said, answer.body.len(), revocation)
                 .await
         };
         self.remembered(about, how.remember, question).await
@@ -329,19 +331,21 @@ impl Asker {
             token.to_owned(),
         );
         let question = move || async move {
-            let standing = agent.standing().await;
-            let version = standing.as_ref().map_or(0, |standing| standing.version());
+            let token_status = agent.token_status().await;
+            let version = token_status
+                .as_ref()
+                .map_or(0, |token_status| token_status.version());
             let answer = agent
                 .get(Endpoint::Userinfo, &text, &parameters, headers)
                 .await?;
             let issuers = &told.rules.issuers;
             let document = answers::user_info(&agent, issuers, &answer).await?;
-            let word = Word::heard_at(standing, version);
+            let revocation = RevocationStatus::active_at(token_status, version);
             let said = Said {
                 introspection: None,
                 user_info: Some(Arc::new(document)),
             };
-            told.believe(&agent, &text, said, answer.body.len(), word)
+            told.believe(&agent, &text, said, answer.body.len(), revocation)
                 .await
         };
         self.remembered(about, how.remember, question).await
@@ -359,7 +363,7 @@ impl Asker {
     {
         let now_ms = self.agent.clock.now_ms();
         if let Some(held) = self.known.get(&about) {
-            if now_ms < held.ends_at && held.word.heard() == Heard::Stands {
+            if now_ms < held.ends_at && held.revocation.status() == Status::Active {
                 self.hits.inc();
                 return Ok(held);
             }
@@ -434,7 +438,7 @@ mod tests {
                 ends_at: i64::MAX,
                 ends_for_good: false,
             };
-            let verified = checked.verified_with("t", 60_000, 0, Word::default(), said);
+            let verified = checked.verified_with("t", 60_000, 0, RevocationStatus::default(), said);
             // Parsed, a claim of many parts takes a few times its length.
             assert!(verified.weight >= 9 * 60_000);
             held.insert(digest_of([&n.to_be_bytes()[..]]), verified);

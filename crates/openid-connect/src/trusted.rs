@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use super::cache::Verified;
 use super::refusal::Refusal;
+use super::revocation::RevocationStatus;
 use super::rules::Rules;
 use super::verifier::Checked;
-use super::word::Word;
 
 /// An access token of which nobody can say anything.
 pub(super) struct Opaque<'a> {
@@ -44,6 +44,6 @@ impl Opaque<'_> {
             ends_for_good: self.ends_at.is_some(),
             claims,
         };
-        Ok(checked.verified(self.access, 0, 0, Word::default()))
+        Ok(checked.verified(self.access, 0, 0, RevocationStatus::default()))
     }
 }

@@ -8,8 +8,8 @@ use super::cache::Verified;
 use super::fields::{Fields, wrong};
 use super::methods::Method;
 use super::refusal::Refusal;
+use super::revocation::RevocationStatus;
 use super::verifier::Checked;
-use super::word::Word;
 use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
@@ -68,9 +68,9 @@ impl OpenIdConnect {
             expires_at: time(&claims, "exp").ok().flatten(),
             claims,
         };
-        let word = Word::of(known.standing.clone());
-        let verified = checked.verified(token, token.len(), 0, word);
-        verified.word.ask(&verified.token.claims).await?;
+        let revocation = RevocationStatus::new(known.token_status.clone());
+        let verified = checked.verified(token, token.len(), 0, revocation);
+        verified.revocation.check(&verified.token.claims).await?;
         Ok(verified)
     }
 }

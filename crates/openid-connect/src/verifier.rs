@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::cache::{Said, TokenCache, Verified};
 use super::provider::{Known, Provider, ProviderConfig};
 use super::refusal::Refusal;
-use super::word::{Heard, Word};
+use super::revocation::{RevocationStatus, Status};
 use crate::Providers;
 use doorward_core::clock::Clock;
 use doorward_core::jose::verify::Unverified;
@@ -49,17 +49,17 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// What is known of `token`, by keys of `generation` and by the `word` of
+    /// What is known of `token`, by keys of `generation` and by the `revocation` of
     /// its provider; the claims were read from a document of `length` bytes.
     pub fn verified(
         self,
         token: &str,
         length: usize,
         generation: u64,
-        word: impl Into<Arc<Word>>,
+        revocation: impl Into<Arc<RevocationStatus>>,
     ) -> Arc<Verified> {
         let said = Said::default();
-        self.verified_with(token, length, generation, word, said)
+        self.verified_with(token, length, generation, revocation, said)
     }
 
     /// As [`Self::verified`], with what the provider has said besides.
@@ -68,7 +68,7 @@ impl Checked {
         token: &str,
         length: usize,
         generation: u64,
-        word: impl Into<Arc<Word>>,
+        revocation: impl Into<Arc<RevocationStatus>>,
         said: Said,
     ) -> Arc<Verified> {
         // Parsed JSON takes a few times its length.
@@ -80,7 +80,7 @@ impl Checked {
             ends_for_good: self.ends_for_good,
             generation,
             consumer: Remembered::default(),
-            word: word.into(),
+            revocation: revocation.into(),
             token: Arc::new(AccessToken {
                 token: token.to_owned(),
                 scopes: self.scopes,
@@ -118,16 +118,16 @@ enum Look {
     Refuse(Refusal),
     NeedsKeys,
     /// Its provider has to be asked whether it still stands.
-    NeedsWord(Arc<Verified>),
+    NeedsRevocationCheck(Arc<Verified>),
 }
 
 impl Look {
     /// At a token that is good as far as its text goes.
     fn at(verified: Arc<Verified>) -> Self {
-        match verified.word.heard() {
-            Heard::Stands => Self::Pass(verified),
-            Heard::Fell => Self::Refuse(Refusal::InactiveToken),
-            Heard::Nothing => Self::NeedsWord(verified),
+        match verified.revocation.status() {
+            Status::Active => Self::Pass(verified),
+            Status::Revoked => Self::Refuse(Refusal::InactiveToken),
+            Status::Unknown => Self::NeedsRevocationCheck(verified),
         }
     }
 }
@@ -160,7 +160,7 @@ impl<C: Check> Verifier<C> {
         match self.look(token, now_ms) {
             Look::Pass(verified) => Judgement::Pass(verified),
             Look::Refuse(refusal) => Judgement::Refuse(refusal),
-            Look::NeedsWord(_) => Judgement::Wait,
+            Look::NeedsRevocationCheck(_) => Judgement::Wait,
             Look::NeedsKeys => {
                 let refusal = self.out_of_keys();
                 match paused && self.provider.is_paused(now_ms) {
@@ -180,8 +180,8 @@ impl<C: Check> Verifier<C> {
             match self.look(token, now_ms) {
                 Look::Pass(verified) => return Ok(verified),
                 Look::Refuse(refusal) => return Err(refusal),
-                Look::NeedsWord(verified) => {
-                    verified.word.ask(&verified.token.claims).await?;
+                Look::NeedsRevocationCheck(verified) => {
+                    verified.revocation.check(&verified.token.claims).await?;
                     return Ok(verified);
                 }
                 Look::NeedsKeys if last => return Err(self.out_of_keys()),
@@ -219,8 +219,8 @@ impl<C: Check> Verifier<C> {
         let (Some(checked), Some(known)) = (checked, known) else {
             return Ok(None);
         };
-        let word = Word::of(known.standing.clone());
-        let verified = checked.verified(token, token.len(), known.generation, word);
+        let revocation = RevocationStatus::new(known.token_status.clone());
+        let verified = checked.verified(token, token.len(), known.generation, revocation);
         if self.check.remembers() {
             self.cache.insert(&verified);
         }

@@ -122,7 +122,7 @@ impl TokenDesk {
         let granted = granted.filter(|_| wish.is_by_scope() && !extras.may_say("scope"));
         if grant == Grant::Password
             && let Some(from) = asking.from
-            && self.agent.standing().await.is_some()
+            && self.agent.token_status().await.is_some()
         {
             // A provider in this process may let users in from some addresses
             // only: what it gave to one is not for another.

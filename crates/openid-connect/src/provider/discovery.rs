@@ -107,7 +107,7 @@ pub(super) async fn fetch(
     let address = Url::parse(&issuer).ok();
     Ok(Known {
         unheard: document.is_none() && !config.pseudo && config.jwks_endpoint.is_none(),
-        standing: address.and_then(|address| provider.outbound.standing(&address)),
+        token_status: address.and_then(|address| provider.outbound.token_status(&address)),
         issuer,
         keys,
         generation: 0,
@@ -128,7 +128,7 @@ async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchE
     let mut failure = None;
     for url in discovery_urls(&provider.config.issuer) {
         let found = document(provider, &url).await;
-        let is_own = |url: &Url| provider.outbound.standing(url).is_some();
+        let is_own = |url: &Url| provider.outbound.token_status(url).is_some();
         let found =
             found.and_then(|document| check_issuer(&provider.config, &url, document, is_own));
         match found {

@@ -695,9 +695,7 @@ async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
     for n in 0..super::super::ends::MARKS as u64 {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&n.to_be_bytes());
-        node.world
-            .parts
-            .storages
+        Storages::of(&node.world.parts)
             .ends
             .add(&doorward_core::model::login::EndMark {
                 what,

@@ -175,30 +175,30 @@ struct Ending {
 }
 
 #[async_trait]
-impl doorward_net::http::outbound::Standing for Ending {
+impl doorward_net::http::outbound::TokenStatus for Ending {
     fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
 
-    async fn stands(
+    async fn is_active(
         &self,
         _: &Map<String, Value>,
-    ) -> Result<bool, doorward_net::http::outbound::Untold> {
+    ) -> Result<bool, doorward_net::http::outbound::StatusUnavailable> {
         Ok(!self.over.load(Ordering::SeqCst))
     }
 
-    async fn takes_proofs_by(
+    async fn accepts_proofs_by(
         &self,
         _: &Map<String, Value>,
         _: doorward_core::jose::algorithm::Algorithm,
-    ) -> Result<bool, doorward_net::http::outbound::Untold> {
+    ) -> Result<bool, doorward_net::http::outbound::StatusUnavailable> {
         Ok(true)
     }
 
-    async fn recall(
+    async fn claims_of(
         &self,
         _: &str,
-    ) -> Result<Option<Map<String, Value>>, doorward_net::http::outbound::Untold> {
+    ) -> Result<Option<Map<String, Value>>, doorward_net::http::outbound::StatusUnavailable> {
         Ok(None)
     }
 }

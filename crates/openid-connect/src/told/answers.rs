@@ -12,9 +12,9 @@ use crate::client::Client;
 use crate::issuers::Issuers;
 use crate::provider::Known;
 use crate::refusal::{Class, Refusal};
+use crate::revocation::RevocationStatus;
 use crate::rules::denies;
 use crate::verifier::Checked;
-use crate::word::Word;
 use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::secret::Secret;
@@ -87,7 +87,7 @@ impl Told {
         token: &str,
         said: Said,
         length: usize,
-        word: Word,
+        revocation: RevocationStatus,
     ) -> Result<Arc<Verified>, Refusal> {
         // With nothing else to go by, any word at all would let everybody in.
         if let Some(user_info) = &said.user_info
@@ -120,7 +120,7 @@ impl Told {
             true => said,
             false => Said::default(),
         };
-        Ok(checked.verified_with(token, length + token.len(), 0, word, said))
+        Ok(checked.verified_with(token, length + token.len(), 0, revocation, said))
     }
 
     /// Whether what was said holds only of a token that is good, so that what it says

@@ -19,8 +19,8 @@ use doorward_net::telemetry::Counter;
 use doorward_openid_connect::cache::{TokenCache, Verified};
 use doorward_openid_connect::flight::{Flights, REFUSED_MS, digest_of};
 use doorward_openid_connect::refusal::Refusal;
+use doorward_openid_connect::revocation::{RevocationStatus, Status};
 use doorward_openid_connect::verifier::Judgement;
-use doorward_openid_connect::word::{Heard, Word};
 use doorward_plugin_api::Parts;
 
 /// What was found out about a token.
@@ -88,7 +88,7 @@ impl Remote {
         let now_ms = self.clock.now_ms();
         let held = self.known.as_ref().and_then(|(cache, _)| cache.get(token));
         if let Some(held) = held {
-            if now_ms < held.ends_at && held.word.heard() == Heard::Stands {
+            if now_ms < held.ends_at && held.revocation.status() == Status::Active {
                 self.hits.inc();
                 return Judgement::Pass(held);
             }
@@ -121,9 +121,11 @@ impl Remote {
     }
 
     async fn ask(&self, token: &str) -> Outcome {
-        let standing = self.outbound.standing(&self.url);
+        let token_status = self.outbound.token_status(&self.url);
         // From before the question: what ends meanwhile is asked about again.
-        let version = standing.as_ref().map_or(0, |standing| standing.version());
+        let version = token_status
+            .as_ref()
+            .map_or(0, |token_status| token_status.version());
         let answer = match self.protocol {
             Protocol::Introspection => self.introspect(token).await,
             Protocol::TokenInfo => self.token_info(token).await,
@@ -140,8 +142,8 @@ impl Remote {
                 if let Some((_, lifetime)) = &self.known {
                     lifetime.limit(&mut checked.ends_at, &mut checked.ends_for_good, now_ms);
                 }
-                let word = Word::heard_at(standing, version);
-                let verified = checked.verified(token, length, 0, word);
+                let revocation = RevocationStatus::active_at(token_status, version);
+                let verified = checked.verified(token, length, 0, revocation);
                 self.remember(&verified);
                 Ok(verified)
             }
