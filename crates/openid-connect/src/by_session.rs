@@ -7,9 +7,9 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::cache::Verified;
+use super::introspection::RequestContext;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Held, Sessions, Shown};
-use super::told::Asking;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
@@ -52,7 +52,7 @@ impl OpenIdConnect {
     pub(super) async fn decide_by_session(
         &self,
         sessions: &Arc<Sessions>,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Result<Flow, Refusal>, Refusal> {
@@ -74,7 +74,7 @@ impl OpenIdConnect {
             found.due = false;
         }
         let shown = (sessions, &found.login);
-        let (login, judged) = self.judge_shown(shown, asking, request, exchange).await?;
+        let (login, judged) = self.judge_shown(shown, context, request, exchange).await?;
         if found.recalled && matches!(judged, Err(Refusal::SessionOver)) {
             // Its tokens have ended, too: whoever comes back after days signs in.
             sessions.end(&login, self.agent.clock.now_ms()).await?;
@@ -92,12 +92,12 @@ impl OpenIdConnect {
     async fn judge_shown(
         &self,
         (sessions, shown): (&Arc<Sessions>, &Arc<Held>),
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<(Arc<Held>, Result<Arc<Verified>, Refusal>), Refusal> {
         let mut login = Arc::clone(shown);
-        let judged = self.judge_login_patiently(sessions, &mut login, asking);
+        let judged = self.judge_login_patiently(sessions, &mut login, context);
         let judged = judged.await;
         if !Arc::ptr_eq(shown, &login) {
             // Whatever becomes of the request: the last tokens may be spent.

@@ -15,6 +15,7 @@ use super::cache::Verified;
 use super::credentials::{Credential, Shown as Credentials};
 use super::entry::{Entry, Place};
 use super::grants::{Given, TokenDesk, Tokens};
+use super::introspection::RequestContext;
 use super::logins::page;
 use super::methods::Method;
 use super::pass::Passing;
@@ -22,7 +23,6 @@ use super::refusal::{Class, Refusal};
 use super::scripts;
 use super::sessions::Browser;
 use super::token_exchange::{Course, TokenExchange};
-use super::told::Asking;
 use super::trusted::Opaque;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
@@ -60,8 +60,8 @@ impl OpenIdConnect {
         let mut void = Refusal::NoToken;
         if let Some(sessions) = &self.sessions {
             let request = session.req_header();
-            let asking = self.asking(request, &given, exchange.client.ip());
-            let judged = self.decide_by_session(sessions, &asking, request, exchange);
+            let context = self.request_context(request, &given, exchange.client.ip());
+            let judged = self.decide_by_session(sessions, &context, request, exchange);
             match judged.await? {
                 Ok(flow) => return Ok(flow),
                 Err(refusal) => void = refusal,
@@ -83,18 +83,18 @@ impl OpenIdConnect {
             }
         }
         let request = session.req_header();
-        let asking = self.asking(request, &given, exchange.client.ip());
+        let context = self.request_context(request, &given, exchange.client.ip());
         if let Some(found) = found {
-            let (verified, method) = self.judge_exchanged(&found.token, &asking).await?;
+            let (verified, method) = self.judge_exchanged(&found.token, &context).await?;
             let beside = self.settings().search.id_token(&request.headers, &given)?;
             let (verified, id_token) = match beside.as_ref().and_then(Credentials::token) {
                 Some(id_token) => {
-                    let with = self.with_id_token(verified, id_token, &asking).await?;
+                    let with = self.with_id_token(verified, id_token, &context).await?;
                     (with, Some(id_token))
                 }
                 None => (verified, None),
             };
-            let verified = self.complete(verified, &asking).await?;
+            let verified = self.complete(verified, &context).await?;
             let shown = (found.token.as_ref(), found.as_dpop);
             let proven = match self.proof_of(shown, &verified, request, exchange) {
                 Ok(proof) => self.settle(proof, &verified).await,
@@ -108,7 +108,7 @@ impl OpenIdConnect {
                 Err(refusal) => self.refuse(refusal, exchange),
             };
             let place = if found.in_query { Place::Query } else { place };
-            let client = asking.client.cloned();
+            let client = context.client.cloned();
             let entry = Entry::by_token((method, place), client, &verified, id_token);
             self.enter(entry, request, exchange).await;
             if let Flow::Continue = flow {
@@ -126,10 +126,10 @@ impl OpenIdConnect {
         };
         match (shown, &self.desk) {
             (Some(shown), Some(desk)) => {
-                let (verified, given) = self.redeem(desk, &shown.credential, &asking).await?;
-                let verified = self.complete(verified, &asking).await?;
+                let (verified, given) = self.redeem(desk, &shown.credential, &context).await?;
+                let verified = self.complete(verified, &context).await?;
                 let place = shown.place(request);
-                let client = asking.client.cloned();
+                let client = context.client.cloned();
                 self.hide(&shown, session, exchange);
                 let tokens = &given.tokens;
                 let passing = Passing {
@@ -234,13 +234,13 @@ impl OpenIdConnect {
         Ok(Arguments::new(request.uri.query(), parameters))
     }
 
-    pub(super) fn asking<'a>(
+    pub(super) fn request_context<'a>(
         &'a self,
         request: &'a RequestHeader,
         given: &'a Arguments,
         from: IpAddr,
-    ) -> Asking<'a> {
-        Asking {
+    ) -> RequestContext<'a> {
+        RequestContext {
             from: Some(from),
             client: self.settings().clients.chosen(&request.headers, given),
             headers: &request.headers,
@@ -291,25 +291,25 @@ impl OpenIdConnect {
         from: IpAddr,
     ) -> Course {
         let given = Arguments::new(request.uri.query(), Vec::new());
-        let asking = self.asking(request, &given, from);
-        desk.course(token, &asking, self.verifier.known().as_deref())
+        let context = self.request_context(request, &given, from);
+        desk.course(token, &context, self.verifier.known().as_deref())
     }
 
     /// Judges the token that is given for this one, or this one where none is.
     async fn judge_exchanged(
         &self,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<(Arc<Verified>, Method), Refusal> {
         let Some(desk) = &self.token_exchange else {
-            return self.judge_patiently(token, asking).await;
+            return self.judge_patiently(token, context).await;
         };
         loop {
-            let Some(given) = desk.exchange(token, asking).await? else {
-                return self.judge_patiently(token, asking).await;
+            let Some(given) = desk.exchange(token, context).await? else {
+                return self.judge_patiently(token, context).await;
             };
             let access = given.tokens.access.expose();
-            match self.judge_patiently(access, asking).await {
+            match self.judge_patiently(access, context).await {
                 // Nobody can say more about it than who gave it.
                 Err(unread) if unread == Refusal::NoEndpoint || unread.is_unread() => {
                     let verified = self.trust(&given.tokens, Map::new())?;
@@ -328,18 +328,18 @@ impl OpenIdConnect {
     pub(super) async fn judge_patiently(
         &self,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<(Arc<Verified>, Method), Refusal> {
         let settings = self.settings();
         let mut refusal = Refusal::NoEndpoint;
-        if settings.bearer && !settings.asks_about_all {
+        if settings.bearer && !settings.introspects_all {
             match self.verifier.judge_patiently(token).await {
                 Err(unread) if unread.is_unread() => refusal = unread,
                 outcome => return Ok((outcome?, Method::Bearer)),
             }
         }
-        let told = match &self.asker {
-            Some(asker) => asker.ask(token, asking).await?,
+        let told = match &self.introspector {
+            Some(introspector) => introspector.query(token, context).await?,
             None => None,
         };
         told.ok_or(refusal)
@@ -350,15 +350,15 @@ impl OpenIdConnect {
         &self,
         desk: &TokenDesk,
         credential: &Credential,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<(Arc<Verified>, Given), Refusal> {
-        let given = desk.exchange(credential, asking).await?;
-        match self.believe(&given, asking).await {
+        let given = desk.exchange(credential, context).await?;
+        match self.believe(&given, context).await {
             // Keys may be gone since, or the token revoked.
             Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
                 desk.forget(&given);
-                let given = desk.exchange(credential, asking).await?;
-                Ok((self.believe(&given, asking).await?, given))
+                let given = desk.exchange(credential, context).await?;
+                Ok((self.believe(&given, context).await?, given))
             }
             outcome => Ok((outcome?, given)),
         }
@@ -367,10 +367,14 @@ impl OpenIdConnect {
     /// What is believed of a token that the token endpoint gave: what it says
     /// itself, what the provider says of it, or what came with it; and what the ID
     /// token says besides.
-    async fn believe(&self, given: &Given, asking: &Asking<'_>) -> Result<Arc<Verified>, Refusal> {
-        let identity = self.identity(given, asking).await?;
+    async fn believe(
+        &self,
+        given: &Given,
+        context: &RequestContext<'_>,
+    ) -> Result<Arc<Verified>, Refusal> {
+        let identity = self.identity(given, context).await?;
         let tokens = &given.tokens;
-        let Some(verified) = self.judge_given(given, asking).await? else {
+        let Some(verified) = self.judge_given(given, context).await? else {
             return self.trust(tokens, identity.cloned().unwrap_or_default());
         };
         let (Some(identity), Some(id)) = (identity, &tokens.id) else {
@@ -388,7 +392,7 @@ impl OpenIdConnect {
     async fn judge_given(
         &self,
         given: &Given,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Option<Arc<Verified>>, Refusal> {
         let token = given.tokens.access.expose();
         if self.settings().exempt.has(given.method) {
@@ -397,14 +401,14 @@ impl OpenIdConnect {
                 outcome => return outcome.map(Some),
             }
         }
-        if !self.settings().asks_about_all {
+        if !self.settings().introspects_all {
             match self.verifier.judge_patiently(token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
             }
         }
-        let told = match &self.asker {
-            Some(asker) => asker.ask(token, asking).await?,
+        let told = match &self.introspector {
+            Some(introspector) => introspector.query(token, context).await?,
             None => None,
         };
         Ok(told.map(|(verified, _)| verified))

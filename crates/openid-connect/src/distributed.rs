@@ -17,9 +17,9 @@ use super::agent::{Agent, object};
 use super::cache::Verified;
 use super::fields::{Fields, wrong};
 use super::flight::{Digest, Flights, digest_of};
+use super::introspection::{Lifetimes, responses};
 use super::refusal::Refusal;
 use super::rules::Rules;
-use super::told::{Lifetimes, answers};
 use super::verifier::Checked;
 use doorward_plugin_api::ConfigError;
 
@@ -244,9 +244,9 @@ impl Source {
             agent.complain(&self.endpoint, &format!("status {}", answer.status));
             return Err(Refusal::ClaimsElsewhere);
         }
-        let claims = match answers::jwt(&answer) {
+        let claims = match responses::jwt(&answer) {
             None => object(&answer).ok_or(Refusal::ProviderMalformed)?,
-            Some(token) => answers::signed_by_known(&*agent.known().await?, &token)?,
+            Some(token) => responses::claims_signed_by_provider(&*agent.known().await?, &token)?,
         };
         for name in &self.names {
             // Of a claim that is not told nobody knows what it would have forbidden.

@@ -77,7 +77,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn login(&self, told: bool, now_ms: i64) -> LoginSession {
+    fn login(&self, needs_introspection: bool, now_ms: i64) -> LoginSession {
         let client = self.client.as_ref();
         let client = client.map_or("", |client| client.id.as_str());
         LoginSession {
@@ -86,7 +86,7 @@ impl<'a> Entry<'a> {
             refresh: self.refresh.map(str::to_owned),
             scope: self.scope.map(str::to_owned),
             ends_at: self.ends_at,
-            told,
+            needs_introspection,
             unverified: self.unverified,
             ..LoginSession::begun(client, self.access, now_ms)
         }
@@ -105,10 +105,11 @@ impl OpenIdConnect {
     pub(super) fn takes(&self, login: &LoginSession) -> bool {
         let methods = self.settings().methods;
         // Of a token that only the provider knows, nothing is known here.
-        let untold = login.told && login.by.is_of_token() && self.asker.is_none();
+        let unreadable =
+            login.needs_introspection && login.by.is_of_token() && self.introspector.is_none();
         methods.take_sessions_of(login.by)
             && !self.wants_more_than(login.by)
-            && !untold
+            && !unreadable
             && !self.misses_signature(login)
     }
 
@@ -197,7 +198,7 @@ impl OpenIdConnect {
             Some(opening) => Ok(Some(opening)),
             None => {
                 let clock = &self.agent.clock;
-                let login = entry.login(self.is_told(&entry), clock.now_ms());
+                let login = entry.login(self.needs_introspection(&entry), clock.now_ms());
                 let caller = caller(request, exchange);
                 sessions.begin_of_token(login, caller, clock).await
             }
@@ -210,10 +211,10 @@ impl OpenIdConnect {
     }
 
     /// Whether only the provider tells what an access token says.
-    fn is_told(&self, entry: &Entry<'_>) -> bool {
+    fn needs_introspection(&self, entry: &Entry<'_>) -> bool {
         let asked = || {
             let reads = doorward_core::jose::verify::Unverified::parse(entry.access).is_ok();
-            self.asker.is_some() && (self.settings().asks_about_all || !reads)
+            self.introspector.is_some() && (self.settings().introspects_all || !reads)
         };
         matches!(entry.method, Method::Introspection | Method::Userinfo) || asked()
     }

@@ -14,13 +14,13 @@ use super::bearer::Found;
 use super::cache::Verified;
 use super::channels;
 use super::credentials::Credential;
+use super::introspection::RequestContext;
 use super::methods::Method;
 use super::proofs;
 use super::refusal::Refusal;
 use super::scripts;
 use super::sessions::{Held, Sessions};
 use super::token_exchange::Course;
-use super::told::Asking;
 use doorward_plugin_api::filter::{Code, Exchange, Outlook};
 
 const LOGIN: Code = Code::new("login", 302, "the user is sent to the provider to sign in");
@@ -71,14 +71,14 @@ impl OpenIdConnect {
         if let Some(outlook) = self.outlook_of_login(request, exchange, &given) {
             return Ok(outlook);
         }
-        let asking = self.asking(request, &given, exchange.client.ip());
+        let context = self.request_context(request, &given, exchange.client.ip());
         let mut void = Refusal::NoToken;
         if let Some(sessions) = &self.sessions {
             match self.session_of(sessions, request, exchange).await? {
                 Err(refusal) => void = refusal,
                 Ok(found) => {
                     return self
-                        .outlook_of_session((sessions, &found.login), &asking, request, exchange)
+                        .outlook_of_session((sessions, &found.login), &context, request, exchange)
                         .await;
                 }
             }
@@ -87,7 +87,7 @@ impl OpenIdConnect {
             && let Some(found) = self.settings().places.find(request)?
         {
             return self
-                .outlook_of_token(&found, &asking, request, exchange)
+                .outlook_of_token(&found, &context, request, exchange)
                 .await;
         }
         if self.desk.is_some()
@@ -145,7 +145,7 @@ impl OpenIdConnect {
     async fn outlook_of_session(
         &self,
         (sessions, login): (&Arc<Sessions>, &Arc<Held>),
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Outlook, Refusal> {
@@ -156,7 +156,7 @@ impl OpenIdConnect {
             return Ok(Outlook::depends(reason));
         }
         let verified = self.judge_session(login).await?;
-        let verified = self.complete(verified, asking).await?;
+        let verified = self.complete(verified, context).await?;
         if self.may_prove(request) {
             return Ok(Outlook::depends(PROOF));
         }
@@ -167,20 +167,20 @@ impl OpenIdConnect {
     async fn outlook_of_token(
         &self,
         found: &Found<'_>,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Outlook, Refusal> {
         let mut token = Cow::Borrowed(found.token.as_ref());
         if let Some(desk) = &self.token_exchange {
-            match desk.course(&token, asking, self.verifier.known().as_deref()) {
+            match desk.course(&token, context, self.verifier.known().as_deref()) {
                 Course::Keep => {}
                 Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
                 Course::Ask => return Ok(Outlook::depends(EXCHANGE)),
             }
         }
-        let (verified, method) = self.judge_patiently(&token, asking).await?;
-        let verified = self.complete(verified, asking).await?;
+        let (verified, method) = self.judge_patiently(&token, context).await?;
+        let verified = self.complete(verified, context).await?;
         if self.may_prove(request) {
             return Ok(Outlook::depends(PROOF));
         }

@@ -21,11 +21,11 @@ use super::credentials::{Credential, Pair};
 use super::extras::Extras;
 use super::fields::Fields;
 use super::flight::{Digest, Flights};
+use super::introspection::{Lifetimes, RequestContext};
 use super::logins::Claim;
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::replay::Replay;
-use super::told::{Asking, Lifetimes};
 use doorward_plugin_api::ConfigError;
 
 pub(super) use refreshes::{OfIssuers, Refreshes};
@@ -157,21 +157,25 @@ impl TokenDesk {
     pub(super) async fn exchange(
         &self,
         credential: &Credential,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Given, Refusal> {
         match credential {
             Credential::RefreshToken(token) => {
                 let form = [("refresh_token", token.expose())];
-                self.ask(Wish::new(Grant::RefreshToken, &form), asking)
+                self.ask(Wish::new(Grant::RefreshToken, &form), context)
                     .await
             }
-            Credential::Pair(pair) => self.exchange_pair(pair, asking).await,
+            Credential::Pair(pair) => self.exchange_pair(pair, context).await,
         }
     }
 
-    async fn exchange_pair(&self, pair: &Pair, asking: &Asking<'_>) -> Result<Given, Refusal> {
+    async fn exchange_pair(
+        &self,
+        pair: &Pair,
+        context: &RequestContext<'_>,
+    ) -> Result<Given, Refusal> {
         let (name, secret) = (pair.name.as_str(), &pair.secret);
-        let client = asking.client.map(Arc::as_ref);
+        let client = context.client.map(Arc::as_ref);
         let password = pair.client.then(|| Password::new(client, name, secret));
         if pair.user {
             let form = [("username", name), ("password", secret.expose())];
@@ -179,7 +183,7 @@ impl TokenDesk {
                 password,
                 ..Wish::new(Grant::Password, &form)
             };
-            let outcome = self.ask(wish, asking).await;
+            let outcome = self.ask(wish, context).await;
             // The provider may not let the gateway ask with passwords.
             let now_ms = self.agent.clock.now_ms();
             let barred = password.is_some_and(|password| self.barred.has(&password, now_ms));
@@ -200,7 +204,7 @@ impl TokenDesk {
                 caller: Some(caller),
                 ..Wish::new(Grant::ClientCredentials, &[])
             };
-            outcome = self.ask(wish, asking).await;
+            outcome = self.ask(wish, context).await;
             if !matches!(outcome, Err(Refusal::WrongCredentials)) {
                 break;
             }
@@ -217,14 +221,14 @@ impl TokenDesk {
     pub(super) async fn redeem(
         &self,
         form: &[(&str, &str)],
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
         claim: Claim,
     ) -> Result<Arc<Tokens>, Refusal> {
         let wish = Wish {
             claim: Some(claim),
             ..Wish::new(Grant::AuthorizationCode, form)
         };
-        match self.ask(wish, asking).await {
+        match self.ask(wish, context).await {
             Ok(given) => Ok(given.tokens),
             Err(Refusal::WrongCredentials) => Err(Refusal::CodeRefused),
             Err(refusal) => Err(refusal),
@@ -239,14 +243,14 @@ impl TokenDesk {
     pub(super) async fn refresh(
         &self,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Tokens>, Refusal> {
         let form = [("refresh_token", token)];
         let wish = Wish {
             late_ms: Some(LATE_MS),
             ..Wish::new(Grant::RefreshToken, &form)
         };
-        Ok(self.ask(wish, asking).await?.tokens)
+        Ok(self.ask(wish, context).await?.tokens)
     }
 
     /// Forgets tokens that are void; not those of a session's refresh, which there
@@ -255,8 +259,12 @@ impl TokenDesk {
         self.held.remove(&given.about);
     }
 
-    async fn ask(&self, mut wish: Wish<'_>, asking: &Asking<'_>) -> Result<Given, Refusal> {
-        let prepared = self.prepare(&wish, asking).await?;
+    async fn ask(
+        &self,
+        mut wish: Wish<'_>,
+        context: &RequestContext<'_>,
+    ) -> Result<Given, Refusal> {
+        let prepared = self.prepare(&wish, context).await?;
         let (about, method) = (prepared.about, wish.grant.method());
         let now_ms = self.agent.clock.now_ms();
         if let Some((tokens, until)) = self.held(wish.grant).get(&about)

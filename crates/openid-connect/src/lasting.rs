@@ -10,9 +10,9 @@ use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::cache::Verified;
 use super::client::Client;
+use super::introspection::RequestContext;
 use super::revocation::Status;
 use super::sessions::{Held, Sessions};
-use super::told::Asking;
 use doorward_core::clock::Clock;
 use doorward_plugin_api::filter::{Exchange, Lasting};
 
@@ -65,7 +65,7 @@ impl Bound {
                 tokio::spawn(async move {
                     // Without an answer it is asked again.
                     match plugin.filter(|_| token.revocation.is_of_opaque_token()) {
-                        Some(plugin) => plugin.hear_again(&token, client.as_ref()).await,
+                        Some(plugin) => plugin.introspect_again(&token, client.as_ref()).await,
                         None => drop(token.revocation.check(&token.token.claims).await),
                     }
                 });
@@ -106,11 +106,11 @@ impl OpenIdConnect {
     }
 
     /// Asks the provider again about a token that says nothing itself.
-    async fn hear_again(&self, token: &Verified, client: Option<&Arc<Client>>) {
-        let Some(asker) = &self.asker else {
+    async fn introspect_again(&self, token: &Verified, client: Option<&Arc<Client>>) {
+        let Some(introspector) = &self.introspector else {
             return;
         };
-        let asking = Asking {
+        let context = RequestContext {
             from: None,
             client,
             headers: &HeaderMap::new(),
@@ -118,7 +118,7 @@ impl OpenIdConnect {
         };
         // From before the question: what ends meanwhile is asked about again.
         let version = token.revocation.version();
-        match asker.ask(&token.token.token, &asking).await {
+        match introspector.query(&token.token.token, &context).await {
             // It may have been asked before, and the answer be older.
             Ok(Some((said, _))) => token.revocation.adopt(&said.revocation),
             Ok(None) => token.revocation.record(version, true),

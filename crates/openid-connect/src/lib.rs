@@ -35,6 +35,7 @@ mod hide;
 mod hmac_keys;
 mod id_token;
 mod idle;
+mod introspection;
 mod issuers;
 mod keeper;
 mod lasting;
@@ -66,7 +67,6 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod token_exchange;
-mod told;
 mod trusted;
 mod unsigned;
 mod upstream;
@@ -101,6 +101,7 @@ use channels::Channels;
 use distributed::Distributed;
 use flight::Flights;
 use grants::TokenDesk;
+use introspection::TokenIntrospector;
 use logins::Logins;
 use logout::Logout;
 use methods::Method as By;
@@ -111,7 +112,6 @@ use refusal::Refusal;
 use sessions::{Held, Sessions, Shown};
 use settings::{Asked, Settings};
 use token_exchange::{Course, TokenExchange};
-use told::Asker;
 use user_info::UserInfo;
 use verifier::{Check, Checked, Judgement, Verifier};
 
@@ -142,7 +142,7 @@ struct OpenIdConnect {
     verifier: Verifier<Settings>,
     agent: Arc<Agent>,
     /// Asks about tokens that can't be verified here.
-    asker: Option<Asker>,
+    introspector: Option<TokenIntrospector>,
     /// Asks who users are besides.
     user_info: Option<UserInfo>,
     /// Asks for claims that are told elsewhere.
@@ -182,9 +182,9 @@ impl OpenIdConnect {
             let issuer = config.issuer.as_str();
             TokenDesk::new(grants, &agent, Storages::of(parts).refreshes.with(issuer))
         };
-        let asker = |told| Asker::new(told, &agent, &parts.metrics);
+        let introspector = |config| TokenIntrospector::new(config, &agent, &parts.metrics);
         Self {
-            asker: asked.told.map(asker),
+            introspector: asked.introspection.map(introspector),
             user_info: asked.user_info.map(user_info),
             distributed: (asked.distributed)
                 .map(|how| Distributed::new(how, &settings.rules, &agent)),
@@ -265,7 +265,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Verdict {
         let (settings, client) = (self.settings(), exchange.client.ip());
-        if !settings.bearer || settings.asks_about_all {
+        if !settings.bearer || settings.introspects_all {
             return Verdict::Wait;
         }
         let mut token = Cow::Borrowed(found.token.as_ref());
@@ -310,7 +310,7 @@ impl OpenIdConnect {
                 }
                 flow
             }
-            Judgement::Refuse(refusal) if self.asker.is_some() && refusal.is_unread() => {
+            Judgement::Refuse(refusal) if self.introspector.is_some() && refusal.is_unread() => {
                 return Verdict::Wait;
             }
             Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
@@ -364,7 +364,7 @@ impl OpenIdConnect {
     }
 
     fn takes_tokens(&self) -> bool {
-        self.settings().bearer || self.asker.is_some()
+        self.settings().bearer || self.introspector.is_some()
     }
 }
 

@@ -10,12 +10,12 @@ use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::beside::Beside;
 use super::cache::Verified;
+use super::introspection::{RequestContext, TokenIntrospector};
 use super::methods::Method;
 use super::pass::Passing;
 use super::proofs::Proven;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, Held, LoginSession, Sessions};
-use super::told::{Asker, Asking};
 use super::verifier::Judgement;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
@@ -30,14 +30,17 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Verdict {
         let now_ms = self.agent.clock.now_ms();
-        if !sessions.is_fresh(login, now_ms) || login.told || (due && sessions.is_kept()) {
+        if !sessions.is_fresh(login, now_ms)
+            || login.needs_introspection
+            || (due && sessions.is_kept())
+        {
             return Verdict::Wait;
         }
         let rules = &self.settings().rules;
         let known = match self.verifier.judge(&login.access) {
             Judgement::Pass(held) => login.with_id_token(held, rules, now_ms),
             // Its provider is asked, or the last answer found.
-            Judgement::Refuse(refusal) if refusal.is_unread() && self.may_hear_of_logins() => {
+            Judgement::Refuse(refusal) if refusal.is_unread() && self.may_introspect_sessions() => {
                 return Verdict::Wait;
             }
             Judgement::Refuse(refusal) if refusal.is_unread() => login.trusted(rules, now_ms),
@@ -76,7 +79,7 @@ impl OpenIdConnect {
         &self,
         sessions: &Arc<Sessions>,
         login: &mut Arc<Held>,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
         let now_ms = self.agent.clock.now_ms();
         let over = |refusal: Refusal| match refusal.class() {
@@ -86,7 +89,7 @@ impl OpenIdConnect {
         let mut may_refresh = true;
         if !sessions.is_fresh(login, now_ms) {
             may_refresh = false;
-            match self.refresh(sessions, login, asking).await {
+            match self.refresh(sessions, login, context).await {
                 Ok(next) => *login = next,
                 Err(Refusal::SessionOver) => return Err(Refusal::SessionOver),
                 // What it has is still good for a moment.
@@ -97,13 +100,13 @@ impl OpenIdConnect {
         let verified = match self.judge_session(login).await {
             // The provider's clock is ahead, or did not tell the end.
             Err(Refusal::TokenExpired) if may_refresh => {
-                let next = self.refresh(sessions, login, asking).await;
+                let next = self.refresh(sessions, login, context).await;
                 *login = next.map_err(over)?;
                 self.judge_session(login).await?
             }
             judged => judged?,
         };
-        self.complete(verified, asking).await
+        self.complete(verified, context).await
     }
 
     /// What is known of a session's user.
@@ -111,8 +114,8 @@ impl OpenIdConnect {
         if self.settings().exempt.has(self.vouched_by(login)) {
             return self.judge_exempt(login).await;
         }
-        if login.told {
-            return self.ask_about(login).await;
+        if login.needs_introspection {
+            return self.verify_opaque_session(login).await;
         }
         let judged = self.verifier.judge_patiently(&login.access).await;
         self.judged_login(login, judged).await
@@ -138,7 +141,8 @@ impl OpenIdConnect {
     ) -> Result<Arc<Verified>, Refusal> {
         let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
         let verified = match judged {
-            Err(unread) if unread.is_unread() => match self.hear_of(login).await? {
+            Err(unread) if unread.is_unread() => match self.introspect_opaque_session(login).await?
+            {
                 Some(told) => told,
                 None => return login.trusted(rules, now_ms),
             },
@@ -149,9 +153,9 @@ impl OpenIdConnect {
 
     /// What the provider says of the token of a session that began so; where it is
     /// not asked, what the token says itself, or else what came with it.
-    async fn ask_about(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
+    async fn verify_opaque_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
         let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
-        if let Some(told) = self.told_of(login, true).await? {
+        if let Some(told) = self.introspect_session(login, true).await? {
             return login.with_id_token(told, rules, now_ms);
         }
         match self.verifier.judge_patiently(&login.access).await {
@@ -164,31 +168,38 @@ impl OpenIdConnect {
 
     /// What the provider says of a session's token, by introspection or, if `whole`,
     /// by userinfo otherwise; `None`: it is not asked.
-    async fn told_of(&self, login: &Held, whole: bool) -> Result<Option<Arc<Verified>>, Refusal> {
-        let Some(asker) = &self.asker else {
+    async fn introspect_session(
+        &self,
+        login: &Held,
+        whole: bool,
+    ) -> Result<Option<Arc<Verified>>, Refusal> {
+        let Some(introspector) = &self.introspector else {
             return Ok(None);
         };
         let client = self.settings().clients.named(&login.client);
-        let asking = Asking {
+        let context = RequestContext {
             from: None,
             client: client.map(|(client, _)| client),
             headers: &HeaderMap::new(),
             arguments: &Arguments::default(),
         };
         match whole {
-            true => Ok(asker
-                .ask(&login.access, &asking)
+            true => Ok(introspector
+                .query(&login.access, &context)
                 .await?
                 .map(|(told, _)| told)),
-            false => asker.introspected(&login.access, &asking).await,
+            false => introspector.introspect(&login.access, &context).await,
         }
     }
 
     /// Whether the provider may have to be asked about the opaque token of a
     /// session: one in this process, which tells when it ends early. One
     /// elsewhere vouched for it until `expires_in`.
-    fn may_hear_of_logins(&self) -> bool {
-        let asks = self.asker.as_ref().is_some_and(Asker::introspects);
+    fn may_introspect_sessions(&self) -> bool {
+        let asks = self
+            .introspector
+            .as_ref()
+            .is_some_and(TokenIntrospector::introspects);
         asks && self
             .verifier
             .known()
@@ -197,12 +208,18 @@ impl OpenIdConnect {
 
     /// What the provider says of the opaque token of a session; `None`: it is not
     /// asked, or does not let this client ask.
-    async fn hear_of(&self, login: &Held) -> Result<Option<Arc<Verified>>, Refusal> {
-        let asks = self.asker.as_ref().is_some_and(Asker::introspects);
+    async fn introspect_opaque_session(
+        &self,
+        login: &Held,
+    ) -> Result<Option<Arc<Verified>>, Refusal> {
+        let asks = self
+            .introspector
+            .as_ref()
+            .is_some_and(TokenIntrospector::introspects);
         if !asks || self.agent.token_status().await.is_none() {
             return Ok(None);
         }
-        match self.told_of(login, false).await {
+        match self.introspect_session(login, false).await {
             Err(Refusal::ProviderRefuses | Refusal::ClientRefused) => Ok(None),
             outcome => outcome,
         }

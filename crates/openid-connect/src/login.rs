@@ -16,13 +16,13 @@ use super::arguments::{Arguments, Where, retarget};
 use super::cache::Verified;
 use super::grants::Tokens;
 use super::id_token::Expected;
+use super::introspection::RequestContext;
 use super::logins::{self, Begun, Claim, Logins, Sent, Wanted, origin, page};
 use super::methods::Method;
 use super::pass::Passing;
 use super::provider::Known;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Held, LoginSession, Shown};
-use super::told::Asking;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Flow};
@@ -131,13 +131,13 @@ impl OpenIdConnect {
         let login = self.redeem_code(logins, &begun, (code, claim), request, arguments);
         let (login, verified, tokens) = login.await?;
         let client = self.settings().clients.named(&begun.client);
-        let asking = Asking {
+        let context = RequestContext {
             client: client.map(|(client, _)| client),
             headers: &request.headers,
             arguments,
             from: Some(exchange.client.ip()),
         };
-        let verified = self.complete(verified, &asking).await?;
+        let verified = self.complete(verified, &context).await?;
         let mut beside = tokens.beside();
         let id = login.id.clone();
         beside.session_id = self.sessions.is_some().then_some(id.as_str());
@@ -184,7 +184,7 @@ impl OpenIdConnect {
         let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
         let client = self.settings().clients.named(&begun.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
-        let asking = Asking {
+        let context = RequestContext {
             from: None,
             client: Some(client),
             headers: &request.headers,
@@ -198,7 +198,7 @@ impl OpenIdConnect {
         // From before the question: a logout that comes while it is asked is of this
         // session, too.
         let now_ms = self.agent.clock.now_ms();
-        let tokens = desk.redeem(&form, &asking, claim).await?;
+        let tokens = desk.redeem(&form, &context, claim).await?;
         match &tokens.id {
             Some(id) => {
                 let by = Method::AuthorizationCode;

@@ -14,12 +14,12 @@ use super::arguments::Arguments;
 use super::bearer::Found;
 use super::beside::Beside;
 use super::cache::Verified;
+use super::introspection::RequestContext;
 use super::login::redirect;
 use super::methods::Method;
 use super::proofs::{self, GoodProof, Proven};
 use super::refusal::Refusal;
 use super::scripts;
-use super::told::Asking;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::consumer::Consumer;
 use doorward_net::session::cookie;
@@ -230,11 +230,11 @@ impl OpenIdConnect {
     pub(super) async fn complete(
         &self,
         verified: Arc<Verified>,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
         let verified = match &self.user_info {
             None => verified,
-            Some(user_info) => user_info.add(verified, asking).await?,
+            Some(user_info) => user_info.add(verified, context).await?,
         };
         match &self.distributed {
             None => Ok(verified),

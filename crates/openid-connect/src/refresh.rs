@@ -11,16 +11,16 @@ use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::client::Client;
 use super::flight::digest_of;
+use super::introspection::RequestContext;
 use super::logout::Hint;
 use super::refusal::Refusal;
 use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
 use super::storage::Lock;
-use super::told::Asking;
 
 /// How often is looked whether another node has the next tokens.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// As [`Asking`], for what outlives the request.
+/// As [`RequestContext`], for what outlives the request.
 struct Owned {
     from: Option<std::net::IpAddr>,
     client: Option<Arc<Client>>,
@@ -39,10 +39,10 @@ impl OpenIdConnect {
         &self,
         sessions: &Arc<Sessions>,
         login: &Arc<Held>,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Held>, Refusal> {
         let Some(handle) = &login.handle else {
-            let next = self.next_tokens(sessions, login, asking).await?;
+            let next = self.next_tokens(sessions, login, context).await?;
             return Ok(Arc::new(Held::fresh(next)));
         };
         if login.refresh.is_none() || !sessions.refreshes {
@@ -50,10 +50,10 @@ impl OpenIdConnect {
         }
         let this = self.me.upgrade().ok_or(Refusal::ProviderUnavailable)?;
         let owned = Owned {
-            from: asking.from,
-            client: asking.client.cloned(),
-            headers: asking.headers.clone(),
-            arguments: asking.arguments.clone(),
+            from: context.from,
+            client: context.client.cloned(),
+            headers: context.headers.clone(),
+            arguments: context.arguments.clone(),
         };
         let about = digest_of([&handle.key.0[..], login.access.as_bytes()]);
         let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
@@ -74,7 +74,7 @@ impl OpenIdConnect {
         handle: &Handle,
         owned: &Owned,
     ) -> Result<Arc<Held>, Refusal> {
-        let asking = Asking {
+        let context = RequestContext {
             from: owned.from,
             client: owned.client.as_ref(),
             headers: &owned.headers,
@@ -91,7 +91,7 @@ impl OpenIdConnect {
             }
             if let Some(lock) = sessions.lock(handle, now_ms).await? {
                 let of = (handle, lock);
-                return self.refresh_locked(sessions, login, of, &asking).await;
+                return self.refresh_locked(sessions, login, of, &context).await;
             }
             if now_ms >= until_ms {
                 return Err(Refusal::ProviderUnavailable);
@@ -105,7 +105,7 @@ impl OpenIdConnect {
         sessions: &Sessions,
         login: &Held,
         (handle, lock): (&Handle, Lock),
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Held>, Refusal> {
         let clock = &self.agent.clock;
         let next = async {
@@ -114,7 +114,7 @@ impl OpenIdConnect {
             if current.access != login.access {
                 return Ok(Err(current));
             }
-            let next = self.next_tokens(sessions, &current, asking).await?;
+            let next = self.next_tokens(sessions, &current, context).await?;
             Ok(Ok(next))
         };
         let outcome = match next.await {
@@ -147,18 +147,18 @@ impl OpenIdConnect {
         &self,
         sessions: &Sessions,
         login: &LoginSession,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<LoginSession, Refusal> {
         let none = Refusal::WrongCredentials;
         let desk = self.desk.as_ref().ok_or(none)?;
         let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
         let token = token.ok_or(none)?;
         let (client, _) = self.settings().clients.named(&login.client).ok_or(none)?;
-        let asking = Asking {
+        let context = RequestContext {
             client: Some(client),
-            ..*asking
+            ..*context
         };
-        let tokens = desk.refresh(token, &asking).await.map_err(refused)?;
+        let tokens = desk.refresh(token, &context).await.map_err(refused)?;
         let mut next = login.clone();
         if let Some(id) = &tokens.id {
             let by = self.vouched_by(login);

@@ -135,9 +135,9 @@ impl Rules {
         self.check_domain(claims)
     }
 
-    /// As [`Self::check_told`], of what came beside an opaque token of which
+    /// As [`Self::check_introspected`], of what came beside an opaque token of which
     /// nothing is told: for whom that is meant nobody but who asked can say.
-    pub(super) fn check_untold(
+    pub(super) fn check_opaque(
         &self,
         claims: &Map<String, Value>,
         issuer: &str,
@@ -152,7 +152,7 @@ impl Rules {
     /// As [`Self::check`], of claims that the provider itself has told: what
     /// they leave out is not held against the token. `all`: these, and what the
     /// token says itself where they say nothing.
-    pub(super) fn check_told(
+    pub(super) fn check_introspected(
         &self,
         told: &Map<String, Value>,
         all: &Map<String, Value>,

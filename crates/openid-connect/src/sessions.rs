@@ -3,11 +3,11 @@
 
 mod claims;
 mod cookies;
+mod headers;
 mod held;
 mod kept;
 mod of_token;
 mod remembered;
-mod told;
 mod watched;
 
 use std::net::IpAddr;
@@ -34,17 +34,17 @@ use doorward_net::session::timers::{Age, Timers};
 use doorward_plugin_api::filter::Exchange;
 use doorward_plugin_api::{ConfigError, Parts};
 
+use headers::SessionHeaders;
 use held::Opened;
 use of_token::OfTokens;
 use remembered::Remembered;
-use told::Told;
 
 pub(super) use claims::of_user;
 pub(super) use cookies::{Browser, sealer, strip, style};
+pub(super) use headers::{answered, owned};
 pub(super) use held::{Handle, Held};
 pub(super) use kept::hashed;
 pub(super) use of_token::{Caller, Opening};
-pub(super) use told::{answered, owned};
 
 /// When the mark of a session goes whose timers never end it: in ten years, in
 /// milliseconds.
@@ -86,7 +86,7 @@ pub(super) struct LoginSession {
     pub(super) bound: Option<String>,
     /// Whether the provider is asked what the access token says.
     #[serde(rename = "w", skip_serializing_if = "is_no", default)]
-    pub(super) told: bool,
+    pub(super) needs_introspection: bool,
     /// Whether no signature vouches for an ID token of it.
     #[serde(rename = "u", skip_serializing_if = "is_no", default)]
     pub(super) unverified: bool,
@@ -118,7 +118,7 @@ impl LoginSession {
             scope: None,
             ends_at: None,
             bound: None,
-            told: false,
+            needs_introspection: false,
             unverified: false,
             started: now_ms,
             renewed: now_ms,
@@ -184,7 +184,7 @@ pub(super) struct Sessions {
     of_tokens: OfTokens,
     /// What sessions are bound to besides the cookie.
     binds: Vec<String>,
-    told: Told,
+    session_headers: SessionHeaders,
 }
 
 impl Sessions {
@@ -221,7 +221,7 @@ impl Sessions {
             begins: Methods::but(&fields.texts("disable_session")?),
             of_tokens: OfTokens::new(),
             binds: fields.texts("session_bind")?,
-            told: Told::new(fields)?,
+            session_headers: SessionHeaders::new(fields)?,
         })
     }
 

@@ -20,6 +20,7 @@ use super::fields::{Fields, wrong};
 use super::grants::Grants;
 use super::hmac_keys::{HmacKeys, SECRET_MIN};
 use super::id_token::IdTokens;
+use super::introspection::IntrospectionConfig;
 use super::logins::Logins;
 use super::logout::Logout;
 use super::methods::{Method, Methods};
@@ -32,7 +33,6 @@ use super::scripts::Origins;
 use super::sessions::Sessions;
 use super::signing_algs::ResponseAlg;
 use super::token_exchange;
-use super::told::Told;
 use super::unsigned::Exempt;
 use super::upstream::Headers;
 use super::user_info;
@@ -71,7 +71,7 @@ pub(super) struct Settings {
     /// Whether bearer tokens are verified here.
     pub(super) bearer: bool,
     /// Whether the provider is asked about every token.
-    pub(super) asks_about_all: bool,
+    pub(super) introspects_all: bool,
     /// Where other credentials than tokens may be.
     pub(super) search: Search,
     pub(super) clients: Clients,
@@ -111,7 +111,7 @@ pub(super) struct Asked {
     /// About users.
     pub(super) user_info: Option<user_info::How>,
     /// About tokens.
-    pub(super) told: Option<Told>,
+    pub(super) introspection: Option<IntrospectionConfig>,
     /// For claims that are told elsewhere.
     pub(super) distributed: Option<distributed::How>,
     /// For other tokens than those that are shown.
@@ -133,10 +133,12 @@ impl Settings {
             .ok_or_else(|| wrong("issuer", "required field missing"))?;
         let rules = Arc::new(Rules::new(fields)?);
         let (methods, idle) = Methods::new(fields)?;
-        let told = Told::new(fields, methods, &rules)?;
-        let asks_about_all = told.as_ref().is_some_and(Told::of_all);
+        let introspection = IntrospectionConfig::new(fields, methods, &rules)?;
+        let introspects_all = introspection
+            .as_ref()
+            .is_some_and(IntrospectionConfig::introspects_all);
         let asked = Asked {
-            told,
+            introspection,
             ..Asked::new(fields, methods, &issuer, parts)?
         };
         let headers = Headers::new(fields)?;
@@ -152,7 +154,7 @@ impl Settings {
             headers,
             methods,
             bearer: methods.has(Method::Bearer),
-            asks_about_all,
+            introspects_all,
             search: Search::new(fields, methods)?,
             clients: Clients::new(fields)?,
             id_tokens: IdTokens::new(fields)?,
@@ -202,7 +204,7 @@ impl Asked {
             endpoints: Endpoints::new(fields, issuer)?,
             needs: Needs::new(fields, logins)?,
             user_info: user_info::How::new(fields)?,
-            told: None,
+            introspection: None,
             grants: asks.then(|| Grants::new(fields)).transpose()?,
             sessions: sessions.then(|| Sessions::new(fields, parts)).transpose()?,
             logins: logins

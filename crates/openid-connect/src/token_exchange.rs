@@ -18,11 +18,11 @@ use super::agent::{Agent, Question, object};
 use super::endpoints::Endpoint;
 use super::flight::{Digest, Flights};
 use super::grants::{self, Tokens};
+use super::introspection::{Lifetimes, RequestContext, request_digest};
 use super::provider::{Known, Provider};
 use super::refusal::Refusal;
 use super::rules::is_access_token;
 use super::signed;
-use super::told::{Asking, Lifetimes, about};
 use crate::Providers;
 use doorward_core::clock::Clock;
 use doorward_core::jose::claims::{check_times, same_issuer};
@@ -135,7 +135,12 @@ impl TokenExchange {
     }
 
     /// What is to be done about `token`, by what is known at once.
-    pub(super) fn course(&self, token: &str, asking: &Asking<'_>, known: Option<&Known>) -> Course {
+    pub(super) fn course(
+        &self,
+        token: &str,
+        context: &RequestContext<'_>,
+        known: Option<&Known>,
+    ) -> Course {
         let Some(known) = known else {
             return Course::Ask;
         };
@@ -143,8 +148,8 @@ impl TokenExchange {
         if self.reason(claims.as_ref().ok(), known).is_none() {
             return Course::Keep;
         }
-        let (form, headers) = self.words(token, asking);
-        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
+        let (form, headers) = self.words(token, context);
+        let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
         self.memory
             .get(about, known)
             .map_or(Course::Ask, Course::Held)
@@ -157,7 +162,7 @@ impl TokenExchange {
     pub(super) async fn exchange(
         &self,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Option<Given>, Refusal> {
         if token.len() > TOKEN_MAX {
             return Err(Refusal::TokenTooLong);
@@ -171,8 +176,8 @@ impl TokenExchange {
         let Some(reason) = self.reason(claims.as_ref(), &known) else {
             return Ok(None);
         };
-        let (form, headers) = self.words(token, asking);
-        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
+        let (form, headers) = self.words(token, context);
+        let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
         if let Some(given) = self.memory.get(about, &known) {
             return Ok(Some(given));
         }
@@ -186,9 +191,9 @@ impl TokenExchange {
             ends_at = end.map(|end| end.saturating_mul(1000));
         }
         let question = Question {
-            from: asking.from,
+            from: context.from,
             endpoint: Endpoint::TokenExchange,
-            client: asking.client.cloned(),
+            client: context.client.cloned(),
             form,
             headers,
         };
@@ -289,7 +294,11 @@ impl TokenExchange {
     }
 
     /// What the provider is asked (RFC 8693 §2.1).
-    fn words(&self, token: &str, asking: &Asking<'_>) -> (Vec<(String, String)>, HeaderMap) {
+    fn words(
+        &self,
+        token: &str,
+        context: &RequestContext<'_>,
+    ) -> (Vec<(String, String)>, HeaderMap) {
         let mut form: Vec<(String, String)> = [
             ("grant_type", GRANT),
             ("subject_token", token),
@@ -303,8 +312,8 @@ impl TokenExchange {
         let scope = self.how.scope.iter();
         form.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
         let extras = &self.how.extras;
-        let form = extras.join(form, asking.headers, asking.arguments);
-        (form, extras.headers(asking.headers))
+        let form = extras.join(form, context.headers, context.arguments);
+        (form, extras.headers(context.headers))
     }
 }
 

@@ -36,7 +36,7 @@ impl Opaque<'_> {
         }
         let issuer = claims.get("iss").and_then(Value::as_str);
         let issuer = issuer.unwrap_or_default();
-        rules.check_untold(&claims, issuer, now_ms.div_euclid(1000))?;
+        rules.check_opaque(&claims, issuer, now_ms.div_euclid(1000))?;
         let checked = Checked {
             scopes: rules.scopes(&claims),
             expires_at: self.ends_at.map(|end| end.div_euclid(1000)),

@@ -13,9 +13,9 @@ use super::endpoints::Endpoint;
 use super::extras::Extras;
 use super::fields::Fields;
 use super::flight::{Digest, Flights, digest_of};
+use super::introspection::{Lifetimes, RequestContext, responses};
 use super::issuers::Issuers;
 use super::refusal::Refusal;
-use super::told::{Asking, Lifetimes, answers};
 use doorward_plugin_api::ConfigError;
 
 /// Most users that are remembered, about.
@@ -112,13 +112,13 @@ impl UserInfo {
     pub(super) async fn add(
         &self,
         verified: Arc<Verified>,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
         if verified.said.user_info.is_some() {
             return Ok(verified);
         }
         let token = &verified.token.token;
-        let parameters = self.parameters(asking.headers, asking.arguments);
+        let parameters = self.parameters(context.headers, context.arguments);
         let about = self.about(token, &parameters);
         let now_ms = self.agent.clock.now_ms();
         let held = self.held.get(&about).filter(|held| now_ms < held.until);
@@ -133,7 +133,7 @@ impl UserInfo {
         let (document, until) = match held {
             Some(held) => (held.document, held.until),
             None => {
-                let document = self.ask(about, token, asking).await?;
+                let document = self.ask(about, token, context).await?;
                 let end = verified.token.expires_at;
                 let end = end.map(|end| end.saturating_mul(1000));
                 (document, self.how.lifetimes.until(end, now_ms))
@@ -180,10 +180,10 @@ impl UserInfo {
         &self,
         about: Digest,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Document>, Refusal> {
-        let parameters = (self.how.extras).parameters(asking.headers, asking.arguments);
-        let mut headers = self.how.extras.headers(asking.headers);
+        let parameters = (self.how.extras).parameters(context.headers, context.arguments);
+        let mut headers = self.how.extras.headers(context.headers);
         accept(&mut headers, &self.how.accept);
         let (agent, token) = (Arc::clone(&self.agent), token.to_owned());
         let issuers = self.how.issuers.clone();
@@ -191,7 +191,7 @@ impl UserInfo {
             let answer = agent
                 .get(Endpoint::Userinfo, &token, &parameters, headers)
                 .await?;
-            let document = answers::user_info(&agent, &issuers, &answer).await?;
+            let document = responses::userinfo_claims(&agent, &issuers, &answer).await?;
             Ok(Arc::new(document))
         };
         let clock = self.agent.clock.clone();
@@ -204,7 +204,7 @@ impl UserInfo {
 fn merged(verified: &Verified, document: &Arc<Document>) -> Result<Arc<Verified>, Refusal> {
     let (token, said) = (&verified.token, &document.claims);
     if let Some(user) = token.claims.get("sub").filter(|user| !user.is_null()) {
-        if !answers::names_its_user(document) {
+        if !responses::has_subject(document) {
             return Err(Refusal::ProviderMalformed);
         }
         if said.get("sub") != Some(user) {

@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::Given;
 use crate::OpenIdConnect;
+use crate::introspection::RequestContext;
 use crate::merged::Merged;
 use crate::refusal::Refusal;
 use crate::sessions::of_user;
-use crate::told::Asking;
 
 /// What is known by the ID token of a response, if it was verified.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl OpenIdConnect {
     pub(in super::super) async fn identity<'a>(
         &self,
         given: &'a Given,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Option<&'a Map<String, Value>>, Refusal> {
         let tokens = &given.tokens;
         let Some(id) = &tokens.id else {
@@ -40,7 +40,7 @@ impl OpenIdConnect {
         if let Some(claims) = verified.get() {
             return Ok(Some(claims));
         }
-        let own = asking.client.map(|client| client.id.as_str());
+        let own = context.client.map(|client| client.id.as_str());
         let client = match &tokens.caller {
             Some((id, secret)) => (id.as_str(), Some(secret)),
             None => (own.unwrap_or_default(), None),

@@ -11,9 +11,9 @@ use crate::agent::Question;
 use crate::client::{Client, basic, say};
 use crate::endpoints::Endpoint;
 use crate::flight::{Digest, digest_of};
+use crate::introspection::{RequestContext, request_digest};
 use crate::logins::Claim;
 use crate::refusal::Refusal;
-use crate::told::{Asking, about};
 use doorward_core::model::secret::Secret;
 
 /// What is asked.
@@ -82,7 +82,7 @@ impl TokenDesk {
     pub(super) async fn prepare(
         &self,
         wish: &Wish<'_>,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Prepared, Refusal> {
         let (grants, grant) = (&self.grants, wish.grant);
         let mut sent = vec![("grant_type".to_owned(), grant.name().to_owned())];
@@ -98,12 +98,12 @@ impl TokenDesk {
         // for the same, whatever else is sent with it.
         let once = (!wish.is_by_scope()).then(|| sent.clone());
         let extras = &grants.extras;
-        sent = extras.join(sent, asking.headers, asking.arguments);
-        let mut headers = extras.headers(asking.headers);
+        sent = extras.join(sent, context.headers, context.arguments);
+        let mut headers = extras.headers(context.headers);
         let client = match wish.caller {
-            None => asking.client.cloned(),
+            None => context.client.cloned(),
             Some(caller) => {
-                self.as_caller(caller, asking.client, &mut sent, &mut headers)
+                self.as_caller(caller, context.client, &mut sent, &mut headers)
                     .await?;
                 None
             }
@@ -113,15 +113,15 @@ impl TokenDesk {
             Some(form) => {
                 let endpoint = self.agent.url(Endpoint::Token).await.ok();
                 let endpoint = endpoint.as_ref().map_or("", url::Url::as_str);
-                let asked = about(client.as_deref(), form, &HeaderMap::new());
+                let asked = request_digest(client.as_deref(), form, &HeaderMap::new());
                 digest_of([&asked[..], endpoint.as_bytes()])
             }
-            None => about(client.as_deref(), &sent, &headers),
+            None => request_digest(client.as_deref(), &sent, &headers),
         };
         let granted = grants.scope.clone();
         let granted = granted.filter(|_| wish.is_by_scope() && !extras.may_say("scope"));
         if grant == Grant::Password
-            && let Some(from) = asking.from
+            && let Some(from) = context.from
             && self.agent.token_status().await.is_some()
         {
             // A provider in this process may let users in from some addresses
@@ -129,7 +129,7 @@ impl TokenDesk {
             about = digest_of([&about[..], from.to_string().as_bytes()]);
         }
         let question = Question {
-            from: asking.from,
+            from: context.from,
             endpoint: Endpoint::Token,
             client,
             form: sent,

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use super::Logins;
 use crate::OpenIdConnect;
 use crate::cache::Verified;
+use crate::introspection::RequestContext;
 use crate::methods::Method;
 use crate::refusal::{Class, Refusal};
 use crate::sessions::{Held, of_user};
-use crate::told::Asking;
 use doorward_core::jose::claims::{check_times, words};
 use doorward_core::jose::verify::Unverified;
 
@@ -106,9 +106,9 @@ impl OpenIdConnect {
         &self,
         verified: Arc<Verified>,
         id_token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
-        let client = asking.client.ok_or(Refusal::WrongIdToken)?;
+        let client = context.client.ok_or(Refusal::WrongIdToken)?;
         let access = verified.token.token.as_ref();
         // Anybody could write one: as with bearer tokens, its signature counts.
         let by = Method::Bearer;

@@ -7,8 +7,8 @@ use url::Url;
 
 use crate::extras::Extras;
 use crate::fields::{Fields, wrong};
+use crate::introspection::Lifetimes;
 use crate::provider::{ProviderConfig, issuer_of};
-use crate::told::Lifetimes;
 use doorward_core::jose::claims::{find, same_issuer, words};
 use doorward_plugin_api::ConfigError;
 

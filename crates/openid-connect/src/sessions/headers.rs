@@ -38,13 +38,13 @@ enum Item {
 
 /// What is told to whom.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct SessionHeaders {
     request: Vec<(HeaderName, Item)>,
     response: Vec<(HeaderName, Item)>,
     audience: String,
 }
 
-impl Told {
+impl SessionHeaders {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             request: items(fields, "session_request_headers")?,
@@ -84,8 +84,11 @@ impl Sessions {
     /// Tells upstream and client of a session at `now_ms`.
     pub(in super::super) fn tell(&self, held: &Held, now_ms: i64, exchange: &mut Exchange) {
         for (all, items) in [
-            (&mut exchange.vouched, &self.told.request),
-            (&mut exchange.response_headers, &self.told.response),
+            (&mut exchange.vouched, &self.session_headers.request),
+            (
+                &mut exchange.response_headers,
+                &self.session_headers.response,
+            ),
         ] {
             for (name, item) in items {
                 let text = self.text(*item, held, now_ms);
@@ -103,7 +106,7 @@ impl Sessions {
         let since = |bound: Option<i64>| bound.map(|bound| held.renewed.saturating_add(bound));
         match item {
             Item::Id => Some(held.id.clone()),
-            Item::Audience => Some(self.told.audience.clone()),
+            Item::Audience => Some(self.session_headers.audience.clone()),
             Item::Subject => held.whose().subject,
             Item::Timeout => left(self.timers.ends_at(held.started, held.renewed)),
             Item::Idling => left(since(self.timers.idling)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::Told;
+use super::IntrospectionConfig;
 use crate::agent::{Agent, object};
 use crate::cache::{Document, Said, Verified};
 use crate::client::Client;
@@ -24,9 +24,9 @@ use doorward_net::http::outbound::Answer;
 /// `active` (RFC 7662 §2.2).
 const OF_TOKENS: [&str; 5] = ["sub", "username", "client_id", "scope", "exp"];
 
-impl Told {
+impl IntrospectionConfig {
     /// The claims of a good introspection answer.
-    pub(super) async fn introspected(
+    pub(super) async fn introspection_claims(
         &self,
         agent: &Agent,
         client: Option<&Client>,
@@ -45,7 +45,8 @@ impl Told {
                 let typ = Some("token-introspection+jwt");
                 let secrets = client.map(|me| agent.hmac_keys.of(&me.id));
                 let secrets = secrets.unwrap_or_default();
-                let mut claims = signed(agent, issuers, (token, secrets), typ).await?;
+                let mut claims =
+                    provider_signed_claims(agent, issuers, (token, secrets), typ).await?;
                 // RFC 9701 §5: made by the provider, for this client.
                 let audience = claims.get("aud").map(doorward_core::jose::claims::words);
                 let mine = client.zip(audience);
@@ -81,7 +82,7 @@ impl Told {
     }
 
     /// What is known of a token after the provider has told its claims.
-    pub(super) async fn believe(
+    pub(super) async fn verified_token(
         &self,
         agent: &Agent,
         token: &str,
@@ -91,21 +92,23 @@ impl Told {
     ) -> Result<Arc<Verified>, Refusal> {
         // With nothing else to go by, any word at all would let everybody in.
         if let Some(user_info) = &said.user_info
-            && !names_its_user(user_info)
+            && !has_subject(user_info)
         {
             return Err(Refusal::ProviderMalformed);
         }
         let now_ms = agent.clock.now_ms();
         let document = said.introspection.as_ref().or(said.user_info.as_ref());
-        let told = document.map(|document| document.claims.clone());
-        let told = told.unwrap_or_default();
-        let claims = match self.vouches(&said) {
-            true => with_own(&told, token),
-            false => told.clone(),
+        let response = document.map(|document| document.claims.clone());
+        let response = response.unwrap_or_default();
+        let claims = match self.vouches_for_token(&said) {
+            true => with_own_claims(&response, token),
+            false => response.clone(),
         };
         let known = agent.known().await?;
         let now = now_ms.div_euclid(1000);
-        let end = self.rules.check_told(&told, &claims, &known.issuer, now);
+        let end = self
+            .rules
+            .check_introspected(&response, &claims, &known.issuer, now);
         let end = end.map_err(|refusal| known.doubts(refusal))?;
         let end = end.map(|end| end.saturating_mul(1000));
         let ends_at = self.lifetimes.until(end, now_ms);
@@ -113,10 +116,10 @@ impl Told {
             ends_for_good: end == Some(ends_at),
             ends_at,
             scopes: self.rules.scopes(&claims),
-            expires_at: time(&told, "exp").ok().flatten(),
+            expires_at: time(&response, "exp").ok().flatten(),
             claims,
         };
-        let said = match self.keeps {
+        let said = match self.keeps_responses {
             true => said,
             false => Said::default(),
         };
@@ -125,17 +128,17 @@ impl Told {
 
     /// Whether what was said holds only of a token that is good, so that what it says
     /// itself is true as well.
-    fn vouches(&self, said: &Said) -> bool {
+    fn vouches_for_token(&self, said: &Said) -> bool {
         let how = self.introspection.as_ref();
         said.introspection.is_some() && how.is_some_and(|how| how.check_active)
     }
 }
 
 /// What was told of a token, and what it says itself besides, if it can be read.
-fn with_own(told: &Map<String, Value>, token: &str) -> Map<String, Value> {
+fn with_own_claims(response: &Map<String, Value>, token: &str) -> Map<String, Value> {
     let parsed = Unverified::parse(token);
     let own = parsed.and_then(|parsed| parsed.claims_of_anyone());
-    let mut claims = told.clone();
+    let mut claims = response.clone();
     for (name, value) in own.unwrap_or_default() {
         claims.entry(name).or_insert(value);
     }
@@ -143,7 +146,7 @@ fn with_own(told: &Map<String, Value>, token: &str) -> Map<String, Value> {
 }
 
 /// The claims of a good userinfo answer.
-pub(in super::super) async fn user_info(
+pub(in super::super) async fn userinfo_claims(
     agent: &Agent,
     issuers: &Issuers,
     answer: &Answer,
@@ -161,7 +164,7 @@ pub(in super::super) async fn user_info(
         // Signed for the client of the token, which it may not name.
         Some(token) => {
             let secrets = agent.hmac_keys.all();
-            Some(signed(agent, issuers, (token, secrets), None).await?)
+            Some(provider_signed_claims(agent, issuers, (token, secrets), None).await?)
         }
     };
     let claims = claims.ok_or(Refusal::ProviderMalformed)?;
@@ -177,7 +180,7 @@ pub(in super::super) async fn user_info(
 
 /// Whether userinfo says whom it speaks of, as it always should (OpenID Connect Core
 /// §5.3.2).
-pub(in super::super) fn names_its_user(user_info: &Document) -> bool {
+pub(in super::super) fn has_subject(user_info: &Document) -> bool {
     let user = user_info.claims.get("sub").and_then(Value::as_str);
     user.is_some_and(|user| !user.is_empty())
 }
@@ -193,7 +196,7 @@ pub(in super::super) fn jwt(answer: &Answer) -> Option<String> {
 }
 
 /// The claims of a token that somebody signed whose keys are trusted.
-pub(in super::super) fn signed_by_known(
+pub(in super::super) fn claims_signed_by_provider(
     known: &Known,
     token: &str,
 ) -> Result<Map<String, Value>, Refusal> {
@@ -204,7 +207,7 @@ pub(in super::super) fn signed_by_known(
 
 /// The claims of an answer that the provider signed, perhaps with a key that is
 /// newer than those at hand, or with one of these secrets.
-async fn signed(
+async fn provider_signed_claims(
     agent: &Agent,
     issuers: &Issuers,
     (token, secrets): (&str, &[Secret]),

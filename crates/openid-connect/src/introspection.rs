@@ -2,7 +2,7 @@
 //! them, at its introspection endpoint (RFC 7662) or at userinfo (OpenID
 //! Connect Core §5.3).
 
-pub(super) mod answers;
+pub(super) mod responses;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::ConfigError;
 
 /// Most answers remembered, about.
-const ANSWERS: usize = 16 * 1024;
+const RESPONSES: usize = 16 * 1024;
 /// Most memory for them, in bytes, about.
 const BYTES: u64 = 32 * 1024 * 1024;
 
 /// What is asked, and for how long the answers are believed.
 #[derive(Debug)]
-pub(super) struct Told {
-    introspection: Option<Introspection>,
-    userinfo: Option<Userinfo>,
+pub(super) struct IntrospectionConfig {
+    introspection: Option<IntrospectionEndpoint>,
+    userinfo: Option<UserinfoEndpoint>,
     pub(super) lifetimes: Lifetimes,
     rules: Arc<Rules>,
     /// Whether whole answers are kept, for headers that tell them.
-    keeps: bool,
+    keeps_responses: bool,
 }
 
 #[derive(Debug)]
-struct Introspection {
+struct IntrospectionEndpoint {
     /// Also of tokens that the gateway can read.
-    of_all: bool,
+    introspects_all: bool,
     parameter: String,
     hint: Option<String>,
     accept: String,
@@ -56,7 +56,7 @@ struct Introspection {
 }
 
 #[derive(Debug)]
-struct Userinfo {
+struct UserinfoEndpoint {
     accept: String,
     remember: bool,
     extras: Extras,
@@ -107,7 +107,7 @@ impl Lifetimes {
     }
 }
 
-impl Told {
+impl IntrospectionConfig {
     /// `None`: nobody is asked about tokens.
     pub(super) fn new(
         fields: Fields<'_>,
@@ -123,8 +123,8 @@ impl Told {
         Ok(Some(Self {
             introspection: introspection
                 .then(|| {
-                    Ok(Introspection {
-                        of_all: fields.flag("introspect_jwt_tokens")?,
+                    Ok(IntrospectionEndpoint {
+                        introspects_all: fields.flag("introspect_jwt_tokens")?,
                         parameter: text("introspection_token_param_name")?.to_owned(),
                         hint: fields.text("introspection_hint")?.map(str::to_owned),
                         accept: text("introspection_accept")?.to_owned(),
@@ -140,7 +140,7 @@ impl Told {
                 .transpose()?,
             userinfo: userinfo
                 .then(|| {
-                    Ok(Userinfo {
+                    Ok(UserinfoEndpoint {
                         accept: text("userinfo_accept")?.to_owned(),
                         remember: fields.flag("cache_user_info")?,
                         extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
@@ -149,32 +149,32 @@ impl Told {
                 .transpose()?,
             lifetimes: Lifetimes::new(fields)?,
             rules: Arc::clone(rules),
-            keeps: super::beside::tells_answers(fields),
+            keeps_responses: super::beside::tells_answers(fields),
         }))
     }
 
     /// Whether the provider is asked about every token.
-    pub(super) fn of_all(&self) -> bool {
-        (self.introspection.as_ref()).is_some_and(|introspection| introspection.of_all)
+    pub(super) fn introspects_all(&self) -> bool {
+        (self.introspection.as_ref()).is_some_and(|introspection| introspection.introspects_all)
     }
 }
 
 /// Asks about tokens, one question a token at a time, and remembers.
-pub(super) struct Asker {
-    told: Arc<Told>,
+pub(super) struct TokenIntrospector {
+    config: Arc<IntrospectionConfig>,
     agent: Arc<Agent>,
-    known: Known,
+    cache: ResponseCache,
     flights: Flights<Arc<Verified>>,
     hits: Counter,
     misses: Counter,
 }
 
 /// What is known of tokens, by the question about them.
-type Known = Cache<Digest, Arc<Verified>, Weight, ahash::RandomState>;
+type ResponseCache = Cache<Digest, Arc<Verified>, Weight, ahash::RandomState>;
 
-fn known() -> Known {
+fn cache() -> ResponseCache {
     let state = ahash::RandomState::new();
-    Cache::with(ANSWERS, BYTES, Weight, state, DefaultLifecycle::default())
+    Cache::with(RESPONSES, BYTES, Weight, state, DefaultLifecycle::default())
 }
 
 #[derive(Clone)]
@@ -187,7 +187,7 @@ impl Weighter<Digest, Arc<Verified>> for Weight {
 }
 
 /// Whom and what a request asks with.
-pub(super) struct Asking<'a> {
+pub(super) struct RequestContext<'a> {
     /// The address that the request came from.
     pub(super) from: Option<IpAddr>,
     pub(super) client: Option<&'a Arc<Client>>,
@@ -195,13 +195,13 @@ pub(super) struct Asking<'a> {
     pub(super) arguments: &'a Arguments,
 }
 
-impl Asker {
-    pub(super) fn new(told: Told, agent: &Arc<Agent>, metrics: &Metrics) -> Self {
+impl TokenIntrospector {
+    pub(super) fn new(config: IntrospectionConfig, agent: &Arc<Agent>, metrics: &Metrics) -> Self {
         Self {
-            flights: Flights::new(told.lifetimes.refused(), agent.timeout()),
-            told: Arc::new(told),
+            flights: Flights::new(config.lifetimes.refused(), agent.timeout()),
+            config: Arc::new(config),
             agent: Arc::clone(agent),
-            known: known(),
+            cache: cache(),
             hits: metrics.token_cache("hit"),
             misses: metrics.token_cache("miss"),
         }
@@ -212,10 +212,10 @@ impl Asker {
     ///
     /// # Errors
     /// Why the token does not pass.
-    pub(super) async fn ask(
+    pub(super) async fn query(
         &self,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Option<(Arc<Verified>, Method)>, Refusal> {
         if token.len() > TOKEN_MAX {
             return Err(Refusal::TokenTooLong);
@@ -223,30 +223,30 @@ impl Asker {
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Refusal::MalformedToken);
         }
-        if let Some(verified) = self.introspected(token, asking).await? {
+        if let Some(verified) = self.introspect(token, context).await? {
             return Ok(Some((verified, Method::Introspection)));
         }
-        if let Some(userinfo) = &self.told.userinfo
+        if let Some(userinfo) = &self.config.userinfo
             && self.has(Endpoint::Userinfo).await?
         {
-            let verified = self.fetch(userinfo, token, asking).await?;
+            let verified = self.fetch_userinfo(userinfo, token, context).await?;
             return Ok(Some((verified, Method::Userinfo)));
         }
         Ok(None)
     }
 
-    /// As [`Asker::ask`], of the introspection endpoint alone.
+    /// As [`TokenIntrospector::query`], of the introspection endpoint alone.
     ///
     /// # Errors
     /// Why the token does not pass.
-    pub(super) async fn introspected(
+    pub(super) async fn introspect(
         &self,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Option<Arc<Verified>>, Refusal> {
-        match &self.told.introspection {
+        match &self.config.introspection {
             Some(introspection) if self.has(Endpoint::Introspection).await? => self
-                .introspect(introspection, token, asking)
+                .post_introspection(introspection, token, context)
                 .await
                 .map(Some),
             _ => Ok(None),
@@ -255,7 +255,7 @@ impl Asker {
 
     /// Whether the introspection endpoint is asked.
     pub(super) fn introspects(&self) -> bool {
-        self.told.introspection.is_some()
+        self.config.introspection.is_some()
     }
 
     async fn has(&self, endpoint: Endpoint) -> Result<bool, Refusal> {
@@ -266,22 +266,26 @@ impl Asker {
         }
     }
 
-    async fn introspect(
+    async fn post_introspection(
         &self,
-        how: &Introspection,
+        endpoint: &IntrospectionEndpoint,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
-        let mut form = vec![(how.parameter.clone(), token.to_owned())];
-        form.extend((how.hint.iter()).map(|hint| ("token_type_hint".to_owned(), hint.clone())));
-        let form = how.extras.join(form, asking.headers, asking.arguments);
-        let mut headers = how.extras.headers(asking.headers);
-        accept(&mut headers, &how.accept);
-        let (client, from) = (asking.client.cloned(), asking.from);
-        let about = about(client.as_deref(), &form, &headers);
-        let (agent, told, text) = (
+        let mut form = vec![(endpoint.parameter.clone(), token.to_owned())];
+        form.extend(
+            (endpoint.hint.iter()).map(|hint| ("token_type_hint".to_owned(), hint.clone())),
+        );
+        let form = endpoint
+            .extras
+            .join(form, context.headers, context.arguments);
+        let mut headers = endpoint.extras.headers(context.headers);
+        accept(&mut headers, &endpoint.accept);
+        let (client, from) = (context.client.cloned(), context.from);
+        let about = request_digest(client.as_deref(), &form, &headers);
+        let (agent, config, text) = (
             Arc::clone(&self.agent),
-            Arc::clone(&self.told),
+            Arc::clone(&self.config),
             token.to_owned(),
         );
         let question = move || async move {
@@ -299,35 +303,39 @@ impl Asker {
                     headers,
                 })
                 .await?;
-            let document = told
-                .introspected(&agent, client.as_deref(), &answer)
+            let document = config
+                .introspection_claims(&agent, client.as_deref(), &answer)
                 .await?;
             let revocation = RevocationStatus::active_at(token_status, version);
             let said = Said {
                 introspection: Some(Arc::new(document)),
                 user_info: None,
             };
-            told.believe(&agent, &text, said, answer.body.len(), revocation)
+            config
+                .verified_token(&agent, &text, said, answer.body.len(), revocation)
                 .await
         };
-        self.remembered(about, how.remember, question).await
+        self.cached_or_query(about, endpoint.remember, question)
+            .await
     }
 
-    async fn fetch(
+    async fn fetch_userinfo(
         &self,
-        how: &Userinfo,
+        endpoint: &UserinfoEndpoint,
         token: &str,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
-        let parameters = how.extras.parameters(asking.headers, asking.arguments);
-        let mut headers = how.extras.headers(asking.headers);
-        accept(&mut headers, &how.accept);
+        let parameters = endpoint
+            .extras
+            .parameters(context.headers, context.arguments);
+        let mut headers = endpoint.extras.headers(context.headers);
+        accept(&mut headers, &endpoint.accept);
         let mut said = parameters.clone();
         said.push((String::new(), token.to_owned()));
-        let about = about(None, &said, &headers);
-        let (agent, told, text) = (
+        let about = request_digest(None, &said, &headers);
+        let (agent, config, text) = (
             Arc::clone(&self.agent),
-            Arc::clone(&self.told),
+            Arc::clone(&self.config),
             token.to_owned(),
         );
         let question = move || async move {
@@ -338,21 +346,23 @@ impl Asker {
             let answer = agent
                 .get(Endpoint::Userinfo, &text, &parameters, headers)
                 .await?;
-            let issuers = &told.rules.issuers;
-            let document = answers::user_info(&agent, issuers, &answer).await?;
+            let issuers = &config.rules.issuers;
+            let document = responses::userinfo_claims(&agent, issuers, &answer).await?;
             let revocation = RevocationStatus::active_at(token_status, version);
             let said = Said {
                 introspection: None,
                 user_info: Some(Arc::new(document)),
             };
-            told.believe(&agent, &text, said, answer.body.len(), revocation)
+            config
+                .verified_token(&agent, &text, said, answer.body.len(), revocation)
                 .await
         };
-        self.remembered(about, how.remember, question).await
+        self.cached_or_query(about, endpoint.remember, question)
+            .await
     }
 
     /// The answer as remembered, or that to the question.
-    async fn remembered<F>(
+    async fn cached_or_query<F>(
         &self,
         about: Digest,
         remember: bool,
@@ -362,7 +372,7 @@ impl Asker {
         F: Future<Output = Result<Arc<Verified>, Refusal>> + Send + 'static,
     {
         let now_ms = self.agent.clock.now_ms();
-        if let Some(held) = self.known.get(&about) {
+        if let Some(held) = self.cache.get(&about) {
             if now_ms < held.ends_at && held.revocation.status() == Status::Active {
                 self.hits.inc();
                 return Ok(held);
@@ -383,14 +393,14 @@ impl Asker {
         if let Ok(verified) = &outcome
             && remember
         {
-            self.known.insert(about, Arc::clone(verified));
+            self.cache.insert(about, Arc::clone(verified));
         }
         outcome
     }
 }
 
 /// What makes a question another one: who asks, and every word of it.
-pub(super) fn about(
+pub(super) fn request_digest(
     client: Option<&Client>,
     form: &[(String, String)],
     headers: &HeaderMap,
@@ -418,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_long_answers_that_are_kept_stays_within_the_bound() {
-        let held = known();
+        let held = cache();
         for n in 0_u32..2_000 {
             let mut claims = serde_json::Map::new();
             claims.insert("note".to_owned(), Value::from("n".repeat(60_000)));
