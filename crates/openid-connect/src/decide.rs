@@ -86,14 +86,15 @@ impl OpenIdConnect {
         let context = self.request_context(request, &given, exchange.client.ip());
         if let Some(found) = found {
             let (verified, method) = self.judge_exchanged(&found.token, &context).await?;
-            let beside = self.settings().search.id_token(&request.headers, &given)?;
-            let (verified, id_token) = match beside.as_ref().and_then(Credentials::token) {
-                Some(id_token) => {
-                    let with = self.with_id_token(verified, id_token, &context).await?;
-                    (with, Some(id_token))
-                }
-                None => (verified, None),
-            };
+            let presented_id_token = self.settings().search.id_token(&request.headers, &given)?;
+            let (verified, id_token) =
+                match presented_id_token.as_ref().and_then(Credentials::token) {
+                    Some(id_token) => {
+                        let with = self.with_id_token(verified, id_token, &context).await?;
+                        (with, Some(id_token))
+                    }
+                    None => (verified, None),
+                };
             let verified = self.complete(verified, &context).await?;
             let shown = (found.token.as_ref(), found.as_dpop);
             let proven = match self.proof_of(shown, &verified, request, exchange) {
@@ -112,8 +113,8 @@ impl OpenIdConnect {
             let entry = Entry::by_token((method, place), client, &verified, id_token);
             self.enter(entry, request, exchange).await;
             if let Flow::Continue = flow {
-                if let Some(beside) = &beside {
-                    self.hide(beside, session, exchange);
+                if let Some(presented_id_token) = &presented_id_token {
+                    self.hide(presented_id_token, session, exchange);
                 }
                 self.hide_in_form(session.req_header(), exchange);
                 self.hide_exchanged(&found.token, session.req_header(), exchange)?;
@@ -134,7 +135,7 @@ impl OpenIdConnect {
                 let tokens = &given.tokens;
                 let passing = Passing {
                     verified: &verified,
-                    beside: tokens.beside(),
+                    token_set: tokens.token_set(),
                     method: given.method,
                     in_query: false,
                 };

@@ -63,15 +63,15 @@ impl<'a> Entry<'a> {
 
     /// By what the provider gave tokens for.
     pub(super) fn by_grant(given: &'a Given, place: Place, client: Option<Arc<Client>>) -> Self {
-        let beside = given.tokens.beside();
+        let token_set = given.tokens.token_set();
         Self {
             method: given.method,
             place,
             client,
             access: given.tokens.access.expose(),
-            id_token: beside.id_token,
-            refresh: beside.refresh_token,
-            scope: beside.scope,
+            id_token: token_set.id_token,
+            refresh: token_set.refresh_token,
+            scope: token_set.scope,
             ends_at: given.tokens.ends_at,
             unverified: false,
         }

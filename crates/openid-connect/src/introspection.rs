@@ -149,7 +149,7 @@ impl IntrospectionConfig {
                 .transpose()?,
             lifetimes: Lifetimes::new(fields)?,
             rules: Arc::clone(rules),
-            keeps_responses: super::beside::tells_answers(fields),
+            keeps_responses: super::token_set::shows_responses(fields),
         }))
     }
 

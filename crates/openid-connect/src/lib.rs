@@ -14,7 +14,6 @@ mod answers;
 mod arguments;
 mod ask_for_login;
 pub mod bearer;
-mod beside;
 mod by_session;
 pub mod cache;
 mod channels;
@@ -67,6 +66,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod token_exchange;
+mod token_set;
 mod trusted;
 mod unsigned;
 mod upstream;
@@ -466,7 +466,7 @@ impl Filter for OpenIdConnect {
         if let Some(token) = &exchange.token {
             let mapped = exchange.consumer.is_some();
             settings.headers.write_upstream(token, mapped, request);
-            beside::write_vouched(exchange, request);
+            token_set::write_token_headers(exchange, request);
         }
     }
 

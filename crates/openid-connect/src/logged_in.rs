@@ -8,7 +8,6 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
-use super::beside::Beside;
 use super::cache::Verified;
 use super::introspection::{RequestContext, TokenIntrospector};
 use super::methods::Method;
@@ -16,6 +15,7 @@ use super::pass::Passing;
 use super::proofs::Proven;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, Held, LoginSession, Sessions};
+use super::token_set::TokenSet;
 use super::verifier::Judgement;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
@@ -235,7 +235,7 @@ impl OpenIdConnect {
     ) -> Flow {
         let flow = match proven {
             Ok(Proven { .. }) => {
-                let beside = Beside {
+                let token_set = TokenSet {
                     id_token: login.id_token.as_deref(),
                     refresh_token: login.refresh.as_deref(),
                     session_id: Some(&login.id),
@@ -244,7 +244,7 @@ impl OpenIdConnect {
                 };
                 let passing = Passing {
                     verified,
-                    beside,
+                    token_set,
                     method: Method::Session,
                     in_query: false,
                 };

@@ -138,12 +138,12 @@ impl OpenIdConnect {
             from: Some(exchange.client.ip()),
         };
         let verified = self.complete(verified, &context).await?;
-        let mut beside = tokens.beside();
+        let mut token_set = tokens.token_set();
         let id = login.id.clone();
-        beside.session_id = self.sessions.is_some().then_some(id.as_str());
+        token_set.session_id = self.sessions.is_some().then_some(id.as_str());
         let passing = Passing {
             verified: &verified,
-            beside,
+            token_set,
             method: Method::AuthorizationCode,
             in_query: false,
         };

@@ -12,7 +12,6 @@ use super::OpenIdConnect;
 use super::after::{Action, Gained};
 use super::arguments::Arguments;
 use super::bearer::Found;
-use super::beside::Beside;
 use super::cache::Verified;
 use super::introspection::RequestContext;
 use super::login::redirect;
@@ -20,6 +19,7 @@ use super::methods::Method;
 use super::proofs::{self, GoodProof, Proven};
 use super::refusal::Refusal;
 use super::scripts;
+use super::token_set::TokenSet;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::consumer::Consumer;
 use doorward_net::session::cookie;
@@ -30,7 +30,7 @@ use doorward_plugin_api::filter::{Exchange, Flow};
 #[derive(Clone, Copy)]
 pub(super) struct Passing<'a> {
     pub(super) verified: &'a Arc<Verified>,
-    pub(super) beside: Beside<'a>,
+    pub(super) token_set: TokenSet<'a>,
     pub(super) method: Method,
     pub(super) in_query: bool,
 }
@@ -107,13 +107,13 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        let beside = Beside {
+        let token_set = TokenSet {
             id_token,
-            ..Beside::default()
+            ..TokenSet::default()
         };
         let passing = Passing {
             verified,
-            beside,
+            token_set,
             method,
             in_query: found.in_query,
         };
@@ -172,12 +172,12 @@ impl OpenIdConnect {
             Ok(_) => {}
             Err(refusal) => return self.refuse(refusal, exchange),
         }
-        if !settings.headers.beside.is_empty() {
+        if !settings.headers.token_set.is_empty() {
             let known = self.verifier.known();
-            let headers = &settings.headers.beside;
-            headers.write(verified, passing.beside, known.as_deref(), exchange);
+            let headers = &settings.headers.token_set;
+            headers.write(verified, passing.token_set, known.as_deref(), exchange);
         }
-        let replayed = passing.beside.replayed.iter().cloned();
+        let replayed = passing.token_set.replayed.iter().cloned();
         exchange.response_headers.extend(replayed);
         exchange.token = Some(Arc::clone(token));
         exchange.token_in_query = passing.in_query;
@@ -199,7 +199,7 @@ impl OpenIdConnect {
     ) -> Flow {
         let after = &self.settings().after;
         let now_ms = self.agent.clock.now_ms();
-        let gained = Gained::by_token(passing.verified, passing.beside, now_ms);
+        let gained = Gained::by_token(passing.verified, passing.token_set, now_ms);
         if action == Action::Response {
             return Flow::Respond(after.response(&gained));
         }

@@ -307,7 +307,13 @@ fn version(fields: Fields<'_>) -> Result<Version, ConfigError> {
 fn confidential(fields: Fields<'_>, headers: &Headers) -> Result<Vec<HeaderName>, ConfigError> {
     let replay = Replay::new(fields)?;
     let mut names = super::sessions::answered(fields)?;
-    names.extend(headers.beside.downstream().chain(replay.targets()).cloned());
+    names.extend(
+        headers
+            .token_set
+            .downstream()
+            .chain(replay.targets())
+            .cloned(),
+    );
     Ok(names)
 }
 

@@ -10,8 +10,8 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use serde_json::{Map, Value};
 
 use super::bearer::is_token;
-use super::beside::BesideHeaders;
 use super::fields::{Fields, header_name};
+use super::token_set::TokenSetHeaders;
 use doorward_core::jose::claims::{find, words};
 use doorward_core::model::consumer::Consumer;
 use doorward_core::model::token::AccessToken;
@@ -41,7 +41,7 @@ pub(super) struct Headers {
     upstream: Vec<(HeaderName, Vec<String>)>,
     downstream: Vec<(HeaderName, Vec<String>)>,
     /// Of what is known beside the token.
-    pub(super) beside: BesideHeaders,
+    pub(super) token_set: TokenSetHeaders,
     owned: Vec<HeaderName>,
     /// What of `Authorization` is the gateway's.
     authorization: Authorization,
@@ -57,14 +57,14 @@ struct Authorization {
 }
 
 impl Authorization {
-    fn new(token: Option<&TokenHeader>, beside: &BesideHeaders) -> Self {
+    fn new(token: Option<&TokenHeader>, token_set: &TokenSetHeaders) -> Self {
         let here = |header: &&TokenHeader| header.name == AUTHORIZATION;
         let always = token.filter(here);
-        let mut others = beside.upstream().filter(here);
+        let mut others = token_set.upstream().filter(here);
         Self {
             at_times: always.is_none() && others.next().is_some(),
             bare: (always.into_iter())
-                .chain(beside.upstream().filter(here))
+                .chain(token_set.upstream().filter(here))
                 .any(|header| !header.bearer),
         }
     }
@@ -84,7 +84,7 @@ impl Headers {
             .map(|text| TokenHeader::new("upstream_access_token_header", text))
             .transpose()?;
         let upstream = claim_headers(fields, "upstream")?;
-        let beside = BesideHeaders::new(fields)?;
+        let token_set = TokenSetHeaders::new(fields)?;
         let mut owned = IDENTITY.to_vec();
         owned.extend(super::sessions::owned(fields)?);
         owned.extend(upstream.iter().map(|(name, _)| name.clone()));
@@ -92,18 +92,18 @@ impl Headers {
         // preflight, say) a password may be the upstream's own affair.
         let token_name = token.as_ref().map(|token| token.name.clone());
         owned.extend(token_name.filter(|name| *name != AUTHORIZATION));
-        let names = beside.upstream().map(|header| &header.name);
+        let names = token_set.upstream().map(|header| &header.name);
         owned.extend(names.filter(|name| **name != AUTHORIZATION).cloned());
         owned.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         owned.dedup();
         Ok(Self {
-            authorization: Authorization::new(token.as_ref(), &beside),
+            authorization: Authorization::new(token.as_ref(), &token_set),
             token,
             credential_claim: fields.texts("credential_claim")?,
             groups_claim: fields.texts("authenticated_groups_claim")?,
             upstream,
             downstream: claim_headers(fields, "downstream")?,
-            beside,
+            token_set,
             owned,
         })
     }

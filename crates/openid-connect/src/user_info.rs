@@ -36,7 +36,7 @@ pub(super) struct How {
 impl How {
     /// `None`: it is not.
     pub(super) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
-        if !super::beside::asks_for_user_info(fields)? {
+        if !super::token_set::needs_user_info(fields)? {
             return Ok(None);
         }
         let accept = fields.text("userinfo_accept")?.unwrap_or_default();

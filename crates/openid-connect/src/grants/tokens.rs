@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::identity::Identity;
 use crate::agent::object;
-use crate::beside::Beside;
 use crate::login::words_of_error;
 use crate::refusal::Refusal;
+use crate::token_set::TokenSet;
 use doorward_core::jose::claims::lifetime;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::outbound::Answer;
@@ -48,8 +48,8 @@ impl Tokens {
     }
 
     /// What came with the access token.
-    pub(in super::super) fn beside(&self) -> Beside<'_> {
-        Beside {
+    pub(in super::super) fn token_set(&self) -> TokenSet<'_> {
+        TokenSet {
             id_token: self.id.as_ref().map(Secret::expose),
             refresh_token: self.refresh.as_ref().map(Secret::expose),
             session_id: None,

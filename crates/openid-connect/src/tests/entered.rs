@@ -1,9 +1,9 @@
 //! Sessions of callers who showed a credential of their own.
 
 use super::asked::{basic_of, world};
-use super::beside::with_endpoints;
 use super::browsing::Browser;
 use super::kept::Node;
+use super::token_set::with_endpoints;
 use super::*;
 
 /// What a caller shows in its first request.

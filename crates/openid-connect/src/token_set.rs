@@ -17,7 +17,7 @@ use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::Exchange;
 
 /// Settings about answers of the provider, which are kept for them alone.
-const OF_ANSWERS: [&str; 8] = [
+const RESPONSE_HEADERS: [&str; 8] = [
     "upstream_introspection_header",
     "upstream_introspection_jwt_header",
     "downstream_introspection_header",
@@ -29,22 +29,24 @@ const OF_ANSWERS: [&str; 8] = [
 ];
 
 /// Whether whole answers of the provider are shown to somebody.
-pub(super) fn tells_answers(fields: Fields<'_>) -> bool {
+pub(super) fn shows_responses(fields: Fields<'_>) -> bool {
     let given = |name: &str| matches!(fields.text(name), Ok(Some(_)));
     let tokens = fields.texts("login_tokens").unwrap_or_default();
-    OF_ANSWERS.into_iter().any(given) || tokens.iter().any(|one| one == "introspection")
+    RESPONSE_HEADERS.into_iter().any(given) || tokens.iter().any(|one| one == "introspection")
 }
 
 /// Whether userinfo is asked about every user.
-pub(super) fn asks_for_user_info(fields: Fields<'_>) -> Result<bool, ConfigError> {
-    let mut names = OF_ANSWERS.iter().filter(|name| name.contains("user_info"));
+pub(super) fn needs_user_info(fields: Fields<'_>) -> Result<bool, ConfigError> {
+    let mut names = RESPONSE_HEADERS
+        .iter()
+        .filter(|name| name.contains("user_info"));
     let told = names.any(|name| matches!(fields.text(name), Ok(Some(_))));
     Ok(told || fields.flag("search_user_info")?)
 }
 
 /// What came with an access token.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Beside<'a> {
+pub(super) struct TokenSet<'a> {
     pub(super) id_token: Option<&'a str>,
     pub(super) refresh_token: Option<&'a str>,
     pub(super) session_id: Option<&'a str>,
@@ -86,12 +88,12 @@ impl Item {
 
 /// The headers that are configured.
 #[derive(Debug, Default)]
-pub(super) struct BesideHeaders {
+pub(super) struct TokenSetHeaders {
     upstream: Vec<(Item, TokenHeader)>,
     downstream: Vec<(Item, TokenHeader)>,
 }
 
-impl BesideHeaders {
+impl TokenSetHeaders {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let read = |side: &str| {
             let mut headers = Vec::new();
@@ -132,7 +134,7 @@ impl BesideHeaders {
     pub(super) fn write(
         &self,
         verified: &Verified,
-        beside: Beside<'_>,
+        token_set: TokenSet<'_>,
         known: Option<&Known>,
         exchange: &mut Exchange,
     ) {
@@ -141,7 +143,7 @@ impl BesideHeaders {
             (&mut exchange.response_headers, &self.downstream),
         ] {
             for (item, header) in headers {
-                let text = text(*item, verified, beside, known);
+                let text = text(*item, verified, token_set, known);
                 if let Some(value) = text.and_then(|text| header.value(&text)) {
                     all.push((header.name.clone(), value));
                 }
@@ -153,7 +155,7 @@ impl BesideHeaders {
 fn text<'a>(
     item: Item,
     verified: &'a Verified,
-    beside: Beside<'a>,
+    token_set: TokenSet<'a>,
     known: Option<&Known>,
 ) -> Option<Cow<'a, str>> {
     let said = &verified.said;
@@ -164,9 +166,9 @@ fn text<'a>(
     match item {
         Item::AccessToken => Some(verified.token.token.as_str().into()),
         Item::AccessTokenJwk => jwk(&verified.token.token, known?),
-        Item::IdToken => beside.id_token.map(Cow::Borrowed),
-        Item::IdTokenJwk => jwk(beside.id_token?, known?),
-        Item::RefreshToken => beside.refresh_token.map(Cow::Borrowed),
+        Item::IdToken => token_set.id_token.map(Cow::Borrowed),
+        Item::IdTokenJwk => jwk(token_set.id_token?, known?),
+        Item::RefreshToken => token_set.refresh_token.map(Cow::Borrowed),
         Item::UserInfo => claims(&said.user_info),
         Item::UserInfoJwt => said.user_info.as_ref()?.jwt.as_deref().map(Cow::Borrowed),
         Item::Introspection => claims(&said.introspection),
@@ -174,7 +176,7 @@ fn text<'a>(
             let jwt = said.introspection.as_ref()?.jwt.as_deref();
             jwt.map(Cow::Borrowed)
         }
-        Item::SessionId => beside.session_id.map(Cow::Borrowed),
+        Item::SessionId => token_set.session_id.map(Cow::Borrowed),
     }
 }
 
@@ -191,7 +193,7 @@ fn encoded(object: &Map<String, Value>) -> String {
 }
 
 /// Writes what was noted into the upstream's request, over any others.
-pub(super) fn write_vouched(exchange: &Exchange, request: &mut pingora::http::RequestHeader) {
+pub(super) fn write_token_headers(exchange: &Exchange, request: &mut pingora::http::RequestHeader) {
     for (name, value) in &exchange.vouched {
         let _ = request.insert_header(name.clone(), value.clone());
     }
