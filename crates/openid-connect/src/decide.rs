@@ -29,7 +29,7 @@ use doorward_plugin_api::filter::{Exchange, Flow};
 impl OpenIdConnect {
     /// Whether the request may bring a credential that is no token.
     pub(super) fn may_show_credentials(&self, request: &RequestHeader) -> bool {
-        let search = &self.settings().search;
+        let search = &self.config().search;
         search.may_be_in_head(request)
             || (search.looks_into_bodies() && body::is_searchable(request))
     }
@@ -52,7 +52,7 @@ impl OpenIdConnect {
     ) -> Result<Flow, Refusal> {
         let request = session.req_header();
         let first = (self.is_of_login(request, exchange) && body::is_read_ahead(request))
-            || self.settings().search.may_bring_id_token_in_body(request);
+            || self.config().search.may_bring_id_token_in_body(request);
         let mut given = self.arguments(session, exchange, first).await?;
         if let Some(flow) = self.decide_about_login(session, exchange, &given).await? {
             return Ok(flow);
@@ -68,7 +68,7 @@ impl OpenIdConnect {
             }
         }
         let request = session.req_header();
-        let places = &self.settings().places;
+        let places = &self.config().places;
         let mut found = None;
         let mut place = Place::Head;
         if self.takes_tokens() {
@@ -86,7 +86,7 @@ impl OpenIdConnect {
         let context = self.request_context(request, &given, exchange.client.ip());
         if let Some(found) = found {
             let (verified, method) = self.judge_exchanged(&found.token, &context).await?;
-            let presented_id_token = self.settings().search.id_token(&request.headers, &given)?;
+            let presented_id_token = self.config().search.id_token(&request.headers, &given)?;
             let (verified, id_token) =
                 match presented_id_token.as_ref().and_then(Credentials::token) {
                     Some(id_token) => {
@@ -122,7 +122,7 @@ impl OpenIdConnect {
             return Ok(flow);
         }
         let shown = match &self.desk {
-            Some(_) => self.settings().search.find(&request.headers, &given)?,
+            Some(_) => self.config().search.find(&request.headers, &given)?,
             None => None,
         };
         match (shown, &self.desk) {
@@ -212,7 +212,7 @@ impl OpenIdConnect {
                 exchange.token_in_query = true;
                 Err(Refusal::MalformedCallback)
             }
-            Some(_) if self.settings().scripts && scripts::is_script(&request.headers) => Err(void),
+            Some(_) if self.config().scripts && scripts::is_script(&request.headers) => Err(void),
             Some(logins) => self.begin_login(logins, session, given, exchange).await,
             None => Err(void),
         }
@@ -243,7 +243,7 @@ impl OpenIdConnect {
     ) -> RequestContext<'a> {
         RequestContext {
             from: Some(from),
-            client: self.settings().clients.chosen(&request.headers, given),
+            client: self.config().clients.chosen(&request.headers, given),
             headers: &request.headers,
             arguments: given,
         }
@@ -251,7 +251,7 @@ impl OpenIdConnect {
 
     /// Takes what was shown out of what the upstream gets.
     fn hide(&self, shown: &Credentials, session: &mut Session, exchange: &mut Exchange) {
-        if !self.settings().hide_credentials {
+        if !self.config().hide_credentials {
             return;
         }
         let form = exchange.body.as_ref();
@@ -263,9 +263,9 @@ impl OpenIdConnect {
 
     /// Takes the access token out of the form that the upstream gets.
     fn hide_in_form(&self, request: &RequestHeader, exchange: &mut Exchange) {
-        let settings = self.settings();
-        if !settings.hide_credentials
-            || !settings.places.may_be_in_body(request)
+        let config = self.config();
+        if !config.hide_credentials
+            || !config.places.may_be_in_body(request)
             || !body::is_form(&request.headers)
         {
             return;
@@ -278,8 +278,8 @@ impl OpenIdConnect {
     }
 
     pub(super) fn may_be_in_body(&self, request: &RequestHeader) -> bool {
-        let tokens = self.takes_tokens() && self.settings().places.may_be_in_body(request);
-        let others = self.desk.is_some() && self.settings().search.looks_into_bodies();
+        let tokens = self.takes_tokens() && self.config().places.may_be_in_body(request);
+        let others = self.desk.is_some() && self.config().search.looks_into_bodies();
         tokens || (others && body::is_searchable(request))
     }
 
@@ -331,9 +331,9 @@ impl OpenIdConnect {
         token: &str,
         context: &RequestContext<'_>,
     ) -> Result<(Arc<Verified>, Method), Refusal> {
-        let settings = self.settings();
+        let config = self.config();
         let mut refusal = Refusal::NoEndpoint;
-        if settings.bearer && !settings.introspects_all {
+        if config.bearer && !config.introspects_all {
             match self.verifier.judge_patiently(token).await {
                 Err(unread) if unread.is_unread() => refusal = unread,
                 outcome => return Ok((outcome?, Method::Bearer)),
@@ -384,7 +384,7 @@ impl OpenIdConnect {
         let merged = &tokens.identity.merged;
         let with = merged.with(verified, || identity.clone(), id.expose().len());
         let now = self.agent.clock.now_secs();
-        self.settings().rules.check_age(&with.token.claims, now)?;
+        self.config().rules.check_age(&with.token.claims, now)?;
         Ok(with)
     }
 
@@ -396,13 +396,13 @@ impl OpenIdConnect {
         context: &RequestContext<'_>,
     ) -> Result<Option<Arc<Verified>>, Refusal> {
         let token = given.tokens.access.expose();
-        if self.settings().exempt.has(given.method) {
+        if self.config().exempt.has(given.method) {
             match self.judge_unsigned(token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
             }
         }
-        if !self.settings().introspects_all {
+        if !self.config().introspects_all {
             match self.verifier.judge_patiently(token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
@@ -425,6 +425,6 @@ impl OpenIdConnect {
             scope: tokens.scope.as_deref(),
             ends_at: tokens.ends_at,
         };
-        opaque.trusted(identity, &self.settings().rules, self.agent.clock.now_ms())
+        opaque.trusted(identity, &self.config().rules, self.agent.clock.now_ms())
     }
 }

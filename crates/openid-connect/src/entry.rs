@@ -103,7 +103,7 @@ impl OpenIdConnect {
     /// Whether a session is good here by what it was begun by, at another plugin
     /// perhaps: it must not stand for a credential that would be refused.
     pub(super) fn takes(&self, login: &LoginSession) -> bool {
-        let methods = self.settings().methods;
+        let methods = self.config().methods;
         // Of a token that only the provider knows, nothing is known here.
         let unreadable =
             login.needs_introspection && login.by.is_of_token() && self.introspector.is_none();
@@ -121,9 +121,9 @@ impl OpenIdConnect {
 
     /// Whether more is asked of who shows a token than it and the next cookie show.
     fn wants_more_than(&self, method: Method) -> bool {
-        let settings = self.settings();
-        let strict = settings.proofs.is_some()
-            || settings.session_cookie.is_some()
+        let config = self.config();
+        let strict = config.proofs.is_some()
+            || config.session_cookie.is_some()
             || self.token_exchange.is_some();
         strict && method.is_of_token()
     }
@@ -214,7 +214,7 @@ impl OpenIdConnect {
     fn needs_introspection(&self, entry: &Entry<'_>) -> bool {
         let asked = || {
             let reads = doorward_core::jose::verify::Unverified::parse(entry.access).is_ok();
-            self.introspector.is_some() && (self.settings().introspects_all || !reads)
+            self.introspector.is_some() && (self.config().introspects_all || !reads)
         };
         matches!(entry.method, Method::Introspection | Method::Userinfo) || asked()
     }

@@ -84,14 +84,14 @@ impl OpenIdConnect {
             }
         }
         if self.takes_tokens()
-            && let Some(found) = self.settings().places.find(request)?
+            && let Some(found) = self.config().places.find(request)?
         {
             return self
                 .outlook_of_token(&found, &context, request, exchange)
                 .await;
         }
         if self.desk.is_some()
-            && let Some(shown) = self.settings().search.find(&request.headers, &given)?
+            && let Some(shown) = self.config().search.find(&request.headers, &given)?
         {
             return Ok(Outlook::depends(match shown.credential {
                 Credential::RefreshToken(_) => {
@@ -191,7 +191,7 @@ impl OpenIdConnect {
 
     /// Whether a proof would be used up by looking at it.
     pub(super) fn may_prove(&self, request: &RequestHeader) -> bool {
-        self.settings().proofs.is_some() && request.headers.contains_key(&proofs::DPOP)
+        self.config().proofs.is_some() && request.headers.contains_key(&proofs::DPOP)
     }
 
     fn outlook_of_user(
@@ -202,7 +202,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<Outlook, Refusal> {
         let consumer = self.consumer_of(verified, method, request)?;
-        if self.settings().mapping.is_some() {
+        if self.config().mapping.is_some() {
             exchange.consumer = consumer;
         }
         exchange.token = Some(Arc::clone(&verified.token));
@@ -215,7 +215,7 @@ impl OpenIdConnect {
         void: Refusal,
         request: &RequestHeader,
     ) -> Result<Outlook, Refusal> {
-        let script = self.settings().scripts && scripts::is_script(&request.headers);
+        let script = self.config().scripts && scripts::is_script(&request.headers);
         if self.logins.is_none() || script {
             return Err(void);
         }
@@ -235,7 +235,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Outlook {
         let mut refusal = refusal;
-        if let Some(anonymous) = &self.settings().anonymous
+        if let Some(anonymous) = &self.config().anonymous
             && refusal.is_of_client()
         {
             exchange.consumer = anonymous.consumer(&self.consumers);
@@ -248,7 +248,7 @@ impl OpenIdConnect {
             refusal = Refusal::NoAnonymous;
         }
         let reply = self
-            .settings()
+            .config()
             .answers
             .to(refusal, self.client_index(request));
         let Code { code, meaning, .. } = code(refusal);

@@ -15,12 +15,12 @@ impl OpenIdConnect {
     /// Takes out of the head of a request that passes without a verified token
     /// what the upstream could take for one.
     pub(super) fn withhold(&self, request: &mut RequestHeader) {
-        let settings = self.settings();
+        let config = self.config();
         if self.takes_tokens() {
-            settings.places.hide(request);
+            config.places.hide(request);
         }
-        let reads = |value: &HeaderValue| self.desk.is_some() && settings.search.reads(value);
-        settings.headers.withhold(reads, request);
+        let reads = |value: &HeaderValue| self.desk.is_some() && config.search.reads(value);
+        config.headers.withhold(reads, request);
     }
 
     /// Whether the head of a request shows, where tokens are searched, anything but
@@ -28,7 +28,7 @@ impl OpenIdConnect {
     /// there, and nobody has looked at it.
     pub(super) fn shows_another(&self, exchange: &Exchange, request: &RequestHeader) -> bool {
         let judged = exchange.token.as_ref().filter(|_| self.takes_tokens());
-        judged.is_some_and(|judged| self.settings().places.have_other(&judged.token, request))
+        judged.is_some_and(|judged| self.config().places.have_other(&judged.token, request))
     }
 
     /// Takes the token that was `shown` out of the body of a request, if another
@@ -49,7 +49,7 @@ impl OpenIdConnect {
             return Ok(());
         }
         let sent = exchange.replacement.as_ref().or(exchange.body.as_ref());
-        let places = &self.settings().places;
+        let places = &self.config().places;
         let found = places.find_in_read_body(request, sent.map(|sent| &sent[..]));
         if found.is_ok_and(|found| found.is_none_or(|found| found.token != shown)) {
             return Ok(());

@@ -25,7 +25,7 @@ impl SessionKeeper for OpenIdConnect {
         if which.issuer.is_none() && which.id.is_none() {
             let known = self.agent.known().await.ok();
             let issuer = known.map(|known| known.issuer.clone());
-            which.issuer = issuer.or_else(|| Some(self.settings().provider.issuer.to_string()));
+            which.issuer = issuer.or_else(|| Some(self.config().provider.issuer.to_string()));
         }
         sessions.end_all(&which, now_ms).await
     }

@@ -84,10 +84,10 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) {
-        if !self.settings().end_with_session {
+        if !self.config().end_with_session {
             return;
         }
-        let clients = &self.settings().clients;
+        let clients = &self.config().clients;
         let client = match session {
             Some((_, held)) => clients.named(&held.client).map(|(client, _)| client),
             None => {

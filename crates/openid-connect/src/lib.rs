@@ -18,6 +18,7 @@ mod by_session;
 pub mod cache;
 mod channels;
 mod client;
+mod config;
 mod consumer;
 mod credentials;
 mod decide;
@@ -58,7 +59,6 @@ pub mod rules;
 mod schema;
 mod scripts;
 mod sessions;
-mod settings;
 mod signed;
 mod signing_algs;
 mod site;
@@ -98,6 +98,7 @@ use doorward_plugin_api::{ConfigError, Kind, Parts};
 use agent::Agent;
 use bearer::Found;
 use channels::Channels;
+use config::{Components, Config};
 use distributed::Distributed;
 use flight::Flights;
 use grants::TokenDesk;
@@ -110,7 +111,6 @@ use provider::Known;
 use pushed::Pushes;
 use refusal::Refusal;
 use sessions::{Held, Sessions, Shown};
-use settings::{Asked, Settings};
 use token_exchange::{Course, TokenExchange};
 use user_info::UserInfo;
 use verifier::{Check, Checked, Judgement, Verifier};
@@ -128,10 +128,10 @@ pub const KIND: Kind = Kind {
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let fields = fields::Fields(config);
-    let (mut settings, asked) = Settings::new(fields, parts)?;
-    settings::lead(fields, &mut settings.provider.options, parts)?;
+    let (mut config, components) = Config::new(fields, parts)?;
+    config::add_proxies_and_authorities(fields, &mut config.provider.options, parts)?;
     Ok(Arc::new_cyclic(|me| {
-        OpenIdConnect::new(me.clone(), settings, asked, parts)
+        OpenIdConnect::new(me.clone(), config, components, parts)
     }))
 }
 
@@ -139,7 +139,7 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 struct OpenIdConnect {
     /// For what goes on when the client hangs up.
     me: Weak<Self>,
-    verifier: Verifier<Settings>,
+    verifier: Verifier<Config>,
     agent: Arc<Agent>,
     /// Asks about tokens that can't be verified here.
     introspector: Option<TokenIntrospector>,
@@ -171,38 +171,44 @@ struct OpenIdConnect {
 }
 
 impl OpenIdConnect {
-    fn new(me: Weak<Self>, settings: Settings, asked: Asked, parts: &Parts) -> Self {
-        let config = settings.provider.clone();
+    fn new(me: Weak<Self>, config: Config, components: Components, parts: &Parts) -> Self {
+        let provider_config = config.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
-        let signing = (settings.hmac_keys.clone(), settings.response_alg);
-        let agent = Agent::new(&config, asked.endpoints, asked.needs, signing, parts);
+        let signing = (config.hmac_keys.clone(), config.response_alg);
+        let agent = Agent::new(
+            &provider_config,
+            components.endpoints,
+            components.needs,
+            signing,
+            parts,
+        );
         let agent = Arc::new(agent);
         let user_info = |how| UserInfo::new(how, &agent);
         let desk = |grants| {
-            let issuer = config.issuer.as_str();
+            let issuer = provider_config.issuer.as_str();
             TokenDesk::new(grants, &agent, Storages::of(parts).refreshes.with(issuer))
         };
         let introspector = |config| TokenIntrospector::new(config, &agent, &parts.metrics);
         Self {
-            introspector: asked.introspection.map(introspector),
-            user_info: asked.user_info.map(user_info),
-            distributed: (asked.distributed)
-                .map(|how| Distributed::new(how, &settings.rules, &agent)),
-            token_exchange: (asked.token_exchange)
+            introspector: components.introspection.map(introspector),
+            user_info: components.user_info.map(user_info),
+            distributed: (components.distributed)
+                .map(|how| Distributed::new(how, &config.rules, &agent)),
+            token_exchange: (components.token_exchange)
                 .map(|how| TokenExchange::new(how, &agent, parts)),
-            desk: asked.grants.map(desk),
+            desk: components.grants.map(desk),
             agent,
             me,
-            sessions: asked.sessions.map(Arc::new),
-            refreshes: Flights::new(flight::REFUSED_MS, config.options.timeout),
-            logins: asked.logins,
-            pushes: Pushes::new(config.options.timeout),
-            logout: asked.logout,
-            channels: asked.channels,
+            sessions: components.sessions.map(Arc::new),
+            refreshes: Flights::new(flight::REFUSED_MS, provider_config.options.timeout),
+            logins: components.logins,
+            pushes: Pushes::new(provider_config.options.timeout),
+            logout: components.logout,
+            channels: components.channels,
             metrics: Arc::clone(&parts.metrics),
             logins_begun: decision("login"),
             logouts: decision("logout"),
-            verifier: Verifier::new(settings, config, parts),
+            verifier: Verifier::new(config, provider_config, parts),
             consumers: Arc::clone(&parts.consumers),
             passed: decision("pass"),
             anonymous: decision("anonymous"),
@@ -213,24 +219,24 @@ impl OpenIdConnect {
         }
     }
 
-    fn settings(&self) -> &Settings {
+    fn config(&self) -> &Config {
         &self.verifier.check
     }
 
     fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
-        !self.settings().run_on_preflight && request.method == Method::OPTIONS
+        !self.config().run_on_preflight && request.method == Method::OPTIONS
     }
 
     /// The answer for a browser that asks what a script may send.
     fn preflight(&self, request: &RequestHeader) -> Option<Reply> {
-        let settings = self.settings();
-        let asked = settings.origins.preflight(request);
-        asked.filter(|_| settings.run_on_preflight)
+        let config = self.config();
+        let asked = config.origins.preflight(request);
+        asked.filter(|_| config.run_on_preflight)
     }
 
     /// Refuses the request, or lets it pass as that of the anonymous consumer.
     fn refuse(&self, mut refusal: Refusal, exchange: &mut Exchange) -> Flow {
-        if let Some(anonymous) = &self.settings().anonymous
+        if let Some(anonymous) = &self.config().anonymous
             && refusal.is_of_client()
         {
             exchange.consumer = anonymous.consumer(&self.consumers);
@@ -242,7 +248,7 @@ impl OpenIdConnect {
         }
         exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
         self.refused[refusal as usize].inc();
-        Flow::Respond(self.settings().answers.to(refusal, 0))
+        Flow::Respond(self.config().answers.to(refusal, 0))
     }
 
     /// As [`Self::refuse`], with the provider's own words where errors are shown.
@@ -250,7 +256,7 @@ impl OpenIdConnect {
         let mut flow = self.refuse(refusal, exchange);
         if let Flow::Respond(reply) = &mut flow
             && let ReplyBody::Message(message) = &mut reply.body
-            && self.settings().answers.explains()
+            && self.config().answers.explains()
         {
             message.to_mut().push_str(&format!(": {said}"));
         }
@@ -264,8 +270,8 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Verdict {
-        let (settings, client) = (self.settings(), exchange.client.ip());
-        if !settings.bearer || settings.introspects_all {
+        let (config, client) = (self.config(), exchange.client.ip());
+        if !config.bearer || config.introspects_all {
             return Verdict::Wait;
         }
         let mut token = Cow::Borrowed(found.token.as_ref());
@@ -345,14 +351,14 @@ impl OpenIdConnect {
                 Shown::Nothing => {}
             }
         }
-        let settings = self.settings();
-        if settings.search.may_bring_id_token(request) {
+        let config = self.config();
+        if config.search.may_bring_id_token(request) {
             return Verdict::Wait;
         }
         if self.takes_tokens() {
-            match settings.places.find(request) {
+            match config.places.find(request) {
                 Ok(Some(found)) => return self.judge(&found, request, exchange),
-                Ok(None) if settings.places.may_be_in_body(request) => return Verdict::Wait,
+                Ok(None) if config.places.may_be_in_body(request) => return Verdict::Wait,
                 Ok(None) => {}
                 Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
             }
@@ -364,11 +370,11 @@ impl OpenIdConnect {
     }
 
     fn takes_tokens(&self) -> bool {
-        self.settings().bearer || self.introspector.is_some()
+        self.config().bearer || self.introspector.is_some()
     }
 }
 
-impl Check for Settings {
+impl Check for Config {
     fn check(
         &self,
         parsed: &Unverified<'_>,
@@ -445,7 +451,7 @@ impl Filter for OpenIdConnect {
         if let Some(logins) = &self.logins {
             logins.strip(request);
         }
-        if self.settings().proofs.is_some() {
+        if self.config().proofs.is_some() {
             // It proves nothing to anybody but the gateway.
             request.remove_header(&proofs::DPOP);
         }
@@ -455,9 +461,9 @@ impl Filter for OpenIdConnect {
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
         }
-        let settings = self.settings();
-        if settings.hide_credentials || self.shows_another(exchange, request) {
-            settings.places.hide(request);
+        let config = self.config();
+        if config.hide_credentials || self.shows_another(exchange, request) {
+            config.places.hide(request);
         }
         if let Some(consumer) = &exchange.consumer {
             let anonymous = exchange.token.is_none();
@@ -465,19 +471,19 @@ impl Filter for OpenIdConnect {
         }
         if let Some(token) = &exchange.token {
             let mapped = exchange.consumer.is_some();
-            settings.headers.write_upstream(token, mapped, request);
+            config.headers.write_upstream(token, mapped, request);
             token_set::write_token_headers(exchange, request);
         }
     }
 
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
-        let of_user = exchange.token.is_some() && self.settings().headers.tells_clients();
+        let of_user = exchange.token.is_some() && self.config().headers.tells_clients();
         if (exchange.token_in_query || of_user) && !is_private(response) {
             let private = HeaderValue::from_static("private");
             let _ = response.insert_header(CACHE_CONTROL, private);
         }
         let fields = &exchange.response_headers;
-        let confidential = &self.settings().confidential;
+        let confidential = &self.config().confidential;
         let tells = !confidential.is_empty()
             && (fields.iter()).any(|(name, _)| confidential.contains(name));
         if tells || (self.sessions.as_ref()).is_some_and(|sessions| sessions.is_in(fields)) {
@@ -485,7 +491,7 @@ impl Filter for OpenIdConnect {
             let _ = response.insert_header(CACHE_CONTROL, no_store);
         }
         if let Some(token) = &exchange.token {
-            self.settings().headers.write_downstream(token, response);
+            self.config().headers.write_downstream(token, response);
         }
     }
 
@@ -508,11 +514,11 @@ impl Filter for OpenIdConnect {
     }
 
     fn owned_headers(&self) -> &[HeaderName] {
-        self.settings().headers.owned()
+        self.config().headers.owned()
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.settings().warnings.clone()
+        self.config().warnings.clone()
     }
 }
 

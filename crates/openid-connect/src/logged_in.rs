@@ -36,7 +36,7 @@ impl OpenIdConnect {
         {
             return Verdict::Wait;
         }
-        let rules = &self.settings().rules;
+        let rules = &self.config().rules;
         let known = match self.verifier.judge(&login.access) {
             Judgement::Pass(held) => login.with_id_token(held, rules, now_ms),
             // Its provider is asked, or the last answer found.
@@ -111,7 +111,7 @@ impl OpenIdConnect {
 
     /// What is known of a session's user.
     pub(super) async fn judge_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
-        if self.settings().exempt.has(self.vouched_by(login)) {
+        if self.config().exempt.has(self.vouched_by(login)) {
             return self.judge_exempt(login).await;
         }
         if login.needs_introspection {
@@ -124,7 +124,7 @@ impl OpenIdConnect {
     /// The method by whose exemption, if it has one, the tokens of a session count:
     /// that of all sessions, or else its own.
     pub(super) fn vouched_by(&self, login: &LoginSession) -> Method {
-        match login.by.is_of_token() || self.settings().exempt.has(Method::Session) {
+        match login.by.is_of_token() || self.config().exempt.has(Method::Session) {
             true => Method::Session,
             false => login.by,
         }
@@ -139,7 +139,7 @@ impl OpenIdConnect {
         login: &Held,
         judged: Result<Arc<Verified>, Refusal>,
     ) -> Result<Arc<Verified>, Refusal> {
-        let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
+        let (rules, now_ms) = (&self.config().rules, self.agent.clock.now_ms());
         let verified = match judged {
             Err(unread) if unread.is_unread() => match self.introspect_opaque_session(login).await?
             {
@@ -154,7 +154,7 @@ impl OpenIdConnect {
     /// What the provider says of the token of a session that began so; where it is
     /// not asked, what the token says itself, or else what came with it.
     async fn verify_opaque_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
-        let (rules, now_ms) = (&self.settings().rules, self.agent.clock.now_ms());
+        let (rules, now_ms) = (&self.config().rules, self.agent.clock.now_ms());
         if let Some(told) = self.introspect_session(login, true).await? {
             return login.with_id_token(told, rules, now_ms);
         }
@@ -176,7 +176,7 @@ impl OpenIdConnect {
         let Some(introspector) = &self.introspector else {
             return Ok(None);
         };
-        let client = self.settings().clients.named(&login.client);
+        let client = self.config().clients.named(&login.client);
         let context = RequestContext {
             from: None,
             client: client.map(|(client, _)| client),

@@ -51,7 +51,7 @@ impl OpenIdConnect {
             exchange.body = Some(super::bearer::body::read(session).await?);
         }
         let request = session.req_header();
-        let clients = &self.settings().clients;
+        let clients = &self.config().clients;
         let client = clients.chosen(&request.headers, arguments);
         let client = client.and_then(|client| clients.named(&client.id));
         let (client, index) = client.ok_or(Refusal::NoToken)?;
@@ -65,7 +65,7 @@ impl OpenIdConnect {
         };
         let mut cookies = Vec::new();
         let (begun, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
-        let manner = self.settings().manner;
+        let manner = self.config().manner;
         let address = manner.address((agent, &self.pushes), client, parameters);
         let address = address.await?;
         if let (Some(kept), Some(body)) = (kept, &exchange.body) {
@@ -130,7 +130,7 @@ impl OpenIdConnect {
         let claim = logins.claim(state, code)?;
         let login = self.redeem_code(logins, &begun, (code, claim), request, arguments);
         let (login, verified, tokens) = login.await?;
-        let client = self.settings().clients.named(&begun.client);
+        let client = self.config().clients.named(&begun.client);
         let context = RequestContext {
             client: client.map(|(client, _)| client),
             headers: &request.headers,
@@ -161,7 +161,7 @@ impl OpenIdConnect {
         match issuer {
             Some(issuer)
                 if self
-                    .settings()
+                    .config()
                     .rules
                     .issuers
                     .answers_as(issuer, &known.issuer) =>
@@ -182,7 +182,7 @@ impl OpenIdConnect {
         arguments: &Arguments,
     ) -> Result<(Held, Arc<Verified>, Arc<Tokens>), Refusal> {
         let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
-        let client = self.settings().clients.named(&begun.client);
+        let client = self.config().clients.named(&begun.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
         let context = RequestContext {
             from: None,
@@ -225,13 +225,13 @@ impl OpenIdConnect {
             ..LoginSession::begun(&begun.client, tokens.access.expose(), now_ms)
         };
         let login = Held::fresh(login);
-        let verified = match self.settings().exempt.has(Method::AuthorizationCode) {
+        let verified = match self.config().exempt.has(Method::AuthorizationCode) {
             true => self.judge_exempt(&login).await?,
             false => self.judge_session(&login).await?,
         };
         if login.id_token.is_none() {
             // Nobody but the access token can vouch for it.
-            let rules = &self.settings().rules;
+            let rules = &self.config().rules;
             rules.check_login(&verified.token.claims, now_ms.div_euclid(1000))?;
         }
         Ok((login, verified, tokens))
@@ -249,7 +249,7 @@ impl OpenIdConnect {
         nonce: Option<&str>,
         by: Method,
     ) -> Result<Map<String, Value>, Refusal> {
-        let signed = !self.settings().exempt.has(by);
+        let signed = !self.config().exempt.has(by);
         let expected = Expected {
             client,
             secret,
@@ -257,7 +257,7 @@ impl OpenIdConnect {
             access,
             now: self.agent.clock.now_secs(),
         };
-        let id_tokens = &self.settings().id_tokens;
+        let id_tokens = &self.config().id_tokens;
         let look = |known: &Known| id_tokens.verify(id, known, &expected, signed);
         match self.agent.with_keys(look).await {
             Ok((claims, _)) => Ok(claims),
@@ -286,7 +286,7 @@ impl OpenIdConnect {
                 sessions.tell(login, now_ms, exchange);
             }
         }
-        let after = &self.settings().after;
+        let after = &self.config().after;
         match after.action {
             Action::Upstream => {
                 let kept = logins.kept.as_ref();
@@ -312,7 +312,7 @@ impl OpenIdConnect {
                 Ok(Flow::Respond(after.response(&gained)))
             }
             Action::Redirect => {
-                let index = self.settings().clients.named(&begun.client);
+                let index = self.config().clients.named(&begun.client);
                 let address = begun.address();
                 let gained = Gained::by_login(login, self.agent.clock.now_ms());
                 redirect(&after.address(&gained, index.map_or(0, |(_, index)| index), &address))

@@ -144,7 +144,7 @@ impl OpenIdConnect {
         }
         let login = logins.first();
         let client = login.as_ref().map(|login| login.client.as_str());
-        let clients = &self.settings().clients;
+        let clients = &self.config().clients;
         let client = client.and_then(|id| clients.named(id));
         let client = client.or_else(|| clients.first());
         let index = client.map_or(0, |(_, index)| index);
@@ -222,7 +222,7 @@ impl OpenIdConnect {
     /// Revokes these tokens of the session, as far as the provider does and the
     /// configuration says; the user is out here in any case.
     pub(super) async fn revoke(&self, logout: &Logout, login: &LoginSession, which: &[Hint]) {
-        let client = self.settings().clients.named(&login.client);
+        let client = self.config().clients.named(&login.client);
         for hint in which {
             let token = match hint {
                 Hint::Refresh => login.refresh.as_deref().filter(|_| logout.revokes_refresh),

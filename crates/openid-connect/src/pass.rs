@@ -48,7 +48,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Option<GoodProof>, Refusal> {
-        let Some(proofs) = &self.settings().proofs else {
+        let Some(proofs) = &self.config().proofs else {
             return Ok(None);
         };
         let known = self.verifier.known();
@@ -66,7 +66,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Option<GoodProof>, Refusal> {
-        let proofs = self.settings().proofs.as_ref();
+        let proofs = self.config().proofs.as_ref();
         if !proofs.is_some_and(|proofs| proofs.of_sessions) {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl OpenIdConnect {
         if let Some(proven) = Proven::without(proof.as_ref()) {
             return Ok(proven);
         }
-        let proofs = self.settings().proofs.as_ref();
+        let proofs = self.config().proofs.as_ref();
         let (Some(proofs), Some(proof)) = (proofs, proof) else {
             return Err(Refusal::WrongProof);
         };
@@ -130,12 +130,12 @@ impl OpenIdConnect {
         method: Method,
         request: &RequestHeader,
     ) -> Result<Option<Arc<Consumer>>, Refusal> {
-        let (settings, claims) = (self.settings(), &verified.token.claims);
+        let (config, claims) = (self.config(), &verified.token.claims);
         // An ID token or userinfo may have named it after the token was judged.
-        settings.rules.require_domain(claims)?;
+        config.rules.require_domain(claims)?;
         // A bearer's token is signed; others may be, too.
         let signed = || Unverified::parse(&verified.token.token).is_ok();
-        if let Some((name, claim)) = &settings.session_cookie
+        if let Some((name, claim)) = &config.session_cookie
             && (method == Method::Bearer || (method.is_of_token() && signed()))
         {
             let session = claims.get(claim).and_then(Value::as_str);
@@ -143,7 +143,7 @@ impl OpenIdConnect {
                 return Err(Refusal::WrongSession);
             }
         }
-        let Some(mapping) = &settings.mapping else {
+        let Some(mapping) = &config.mapping else {
             return Ok(None);
         };
         let find = |directory: &dyn Directory| mapping.find(claims, directory);
@@ -162,19 +162,19 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        let (settings, verified) = (self.settings(), passing.verified);
+        let (config, verified) = (self.config(), passing.verified);
         let token = &verified.token;
-        if settings.rules.are_pending(&token.claims) {
+        if config.rules.are_pending(&token.claims) {
             return self.refuse(Refusal::ClaimsElsewhere, exchange);
         }
         match self.consumer_of(verified, passing.method, request) {
-            Ok(consumer) if settings.mapping.is_some() => exchange.consumer = consumer,
+            Ok(consumer) if config.mapping.is_some() => exchange.consumer = consumer,
             Ok(_) => {}
             Err(refusal) => return self.refuse(refusal, exchange),
         }
-        if !settings.headers.token_set.is_empty() {
+        if !config.headers.token_set.is_empty() {
             let known = self.verifier.known();
-            let headers = &settings.headers.token_set;
+            let headers = &config.headers.token_set;
             headers.write(verified, passing.token_set, known.as_deref(), exchange);
         }
         let replayed = passing.token_set.replayed.iter().cloned();
@@ -183,7 +183,7 @@ impl OpenIdConnect {
         exchange.token_in_query = passing.in_query;
         self.bound(verified, None, request, exchange);
         self.passed.inc();
-        match settings.after.of(passing.method) {
+        match config.after.of(passing.method) {
             None | Some(Action::Upstream) => Flow::Continue,
             Some(action) => self.give(action, passing, request, exchange),
         }
@@ -197,7 +197,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        let after = &self.settings().after;
+        let after = &self.config().after;
         let now_ms = self.agent.clock.now_ms();
         let gained = Gained::by_token(passing.verified, passing.token_set, now_ms);
         if action == Action::Response {
@@ -253,17 +253,17 @@ impl OpenIdConnect {
         let Flow::Respond(mut reply) = flow else {
             return flow;
         };
-        let settings = self.settings();
+        let config = self.config();
         let refusal = exchange.refusal.as_deref().and_then(Refusal::named);
-        let by_client = settings.answers.differ_by_client() && reply.status == StatusCode::FOUND;
+        let by_client = config.answers.differ_by_client() && reply.status == StatusCode::FOUND;
         if let Some(refusal) = refusal.filter(|_| by_client) {
-            reply = settings.answers.to(refusal, self.client_index(request));
+            reply = config.answers.to(refusal, self.client_index(request));
         }
-        if settings.scripts && scripts::is_script(&request.headers) {
+        if config.scripts && scripts::is_script(&request.headers) {
             let redirects = reply.status == StatusCode::FOUND;
             let plain = refusal.filter(|_| redirects);
-            let plain = plain.map(|refusal| settings.answers.plain(refusal));
-            let how = (&settings.origins, self.logins.is_some());
+            let plain = plain.map(|refusal| config.answers.plain(refusal));
+            let how = (&config.origins, self.logins.is_some());
             reply = scripts::answer(plain.unwrap_or(reply), how, request, exchange);
         }
         Flow::Respond(reply)
@@ -272,7 +272,7 @@ impl OpenIdConnect {
     /// The place of the client that a request chooses by its head.
     pub(super) fn client_index(&self, request: &RequestHeader) -> usize {
         let arguments = Arguments::new(request.uri.query(), Vec::new());
-        let clients = &self.settings().clients;
+        let clients = &self.config().clients;
         clients.chosen_index(&request.headers, &arguments)
     }
 }

@@ -153,7 +153,7 @@ impl OpenIdConnect {
         let desk = self.desk.as_ref().ok_or(none)?;
         let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
         let token = token.ok_or(none)?;
-        let (client, _) = self.settings().clients.named(&login.client).ok_or(none)?;
+        let (client, _) = self.config().clients.named(&login.client).ok_or(none)?;
         let context = RequestContext {
             client: Some(client),
             ..*context

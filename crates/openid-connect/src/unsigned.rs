@@ -41,10 +41,10 @@ impl Exempt {
 impl OpenIdConnect {
     /// Whether the signatures of ID tokens that come by a method are verified.
     pub(super) fn verifies_id_tokens(&self, by: Method) -> bool {
-        let settings = self.settings();
+        let config = self.config();
         // Anybody could write one that is shown beside a token.
-        let exempt = !by.is_of_token() && settings.exempt.has(by);
-        settings.verify_signature && !exempt
+        let exempt = !by.is_of_token() && config.exempt.has(by);
+        config.verify_signature && !exempt
     }
 
     /// What a token says, whoever signed it; its claims are checked as ever.
@@ -52,13 +52,13 @@ impl OpenIdConnect {
     /// # Errors
     /// The rule that it does not meet.
     pub(super) async fn judge_unsigned(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
-        let settings = self.settings();
+        let config = self.config();
         let known = self.agent.known().await?;
         let parsed = Unverified::parse(token)?;
         let claims = parsed.claims_of_anyone()?;
         let now_ms = self.agent.clock.now_ms();
         let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
-        let rules = &settings.rules;
+        let rules = &config.rules;
         let end = rules.check(typ.as_deref(), &claims, &known.issuer, now);
         let end = end.map_err(|refusal| known.doubts(refusal))?;
         let checked = Checked {

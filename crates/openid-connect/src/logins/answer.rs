@@ -64,7 +64,7 @@ impl OpenIdConnect {
             }
         })?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        let issuers = &self.settings().rules.issuers;
+        let issuers = &self.config().rules.issuers;
         if !text("iss").is_some_and(|issuer| issuers.answers_as(issuer, &known.issuer)) {
             return Err((Refusal::MixedUp, "its iss is not the provider's".to_owned()));
         }

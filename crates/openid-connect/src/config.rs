@@ -56,7 +56,7 @@ const WITHOUT_EFFECT: &[&str] = &[
 
 /// What the filter works with.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct Config {
     pub(super) provider: ProviderConfig,
     pub(super) places: Places,
     pub(super) rules: Arc<Rules>,
@@ -104,7 +104,7 @@ pub(super) struct Settings {
 }
 
 /// What the parts of the filter that ask the provider work with.
-pub(super) struct Asked {
+pub(super) struct Components {
     pub(super) endpoints: Endpoints,
     /// What the provider should be able to do.
     pub(super) needs: Option<Needs>,
@@ -124,10 +124,13 @@ pub(super) struct Asked {
     pub(super) channels: Option<Channels>,
 }
 
-impl Settings {
+impl Config {
     /// # Errors
     /// Names the field that can't be.
-    pub(super) fn new(fields: Fields<'_>, parts: &Parts) -> Result<(Self, Asked), ConfigError> {
+    pub(super) fn new(
+        fields: Fields<'_>,
+        parts: &Parts,
+    ) -> Result<(Self, Components), ConfigError> {
         let issuer = fields
             .url("issuer")?
             .ok_or_else(|| wrong("issuer", "required field missing"))?;
@@ -137,14 +140,14 @@ impl Settings {
         let introspects_all = introspection
             .as_ref()
             .is_some_and(IntrospectionConfig::introspects_all);
-        let asked = Asked {
+        let components = Components {
             introspection,
-            ..Asked::new(fields, methods, &issuer, parts)?
+            ..Components::new(fields, methods, &issuer, parts)?
         };
         let headers = Headers::new(fields)?;
         let cookie = fields.text("jwt_session_cookie")?;
         let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
-        let settings = Self {
+        let config = Self {
             answers: Answers::new(fields, &issuer, rules.scopes_wanted().as_deref())?,
             provider: provider(fields, issuer)?,
             places: Places::new(fields)?,
@@ -175,11 +178,11 @@ impl Settings {
             warnings: warnings(fields, methods, idle)?,
             rules,
         };
-        Ok((settings, asked))
+        Ok((config, components))
     }
 }
 
-impl Asked {
+impl Components {
     fn new(
         fields: Fields<'_>,
         methods: Methods,
@@ -196,11 +199,11 @@ impl Asked {
         let asks = asks.into_iter().any(|method| methods.has(method));
         let sessions = methods.has(Method::Session);
         let logins = methods.has(Method::AuthorizationCode);
-        let mut config = provider(fields, issuer.clone())?;
-        lead(fields, &mut config.options, parts)?;
+        let mut provider_config = provider(fields, issuer.clone())?;
+        add_proxies_and_authorities(fields, &mut provider_config.options, parts)?;
         Ok(Self {
             distributed: distributed::How::new(fields)?,
-            token_exchange: token_exchange::How::new(fields, &config)?,
+            token_exchange: token_exchange::How::new(fields, &provider_config)?,
             endpoints: Endpoints::new(fields, issuer)?,
             needs: Needs::new(fields, logins)?,
             user_info: user_info::How::new(fields)?,
@@ -245,7 +248,7 @@ fn provider(fields: Fields<'_>, issuer: url::Url) -> Result<ProviderConfig, Conf
 }
 
 /// Adds the proxies on the way to the provider, and who vouches for it.
-pub(super) fn lead(
+pub(super) fn add_proxies_and_authorities(
     fields: Fields<'_>,
     options: &mut Options,
     parts: &Parts,
