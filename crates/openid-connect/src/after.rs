@@ -10,7 +10,7 @@ use url::form_urlencoded::Serializer;
 
 use super::address::Address;
 use super::cache::Verified;
-use super::client::nth;
+use super::client_auth::nth;
 use super::fields::{Fields, wrong};
 use super::methods::Method;
 use super::sessions::LoginSession;

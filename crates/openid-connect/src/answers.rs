@@ -5,7 +5,7 @@ use http::{HeaderValue, StatusCode};
 use url::Url;
 
 use super::address::Address;
-use super::client::nth;
+use super::client_auth::nth;
 use super::fields::{Fields, wrong};
 use super::refusal::{Class, Refusal};
 use super::signing_algs::ProofAlgs;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::agent::Agent;
-use super::client::Client;
+use super::client_auth::Client;
 use super::endpoints::Endpoint;
 use super::extras::Parameters;
 use super::fields::Fields;
 use super::logins::token;
-use super::pushed::Pushes;
+use super::par::ParClient;
+use super::provider_client::ProviderClient;
 use super::refusal::Refusal;
 use doorward_plugin_api::ConfigError;
 
@@ -43,29 +43,29 @@ impl Manner {
     /// client can't sign.
     pub(super) async fn address(
         self,
-        (agent, pushes): (&Arc<Agent>, &Pushes),
+        (provider_client, par): (&Arc<ProviderClient>, &ParClient),
         client: &Arc<Client>,
         mut parameters: Parameters,
     ) -> Result<Url, Refusal> {
-        let known = agent.known().await?;
-        let required = |name| known.member(name) == Some(&Value::Bool(true));
+        let metadata = provider_client.metadata().await?;
+        let required = |name| metadata.member(name) == Some(&Value::Bool(true));
         let push = self
             .push
             .unwrap_or_else(|| required("require_pushed_authorization_requests"));
         let sign = self
             .sign
             .unwrap_or_else(|| required("require_signed_request_object"));
-        let mut url = agent.url(Endpoint::Authorization).await?;
+        let mut url = provider_client.url(Endpoint::Authorization).await?;
         if sign {
-            let now = agent.clock.now_secs();
-            let request = signed(client, &known.issuer, &parameters, now)?;
+            let now = provider_client.clock.now_secs();
+            let request = signed(client, &metadata.issuer, &parameters, now)?;
             // OpenID Connect Core §6.1 wants these outside as well.
             let outside = ["client_id", "response_type", "scope"];
             parameters.retain(|(name, _)| !push && outside.contains(&name.as_str()));
             parameters.push(("request".to_owned(), request));
         }
         if push {
-            parameters = pushes.push(agent, client, parameters).await?;
+            parameters = par.push(provider_client, client, parameters).await?;
         }
         url.query_pairs_mut().extend_pairs(parameters);
         Ok(url)

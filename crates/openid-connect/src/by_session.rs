@@ -24,7 +24,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &Exchange,
     ) -> Result<Result<Found, Refusal>, Refusal> {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let shown = sessions.find(&request.headers, now_ms).await?;
         let (shown, recalled) = sessions.recall(shown, &request.headers, now_ms).await?;
         Ok(match shown {
@@ -61,7 +61,7 @@ impl OpenIdConnect {
             Err(void) => return Ok(Err(void)),
         };
         if found.recalled {
-            let now_ms = self.agent.clock.now_ms();
+            let now_ms = self.provider_client.clock.now_ms();
             let browser = Browser {
                 headers: &request.headers,
                 secure: exchange.secure,
@@ -77,7 +77,9 @@ impl OpenIdConnect {
         let (login, judged) = self.judge_shown(shown, context, request, exchange).await?;
         if found.recalled && matches!(judged, Err(Refusal::SessionOver)) {
             // Its tokens have ended, too: whoever comes back after days signs in.
-            sessions.end(&login, self.agent.clock.now_ms()).await?;
+            sessions
+                .end(&login, self.provider_client.clock.now_ms())
+                .await?;
             return Ok(Err(Refusal::SessionOver));
         }
         // A refresh has renewed it.

@@ -10,8 +10,9 @@ use super::after::After;
 use super::answers::Answers;
 use super::ask_for_login::Manner;
 use super::bearer::Places;
+use super::capabilities::RequiredCapabilities;
 use super::channels::Channels;
-use super::client::Clients;
+use super::client_auth::Clients;
 use super::consumer::{Anonymous, Mapping};
 use super::credentials::Search;
 use super::distributed;
@@ -24,7 +25,6 @@ use super::introspection::IntrospectionConfig;
 use super::logins::Logins;
 use super::logout::Logout;
 use super::methods::{Method, Methods};
-use super::needs::Needs;
 use super::proofs::Proofs;
 use super::provider::ProviderConfig;
 use super::replay::Replay;
@@ -107,7 +107,7 @@ pub(super) struct Config {
 pub(super) struct Components {
     pub(super) endpoints: Endpoints,
     /// What the provider should be able to do.
-    pub(super) needs: Option<Needs>,
+    pub(super) capabilities: Option<RequiredCapabilities>,
     /// About users.
     pub(super) user_info: Option<user_info::How>,
     /// About tokens.
@@ -205,7 +205,7 @@ impl Components {
             distributed: distributed::How::new(fields)?,
             token_exchange: token_exchange::How::new(fields, &provider_config)?,
             endpoints: Endpoints::new(fields, issuer)?,
-            needs: Needs::new(fields, logins)?,
+            capabilities: RequiredCapabilities::new(fields, logins)?,
             user_info: user_info::How::new(fields)?,
             introspection: None,
             grants: asks.then(|| Grants::new(fields)).transpose()?,

@@ -293,7 +293,7 @@ impl OpenIdConnect {
     ) -> Course {
         let given = Arguments::new(request.uri.query(), Vec::new());
         let context = self.request_context(request, &given, from);
-        desk.course(token, &context, self.verifier.known().as_deref())
+        desk.course(token, &context, self.verifier.metadata().as_deref())
     }
 
     /// Judges the token that is given for this one, or this one where none is.
@@ -383,7 +383,7 @@ impl OpenIdConnect {
         };
         let merged = &tokens.identity.merged;
         let with = merged.with(verified, || identity.clone(), id.expose().len());
-        let now = self.agent.clock.now_secs();
+        let now = self.provider_client.clock.now_secs();
         self.config().rules.check_age(&with.token.claims, now)?;
         Ok(with)
     }
@@ -425,6 +425,10 @@ impl OpenIdConnect {
             scope: tokens.scope.as_deref(),
             ends_at: tokens.ends_at,
         };
-        opaque.trusted(identity, &self.config().rules, self.agent.clock.now_ms())
+        opaque.trusted(
+            identity,
+            &self.config().rules,
+            self.provider_client.clock.now_ms(),
+        )
     }
 }

@@ -13,13 +13,13 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::agent::{Agent, object};
 use super::cache::Verified;
 use super::fields::{Fields, wrong};
-use super::flight::{Digest, Flights, digest_of};
 use super::introspection::{Lifetimes, responses};
+use super::provider_client::{ProviderClient, object};
 use super::refusal::Refusal;
 use super::rules::Rules;
+use super::single_flight::{Digest, SingleFlight, digest_of};
 use super::verifier::Checked;
 use doorward_plugin_api::ConfigError;
 
@@ -70,9 +70,9 @@ pub(super) fn are_elsewhere(claims: &Map<String, Value>) -> bool {
 pub(super) struct Distributed {
     how: How,
     rules: Arc<Rules>,
-    agent: Arc<Agent>,
+    provider_client: Arc<ProviderClient>,
     held: Merged,
-    flights: Flights<Arc<Found>>,
+    flights: SingleFlight<Arc<Found>>,
 }
 
 #[derive(Clone)]
@@ -108,12 +108,12 @@ struct Found {
 }
 
 impl Distributed {
-    pub(super) fn new(how: How, rules: &Arc<Rules>, agent: &Arc<Agent>) -> Self {
+    pub(super) fn new(how: How, rules: &Arc<Rules>, provider_client: &Arc<ProviderClient>) -> Self {
         Self {
-            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
+            flights: SingleFlight::new(how.lifetimes.refused(), provider_client.timeout()),
             how,
             rules: Arc::clone(rules),
-            agent: Arc::clone(agent),
+            provider_client: Arc::clone(provider_client),
             held: merged(),
         }
     }
@@ -124,7 +124,7 @@ impl Distributed {
             return Some(verified);
         }
         let held = self.held.get(&about(&verified))?;
-        let live = self.agent.clock.now_ms() < held.until;
+        let live = self.provider_client.clock.now_ms() < held.until;
         (live && Arc::ptr_eq(&held.of, &verified)).then_some(held.with)
     }
 
@@ -133,20 +133,23 @@ impl Distributed {
     /// # Errors
     /// When a source does not tell, or the rules are not met.
     pub(super) async fn add(&self, verified: Arc<Verified>) -> Result<Arc<Verified>, Refusal> {
-        if let Some(known) = self.held(Arc::clone(&verified)) {
-            return Ok(known);
+        if let Some(complete) = self.held(Arc::clone(&verified)) {
+            return Ok(complete);
         }
         let about = about(&verified);
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         if let Some(refusal) = self.flights.refused(&about, now_ms) {
             return Err(refusal);
         }
         let sources = sources(&verified.token.claims)?;
-        let (agent, clock) = (Arc::clone(&self.agent), self.agent.clock.clone());
+        let (provider_client, clock) = (
+            Arc::clone(&self.provider_client),
+            self.provider_client.clock.clone(),
+        );
         let question = move || async move {
             let mut found = Found::default();
             for source in sources {
-                source.ask(&agent, &mut found).await?;
+                source.ask(&provider_client, &mut found).await?;
             }
             Ok(Arc::new(found))
         };
@@ -237,21 +240,28 @@ fn sources(claims: &Map<String, Value>) -> Result<Vec<Source>, Refusal> {
 }
 
 impl Source {
-    async fn ask(&self, agent: &Agent, found: &mut Found) -> Result<(), Refusal> {
-        let answer = agent.get_at(&self.endpoint, self.token.as_deref(), HeaderMap::new());
+    async fn ask(
+        &self,
+        provider_client: &ProviderClient,
+        found: &mut Found,
+    ) -> Result<(), Refusal> {
+        let answer =
+            provider_client.get_at(&self.endpoint, self.token.as_deref(), HeaderMap::new());
         let answer = answer.await?;
         if answer.status != StatusCode::OK {
-            agent.complain(&self.endpoint, &format!("status {}", answer.status));
+            provider_client.warn_once(&self.endpoint, &format!("status {}", answer.status));
             return Err(Refusal::ClaimsElsewhere);
         }
         let claims = match responses::jwt(&answer) {
             None => object(&answer).ok_or(Refusal::ProviderMalformed)?,
-            Some(token) => responses::claims_signed_by_provider(&*agent.known().await?, &token)?,
+            Some(token) => {
+                responses::claims_signed_by_provider(&*provider_client.metadata().await?, &token)?
+            }
         };
         for name in &self.names {
             // Of a claim that is not told nobody knows what it would have forbidden.
             let Some(value) = claims.get(name) else {
-                agent.complain(&self.endpoint, &format!("no claim {name:?}"));
+                provider_client.warn_once(&self.endpoint, &format!("no claim {name:?}"));
                 return Err(Refusal::ClaimsElsewhere);
             };
             found.length += name.len() + value.to_string().len();

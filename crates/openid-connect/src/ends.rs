@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use super::flight::digest_of;
+use super::single_flight::digest_of;
 use doorward_core::model::login::{EndMark, Marked};
 
 /// Most marks held.

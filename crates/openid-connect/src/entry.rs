@@ -7,7 +7,7 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::cache::Verified;
-use super::client::Client;
+use super::client_auth::Client;
 use super::grants::Given;
 use super::logins::origin;
 use super::methods::Method;
@@ -136,7 +136,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &Exchange,
     ) -> Option<Arc<Opening>> {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         sessions.of_token((method, access), caller(request, exchange), now_ms)
     }
 
@@ -157,7 +157,7 @@ impl OpenIdConnect {
             fields: &mut exchange.response_headers,
         };
         match sessions.hand_over(opening, browser) {
-            Ok(()) => sessions.tell(&opening.held, self.agent.clock.now_ms(), exchange),
+            Ok(()) => sessions.tell(&opening.held, self.provider_client.clock.now_ms(), exchange),
             Err(refusal) => missing(refusal),
         }
     }
@@ -197,7 +197,7 @@ impl OpenIdConnect {
         let opening = match known {
             Some(opening) => Ok(Some(opening)),
             None => {
-                let clock = &self.agent.clock;
+                let clock = &self.provider_client.clock;
                 let login = entry.login(self.needs_introspection(&entry), clock.now_ms());
                 let caller = caller(request, exchange);
                 sessions.begin_of_token(login, caller, clock).await

@@ -149,7 +149,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Outlook, Refusal> {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let refreshable = sessions.refreshes && login.refresh.is_some();
         if refreshable && !sessions.is_fresh(login, now_ms) {
             let reason = "the next access token of the session: the provider is asked for it";
@@ -173,7 +173,7 @@ impl OpenIdConnect {
     ) -> Result<Outlook, Refusal> {
         let mut token = Cow::Borrowed(found.token.as_ref());
         if let Some(desk) = &self.token_exchange {
-            match desk.course(&token, context, self.verifier.known().as_deref()) {
+            match desk.course(&token, context, self.verifier.metadata().as_deref()) {
                 Course::Keep => {}
                 Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
                 Course::Ask => return Ok(Outlook::depends(EXCHANGE)),

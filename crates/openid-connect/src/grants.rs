@@ -16,16 +16,16 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
-use super::agent::Agent;
 use super::credentials::{Credential, Pair};
 use super::extras::Extras;
 use super::fields::Fields;
-use super::flight::{Digest, Flights};
 use super::introspection::{Lifetimes, RequestContext};
 use super::logins::Claim;
 use super::methods::Method;
+use super::provider_client::ProviderClient;
 use super::refusal::Refusal;
 use super::replay::Replay;
+use super::single_flight::{Digest, SingleFlight};
 use doorward_plugin_api::ConfigError;
 
 pub(super) use refreshes::{OfIssuers, Refreshes};
@@ -97,13 +97,13 @@ impl Grant {
 /// Asks the token endpoint, once at a time for the same credentials.
 pub(super) struct TokenDesk {
     grants: Grants,
-    agent: Arc<Agent>,
+    provider_client: Arc<ProviderClient>,
     held: Arc<Responses>,
     /// Questions of strangers.
-    flights: Flights<Arc<Tokens>>,
+    flights: SingleFlight<Arc<Tokens>>,
     /// Questions of users who sign in: no stranger with credentials keeps them
     /// waiting.
-    of_logins: Flights<Arc<Tokens>>,
+    of_logins: SingleFlight<Arc<Tokens>>,
     /// Questions of users who have, and what became of them.
     of_sessions: Arc<Refreshes>,
     barred: Arc<Barred>,
@@ -137,15 +137,19 @@ pub(super) struct Given {
 }
 
 impl TokenDesk {
-    pub(super) fn new(grants: Grants, agent: &Arc<Agent>, of_sessions: Arc<Refreshes>) -> Self {
-        let flights = || Flights::new(grants.lifetimes.refused(), agent.timeout());
+    pub(super) fn new(
+        grants: Grants,
+        provider_client: &Arc<ProviderClient>,
+        of_sessions: Arc<Refreshes>,
+    ) -> Self {
+        let flights = || SingleFlight::new(grants.lifetimes.refused(), provider_client.timeout());
         Self {
             flights: flights(),
             of_logins: flights(),
             of_sessions,
             barred: Arc::new(Barred::new()),
             grants,
-            agent: Arc::clone(agent),
+            provider_client: Arc::clone(provider_client),
             held: Arc::new(responses()),
         }
     }
@@ -185,7 +189,7 @@ impl TokenDesk {
             };
             let outcome = self.ask(wish, context).await;
             // The provider may not let the gateway ask with passwords.
-            let now_ms = self.agent.clock.now_ms();
+            let now_ms = self.provider_client.clock.now_ms();
             let barred = password.is_some_and(|password| self.barred.has(&password, now_ms));
             let may_be_client = match &outcome {
                 Err(Refusal::WrongCredentials) => pair.client,
@@ -266,7 +270,7 @@ impl TokenDesk {
     ) -> Result<Given, Refusal> {
         let prepared = self.prepare(&wish, context).await?;
         let (about, method) = (prepared.about, wish.grant.method());
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         if let Some((tokens, until)) = self.held(wish.grant).get(&about)
             && now_ms < until
         {
@@ -297,7 +301,7 @@ impl TokenDesk {
                 None => asked.await,
             }
         };
-        let clock = self.agent.clock.clone();
+        let clock = self.provider_client.clock.clone();
         let tokens = flights.ask(about, || asked, move || clock.now_ms()).await?;
         if remember {
             self.remember(about, &tokens);
@@ -320,7 +324,7 @@ impl TokenDesk {
     }
 
     fn remember(&self, about: Digest, tokens: &Arc<Tokens>) {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let until = self.grants.lifetimes.until(tokens.ends_at, now_ms);
         let until = until.saturating_sub(self.grants.leeway_ms);
         if until > now_ms {

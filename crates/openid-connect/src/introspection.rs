@@ -11,18 +11,18 @@ use http::HeaderMap;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
-use super::agent::{Agent, Question, accept};
 use super::arguments::Arguments;
 use super::cache::{Said, Verified};
-use super::client::Client;
+use super::client_auth::Client;
 use super::endpoints::Endpoint;
 use super::extras::Extras;
 use super::fields::Fields;
-use super::flight::{Digest, Flights, REFUSED_MS, digest_of};
 use super::methods::{Method, Methods};
+use super::provider_client::{EndpointRequest, ProviderClient, accept};
 use super::refusal::Refusal;
 use super::revocation::{RevocationStatus, Status};
 use super::rules::Rules;
+use super::single_flight::{Digest, REFUSED_MS, SingleFlight, digest_of};
 use doorward_core::jose::verify::TOKEN_MAX;
 use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::ConfigError;
@@ -162,9 +162,9 @@ impl IntrospectionConfig {
 /// Asks about tokens, one question a token at a time, and remembers.
 pub(super) struct TokenIntrospector {
     config: Arc<IntrospectionConfig>,
-    agent: Arc<Agent>,
+    provider_client: Arc<ProviderClient>,
     cache: ResponseCache,
-    flights: Flights<Arc<Verified>>,
+    flights: SingleFlight<Arc<Verified>>,
     hits: Counter,
     misses: Counter,
 }
@@ -196,11 +196,15 @@ pub(super) struct RequestContext<'a> {
 }
 
 impl TokenIntrospector {
-    pub(super) fn new(config: IntrospectionConfig, agent: &Arc<Agent>, metrics: &Metrics) -> Self {
+    pub(super) fn new(
+        config: IntrospectionConfig,
+        provider_client: &Arc<ProviderClient>,
+        metrics: &Metrics,
+    ) -> Self {
         Self {
-            flights: Flights::new(config.lifetimes.refused(), agent.timeout()),
+            flights: SingleFlight::new(config.lifetimes.refused(), provider_client.timeout()),
             config: Arc::new(config),
-            agent: Arc::clone(agent),
+            provider_client: Arc::clone(provider_client),
             cache: cache(),
             hits: metrics.token_cache("hit"),
             misses: metrics.token_cache("miss"),
@@ -259,7 +263,7 @@ impl TokenIntrospector {
     }
 
     async fn has(&self, endpoint: Endpoint) -> Result<bool, Refusal> {
-        match self.agent.url(endpoint).await {
+        match self.provider_client.url(endpoint).await {
             Ok(_) => Ok(true),
             Err(Refusal::NoEndpoint) => Ok(false),
             Err(refusal) => Err(refusal),
@@ -283,19 +287,19 @@ impl TokenIntrospector {
         accept(&mut headers, &endpoint.accept);
         let (client, from) = (context.client.cloned(), context.from);
         let about = request_digest(client.as_deref(), &form, &headers);
-        let (agent, config, text) = (
-            Arc::clone(&self.agent),
+        let (provider_client, config, text) = (
+            Arc::clone(&self.provider_client),
             Arc::clone(&self.config),
             token.to_owned(),
         );
         let question = move || async move {
-            let token_status = agent.token_status().await;
+            let token_status = provider_client.token_status().await;
             // From before the question: what ends meanwhile is asked about again.
             let version = token_status
                 .as_ref()
                 .map_or(0, |token_status| token_status.version());
-            let answer = agent
-                .post(Question {
+            let answer = provider_client
+                .post(EndpointRequest {
                     from,
                     endpoint: Endpoint::Introspection,
                     client: client.clone(),
@@ -304,7 +308,7 @@ impl TokenIntrospector {
                 })
                 .await?;
             let document = config
-                .introspection_claims(&agent, client.as_deref(), &answer)
+                .introspection_claims(&provider_client, client.as_deref(), &answer)
                 .await?;
             let revocation = RevocationStatus::active_at(token_status, version);
             let said = Said {
@@ -312,7 +316,7 @@ impl TokenIntrospector {
                 user_info: None,
             };
             config
-                .verified_token(&agent, &text, said, answer.body.len(), revocation)
+                .verified_token(&provider_client, &text, said, answer.body.len(), revocation)
                 .await
         };
         self.cached_or_query(about, endpoint.remember, question)
@@ -333,28 +337,28 @@ impl TokenIntrospector {
         let mut said = parameters.clone();
         said.push((String::new(), token.to_owned()));
         let about = request_digest(None, &said, &headers);
-        let (agent, config, text) = (
-            Arc::clone(&self.agent),
+        let (provider_client, config, text) = (
+            Arc::clone(&self.provider_client),
             Arc::clone(&self.config),
             token.to_owned(),
         );
         let question = move || async move {
-            let token_status = agent.token_status().await;
+            let token_status = provider_client.token_status().await;
             let version = token_status
                 .as_ref()
                 .map_or(0, |token_status| token_status.version());
-            let answer = agent
+            let answer = provider_client
                 .get(Endpoint::Userinfo, &text, &parameters, headers)
                 .await?;
             let issuers = &config.rules.issuers;
-            let document = responses::userinfo_claims(&agent, issuers, &answer).await?;
+            let document = responses::userinfo_claims(&provider_client, issuers, &answer).await?;
             let revocation = RevocationStatus::active_at(token_status, version);
             let said = Said {
                 introspection: None,
                 user_info: Some(Arc::new(document)),
             };
             config
-                .verified_token(&agent, &text, said, answer.body.len(), revocation)
+                .verified_token(&provider_client, &text, said, answer.body.len(), revocation)
                 .await
         };
         self.cached_or_query(about, endpoint.remember, question)
@@ -371,7 +375,7 @@ impl TokenIntrospector {
     where
         F: Future<Output = Result<Arc<Verified>, Refusal>> + Send + 'static,
     {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         if let Some(held) = self.cache.get(&about) {
             if now_ms < held.ends_at && held.revocation.status() == Status::Active {
                 self.hits.inc();
@@ -385,7 +389,7 @@ impl TokenIntrospector {
             return Err(refusal);
         }
         self.misses.inc();
-        let clock = self.agent.clock.clone();
+        let clock = self.provider_client.clock.clone();
         let outcome = self
             .flights
             .ask(about, question, move || clock.now_ms())

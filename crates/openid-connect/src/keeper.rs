@@ -23,8 +23,8 @@ impl SessionKeeper for OpenIdConnect {
         };
         let mut which = which.clone();
         if which.issuer.is_none() && which.id.is_none() {
-            let known = self.agent.known().await.ok();
-            let issuer = known.map(|known| known.issuer.clone());
+            let metadata = self.provider_client.metadata().await.ok();
+            let issuer = metadata.map(|metadata| metadata.issuer.clone());
             which.issuer = issuer.or_else(|| Some(self.config().provider.issuer.to_string()));
         }
         sessions.end_all(&which, now_ms).await

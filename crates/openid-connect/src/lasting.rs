@@ -9,7 +9,7 @@ use pingora::http::RequestHeader;
 use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::cache::Verified;
-use super::client::Client;
+use super::client_auth::Client;
 use super::introspection::RequestContext;
 use super::revocation::Status;
 use super::sessions::{Held, Sessions};
@@ -96,8 +96,8 @@ impl OpenIdConnect {
             }
         };
         exchange.lasting = Some(Arc::new(Bound {
-            clock: self.agent.clock.clone(),
-            since_ms: self.agent.clock.now_ms(),
+            clock: self.provider_client.clock.clone(),
+            since_ms: self.provider_client.clock.now_ms(),
             token: Arc::clone(token),
             session: session.map(|(sessions, held)| (Arc::clone(sessions), Arc::clone(held))),
             plugin: self.me.clone(),

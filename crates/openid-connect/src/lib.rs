@@ -9,15 +9,15 @@
 
 mod address;
 mod after;
-mod agent;
 mod answers;
 mod arguments;
 mod ask_for_login;
 pub mod bearer;
 mod by_session;
 pub mod cache;
+mod capabilities;
 mod channels;
-mod client;
+mod client_auth;
 mod config;
 mod consumer;
 mod credentials;
@@ -28,7 +28,6 @@ mod ends;
 mod entry;
 mod extras;
 mod fields;
-pub mod flight;
 mod foresee;
 mod grants;
 mod hide;
@@ -46,11 +45,11 @@ mod logout;
 mod merged;
 mod methods;
 mod mutual_tls;
-mod needs;
+mod par;
 mod pass;
 mod proofs;
 pub mod provider;
-mod pushed;
+mod provider_client;
 mod refresh;
 pub mod refusal;
 mod replay;
@@ -61,6 +60,7 @@ mod scripts;
 mod sessions;
 mod signed;
 mod signing_algs;
+pub mod single_flight;
 mod site;
 mod storage;
 #[cfg(test)]
@@ -95,22 +95,22 @@ use doorward_plugin_api::consumers::Consumers;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use agent::Agent;
 use bearer::Found;
 use channels::Channels;
 use config::{Components, Config};
 use distributed::Distributed;
-use flight::Flights;
 use grants::TokenDesk;
 use introspection::TokenIntrospector;
 use logins::Logins;
 use logout::Logout;
 use methods::Method as By;
+use par::ParClient;
 use proofs::Proven;
-use provider::Known;
-use pushed::Pushes;
+use provider::ProviderMetadata;
+use provider_client::ProviderClient;
 use refusal::Refusal;
 use sessions::{Held, Sessions, Shown};
+use single_flight::SingleFlight;
 use token_exchange::{Course, TokenExchange};
 use user_info::UserInfo;
 use verifier::{Check, Checked, Judgement, Verifier};
@@ -140,7 +140,7 @@ struct OpenIdConnect {
     /// For what goes on when the client hangs up.
     me: Weak<Self>,
     verifier: Verifier<Config>,
-    agent: Arc<Agent>,
+    provider_client: Arc<ProviderClient>,
     /// Asks about tokens that can't be verified here.
     introspector: Option<TokenIntrospector>,
     /// Asks who users are besides.
@@ -153,10 +153,10 @@ struct OpenIdConnect {
     desk: Option<TokenDesk>,
     sessions: Option<Arc<Sessions>>,
     /// Sessions whose tokens are being refreshed.
-    refreshes: Flights<Arc<Held>>,
+    refreshes: SingleFlight<Arc<Held>>,
     logins: Option<Logins>,
     /// Requests for logins that are pushed.
-    pushes: Pushes,
+    par: ParClient,
     logout: Option<Logout>,
     /// Where the provider asks for logouts.
     channels: Option<Channels>,
@@ -175,34 +175,42 @@ impl OpenIdConnect {
         let provider_config = config.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
         let signing = (config.hmac_keys.clone(), config.response_alg);
-        let agent = Agent::new(
+        let provider_client = ProviderClient::new(
             &provider_config,
             components.endpoints,
-            components.needs,
+            components.capabilities,
             signing,
             parts,
         );
-        let agent = Arc::new(agent);
-        let user_info = |how| UserInfo::new(how, &agent);
+        let provider_client = Arc::new(provider_client);
+        let user_info = |how| UserInfo::new(how, &provider_client);
         let desk = |grants| {
             let issuer = provider_config.issuer.as_str();
-            TokenDesk::new(grants, &agent, Storages::of(parts).refreshes.with(issuer))
+            TokenDesk::new(
+                grants,
+                &provider_client,
+                Storages::of(parts).refreshes.with(issuer),
+            )
         };
-        let introspector = |config| TokenIntrospector::new(config, &agent, &parts.metrics);
+        let introspector =
+            |config| TokenIntrospector::new(config, &provider_client, &parts.metrics);
         Self {
             introspector: components.introspection.map(introspector),
             user_info: components.user_info.map(user_info),
             distributed: (components.distributed)
-                .map(|how| Distributed::new(how, &config.rules, &agent)),
+                .map(|how| Distributed::new(how, &config.rules, &provider_client)),
             token_exchange: (components.token_exchange)
-                .map(|how| TokenExchange::new(how, &agent, parts)),
+                .map(|how| TokenExchange::new(how, &provider_client, parts)),
             desk: components.grants.map(desk),
-            agent,
+            provider_client,
             me,
             sessions: components.sessions.map(Arc::new),
-            refreshes: Flights::new(flight::REFUSED_MS, provider_config.options.timeout),
+            refreshes: SingleFlight::new(
+                single_flight::REFUSED_MS,
+                provider_config.options.timeout,
+            ),
             logins: components.logins,
-            pushes: Pushes::new(provider_config.options.timeout),
+            par: ParClient::new(provider_config.options.timeout),
             logout: components.logout,
             channels: components.channels,
             metrics: Arc::clone(&parts.metrics),
@@ -335,7 +343,7 @@ impl OpenIdConnect {
             return Verdict::Wait;
         }
         if let Some(sessions) = &self.sessions {
-            let now_ms = self.agent.clock.now_ms();
+            let now_ms = self.provider_client.clock.now_ms();
             match sessions.shown(&request.headers, now_ms) {
                 Shown::Live(login, _)
                     if !self.takes(&login)
@@ -378,18 +386,18 @@ impl Check for Config {
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
         now_ms: i64,
     ) -> Result<Option<Checked>, Refusal> {
         let hmac = parsed.algorithm().is_symmetric();
         if hmac && self.verify_signature && self.hmac_keys.all().is_empty() {
             return Err(Refusal::UnsupportedAlg);
         }
-        let Some(known) = known else {
+        let Some(metadata) = metadata else {
             return Ok(None);
         };
         let claims = match self.verify_signature {
-            true => signed::claims(parsed, known, self.hmac_keys.all())?,
+            true => signed::claims(parsed, metadata, self.hmac_keys.all())?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {
@@ -398,7 +406,7 @@ impl Check for Config {
         let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
         let end = self
             .rules
-            .check(typ.as_deref(), &claims, &known.issuer, now)?;
+            .check(typ.as_deref(), &claims, &metadata.issuer, now)?;
         Ok(Some(Checked {
             ends_at: match end {
                 Some(end) => end.saturating_mul(1000),

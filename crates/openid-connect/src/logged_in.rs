@@ -29,7 +29,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Verdict {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         if !sessions.is_fresh(login, now_ms)
             || login.needs_introspection
             || (due && sessions.is_kept())
@@ -37,7 +37,7 @@ impl OpenIdConnect {
             return Verdict::Wait;
         }
         let rules = &self.config().rules;
-        let known = match self.verifier.judge(&login.access) {
+        let verification = match self.verifier.judge(&login.access) {
             Judgement::Pass(held) => login.with_id_token(held, rules, now_ms),
             // Its provider is asked, or the last answer found.
             Judgement::Refuse(refusal) if refusal.is_unread() && self.may_introspect_sessions() => {
@@ -46,7 +46,7 @@ impl OpenIdConnect {
             Judgement::Refuse(refusal) if refusal.is_unread() => login.trusted(rules, now_ms),
             Judgement::Refuse(_) | Judgement::Wait => return Verdict::Wait,
         };
-        let verified = match known {
+        let verified = match verification {
             Ok(verified) => verified,
             Err(refusal) => {
                 let flow = self.refuse_login(sessions, login, refusal, request, exchange);
@@ -81,7 +81,7 @@ impl OpenIdConnect {
         login: &mut Arc<Held>,
         context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let over = |refusal: Refusal| match refusal.class() {
             Class::Broken => refusal,
             _ => Refusal::SessionOver,
@@ -139,7 +139,7 @@ impl OpenIdConnect {
         login: &Held,
         judged: Result<Arc<Verified>, Refusal>,
     ) -> Result<Arc<Verified>, Refusal> {
-        let (rules, now_ms) = (&self.config().rules, self.agent.clock.now_ms());
+        let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
         let verified = match judged {
             Err(unread) if unread.is_unread() => match self.introspect_opaque_session(login).await?
             {
@@ -154,7 +154,7 @@ impl OpenIdConnect {
     /// What the provider says of the token of a session that began so; where it is
     /// not asked, what the token says itself, or else what came with it.
     async fn verify_opaque_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
-        let (rules, now_ms) = (&self.config().rules, self.agent.clock.now_ms());
+        let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
         if let Some(told) = self.introspect_session(login, true).await? {
             return login.with_id_token(told, rules, now_ms);
         }
@@ -202,8 +202,8 @@ impl OpenIdConnect {
             .is_some_and(TokenIntrospector::introspects);
         asks && self
             .verifier
-            .known()
-            .is_none_or(|known| known.token_status.is_some())
+            .metadata()
+            .is_none_or(|metadata| metadata.token_status.is_some())
     }
 
     /// What the provider says of the opaque token of a session; `None`: it is not
@@ -216,7 +216,7 @@ impl OpenIdConnect {
             .introspector
             .as_ref()
             .is_some_and(TokenIntrospector::introspects);
-        if !asks || self.agent.token_status().await.is_none() {
+        if !asks || self.provider_client.token_status().await.is_none() {
             return Ok(None);
         }
         match self.introspect_session(login, false).await {
@@ -253,7 +253,7 @@ impl OpenIdConnect {
             Err(refusal) => self.refuse(refusal, exchange),
         };
         self.bound(verified, Some((sessions, login)), request, exchange);
-        sessions.tell(login, self.agent.clock.now_ms(), exchange);
+        sessions.tell(login, self.provider_client.clock.now_ms(), exchange);
         // Not by the status of the answer, which may be a redirect in its place.
         if let Flow::Respond(_) = &flow
             && let Some(refusal) = exchange.refusal.as_deref().and_then(Refusal::named)
@@ -275,7 +275,7 @@ impl OpenIdConnect {
         if !matches!(flow, Flow::Continue) {
             return Ok(flow);
         }
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         if sessions.is_kept() {
             let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
             // In a task of its own: who hangs up would leave it locked.
@@ -301,7 +301,7 @@ impl OpenIdConnect {
         };
         match sessions.is_kept() {
             true => sessions.keep_remembering(login, browser),
-            false => sessions.seal(login, browser, self.agent.clock.now_ms()),
+            false => sessions.seal(login, browser, self.provider_client.clock.now_ms()),
         }
     }
 
@@ -314,7 +314,7 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        let refusal = self.agent.doubts_of_given(refusal, &login.access);
+        let refusal = self.provider_client.stale_keys_or(refusal, &login.access);
         if sessions.end_by(refusal) {
             self.end_here(sessions, login, request, exchange);
         }
@@ -333,6 +333,6 @@ impl OpenIdConnect {
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         });
-        sessions.end_soon(login, self.agent.clock.now_ms());
+        sessions.end_soon(login, self.provider_client.clock.now_ms());
     }
 }

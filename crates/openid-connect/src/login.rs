@@ -20,7 +20,7 @@ use super::introspection::RequestContext;
 use super::logins::{self, Begun, Claim, Logins, Sent, Wanted, origin, page};
 use super::methods::Method;
 use super::pass::Passing;
-use super::provider::Known;
+use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Held, LoginSession, Shown};
 use doorward_core::model::secret::Secret;
@@ -43,7 +43,7 @@ impl OpenIdConnect {
         arguments: &Arguments,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
-        let agent = &self.agent;
+        let provider_client = &self.provider_client;
         let origin = origin(session.req_header(), exchange);
         let kept = logins.kept.as_ref();
         let kept = kept.filter(|kept| kept.takes(session.req_header(), origin.as_deref()));
@@ -61,12 +61,12 @@ impl OpenIdConnect {
             secure: exchange.secure,
             origin: origin.as_deref(),
             path: &logins::path(request, exchange),
-            now_ms: agent.clock.now_ms(),
+            now_ms: provider_client.clock.now_ms(),
         };
         let mut cookies = Vec::new();
         let (begun, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
         let manner = self.config().manner;
-        let address = manner.address((agent, &self.pushes), client, parameters);
+        let address = manner.address((provider_client, &self.par), client, parameters);
         let address = address.await?;
         if let (Some(kept), Some(body)) = (kept, &exchange.body) {
             kept.keep(&begun.nonce, request, exchange.route, body.clone());
@@ -103,7 +103,7 @@ impl OpenIdConnect {
         let state = answer("state")?.ok_or(Refusal::MalformedCallback)?;
         let begun = logins.find(state)?;
         let request = session.req_header();
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let state = state.to_owned();
         let state = state.as_str();
         // Whatever comes of it leads back to where the login began: nobody else
@@ -156,15 +156,15 @@ impl OpenIdConnect {
 
     /// RFC 9207: the answer must be of the provider that was asked.
     async fn check_sender(&self, issuer: Option<&str>) -> Result<(), Refusal> {
-        let known = self.agent.known().await?;
-        let promised = known.member("authorization_response_iss_parameter_supported");
+        let metadata = self.provider_client.metadata().await?;
+        let promised = metadata.member("authorization_response_iss_parameter_supported");
         match issuer {
             Some(issuer)
                 if self
                     .config()
                     .rules
                     .issuers
-                    .answers_as(issuer, &known.issuer) =>
+                    .answers_as(issuer, &metadata.issuer) =>
             {
                 Ok(())
             }
@@ -197,7 +197,7 @@ impl OpenIdConnect {
         ];
         // From before the question: a logout that comes while it is asked is of this
         // session, too.
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let tokens = desk.redeem(&form, &context, claim).await?;
         match &tokens.id {
             Some(id) => {
@@ -255,13 +255,15 @@ impl OpenIdConnect {
             secret,
             nonce,
             access,
-            now: self.agent.clock.now_secs(),
+            now: self.provider_client.clock.now_secs(),
         };
         let id_tokens = &self.config().id_tokens;
-        let look = |known: &Known| id_tokens.verify(id, known, &expected, signed);
-        match self.agent.with_keys(look).await {
+        let look = |metadata: &ProviderMetadata| id_tokens.verify(id, metadata, &expected, signed);
+        match self.provider_client.with_keys(look).await {
             Ok((claims, _)) => Ok(claims),
-            Err(refusal) => Err(self.agent.doubts_of_given(refusal.of_id_token(), id)),
+            Err(refusal) => Err(self
+                .provider_client
+                .stale_keys_or(refusal.of_id_token(), id)),
         }
     }
 
@@ -275,7 +277,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
         if let Some(sessions) = &self.sessions {
-            let now_ms = self.agent.clock.now_ms();
+            let now_ms = self.provider_client.clock.now_ms();
             let from = exchange.client.ip();
             let browser = Browser {
                 headers: &session.req_header().headers,
@@ -308,13 +310,13 @@ impl OpenIdConnect {
                 }
             }
             Action::Response => {
-                let gained = Gained::by_login(login, self.agent.clock.now_ms());
+                let gained = Gained::by_login(login, self.provider_client.clock.now_ms());
                 Ok(Flow::Respond(after.response(&gained)))
             }
             Action::Redirect => {
                 let index = self.config().clients.named(&begun.client);
                 let address = begun.address();
-                let gained = Gained::by_login(login, self.agent.clock.now_ms());
+                let gained = Gained::by_login(login, self.provider_client.clock.now_ms());
                 redirect(&after.address(&gained, index.map_or(0, |(_, index)| index), &address))
             }
         }

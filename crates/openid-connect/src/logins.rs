@@ -25,7 +25,7 @@ use url::Url;
 
 use super::address::Address;
 use super::arguments::Arguments;
-use super::client::{Client, nth};
+use super::client_auth::{Client, nth};
 use super::extras::{Extras, Parameters};
 use super::fields::{Fields, wrong};
 use super::refusal::Refusal;
@@ -144,7 +144,7 @@ impl Logins {
 
     /// The scopes that are asked for, where the configuration alone says so.
     pub(super) fn scope(&self) -> Option<String> {
-        let only = !self.scope.is_empty() && !self.extras.may_say("scope");
+        let only = !self.scope.is_empty() && !self.extras.may_set("scope");
         only.then(|| self.scope.clone())
     }
 
@@ -213,30 +213,30 @@ impl Logins {
     fn parameters(&self, begun: &Begun) -> Result<Parameters, Refusal> {
         let state = self.state(begun)?;
         let mut parameters = Parameters::new();
-        let mut say = |name: &str, value: &str| {
+        let mut set = |name: &str, value: &str| {
             parameters.push((name.to_owned(), value.to_owned()));
         };
-        say("response_type", "code");
-        say("client_id", &begun.client);
-        say("redirect_uri", &begun.redirect_uri);
-        say("state", &state);
-        say("nonce", &begun.nonce);
+        set("response_type", "code");
+        set("client_id", &begun.client);
+        set("redirect_uri", &begun.redirect_uri);
+        set("state", &state);
+        set("nonce", &begun.nonce);
         if !self.scope.is_empty() {
-            say("scope", &self.scope);
+            set("scope", &self.scope);
         }
         if let Some(mode) = &self.mode.name {
-            say("response_mode", mode);
+            set("response_mode", mode);
         }
         if self.pkce {
             let challenge = digest(&SHA256, begun.verifier.as_bytes());
-            say("code_challenge", &URL_SAFE_NO_PAD.encode(challenge));
-            say("code_challenge_method", "S256");
+            set("code_challenge", &URL_SAFE_NO_PAD.encode(challenge));
+            set("code_challenge_method", "S256");
         }
         for audience in &self.audience {
-            say("audience", audience);
+            set("audience", audience);
         }
         if let Some(max_age) = self.max_age {
-            say("max_age", &max_age.to_string());
+            set("max_age", &max_age.to_string());
         }
         Ok(parameters)
     }

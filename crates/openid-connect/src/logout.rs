@@ -10,13 +10,13 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::address::Address;
-use super::agent::Question;
 use super::arguments::Arguments;
-use super::client::nth;
+use super::client_auth::nth;
 use super::endpoints::Endpoint;
 use super::fields::Fields;
 use super::login::redirect;
 use super::logins::path;
+use super::provider_client::EndpointRequest;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Held, LoginSession, Sessions};
 use doorward_net::http::reply::Reply;
@@ -135,7 +135,7 @@ impl OpenIdConnect {
             fields: &mut exchange.response_headers,
         });
         self.logouts.inc();
-        let end_session = self.agent.url(Endpoint::EndSession).await.ok();
+        let end_session = self.provider_client.url(Endpoint::EndSession).await.ok();
         for login in &logins {
             match end_session {
                 Some(_) => self.revoke_around(logout, login).await,
@@ -180,7 +180,7 @@ impl OpenIdConnect {
         sessions: &Sessions,
         request: &RequestHeader,
     ) -> Result<Vec<Arc<Held>>, Refusal> {
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let mut logins = sessions.find_or_recall(&request.headers, now_ms).await?;
         for login in &mut logins {
             if logout.revokes_access || logout.revokes_refresh {
@@ -234,7 +234,7 @@ impl OpenIdConnect {
                 (logout.revocation_parameter.clone(), token.to_owned()),
                 ("token_type_hint".to_owned(), hint.to_owned()),
             ];
-            let answer = self.agent.post(Question {
+            let answer = self.provider_client.post(EndpointRequest {
                 from: None,
                 endpoint: Endpoint::Revocation,
                 client: client.map(|(client, _)| client.clone()),

@@ -51,8 +51,8 @@ impl OpenIdConnect {
         let Some(proofs) = &self.config().proofs else {
             return Ok(None);
         };
-        let known = self.verifier.known();
-        let at = (known.as_deref(), self.agent.clock.now_secs());
+        let metadata = self.verifier.metadata();
+        let at = (metadata.as_deref(), self.provider_client.clock.now_secs());
         proofs.check(shown, &verified.token.claims, request, exchange, at)
     }
 
@@ -91,8 +91,8 @@ impl OpenIdConnect {
         let (Some(proofs), Some(proof)) = (proofs, proof) else {
             return Err(Refusal::WrongProof);
         };
-        let known = self.verifier.known();
-        let at = (known.as_deref(), self.agent.clock.now_secs());
+        let metadata = self.verifier.metadata();
+        let at = (metadata.as_deref(), self.provider_client.clock.now_secs());
         proofs.settle(&proof, &verified.token.claims, at).await
     }
 
@@ -173,9 +173,9 @@ impl OpenIdConnect {
             Err(refusal) => return self.refuse(refusal, exchange),
         }
         if !config.headers.token_set.is_empty() {
-            let known = self.verifier.known();
+            let metadata = self.verifier.metadata();
             let headers = &config.headers.token_set;
-            headers.write(verified, passing.token_set, known.as_deref(), exchange);
+            headers.write(verified, passing.token_set, metadata.as_deref(), exchange);
         }
         let replayed = passing.token_set.replayed.iter().cloned();
         exchange.response_headers.extend(replayed);
@@ -198,7 +198,7 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Flow {
         let after = &self.config().after;
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let gained = Gained::by_token(passing.verified, passing.token_set, now_ms);
         if action == Action::Response {
             return Flow::Respond(after.response(&gained));

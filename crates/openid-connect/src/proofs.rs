@@ -15,7 +15,7 @@ use url::Url;
 use super::fields::{Fields, wrong};
 use super::logins::{origin, path};
 use super::methods::Method;
-use super::provider::Known;
+use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
 use super::sessions::sealer;
 use super::signing_algs::{PROOFS_OFFERED, ProofAlgs};
@@ -124,7 +124,7 @@ impl Proofs {
 
     /// Checks what a request proves about its token, whose claims are known; a
     /// proof that it needs has to be used up before it may pass. `shown`: the token,
-    /// and whether it came as `Authorization: DPoP`. `known`: what the provider says
+    /// and whether it came as `Authorization: DPoP`. `metadata`: what the provider says
     /// of itself.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Proofs {
         claims: &Map<String, Value>,
         request: &RequestHeader,
         exchange: &mut Exchange,
-        (known, now): (Option<&Known>, i64),
+        (metadata, now): (Option<&ProviderMetadata>, i64),
     ) -> Result<Option<GoodProof>, Refusal> {
         let (token, as_dpop) = shown;
         let bound = |name: &str| {
@@ -161,7 +161,7 @@ impl Proofs {
             (_, None) => Err(Refusal::UnprovenToken),
             (_, Some(_)) if !as_dpop => Err(Refusal::UnprovenToken),
             (_, Some(key)) => {
-                let offered = known.and_then(|known| known.member(PROOFS_OFFERED));
+                let offered = metadata.and_then(|metadata| metadata.member(PROOFS_OFFERED));
                 let proof = self.check_dpop(token, key, request, exchange, (offered, now))?;
                 Ok(Some(proof))
             }
@@ -225,9 +225,9 @@ impl Proofs {
         &self,
         proof: &GoodProof,
         claims: &Map<String, Value>,
-        (known, now): (Option<&Known>, i64),
+        (metadata, now): (Option<&ProviderMetadata>, i64),
     ) -> Result<Proven, Refusal> {
-        if let Some(provider) = known.and_then(|known| known.token_status.as_deref()) {
+        if let Some(provider) = metadata.and_then(|metadata| metadata.token_status.as_deref()) {
             let counts = provider.accepts_proofs_by(claims, proof.algorithm).await;
             if !counts.map_err(|_| Refusal::ProviderUnavailable)? {
                 return Err(Refusal::WrongProof);

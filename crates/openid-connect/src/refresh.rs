@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
-use super::client::Client;
-use super::flight::digest_of;
+use super::client_auth::Client;
 use super::introspection::RequestContext;
 use super::logout::Hint;
 use super::refusal::Refusal;
 use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
+use super::single_flight::digest_of;
 use super::storage::Lock;
 
 /// How often is looked whether another node has the next tokens.
@@ -57,7 +57,7 @@ impl OpenIdConnect {
         };
         let about = digest_of([&handle.key.0[..], login.access.as_bytes()]);
         let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
-        let (handle, clock) = (handle.clone(), self.agent.clock.clone());
+        let (handle, clock) = (handle.clone(), self.provider_client.clock.clone());
         // In a task of its own: who hangs up between the call and the saving
         // would lose tokens that are good only once.
         let question =
@@ -80,7 +80,7 @@ impl OpenIdConnect {
             headers: &owned.headers,
             arguments: &owned.arguments,
         };
-        let clock = &self.agent.clock;
+        let clock = &self.provider_client.clock;
         // Whoever has locked it and does not come back is waited for no longer.
         let until_ms = clock.now_ms().saturating_add(sessions.lock_ms());
         loop {
@@ -107,7 +107,7 @@ impl OpenIdConnect {
         (handle, lock): (&Handle, Lock),
         context: &RequestContext<'_>,
     ) -> Result<Arc<Held>, Refusal> {
-        let clock = &self.agent.clock;
+        let clock = &self.provider_client.clock;
         let next = async {
             // Another node may have done it just before.
             let current = live(sessions.read(handle, clock.now_ms()).await?)?;

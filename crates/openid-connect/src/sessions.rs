@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
-use super::flight::digest_of;
 use super::logins::token;
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
+use super::single_flight::digest_of;
 use super::storage::{Storage, Storages};
 use crate::Providers;
 use doorward_net::session::cookie::Style;
@@ -280,11 +280,13 @@ impl Sessions {
         }
         let has = |what: &str| self.binds.iter().any(|one| one == what);
         let ip = from.to_canonical().to_string();
-        let agent = headers.get(USER_AGENT).map(HeaderValue::as_bytes);
+        let provider_client = headers.get(USER_AGENT).map(HeaderValue::as_bytes);
         let parts = [
             if has("ip") { ip.as_bytes() } else { b"" },
             if has("scheme") && secure { b"s" } else { b"" },
-            agent.filter(|_| has("user-agent")).unwrap_or_default(),
+            provider_client
+                .filter(|_| has("user-agent"))
+                .unwrap_or_default(),
         ];
         let digest = digest_of(parts);
         Some(URL_SAFE_NO_PAD.encode(&digest[..16]))

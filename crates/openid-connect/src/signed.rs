@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::agent::Agent;
-use super::provider::Known;
+use super::provider::ProviderMetadata;
+use super::provider_client::ProviderClient;
 use super::refusal::Refusal;
 use doorward_core::jose::verify::{Unverified, VerifyError};
 use doorward_core::model::secret::Secret;
@@ -19,13 +19,13 @@ use doorward_core::model::secret::Secret;
 /// What is wrong with the signature.
 pub(super) fn claims(
     parsed: &Unverified<'_>,
-    known: &Known,
+    metadata: &ProviderMetadata,
     secrets: &[Secret],
 ) -> Result<Option<Map<String, Value>>, Refusal> {
     let by_secret = |secret: &Secret| parsed.verify_hmac(secret.expose().as_bytes());
     let claims = match secrets {
-        [] => parsed.verify(&known.keys),
-        _ if !parsed.algorithm().is_symmetric() => parsed.verify(&known.keys),
+        [] => parsed.verify(&metadata.keys),
+        _ if !parsed.algorithm().is_symmetric() => parsed.verify(&metadata.keys),
         [others @ .., last] => {
             let mut found = others.iter().filter_map(|one| by_secret(one).ok());
             found.next().map_or_else(|| by_secret(last), Ok)
@@ -37,22 +37,22 @@ pub(super) fn claims(
     }
 }
 
-impl Agent {
+impl ProviderClient {
     /// What `look` finds with what is known of the provider: where its keys do
     /// not suffice (`Ok(None)`), once more with newer ones.
     ///
     /// # Errors
-    /// What `look` refuses, [`Known::out_of_keys`], or as [`Agent::known`].
+    /// What `look` refuses, [`ProviderMetadata::no_matching_key`], or as [`ProviderClient::metadata`].
     pub(super) async fn with_keys<T: Send>(
         &self,
-        look: impl Fn(&Known) -> Result<Option<T>, Refusal> + Send + Sync,
-    ) -> Result<(T, Arc<Known>), Refusal> {
+        look: impl Fn(&ProviderMetadata) -> Result<Option<T>, Refusal> + Send + Sync,
+    ) -> Result<(T, Arc<ProviderMetadata>), Refusal> {
         let mut last = false;
         loop {
-            let known = self.known().await?;
-            match look(&known)? {
-                Some(found) => return Ok((found, known)),
-                None if last => return Err(known.out_of_keys()),
+            let metadata = self.metadata().await?;
+            match look(&metadata)? {
+                Some(found) => return Ok((found, metadata)),
+                None if last => return Err(metadata.no_matching_key()),
                 None => last = !self.wait_for_newer_keys().await,
             }
         }
@@ -62,12 +62,13 @@ impl Agent {
     /// `secrets`, and what is known of it.
     ///
     /// # Errors
-    /// What is wrong with the signature, or as [`Agent::known`].
+    /// What is wrong with the signature, or as [`ProviderClient::metadata`].
     pub(super) async fn signed(
         &self,
         parsed: &Unverified<'_>,
         secrets: &[Secret],
-    ) -> Result<(Map<String, Value>, Arc<Known>), Refusal> {
-        self.with_keys(|known| claims(parsed, known, secrets)).await
+    ) -> Result<(Map<String, Value>, Arc<ProviderMetadata>), Refusal> {
+        self.with_keys(|metadata| claims(parsed, metadata, secrets))
+            .await
     }
 }

@@ -158,8 +158,8 @@ impl Storages {
     /// One connection for all plugins that name the same server.
     fn remote(&self, config: RemoteConfig, metrics: &Metrics) -> Result<Arc<Remote>, ConfigError> {
         let mut remotes = self.remotes.lock();
-        if let Some(known) = remotes.get(&config).and_then(Weak::upgrade) {
-            return Ok(known);
+        if let Some(metadata) = remotes.get(&config).and_then(Weak::upgrade) {
+            return Ok(metadata);
         }
         remotes.retain(|_, remote| remote.strong_count() > 0);
         let remote = Arc::new(Remote::open(&config, metrics)?);

@@ -14,15 +14,15 @@ use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 
-use super::agent::{Agent, Question, object};
 use super::endpoints::Endpoint;
-use super::flight::{Digest, Flights};
 use super::grants::{self, Tokens};
 use super::introspection::{Lifetimes, RequestContext, request_digest};
-use super::provider::{Known, Provider};
+use super::provider::{Provider, ProviderMetadata};
+use super::provider_client::{EndpointRequest, ProviderClient, object};
 use super::refusal::Refusal;
 use super::rules::is_access_token;
 use super::signed;
+use super::single_flight::{Digest, SingleFlight};
 use crate::Providers;
 use doorward_core::clock::Clock;
 use doorward_core::jose::claims::{check_times, same_issuer};
@@ -44,11 +44,11 @@ const BYTES: u64 = 32 * 1024 * 1024;
 /// Exchanges tokens, one question a token at a time, and remembers.
 pub(super) struct TokenExchange {
     how: How,
-    agent: Arc<Agent>,
+    provider_client: Arc<ProviderClient>,
     /// Of [`How::subjects`] those whose tokens are verified.
     keys: Vec<Option<Arc<Provider>>>,
     memory: Arc<Memory>,
-    flights: Flights<Arc<Tokens>>,
+    flights: SingleFlight<Arc<Tokens>>,
 }
 
 /// The answers of before.
@@ -114,23 +114,23 @@ enum Reason<'a> {
 }
 
 impl TokenExchange {
-    pub(super) fn new(how: How, agent: &Arc<Agent>, parts: &Parts) -> Self {
+    pub(super) fn new(how: How, provider_client: &Arc<ProviderClient>, parts: &Parts) -> Self {
         let provider = |subject: &Subject| {
             let config = subject.keys.clone()?;
             Some(Providers::of(parts).provider(config, parts))
         };
         Self {
             keys: (how.subjects.iter().flatten()).map(provider).collect(),
-            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
+            flights: SingleFlight::new(how.lifetimes.refused(), provider_client.timeout()),
             memory: Arc::new(Memory {
                 held: answers(),
-                clock: agent.clock.clone(),
+                clock: provider_client.clock.clone(),
                 on: how.remember,
                 lifetimes: how.lifetimes,
                 leeway: how.leeway,
             }),
             how,
-            agent: Arc::clone(agent),
+            provider_client: Arc::clone(provider_client),
         }
     }
 
@@ -139,19 +139,19 @@ impl TokenExchange {
         &self,
         token: &str,
         context: &RequestContext<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
     ) -> Course {
-        let Some(known) = known else {
+        let Some(metadata) = metadata else {
             return Course::Ask;
         };
         let claims = Unverified::parse(token).and_then(|parsed| parsed.claims_of_anyone());
-        if self.reason(claims.as_ref().ok(), known).is_none() {
+        if self.reason(claims.as_ref().ok(), metadata).is_none() {
             return Course::Keep;
         }
         let (form, headers) = self.words(token, context);
         let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
         self.memory
-            .get(about, known)
+            .get(about, metadata)
             .map_or(Course::Ask, Course::Held)
     }
 
@@ -170,45 +170,48 @@ impl TokenExchange {
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Refusal::MalformedToken);
         }
-        let known = self.agent.known().await?;
+        let metadata = self.provider_client.metadata().await?;
         let parsed = Unverified::parse(token).ok();
         let claims = parsed.as_ref().and_then(|it| it.claims_of_anyone().ok());
-        let Some(reason) = self.reason(claims.as_ref(), &known) else {
+        let Some(reason) = self.reason(claims.as_ref(), &metadata) else {
             return Ok(None);
         };
         let (form, headers) = self.words(token, context);
         let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
-        if let Some(given) = self.memory.get(about, &known) {
+        if let Some(given) = self.memory.get(about, &metadata) {
             return Ok(Some(given));
         }
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         if let Some(refusal) = self.flights.refused(&about, now_ms) {
             return Err(refusal);
         }
         let mut ends_at = None;
         if let Some(parsed) = &parsed {
-            let end = self.verify(parsed, &reason, &known).await?;
+            let end = self.verify(parsed, &reason, &metadata).await?;
             ends_at = end.map(|end| end.saturating_mul(1000));
         }
-        let question = Question {
+        let question = EndpointRequest {
             from: context.from,
             endpoint: Endpoint::TokenExchange,
             client: context.client.cloned(),
             form,
             headers,
         };
-        let (agent, clock) = (Arc::clone(&self.agent), self.agent.clock.clone());
+        let (provider_client, clock) = (
+            Arc::clone(&self.provider_client),
+            self.provider_client.clock.clone(),
+        );
         let memory = Arc::clone(&self.memory);
         let asked = move || async move {
             // The last answer may have come between the look and the question.
-            if let Some(given) = memory.get(about, &known) {
+            if let Some(given) = memory.get(about, &metadata) {
                 return Ok(given.tokens);
             }
             // From before the question: what is revoked meanwhile is asked about
             // again.
-            let version = version(&known);
-            let answer = agent.post(question).await?;
-            let tokens = read(&answer, agent.clock.now_ms()).map(Arc::new)?;
+            let version = version(&metadata);
+            let answer = provider_client.post(question).await?;
+            let tokens = read(&answer, provider_client.clock.now_ms()).map(Arc::new)?;
             memory.keep(about, &tokens, ends_at, version);
             Ok(tokens)
         };
@@ -228,16 +231,20 @@ impl TokenExchange {
 
     /// Why a token with these claims is exchanged, if it is. Tokens without
     /// claims that can be read are of the provider, or of nobody.
-    fn reason(&self, claims: Option<&Map<String, Value>>, known: &Known) -> Option<Reason<'_>> {
+    fn reason(
+        &self,
+        claims: Option<&Map<String, Value>>,
+        metadata: &ProviderMetadata,
+    ) -> Option<Reason<'_>> {
         let issuer = claims.and_then(|claims| claims.get("iss")?.as_str());
         let Some(subjects) = &self.how.subjects else {
-            let own = issuer.is_none_or(|issuer| same_issuer(issuer, &known.issuer));
+            let own = issuer.is_none_or(|issuer| same_issuer(issuer, &metadata.issuer));
             return own.then_some(Reason::Always);
         };
         let (claims, issuer) = (claims?, issuer?);
         let mut all = subjects.iter().enumerate();
         let (place, subject) = all.find(|(_, subject)| subject.is_of(issuer))?;
-        let other = !same_issuer(issuer, &known.issuer);
+        let other = !same_issuer(issuer, &metadata.issuer);
         let exchanged = other || subject.conditions.are_met(claims);
         exchanged.then_some(Reason::Subject(subject, place))
     }
@@ -248,22 +255,22 @@ impl TokenExchange {
         &self,
         parsed: &Unverified<'_>,
         reason: &Reason<'_>,
-        known: &Known,
+        metadata: &ProviderMetadata,
     ) -> Result<Option<i64>, Refusal> {
         let claims = parsed.claims_of_anyone()?;
         if !is_access_token(parsed.typ().as_deref(), &claims, false) {
             return Err(Refusal::WrongType);
         }
-        let now = self.agent.clock.now_secs();
+        let now = self.provider_client.clock.now_secs();
         let end = check_times(&claims, now, self.how.leeway)?;
         let own = match reason {
             Reason::Always => true,
-            Reason::Subject(subject, _) => subject.is_of(&known.issuer),
+            Reason::Subject(subject, _) => subject.is_of(&metadata.issuer),
         };
         match reason {
             _ if own && self.how.verify => {
-                let look = |known: &Known| signed::claims(parsed, known, &[]);
-                self.agent.with_keys(look).await?;
+                let look = |metadata: &ProviderMetadata| signed::claims(parsed, metadata, &[]);
+                self.provider_client.with_keys(look).await?;
             }
             Reason::Subject(_, place) => {
                 if let Some(Some(provider)) = self.keys.get(*place) {
@@ -282,11 +289,13 @@ impl TokenExchange {
     ) -> Result<(), Refusal> {
         let mut last = false;
         loop {
-            let known = provider.known_at_last().await;
-            let known = known.ok_or_else(|| provider.unknown())?;
-            match parsed.verify(&known.keys) {
+            let metadata = provider.metadata_or_fetch().await;
+            let metadata = metadata.ok_or_else(|| provider.unavailable())?;
+            match parsed.verify(&metadata.keys) {
                 Err(VerifyError::UnknownKey) if !last => {
-                    last = !provider.wait_for_newer(self.agent.clock.now_ms()).await;
+                    last = !provider
+                        .wait_for_newer(self.provider_client.clock.now_ms())
+                        .await;
                 }
                 outcome => return Ok(outcome.map(drop)?),
             }
@@ -319,10 +328,10 @@ impl TokenExchange {
 
 impl Memory {
     /// The token shown may have been revoked, not only the one given for it.
-    fn get(&self, about: Digest, known: &Known) -> Option<Given> {
+    fn get(&self, about: Digest, metadata: &ProviderMetadata) -> Option<Given> {
         let held = self.held.get(&about)?;
         let live = self.clock.now_ms() < held.until;
-        (live && held.version == version(known)).then(|| Given {
+        (live && held.version == version(metadata)).then(|| Given {
             tokens: held.tokens,
             remembered: true,
             about,
@@ -358,8 +367,8 @@ impl Memory {
 }
 
 /// Another one, when something was revoked at a provider in this process.
-fn version(known: &Known) -> Option<u64> {
-    known
+fn version(metadata: &ProviderMetadata) -> Option<u64> {
+    metadata
         .token_status
         .as_ref()
         .map(|token_status| token_status.version())
@@ -384,7 +393,7 @@ fn read(answer: &Answer, now_ms: i64) -> Result<Tokens, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flight::digest_of;
+    use crate::single_flight::digest_of;
     use doorward_core::model::secret::Secret;
 
     #[test]

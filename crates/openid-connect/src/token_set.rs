@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::cache::{Document, Verified};
 use super::fields::Fields;
-use super::provider::Known;
+use super::provider::ProviderMetadata;
 use super::upstream::{TokenHeader, header_value};
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
@@ -135,7 +135,7 @@ impl TokenSetHeaders {
         &self,
         verified: &Verified,
         token_set: TokenSet<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
         exchange: &mut Exchange,
     ) {
         for (all, headers) in [
@@ -143,7 +143,7 @@ impl TokenSetHeaders {
             (&mut exchange.response_headers, &self.downstream),
         ] {
             for (item, header) in headers {
-                let text = text(*item, verified, token_set, known);
+                let text = text(*item, verified, token_set, metadata);
                 if let Some(value) = text.and_then(|text| header.value(&text)) {
                     all.push((header.name.clone(), value));
                 }
@@ -156,7 +156,7 @@ fn text<'a>(
     item: Item,
     verified: &'a Verified,
     token_set: TokenSet<'a>,
-    known: Option<&Known>,
+    metadata: Option<&ProviderMetadata>,
 ) -> Option<Cow<'a, str>> {
     let said = &verified.said;
     let claims = |document: &Option<std::sync::Arc<Document>>| {
@@ -165,9 +165,9 @@ fn text<'a>(
     };
     match item {
         Item::AccessToken => Some(verified.token.token.as_str().into()),
-        Item::AccessTokenJwk => jwk(&verified.token.token, known?),
+        Item::AccessTokenJwk => jwk(&verified.token.token, metadata?),
         Item::IdToken => token_set.id_token.map(Cow::Borrowed),
-        Item::IdTokenJwk => jwk(token_set.id_token?, known?),
+        Item::IdTokenJwk => jwk(token_set.id_token?, metadata?),
         Item::RefreshToken => token_set.refresh_token.map(Cow::Borrowed),
         Item::UserInfo => claims(&said.user_info),
         Item::UserInfoJwt => said.user_info.as_ref()?.jwt.as_deref().map(Cow::Borrowed),
@@ -181,9 +181,9 @@ fn text<'a>(
 }
 
 /// The key that verified a token.
-fn jwk(token: &str, known: &Known) -> Option<Cow<'static, str>> {
+fn jwk(token: &str, metadata: &ProviderMetadata) -> Option<Cow<'static, str>> {
     let parsed = Unverified::parse(token).ok()?;
-    let jwk = known.keys.jwk(parsed.kid(), parsed.algorithm())?;
+    let jwk = metadata.keys.jwk(parsed.kid(), parsed.algorithm())?;
     Some(Cow::Owned(encoded(jwk)))
 }
 

@@ -53,14 +53,14 @@ impl OpenIdConnect {
     /// The rule that it does not meet.
     pub(super) async fn judge_unsigned(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
         let config = self.config();
-        let known = self.agent.known().await?;
+        let metadata = self.provider_client.metadata().await?;
         let parsed = Unverified::parse(token)?;
         let claims = parsed.claims_of_anyone()?;
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
         let rules = &config.rules;
-        let end = rules.check(typ.as_deref(), &claims, &known.issuer, now);
-        let end = end.map_err(|refusal| known.doubts(refusal))?;
+        let end = rules.check(typ.as_deref(), &claims, &metadata.issuer, now);
+        let end = end.map_err(|refusal| metadata.undiscovered_or(refusal))?;
         let checked = Checked {
             ends_at: end.map_or(i64::MAX, |end| end.saturating_mul(1000)),
             ends_for_good: end.is_some(),
@@ -68,7 +68,7 @@ impl OpenIdConnect {
             expires_at: time(&claims, "exp").ok().flatten(),
             claims,
         };
-        let revocation = RevocationStatus::new(known.token_status.clone());
+        let revocation = RevocationStatus::new(metadata.token_status.clone());
         let verified = checked.verified(token, token.len(), 0, revocation);
         verified.revocation.check(&verified.token.claims).await?;
         Ok(verified)

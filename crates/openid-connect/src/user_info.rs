@@ -6,16 +6,16 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
-use super::agent::{Agent, accept};
 use super::arguments::Arguments;
 use super::cache::{Document, Said, Verified};
 use super::endpoints::Endpoint;
 use super::extras::Extras;
 use super::fields::Fields;
-use super::flight::{Digest, Flights, digest_of};
 use super::introspection::{Lifetimes, RequestContext, responses};
 use super::issuers::Issuers;
+use super::provider_client::{ProviderClient, accept};
 use super::refusal::Refusal;
+use super::single_flight::{Digest, SingleFlight, digest_of};
 use doorward_plugin_api::ConfigError;
 
 /// Most users that are remembered, about.
@@ -53,9 +53,9 @@ impl How {
 /// Asks userinfo, one question a token at a time, and remembers.
 pub(super) struct UserInfo {
     how: How,
-    agent: Arc<Agent>,
+    provider_client: Arc<ProviderClient>,
     held: Cache<Digest, Held, Weight, ahash::RandomState>,
-    flights: Flights<Arc<Document>>,
+    flights: SingleFlight<Arc<Document>>,
 }
 
 /// What is known of a token, and with what userinfo adds.
@@ -78,11 +78,11 @@ impl Weighter<Digest, Held> for Weight {
 }
 
 impl UserInfo {
-    pub(super) fn new(how: How, agent: &Arc<Agent>) -> Self {
+    pub(super) fn new(how: How, provider_client: &Arc<ProviderClient>) -> Self {
         Self {
-            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
+            flights: SingleFlight::new(how.lifetimes.refused(), provider_client.timeout()),
             how,
-            agent: Arc::clone(agent),
+            provider_client: Arc::clone(provider_client),
             held: Cache::with(
                 USERS,
                 BYTES,
@@ -100,7 +100,7 @@ impl UserInfo {
         }
         let about = self.about(&verified.token.token, &[]);
         let held = self.held.get(&about)?;
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         (Arc::ptr_eq(&held.of, verified) && now_ms < held.until).then_some(held.with)
     }
 
@@ -120,7 +120,7 @@ impl UserInfo {
         let token = &verified.token.token;
         let parameters = self.parameters(context.headers, context.arguments);
         let about = self.about(token, &parameters);
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let held = self.held.get(&about).filter(|held| now_ms < held.until);
         if let Some(held) = &held
             && Arc::ptr_eq(&held.of, &verified)
@@ -185,16 +185,16 @@ impl UserInfo {
         let parameters = (self.how.extras).parameters(context.headers, context.arguments);
         let mut headers = self.how.extras.headers(context.headers);
         accept(&mut headers, &self.how.accept);
-        let (agent, token) = (Arc::clone(&self.agent), token.to_owned());
+        let (provider_client, token) = (Arc::clone(&self.provider_client), token.to_owned());
         let issuers = self.how.issuers.clone();
         let question = move || async move {
-            let answer = agent
+            let answer = provider_client
                 .get(Endpoint::Userinfo, &token, &parameters, headers)
                 .await?;
-            let document = responses::userinfo_claims(&agent, &issuers, &answer).await?;
+            let document = responses::userinfo_claims(&provider_client, &issuers, &answer).await?;
             Ok(Arc::new(document))
         };
-        let clock = self.agent.clock.clone();
+        let clock = self.provider_client.clock.clone();
         let asked = self.flights.ask(about, question, move || clock.now_ms());
         asked.await
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::cache::{Said, TokenCache, Verified};
-use super::provider::{Known, Provider, ProviderConfig};
+use super::provider::{Provider, ProviderConfig, ProviderMetadata};
 use super::refusal::Refusal;
 use super::revocation::{RevocationStatus, Status};
 use crate::Providers;
@@ -24,7 +24,7 @@ pub trait Check {
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
         now_ms: i64,
     ) -> Result<Option<Checked>, Refusal>;
 
@@ -146,8 +146,8 @@ impl<C: Check> Verifier<C> {
     }
 
     /// What is known of the provider at this moment.
-    pub fn known(&self) -> Option<Arc<Known>> {
-        self.provider.known()
+    pub fn metadata(&self) -> Option<Arc<ProviderMetadata>> {
+        self.provider.metadata()
     }
 
     /// Judges a token with what is at hand.
@@ -162,7 +162,7 @@ impl<C: Check> Verifier<C> {
             Look::Refuse(refusal) => Judgement::Refuse(refusal),
             Look::NeedsRevocationCheck(_) => Judgement::Wait,
             Look::NeedsKeys => {
-                let refusal = self.out_of_keys();
+                let refusal = self.no_matching_key();
                 match paused && self.provider.is_paused(now_ms) {
                     true => Judgement::Refuse(refusal),
                     false => Judgement::Wait,
@@ -184,7 +184,7 @@ impl<C: Check> Verifier<C> {
                     verified.revocation.check(&verified.token.claims).await?;
                     return Ok(verified);
                 }
-                Look::NeedsKeys if last => return Err(self.out_of_keys()),
+                Look::NeedsKeys if last => return Err(self.no_matching_key()),
                 Look::NeedsKeys => last = !self.provider.wait_for_newer(now_ms).await,
             }
         }
@@ -202,25 +202,25 @@ impl<C: Check> Verifier<C> {
                 return Look::at(held);
             }
         }
-        let known = match self.verify(token, now_ms) {
+        let lookup = match self.verify(token, now_ms) {
             Ok(Some(verified)) => Look::at(verified),
             Ok(None) => return Look::NeedsKeys,
             Err(refusal) => Look::Refuse(refusal),
         };
         self.misses.inc();
-        known
+        lookup
     }
 
     /// Verifies a token with the keys at hand; `None`: they do not suffice.
     fn verify(&self, token: &str, now_ms: i64) -> Result<Option<Arc<Verified>>, Refusal> {
         let parsed = Unverified::parse(token)?;
-        let known = self.provider.known();
-        let checked = self.check.check(&parsed, known.as_deref(), now_ms)?;
-        let (Some(checked), Some(known)) = (checked, known) else {
+        let metadata = self.provider.metadata();
+        let checked = self.check.check(&parsed, metadata.as_deref(), now_ms)?;
+        let (Some(checked), Some(metadata)) = (checked, metadata) else {
             return Ok(None);
         };
-        let revocation = RevocationStatus::new(known.token_status.clone());
-        let verified = checked.verified(token, token.len(), known.generation, revocation);
+        let revocation = RevocationStatus::new(metadata.token_status.clone());
+        let verified = checked.verified(token, token.len(), metadata.generation, revocation);
         if self.check.remembers() {
             self.cache.insert(&verified);
         }
@@ -228,10 +228,10 @@ impl<C: Check> Verifier<C> {
     }
 
     /// The refusal of a token that the keys at hand can't verify.
-    fn out_of_keys(&self) -> Refusal {
-        match self.provider.known() {
-            Some(known) => known.out_of_keys(),
-            None => self.provider.unknown(),
+    fn no_matching_key(&self) -> Refusal {
+        match self.provider.metadata() {
+            Some(metadata) => metadata.no_matching_key(),
+            None => self.provider.unavailable(),
         }
     }
 }

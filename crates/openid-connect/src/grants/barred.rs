@@ -5,9 +5,9 @@
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
-use crate::agent::object;
-use crate::client::Client;
-use crate::flight::{Digest, digest_of};
+use crate::client_auth::Client;
+use crate::provider_client::object;
+use crate::single_flight::{Digest, digest_of};
 use doorward_core::model::secret::Secret;
 use doorward_net::http::outbound::Answer;
 

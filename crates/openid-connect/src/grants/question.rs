@@ -7,13 +7,13 @@ use http::header::AUTHORIZATION;
 
 use super::barred::Password;
 use super::{Grant, TokenDesk, Tokens, read};
-use crate::agent::Question;
-use crate::client::{Client, basic, say};
+use crate::client_auth::{Client, basic, set_parameter};
 use crate::endpoints::Endpoint;
-use crate::flight::{Digest, digest_of};
 use crate::introspection::{RequestContext, request_digest};
 use crate::logins::Claim;
+use crate::provider_client::EndpointRequest;
 use crate::refusal::Refusal;
+use crate::single_flight::{Digest, digest_of};
 use doorward_core::model::secret::Secret;
 
 /// What is asked.
@@ -72,7 +72,7 @@ impl<'a> Wish<'a> {
 /// A question that is ready to be asked.
 pub(super) struct Prepared {
     pub(super) about: Digest,
-    question: Question,
+    question: EndpointRequest,
     /// The scopes that it is for, as far as the configuration alone says so.
     granted: Option<String>,
 }
@@ -111,7 +111,7 @@ impl TokenDesk {
         let mut about = match &once {
             // At whichever plugin of the issuer.
             Some(form) => {
-                let endpoint = self.agent.url(Endpoint::Token).await.ok();
+                let endpoint = self.provider_client.url(Endpoint::Token).await.ok();
                 let endpoint = endpoint.as_ref().map_or("", url::Url::as_str);
                 let asked = request_digest(client.as_deref(), form, &HeaderMap::new());
                 digest_of([&asked[..], endpoint.as_bytes()])
@@ -119,16 +119,16 @@ impl TokenDesk {
             None => request_digest(client.as_deref(), &sent, &headers),
         };
         let granted = grants.scope.clone();
-        let granted = granted.filter(|_| wish.is_by_scope() && !extras.may_say("scope"));
+        let granted = granted.filter(|_| wish.is_by_scope() && !extras.may_set("scope"));
         if grant == Grant::Password
             && let Some(from) = context.from
-            && self.agent.token_status().await.is_some()
+            && self.provider_client.token_status().await.is_some()
         {
             // A provider in this process may let users in from some addresses
             // only: what it gave to one is not for another.
             about = digest_of([&about[..], from.to_string().as_bytes()]);
         }
-        let question = Question {
+        let question = EndpointRequest {
             from: context.from,
             endpoint: Endpoint::Token,
             client,
@@ -154,20 +154,21 @@ impl TokenDesk {
             .map(|(id, secret)| (id.to_owned(), secret.clone()));
         let replay = self.grants.replay.clone();
         let refused_ms = self.grants.lifetimes.refused();
-        let (agent, barred) = (Arc::clone(&self.agent), Arc::clone(&self.barred));
+        let (provider_client, barred) =
+            (Arc::clone(&self.provider_client), Arc::clone(&self.barred));
         let held = Arc::clone(self.held(grant));
         async move {
             let about = prepared.about;
             // The last answer may have come between the look and the question: a
             // refresh token must not be shown again.
-            let now_ms = agent.clock.now_ms();
+            let now_ms = provider_client.clock.now_ms();
             if let Some((tokens, until)) = held.get(&about)
                 && now_ms < until
             {
                 return Ok(tokens);
             }
-            let answer = agent.post(prepared.question).await?;
-            let now_ms = agent.clock.now_ms();
+            let answer = provider_client.post(prepared.question).await?;
+            let now_ms = provider_client.clock.now_ms();
             if let Some(password) = &password {
                 barred.hear(&answer, password, now_ms, refused_ms);
             }
@@ -195,9 +196,13 @@ impl TokenDesk {
         headers: &mut HeaderMap,
     ) -> Result<(), Refusal> {
         let own = own.map(Arc::as_ref);
-        if self.agent.posts_secrets(Endpoint::Token, own).await? {
-            say(form, "client_id", id);
-            say(form, "client_secret", secret.expose());
+        if self
+            .provider_client
+            .posts_secrets(Endpoint::Token, own)
+            .await?
+        {
+            set_parameter(form, "client_id", id);
+            set_parameter(form, "client_secret", secret.expose());
         } else {
             headers.insert(AUTHORIZATION, basic(id, secret.expose())?);
         }

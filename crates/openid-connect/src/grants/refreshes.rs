@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Responses, Tokens, responses};
-use crate::flight::{Flights, REFUSED_MS};
+use crate::single_flight::{REFUSED_MS, SingleFlight};
 
 /// Longest wait of a refresh where too many are under way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(in super::super) struct Refreshes {
     /// Nobody who signs in, or says so, keeps them waiting, nor does another
     /// issuer that is slow.
-    pub(super) flights: Flights<Arc<Tokens>>,
+    pub(super) flights: SingleFlight<Arc<Tokens>>,
     /// The next tokens, for whoever comes late with the last ones.
     pub(super) late: Arc<Responses>,
 }
@@ -26,7 +26,7 @@ pub(in super::super) struct Refreshes {
 impl Refreshes {
     fn new() -> Self {
         Self {
-            flights: Flights::new(REFUSED_MS, PATIENCE),
+            flights: SingleFlight::new(REFUSED_MS, PATIENCE),
             late: Arc::new(responses()),
         }
     }

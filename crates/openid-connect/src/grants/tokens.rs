@@ -4,8 +4,8 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::identity::Identity;
-use crate::agent::object;
 use crate::login::words_of_error;
+use crate::provider_client::object;
 use crate::refusal::Refusal;
 use crate::token_set::TokenSet;
 use doorward_core::jose::claims::lifetime;

@@ -6,11 +6,11 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::IntrospectionConfig;
-use crate::agent::{Agent, object};
 use crate::cache::{Document, Said, Verified};
-use crate::client::Client;
+use crate::client_auth::Client;
 use crate::issuers::Issuers;
-use crate::provider::Known;
+use crate::provider::ProviderMetadata;
+use crate::provider_client::{ProviderClient, object};
 use crate::refusal::{Class, Refusal};
 use crate::revocation::RevocationStatus;
 use crate::rules::denies;
@@ -28,7 +28,7 @@ impl IntrospectionConfig {
     /// The claims of a good introspection answer.
     pub(super) async fn introspection_claims(
         &self,
-        agent: &Agent,
+        provider_client: &ProviderClient,
         client: Option<&Client>,
         answer: &Answer,
     ) -> Result<Document, Refusal> {
@@ -43,10 +43,10 @@ impl IntrospectionConfig {
             Some(token) => {
                 let issuers = &self.rules.issuers;
                 let typ = Some("token-introspection+jwt");
-                let secrets = client.map(|me| agent.hmac_keys.of(&me.id));
+                let secrets = client.map(|me| provider_client.hmac_keys.of(&me.id));
                 let secrets = secrets.unwrap_or_default();
                 let mut claims =
-                    provider_signed_claims(agent, issuers, (token, secrets), typ).await?;
+                    provider_signed_claims(provider_client, issuers, (token, secrets), typ).await?;
                 // RFC 9701 §5: made by the provider, for this client.
                 let audience = claims.get("aud").map(doorward_core::jose::claims::words);
                 let mine = client.zip(audience);
@@ -84,7 +84,7 @@ impl IntrospectionConfig {
     /// What is known of a token after the provider has told its claims.
     pub(super) async fn verified_token(
         &self,
-        agent: &Agent,
+        provider_client: &ProviderClient,
         token: &str,
         said: Said,
         length: usize,
@@ -96,7 +96,7 @@ impl IntrospectionConfig {
         {
             return Err(Refusal::ProviderMalformed);
         }
-        let now_ms = agent.clock.now_ms();
+        let now_ms = provider_client.clock.now_ms();
         let document = said.introspection.as_ref().or(said.user_info.as_ref());
         let response = document.map(|document| document.claims.clone());
         let response = response.unwrap_or_default();
@@ -104,12 +104,12 @@ impl IntrospectionConfig {
             true => with_own_claims(&response, token),
             false => response.clone(),
         };
-        let known = agent.known().await?;
+        let metadata = provider_client.metadata().await?;
         let now = now_ms.div_euclid(1000);
         let end = self
             .rules
-            .check_introspected(&response, &claims, &known.issuer, now);
-        let end = end.map_err(|refusal| known.doubts(refusal))?;
+            .check_introspected(&response, &claims, &metadata.issuer, now);
+        let end = end.map_err(|refusal| metadata.undiscovered_or(refusal))?;
         let end = end.map(|end| end.saturating_mul(1000));
         let ends_at = self.lifetimes.until(end, now_ms);
         let checked = Checked {
@@ -147,7 +147,7 @@ fn with_own_claims(response: &Map<String, Value>, token: &str) -> Map<String, Va
 
 /// The claims of a good userinfo answer.
 pub(in super::super) async fn userinfo_claims(
-    agent: &Agent,
+    provider_client: &ProviderClient,
     issuers: &Issuers,
     answer: &Answer,
 ) -> Result<Document, Refusal> {
@@ -163,8 +163,8 @@ pub(in super::super) async fn userinfo_claims(
         None => object(answer),
         // Signed for the client of the token, which it may not name.
         Some(token) => {
-            let secrets = agent.hmac_keys.all();
-            Some(provider_signed_claims(agent, issuers, (token, secrets), None).await?)
+            let secrets = provider_client.hmac_keys.all();
+            Some(provider_signed_claims(provider_client, issuers, (token, secrets), None).await?)
         }
     };
     let claims = claims.ok_or(Refusal::ProviderMalformed)?;
@@ -197,18 +197,18 @@ pub(in super::super) fn jwt(answer: &Answer) -> Option<String> {
 
 /// The claims of a token that somebody signed whose keys are trusted.
 pub(in super::super) fn claims_signed_by_provider(
-    known: &Known,
+    metadata: &ProviderMetadata,
     token: &str,
 ) -> Result<Map<String, Value>, Refusal> {
     let unusable = |_| Refusal::ProviderMalformed;
     let parsed = Unverified::parse(token).map_err(unusable)?;
-    parsed.verify(&known.keys).map_err(unusable)
+    parsed.verify(&metadata.keys).map_err(unusable)
 }
 
 /// The claims of an answer that the provider signed, perhaps with a key that is
 /// newer than those at hand, or with one of these secrets.
 async fn provider_signed_claims(
-    agent: &Agent,
+    provider_client: &ProviderClient,
     issuers: &Issuers,
     (token, secrets): (&str, &[Secret]),
     typ: Option<&str>,
@@ -220,16 +220,19 @@ async fn provider_signed_claims(
     }
     // How introspection is signed is another question (RFC 9701 §6).
     if typ.is_none() {
-        agent.response_alg.check(&parsed).map_err(|_| unusable)?;
+        provider_client
+            .response_alg
+            .check(&parsed)
+            .map_err(|_| unusable)?;
     }
-    let signed = agent.signed(&parsed, secrets).await;
-    let (claims, known) = signed.map_err(|refusal| match refusal.class() {
+    let signed = provider_client.signed(&parsed, secrets).await;
+    let (claims, metadata) = signed.map_err(|refusal| match refusal.class() {
         Class::Broken => refusal,
         _ => unusable,
     })?;
     // A userinfo answer may leave it out.
     let unsaid = typ.is_none() && !claims.contains_key("iss");
-    match unsaid || issuers.fit(&claims, &known.issuer) {
+    match unsaid || issuers.fit(&claims, &metadata.issuer) {
         true => Ok(claims),
         false => Err(unusable),
     }

@@ -46,17 +46,17 @@ impl OpenIdConnect {
     ) -> Result<Map<String, Value>, (Refusal, String)> {
         let wrong = |error: &dyn std::fmt::Display| (Refusal::WrongAnswer, error.to_string());
         let parsed = Unverified::parse(response).map_err(|error| wrong(&error))?;
-        let pinned = self.agent.response_alg.check(&parsed);
+        let pinned = self.provider_client.response_alg.check(&parsed);
         pinned.map_err(|_| wrong(&"it is signed by another algorithm than the configured one"))?;
         let said = parsed.claims_of_anyone();
         let said = said.map_err(|error| wrong(&parsed.fault().unwrap_or(error.to_string())))?;
         // Nobody but the gateway makes a state.
         let begun = said.get("state").and_then(Value::as_str);
         let begun = begun.and_then(|state| logins.find(state).ok());
-        let secrets = begun.map(|begun| self.agent.hmac_keys.of(&begun.client));
+        let secrets = begun.map(|begun| self.provider_client.hmac_keys.of(&begun.client));
         let secrets = secrets.unwrap_or_default();
-        let signed = self.agent.signed(&parsed, secrets).await;
-        let (claims, known) = signed.map_err(|refusal| {
+        let signed = self.provider_client.signed(&parsed, secrets).await;
+        let (claims, metadata) = signed.map_err(|refusal| {
             let reason = refusal.describe().1.to_owned();
             match refusal.class() {
                 Class::Broken => (refusal, reason),
@@ -65,10 +65,10 @@ impl OpenIdConnect {
         })?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let issuers = &self.config().rules.issuers;
-        if !text("iss").is_some_and(|issuer| issuers.answers_as(issuer, &known.issuer)) {
+        if !text("iss").is_some_and(|issuer| issuers.answers_as(issuer, &metadata.issuer)) {
             return Err((Refusal::MixedUp, "its iss is not the provider's".to_owned()));
         }
-        let now = self.agent.clock.now_secs();
+        let now = self.provider_client.clock.now_secs();
         let times = check_times(&claims, now, logins.leeway);
         times.map_err(|_| wrong(&"it has expired, is not valid yet, or says not when"))?;
         let state = text("state");

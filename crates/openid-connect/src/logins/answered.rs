@@ -7,8 +7,8 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use quick_cache::sync::Cache;
 
-use crate::flight::{Digest, digest_of};
 use crate::refusal::Refusal;
+use crate::single_flight::{Digest, digest_of};
 
 /// Most logins that are remembered as over.
 const OVER: usize = 16 * 1024;

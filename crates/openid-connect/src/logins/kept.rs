@@ -16,7 +16,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use uuid::Uuid;
 
 use crate::fields::Fields;
-use crate::flight::{Digest, digest_of};
+use crate::single_flight::{Digest, digest_of};
 use crate::site::Site;
 use doorward_net::http::form::is_form_type;
 use doorward_plugin_api::ConfigError;

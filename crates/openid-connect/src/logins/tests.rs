@@ -24,7 +24,7 @@ fn request(target: &str) -> RequestHeader {
 fn begun(logins: &Logins, target: &str) -> (Vec<(String, String)>, HeaderMap) {
     let config = json!({"client_id": ["app"]});
     let config = config.as_object().cloned().expect("an object");
-    let clients = super::super::client::Clients::new(Fields(&config)).expect("valid");
+    let clients = super::super::client_auth::Clients::new(Fields(&config)).expect("valid");
     let arguments = Arguments::default();
     let client = clients
         .chosen(&HeaderMap::new(), &arguments)

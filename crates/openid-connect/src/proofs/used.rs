@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::flight::digest_of;
 use crate::refusal::Refusal;
+use crate::single_flight::digest_of;
 use doorward_core::jose::claims::CLOCK_SKEW;
 
 /// Most proofs of one key that are remembered.

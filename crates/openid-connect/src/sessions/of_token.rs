@@ -12,9 +12,9 @@ use quick_cache::{Equivalent, Weighter};
 
 use super::held::{Handle, Held};
 use super::{Browser, LoginSession, Sessions};
-use crate::flight::{Digest, Flights, REFUSED_MS, digest_of};
 use crate::methods::Method;
 use crate::refusal::Refusal;
+use crate::single_flight::{Digest, REFUSED_MS, SingleFlight, digest_of};
 use doorward_core::clock::Clock;
 
 /// Most tokens whose sessions are known, about.
@@ -78,7 +78,7 @@ pub(super) struct OfTokens {
     known: Cache<Key, Openings, Weight, ahash::RandomState>,
     /// Those that begin: one of a token at a time, or many requests that come at
     /// once would begin more than it may have.
-    begin: Flights<()>,
+    begin: SingleFlight<()>,
 }
 
 impl OfTokens {
@@ -87,7 +87,7 @@ impl OfTokens {
         let lifecycle = DefaultLifecycle::default();
         Self {
             known: Cache::with(TOKENS, BYTES, Weight, state, lifecycle),
-            begin: Flights::new(REFUSED_MS, PATIENCE),
+            begin: SingleFlight::new(REFUSED_MS, PATIENCE),
         }
     }
 }

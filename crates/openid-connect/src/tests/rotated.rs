@@ -103,7 +103,7 @@ impl Check for Overtaken {
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&provider::Known>,
+        known: Option<&provider::ProviderMetadata>,
         now_ms: i64,
     ) -> Result<Option<Checked>, Refusal> {
         if !self.once.swap(true, Ordering::SeqCst) {
@@ -134,7 +134,7 @@ async fn nobody_is_refused_for_keys_that_have_come_meanwhile() {
     let options = doorward_net::http::outbound::Options::default();
     let config = ProviderConfig::discovered(Url::parse(ISSUER).unwrap(), options);
     let provider = Providers::of(&world.parts).provider(config.clone(), &world.parts);
-    assert!(provider.known_at_last().await.is_some());
+    assert!(provider.metadata_or_fetch().await.is_some());
     let next = TestKey::es256("key-2");
     world.issuer.publish(&[&world.key, &next]);
     let check = Overtaken {

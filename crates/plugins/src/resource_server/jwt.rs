@@ -8,7 +8,7 @@ use crate::chain::settings::{Declared, Settings};
 use doorward_core::jose::claims::{check_times, same_issuer, time, words};
 use doorward_core::jose::verify::{Unverified, VerifyError};
 use doorward_expr::duration::Length;
-use doorward_openid_connect::provider::{Known, ProviderConfig};
+use doorward_openid_connect::provider::{ProviderConfig, ProviderMetadata};
 use doorward_openid_connect::refusal::Refusal;
 use doorward_openid_connect::rules::{is_access_token, is_of_login};
 use doorward_openid_connect::verifier::{Check, Checked, Verifier};
@@ -26,16 +26,16 @@ impl Check for Rules {
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
         now_ms: i64,
     ) -> Result<Option<Checked>, Refusal> {
         if parsed.algorithm().is_symmetric() {
             return Err(Refusal::UnsupportedAlg);
         }
-        let Some(known) = known else {
+        let Some(metadata) = metadata else {
             return Ok(None);
         };
-        let claims = match parsed.verify(&known.keys) {
+        let claims = match parsed.verify(&metadata.keys) {
             Err(VerifyError::UnknownKey) => return Ok(None),
             other => other?,
         };
@@ -66,7 +66,7 @@ impl Check for Rules {
 
 /// Reads the resolver's `config`.
 pub(super) fn read(settings: &Settings<'_>, parts: &Parts) -> Result<Resolver, ConfigError> {
-    settings.known(&[
+    settings.metadata(&[
         "issuer",
         "secretsProvider",
         "verificationSecretId",
@@ -131,7 +131,7 @@ fn key_set_url(store: &Declared<'_>) -> Result<Url, ConfigError> {
 
 fn by_key_set(store: &Declared<'_>) -> Result<ProviderConfig, ConfigError> {
     let settings = &store.settings;
-    settings.known(&[
+    settings.metadata(&[
         "jwkUrl",
         "handler",
         "cacheTimeout",

@@ -17,9 +17,9 @@ use doorward_core::jose::verify::TOKEN_MAX;
 use doorward_net::http::outbound::{Answer, Outbound, OutboundError};
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::cache::{TokenCache, Verified};
-use doorward_openid_connect::flight::{Flights, REFUSED_MS, digest_of};
 use doorward_openid_connect::refusal::Refusal;
 use doorward_openid_connect::revocation::{RevocationStatus, Status};
+use doorward_openid_connect::single_flight::{REFUSED_MS, SingleFlight, digest_of};
 use doorward_openid_connect::verifier::Judgement;
 use doorward_plugin_api::Parts;
 
@@ -54,7 +54,7 @@ pub(super) struct Remote {
     /// Tokens that are known to be good, if answers may be believed for a
     /// while.
     known: Option<(TokenCache, Lifetime)>,
-    flights: Flights<Arc<Verified>>,
+    flights: SingleFlight<Arc<Verified>>,
     /// Whether the endpoint failed the last time: it is said once.
     down: AtomicBool,
     hits: Counter,
@@ -70,7 +70,7 @@ impl Remote {
         parts: &Parts,
     ) -> Self {
         Self {
-            flights: Flights::new(REFUSED_MS, client.options.timeout),
+            flights: SingleFlight::new(REFUSED_MS, client.options.timeout),
             protocol,
             url,
             client,

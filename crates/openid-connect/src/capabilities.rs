@@ -4,15 +4,15 @@
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::provider::Known;
+use super::provider::ProviderMetadata;
 use doorward_plugin_api::ConfigError;
 
 /// Values that lists in the provider's metadata should have.
 #[derive(Debug)]
-pub(super) struct Needs(Vec<Need>);
+pub(super) struct RequiredCapabilities(Vec<Capability>);
 
 #[derive(Debug)]
-struct Need {
+struct Capability {
     setting: &'static str,
     member: &'static str,
     values: Vec<String>,
@@ -30,7 +30,7 @@ const COMPARED: [(&str, &str); 5] = [
     ),
 ];
 
-impl Needs {
+impl RequiredCapabilities {
     /// `None`: nothing is compared.
     pub(super) fn new(fields: Fields<'_>, signs_in: bool) -> Result<Option<Self>, ConfigError> {
         if !fields.flag("verify_parameters")? {
@@ -43,7 +43,7 @@ impl Needs {
                 continue;
             }
             let values = fields.texts(setting)?;
-            needs.push(Need {
+            needs.push(Capability {
                 setting,
                 member,
                 values,
@@ -54,10 +54,10 @@ impl Needs {
 
     /// Says what the provider does not name. It may do it all the same, so
     /// nothing is refused for that.
-    pub(super) fn compare(&self, known: &Known) {
-        for (setting, value, member) in self.missing(|name| known.member(name)) {
+    pub(super) fn compare(&self, metadata: &ProviderMetadata) {
+        for (setting, value, member) in self.missing(|name| metadata.member(name)) {
             tracing::warn!(
-                issuer = %known.issuer,
+                issuer = %metadata.issuer,
                 setting,
                 value,
                 "the provider does not name this in {member} (verify_parameters)"
@@ -93,7 +93,7 @@ mod tests {
     fn what_the_provider_does_not_name_is_found() {
         let config = json!({"scopes": ["openid", "admin"], "client_auth": ["none"]});
         let config = config.as_object().cloned().expect("an object");
-        let needs = Needs::new(Fields(&config), true)
+        let needs = RequiredCapabilities::new(Fields(&config), true)
             .expect("valid")
             .expect("on");
         let offered = json!({"scopes_supported": ["openid"],
@@ -106,6 +106,10 @@ mod tests {
         assert_eq!(values, ["admin", "none"]);
         let config = json!({"verify_parameters": false});
         let config = config.as_object().cloned().expect("an object");
-        assert!(Needs::new(Fields(&config), true).expect("valid").is_none());
+        assert!(
+            RequiredCapabilities::new(Fields(&config), true)
+                .expect("valid")
+                .is_none()
+        );
     }
 }

@@ -30,12 +30,12 @@ pub const REFUSED_MS: i64 = 5_000;
 
 /// What a question is about, so that nobody can choose texts that collide.
 pub type Digest = [u8; 32];
-type Landed<T> = watch::Receiver<Option<Result<T, Refusal>>>;
+type FlightResult<T> = watch::Receiver<Option<Result<T, Refusal>>>;
 
 /// Questions under way, and what was refused lately.
-pub struct Flights<T> {
+pub struct SingleFlight<T> {
     /// Those that wait for a place among them.
-    under_way: Arc<DashMap<Digest, Landed<T>>>,
+    under_way: Arc<DashMap<Digest, FlightResult<T>>>,
     places: Arc<Semaphore>,
     /// Longest wait for a place.
     patience: Duration,
@@ -43,7 +43,7 @@ pub struct Flights<T> {
     refused_ms: i64,
 }
 
-impl<T: Clone + Send + Sync + 'static> Flights<T> {
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     /// Remembers what is refused for so many milliseconds. Where more is asked
     /// than may be at once, a question waits no longer than `patience`.
     pub fn new(refused_ms: i64, patience: Duration) -> Self {
@@ -75,12 +75,12 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
     {
         let full = self.under_way.len() >= FLIGHTS + WAITING;
         let mut landed = match self.under_way.entry(digest) {
-            Entry::Occupied(known) => known.get().clone(),
+            Entry::Occupied(metadata) => metadata.get().clone(),
             Entry::Vacant(_) if full => return Err(Refusal::ProviderUnavailable),
             Entry::Vacant(vacant) => {
                 let (landing, landed) = watch::channel(None);
                 vacant.insert(landed.clone());
-                let flight = Landing {
+                let flight = FlightGuard {
                     digest,
                     under_way: Arc::clone(&self.under_way),
                 };
@@ -111,12 +111,12 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
 }
 
 /// Ends the question, also when its task is cancelled.
-struct Landing<T> {
+struct FlightGuard<T> {
     digest: Digest,
-    under_way: Arc<DashMap<Digest, Landed<T>>>,
+    under_way: Arc<DashMap<Digest, FlightResult<T>>>,
 }
 
-impl<T> Drop for Landing<T> {
+impl<T> Drop for FlightGuard<T> {
     fn drop(&mut self) {
         self.under_way.remove(&self.digest);
     }
@@ -140,13 +140,13 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    fn flights() -> Flights<()> {
-        Flights::new(REFUSED_MS, PATIENCE)
+    fn flights() -> SingleFlight<()> {
+        SingleFlight::new(REFUSED_MS, PATIENCE)
     }
 
     /// Asks `count` different questions, each of which waits for a permit of
     /// `gate`; what became of them.
-    async fn rush(flights: &Flights<()>, count: usize, gate: &Arc<Semaphore>) -> Vec<bool> {
+    async fn rush(flights: &SingleFlight<()>, count: usize, gate: &Arc<Semaphore>) -> Vec<bool> {
         let asks = (0..count).map(|n| {
             let gate = Arc::clone(gate);
             let question = || async move {
@@ -161,7 +161,7 @@ mod tests {
 
     /// Waits until so many questions are asked or wait, or it is plain that they
     /// never will be.
-    async fn wait_for(flights: &Flights<()>, count: usize) {
+    async fn wait_for(flights: &SingleFlight<()>, count: usize) {
         for _ in 0..100_000 {
             if flights.under_way.len() >= count && flights.places.available_permits() == 0 {
                 return;

@@ -28,7 +28,7 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 
 /// How a client proves who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(super) enum ClientAuthMethod {
     Basic,
     Post,
     SecretJwt,
@@ -39,13 +39,13 @@ pub(super) enum Proof {
     None,
 }
 
-impl Proof {
+impl ClientAuthMethod {
     /// The method called `text` in the setting `field`.
     pub(super) fn named(field: &str, text: &str) -> Result<Self, ConfigError> {
-        Self::known(text).ok_or_else(|| wrong(field, &format!("{text} is not known")))
+        Self::parse(text).ok_or_else(|| wrong(field, &format!("{text} is not known")))
     }
 
-    fn known(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "client_secret_basic" => Self::Basic,
             "client_secret_post" => Self::Post,
@@ -62,7 +62,7 @@ impl Proof {
     pub(super) fn of_secrets(named: Option<Self>, offered: Option<&Value>) -> Self {
         let shows = |proof: &Self| matches!(proof, Self::Basic | Self::Post);
         let offered = offered.and_then(Value::as_array).into_iter().flatten();
-        let mut offered = offered.filter_map(|name| Self::known(name.as_str()?));
+        let mut offered = offered.filter_map(|name| Self::parse(name.as_str()?));
         let named = named.filter(shows).or_else(|| offered.find(shows));
         named.unwrap_or(Self::Basic)
     }
@@ -73,7 +73,7 @@ impl Proof {
 pub(super) struct Client {
     pub(super) id: String,
     secret: Option<Secret>,
-    proof: Option<Proof>,
+    proof: Option<ClientAuthMethod>,
     /// Of assertions made with the secret.
     hmac: Option<Signer>,
     /// Of assertions made with a key of its own.
@@ -169,7 +169,7 @@ impl Client {
         let secret = nth(&secrets, index).filter(|secret| !secret.is_empty());
         let methods = fields.texts("client_auth")?;
         let method = nth(&methods, index);
-        let proof = method.map(|text| Proof::named("client_auth", text));
+        let proof = method.map(|text| ClientAuthMethod::named("client_auth", text));
         let algorithms = fields.texts("client_alg")?;
         let algorithm = nth(&algorithms, index).and_then(|name| Algorithm::named(name));
         let algorithm = algorithm.map(Algorithm::as_sign_alg);
@@ -177,7 +177,7 @@ impl Client {
         let signer = nth(&fields.maps("client_jwk")?, index)
             .map(|jwk| private_key(fields, algorithm, jwk))
             .transpose()?;
-        if let Some(Ok(Proof::SecretJwt)) = proof {
+        if let Some(Ok(ClientAuthMethod::SecretJwt)) = proof {
             check_profile(fields, "client_alg", hmac)?;
         }
         let client = Self {
@@ -188,7 +188,7 @@ impl Client {
             signer,
             certified: mutual_tls::certificate(fields)?.is_some(),
         };
-        if let (Some(method), Some(Proof::Tls)) = (method, client.proof) {
+        if let (Some(method), Some(ClientAuthMethod::Tls)) = (method, client.proof) {
             mutual_tls::needs_certificate(fields, method)?;
         }
         client.check()?;
@@ -197,14 +197,14 @@ impl Client {
 
     fn check(&self) -> Result<(), ConfigError> {
         match self.proof {
-            Some(Proof::PrivateKeyJwt) if self.signer.is_none() => {
+            Some(ClientAuthMethod::PrivateKeyJwt) if self.signer.is_none() => {
                 Err(wrong("client_jwk", "private_key_jwt needs a private key"))
             }
-            Some(Proof::SecretJwt) if self.hmac.is_none() => Err(wrong(
+            Some(ClientAuthMethod::SecretJwt) if self.hmac.is_none() => Err(wrong(
                 "client_secret",
                 "client_secret_jwt needs a secret and an HS algorithm",
             )),
-            Some(Proof::Basic | Proof::Post) if self.secret.is_none() => {
+            Some(ClientAuthMethod::Basic | ClientAuthMethod::Post) if self.secret.is_none() => {
                 Err(wrong("client_secret", "client_auth needs a secret"))
             }
             _ => Ok(()),
@@ -213,21 +213,23 @@ impl Client {
 
     /// The method to use where the endpoint has none of its own: the client's,
     /// or else the first that the provider names and the client can do.
-    pub(super) fn proof(&self, offered: Option<&Value>) -> Proof {
-        let can = |proof: &Proof| match proof {
-            Proof::Basic | Proof::Post => self.secret.is_some(),
-            Proof::SecretJwt => self.hmac.is_some(),
-            Proof::PrivateKeyJwt => self.signer.is_some(),
-            Proof::Tls => self.certified,
-            Proof::None => self.secret.is_none() && self.signer.is_none() && !self.certified,
+    pub(super) fn proof(&self, offered: Option<&Value>) -> ClientAuthMethod {
+        let can = |proof: &ClientAuthMethod| match proof {
+            ClientAuthMethod::Basic | ClientAuthMethod::Post => self.secret.is_some(),
+            ClientAuthMethod::SecretJwt => self.hmac.is_some(),
+            ClientAuthMethod::PrivateKeyJwt => self.signer.is_some(),
+            ClientAuthMethod::Tls => self.certified,
+            ClientAuthMethod::None => {
+                self.secret.is_none() && self.signer.is_none() && !self.certified
+            }
         };
         let offered = offered.and_then(Value::as_array);
         let offered = offered.into_iter().flatten();
-        let offered = offered.filter_map(|name| Proof::known(name.as_str()?));
+        let offered = offered.filter_map(|name| ClientAuthMethod::parse(name.as_str()?));
         let mut offered = offered.filter(can).peekable();
         let first = offered.peek().copied();
         // Beside a secret, a key is there to sign requests.
-        let by_secret = |proof: &Proof| *proof != Proof::PrivateKeyJwt;
+        let by_secret = |proof: &ClientAuthMethod| *proof != ClientAuthMethod::PrivateKeyJwt;
         let usual = match self.secret.is_some() {
             true => offered.find(by_secret).or(first),
             false => first,
@@ -235,10 +237,10 @@ impl Client {
         self.proof
             .or(usual)
             .unwrap_or(match (self.secret.is_some(), self.signer.is_some()) {
-                (true, _) => Proof::Basic,
-                (false, true) => Proof::PrivateKeyJwt,
-                (false, false) if self.certified => Proof::Tls,
-                (false, false) => Proof::None,
+                (true, _) => ClientAuthMethod::Basic,
+                (false, true) => ClientAuthMethod::PrivateKeyJwt,
+                (false, false) if self.certified => ClientAuthMethod::Tls,
+                (false, false) => ClientAuthMethod::None,
             })
     }
 
@@ -249,7 +251,7 @@ impl Client {
     }
 
     /// The method that the configuration names.
-    pub(super) fn named_proof(&self) -> Option<Proof> {
+    pub(super) fn configured_method(&self) -> Option<ClientAuthMethod> {
         self.proof
     }
 
@@ -258,37 +260,37 @@ impl Client {
     /// # Errors
     /// [`Refusal::ClientRefused`] where the client has not got what the
     /// method takes.
-    pub(super) fn prove(
+    pub(super) fn authenticate(
         &self,
-        proof: Proof,
+        proof: ClientAuthMethod,
         audience: &str,
         now: i64,
         form: &mut Vec<(String, String)>,
         headers: &mut HeaderMap,
     ) -> Result<(), Refusal> {
-        let mut say = |name: &str, value: &str| say(form, name, value);
+        let mut set = |name: &str, value: &str| set_parameter(form, name, value);
         match proof {
             // The certificate is shown by the connection.
-            Proof::None | Proof::Tls => say("client_id", &self.id),
-            Proof::Post => {
+            ClientAuthMethod::None | ClientAuthMethod::Tls => set("client_id", &self.id),
+            ClientAuthMethod::Post => {
                 let secret = self.secret.as_ref().ok_or(Refusal::ClientRefused)?;
-                say("client_id", &self.id);
-                say("client_secret", secret.expose());
+                set("client_id", &self.id);
+                set("client_secret", secret.expose());
             }
-            Proof::Basic => {
+            ClientAuthMethod::Basic => {
                 let secret = self.secret.as_ref().ok_or(Refusal::ClientRefused)?;
                 headers.insert(AUTHORIZATION, basic(&self.id, secret.expose())?);
             }
-            Proof::SecretJwt | Proof::PrivateKeyJwt => {
+            ClientAuthMethod::SecretJwt | ClientAuthMethod::PrivateKeyJwt => {
                 let signer = match proof {
-                    Proof::SecretJwt => self.hmac.as_ref(),
+                    ClientAuthMethod::SecretJwt => self.hmac.as_ref(),
                     _ => self.signer.as_ref(),
                 };
                 let signer = signer.ok_or(Refusal::ClientRefused)?;
                 let assertion = signer.sign(&self.assertion(audience, now));
-                say("client_id", &self.id);
-                say("client_assertion_type", ASSERTION_TYPE);
-                say(
+                set("client_id", &self.id);
+                set("client_assertion_type", ASSERTION_TYPE);
+                set(
                     "client_assertion",
                     &assertion.map_err(|_| Refusal::ClientRefused)?,
                 );
@@ -307,7 +309,7 @@ impl Client {
 }
 
 /// Says something in a form that nobody else says there, whatever extras do.
-pub(super) fn say(form: &mut Vec<(String, String)>, name: &str, value: &str) {
+pub(super) fn set_parameter(form: &mut Vec<(String, String)>, name: &str, value: &str) {
     form.retain(|(one, _)| one != name);
     form.push((name.to_owned(), value.to_owned()));
 }
@@ -412,9 +414,9 @@ mod tests {
         let (mut form, mut headers) = (Vec::new(), HeaderMap::new());
         let client = &clients.all[1];
         let proof = client.proof(None);
-        assert_eq!(proof, Proof::Post);
+        assert_eq!(proof, ClientAuthMethod::Post);
         client
-            .prove(proof, "https://id/token", 0, &mut form, &mut headers)
+            .authenticate(proof, "https://id/token", 0, &mut form, &mut headers)
             .expect("proven");
         let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         assert_eq!(form, [("client_id", "b"), ("client_secret", "s2")]);
@@ -426,9 +428,9 @@ mod tests {
         let with_secret = &with_secret.expect("valid").all[0];
         let bare = clients(json!({"client_id": "a"})).expect("valid");
         let offered = json!(["private_key_jwt", "client_secret_post", "none"]);
-        assert_eq!(with_secret.proof(Some(&offered)), Proof::Post);
-        assert_eq!(with_secret.proof(None), Proof::Basic);
-        assert_eq!(bare.all[0].proof(Some(&offered)), Proof::None);
+        assert_eq!(with_secret.proof(Some(&offered)), ClientAuthMethod::Post);
+        assert_eq!(with_secret.proof(None), ClientAuthMethod::Basic);
+        assert_eq!(bare.all[0].proof(Some(&offered)), ClientAuthMethod::None);
     }
 
     #[test]
@@ -447,11 +449,11 @@ mod tests {
             "client_secret_post",
             "client_secret_basic"
         ]);
-        assert_eq!(both.proof(Some(&usual)), Proof::Post);
-        assert_eq!(alone.proof(Some(&usual)), Proof::PrivateKeyJwt);
+        assert_eq!(both.proof(Some(&usual)), ClientAuthMethod::Post);
+        assert_eq!(alone.proof(Some(&usual)), ClientAuthMethod::PrivateKeyJwt);
         let strict = json!(["private_key_jwt"]);
-        assert_eq!(both.proof(Some(&strict)), Proof::PrivateKeyJwt);
-        assert_eq!(both.proof(None), Proof::Basic);
+        assert_eq!(both.proof(Some(&strict)), ClientAuthMethod::PrivateKeyJwt);
+        assert_eq!(both.proof(None), ClientAuthMethod::Basic);
         assert!(both.signs_requests().is_some());
     }
 
@@ -464,15 +466,31 @@ mod tests {
         ]);
         let basic = json!(["client_secret_basic", "client_secret_post"]);
         for (named, offered, wanted) in [
-            (None, None, Proof::Basic),
-            (None, Some(&post), Proof::Post),
-            (None, Some(&basic), Proof::Basic),
-            (Some(Proof::Post), Some(&basic), Proof::Post),
-            (Some(Proof::Basic), Some(&post), Proof::Basic),
-            (Some(Proof::PrivateKeyJwt), Some(&post), Proof::Post),
-            (Some(Proof::None), None, Proof::Basic),
+            (None, None, ClientAuthMethod::Basic),
+            (None, Some(&post), ClientAuthMethod::Post),
+            (None, Some(&basic), ClientAuthMethod::Basic),
+            (
+                Some(ClientAuthMethod::Post),
+                Some(&basic),
+                ClientAuthMethod::Post,
+            ),
+            (
+                Some(ClientAuthMethod::Basic),
+                Some(&post),
+                ClientAuthMethod::Basic,
+            ),
+            (
+                Some(ClientAuthMethod::PrivateKeyJwt),
+                Some(&post),
+                ClientAuthMethod::Post,
+            ),
+            (Some(ClientAuthMethod::None), None, ClientAuthMethod::Basic),
         ] {
-            assert_eq!(Proof::of_secrets(named, offered), wanted, "{named:?}");
+            assert_eq!(
+                ClientAuthMethod::of_secrets(named, offered),
+                wanted,
+                "{named:?}"
+            );
         }
     }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 
-use super::agent::{Agent, Question, object};
-use super::client::Client;
+use super::client_auth::Client;
 use super::endpoints::Endpoint;
 use super::extras::Parameters;
-use super::flight::{Flights, REFUSED_MS, digest_of};
+use super::provider_client::{EndpointRequest, ProviderClient, object};
 use super::refusal::Refusal;
+use super::single_flight::{REFUSED_MS, SingleFlight, digest_of};
 use doorward_net::http::outbound::Answer;
 
 /// For how long a provider that says nothing is not asked, in milliseconds: short,
@@ -23,21 +23,21 @@ const SILENT_MS: i64 = 1_000;
 const SILENT_TIMES: u32 = 8;
 
 /// Pushes requests.
-pub(super) struct Pushes {
+pub(super) struct ParClient {
     /// No two requests are the same: of use for their bounds.
-    flights: Flights<Arc<str>>,
-    silence: Arc<Silence>,
+    flights: SingleFlight<Arc<str>>,
+    outage: Arc<Outage>,
 }
 
 /// Whether the provider says nothing.
-struct Silence {
+struct Outage {
     /// How often in a row it has said nothing.
     times: AtomicU32,
     /// Until when it is not asked.
     until: AtomicI64,
 }
 
-impl Silence {
+impl Outage {
     fn is_at(&self, now_ms: i64) -> bool {
         now_ms < self.until.load(Ordering::Relaxed)
     }
@@ -52,12 +52,12 @@ impl Silence {
     }
 }
 
-impl Pushes {
+impl ParClient {
     /// Pushes that find no place wait for one no longer than `patience`.
     pub(super) fn new(patience: Duration) -> Self {
         Self {
-            flights: Flights::new(REFUSED_MS, patience),
-            silence: Arc::new(Silence {
+            flights: SingleFlight::new(REFUSED_MS, patience),
+            outage: Arc::new(Outage {
                 times: AtomicU32::new(0),
                 until: AtomicI64::new(i64::MIN),
             }),
@@ -71,27 +71,27 @@ impl Pushes {
     /// just said nothing; why it does not take the request.
     pub(super) async fn push(
         &self,
-        agent: &Arc<Agent>,
+        provider_client: &Arc<ProviderClient>,
         client: &Arc<Client>,
         parameters: Parameters,
     ) -> Result<Parameters, Refusal> {
         let texts = parameters.iter();
         let texts = texts.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
         let about = digest_of(texts);
-        let silence = Arc::clone(&self.silence);
-        let (asked, asking) = (Arc::clone(agent), Arc::clone(client));
+        let outage = Arc::clone(&self.outage);
+        let (shared_client, oauth_client) = (Arc::clone(provider_client), Arc::clone(client));
         let question = || async move {
-            let now_ms = asked.clock.now_ms();
+            let now_ms = shared_client.clock.now_ms();
             // Also for those who have waited for a place.
-            if silence.is_at(now_ms) {
+            if outage.is_at(now_ms) {
                 return Err(Refusal::ProviderUnavailable);
             }
-            let pushed = pushed(&asked, &asking, parameters).await;
+            let pushed = push_request(&shared_client, &oauth_client, parameters).await;
             let is_silent = pushed.as_ref().is_err_and(|refusal| refusal.is_silence());
-            silence.note(is_silent, asked.clock.now_ms());
+            outage.note(is_silent, shared_client.clock.now_ms());
             pushed
         };
-        let clock = agent.clock.clone();
+        let clock = provider_client.clock.clone();
         let uri = self.flights.ask(about, question, move || clock.now_ms());
         Ok(vec![
             ("client_id".to_owned(), client.id.clone()),
@@ -101,21 +101,21 @@ impl Pushes {
 }
 
 /// What the provider calls a request that it is given.
-async fn pushed(
-    agent: &Agent,
+async fn push_request(
+    provider_client: &ProviderClient,
     client: &Arc<Client>,
     mut parameters: Parameters,
 ) -> Result<Arc<str>, Refusal> {
     // How the client proves itself says who it is.
     parameters.retain(|(name, _)| name != "client_id");
-    if agent
+    if provider_client
         .names_itself_otherwise(Endpoint::PushedRequest, client)
         .await?
     {
         parameters.push(("client_id".to_owned(), client.id.clone()));
     }
-    let answer = agent
-        .post(Question {
+    let answer = provider_client
+        .post(EndpointRequest {
             endpoint: Endpoint::PushedRequest,
             client: Some(client.clone()),
             form: parameters,

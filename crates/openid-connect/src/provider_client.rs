@@ -12,11 +12,11 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::client::{Client, Proof};
+use super::capabilities::RequiredCapabilities;
+use super::client_auth::{Client, ClientAuthMethod};
 use super::endpoints::{Endpoint, Endpoints};
 use super::hmac_keys::HmacKeys;
-use super::needs::Needs;
-use super::provider::{Known, Provider, ProviderConfig};
+use super::provider::{Provider, ProviderConfig, ProviderMetadata};
 use super::refusal::Refusal;
 use super::signing_algs::ResponseAlg;
 use crate::Providers;
@@ -29,7 +29,7 @@ use doorward_plugin_api::Parts;
 const ANSWER_MAX: usize = 64 * 1024;
 
 /// What an endpoint is asked.
-pub(super) struct Question {
+pub(super) struct EndpointRequest {
     /// The address of whom it is asked for: a provider in this process is told.
     pub(super) from: Option<IpAddr>,
     pub(super) endpoint: Endpoint,
@@ -40,7 +40,7 @@ pub(super) struct Question {
 }
 
 /// Asks one provider.
-pub(super) struct Agent {
+pub(super) struct ProviderClient {
     pub(super) clock: Clock,
     provider: Arc<Provider>,
     outbound: Arc<Outbound>,
@@ -48,21 +48,21 @@ pub(super) struct Agent {
     endpoints: Endpoints,
     /// What goes for a provider that can't be asked, where endpoints are
     /// configured: they may be enough.
-    unheard: Option<Arc<Known>>,
+    undiscovered: Option<Arc<ProviderMetadata>>,
     /// Whether there was no answer the last time: it is said once.
     down: AtomicBool,
     /// What the provider has to offer, until that was looked at.
-    needs: ArcSwapOption<Needs>,
+    capabilities: ArcSwapOption<RequiredCapabilities>,
     pub(super) hmac_keys: HmacKeys,
     /// How the provider signs what it says to its client.
     pub(super) response_alg: ResponseAlg,
 }
 
-impl Agent {
+impl ProviderClient {
     pub(super) fn new(
         config: &ProviderConfig,
         endpoints: Endpoints,
-        needs: Option<Needs>,
+        capabilities: Option<RequiredCapabilities>,
         (hmac_keys, response_alg): (HmacKeys, ResponseAlg),
         parts: &Parts,
     ) -> Self {
@@ -72,10 +72,11 @@ impl Agent {
             provider: Providers::of(parts).provider(config.clone(), parts),
             outbound: Arc::clone(outbound),
             options: config.options,
-            unheard: (endpoints.are_configured()).then(|| Arc::new(Known::unheard(&config.issuer))),
+            undiscovered: (endpoints.are_configured())
+                .then(|| Arc::new(ProviderMetadata::undiscovered(&config.issuer))),
             endpoints,
             down: AtomicBool::new(false),
-            needs: ArcSwapOption::from(needs.map(Arc::new)),
+            capabilities: ArcSwapOption::from(capabilities.map(Arc::new)),
             hmac_keys,
             response_alg,
         }
@@ -85,32 +86,32 @@ impl Agent {
     /// where it is old: whoever asks may be the only one who does.
     ///
     /// # Errors
-    /// [`Provider::unknown`] when nothing is and nothing can be had, and no
+    /// [`Provider::unavailable`] when nothing is and nothing can be had, and no
     /// endpoint is configured, or the provider's metadata are refused.
-    pub(super) async fn known(&self) -> Result<Arc<Known>, Refusal> {
+    pub(super) async fn metadata(&self) -> Result<Arc<ProviderMetadata>, Refusal> {
         self.provider.refresh_if_old(self.clock.now_ms());
-        let known = match &self.unheard {
-            None => self.provider.known_at_last().await,
-            Some(unheard) => {
-                let known = self.provider.known_once_tried().await;
+        let metadata = match &self.undiscovered {
+            None => self.provider.metadata_or_fetch().await,
+            Some(undiscovered) => {
+                let metadata = self.provider.metadata_after_first_fetch().await;
                 let usable = !self.provider.is_malformed();
-                known.or_else(|| usable.then(|| Arc::clone(unheard)))
+                metadata.or_else(|| usable.then(|| Arc::clone(undiscovered)))
             }
         };
-        let known = known.ok_or_else(|| self.provider.unknown())?;
-        if known.is_discovered()
-            && self.needs.load().is_some()
-            && let Some(needs) = self.needs.swap(None)
+        let metadata = metadata.ok_or_else(|| self.provider.unavailable())?;
+        if metadata.is_discovered()
+            && self.capabilities.load().is_some()
+            && let Some(capabilities) = self.capabilities.swap(None)
         {
-            needs.compare(&known);
+            capabilities.compare(&metadata);
         }
-        Ok(known)
+        Ok(metadata)
     }
 
-    /// As [`Known::doubts_of_given`].
-    pub(super) fn doubts_of_given(&self, refusal: Refusal, token: &str) -> Refusal {
-        let known = self.provider.known();
-        known.map_or(refusal, |known| known.doubts_of_given(refusal, token))
+    /// As [`ProviderMetadata::stale_keys_or`].
+    pub(super) fn stale_keys_or(&self, refusal: Refusal, token: &str) -> Refusal {
+        let metadata = self.provider.metadata();
+        metadata.map_or(refusal, |metadata| metadata.stale_keys_or(refusal, token))
     }
 
     /// As [`Provider::wait_for_newer`].
@@ -121,19 +122,24 @@ impl Agent {
     /// The address of an endpoint.
     ///
     /// # Errors
-    /// As [`Self::known`] and [`Endpoints::url`].
+    /// As [`Self::metadata`] and [`Endpoints::url`].
     pub(super) async fn url(&self, endpoint: Endpoint) -> Result<Url, Refusal> {
-        self.endpoints.url(endpoint, &*self.known().await?)
+        self.endpoints.url(endpoint, &*self.metadata().await?)
     }
 
     /// Who tells when tokens of the provider end early, if it is in this
     /// process.
     pub(super) async fn token_status(&self) -> Option<Arc<dyn TokenStatus>> {
-        self.known().await.ok()?.token_status.clone()
+        self.metadata().await.ok()?.token_status.clone()
     }
 
-    fn proof(&self, endpoint: Endpoint, client: &Client, known: &Known) -> Proof {
-        let offered = known.member("token_endpoint_auth_methods_supported");
+    fn proof(
+        &self,
+        endpoint: Endpoint,
+        client: &Client,
+        metadata: &ProviderMetadata,
+    ) -> ClientAuthMethod {
+        let offered = metadata.member("token_endpoint_auth_methods_supported");
         let proof = self.endpoints.proof(endpoint);
         proof.unwrap_or_else(|| client.proof(offered))
     }
@@ -147,47 +153,49 @@ impl Agent {
     /// form: as those of `own` do, if they go there at all.
     ///
     /// # Errors
-    /// As [`Self::known`].
+    /// As [`Self::metadata`].
     pub(super) async fn posts_secrets(
         &self,
         endpoint: Endpoint,
         own: Option<&Client>,
     ) -> Result<bool, Refusal> {
-        let known = self.known().await?;
-        let offered = known.member("token_endpoint_auth_methods_supported");
+        let metadata = self.metadata().await?;
+        let offered = metadata.member("token_endpoint_auth_methods_supported");
         let named = self.endpoints.proof(endpoint);
-        let named = named.or_else(|| own.and_then(Client::named_proof));
-        Ok(Proof::of_secrets(named, offered) == Proof::Post)
+        let named = named.or_else(|| own.and_then(Client::configured_method));
+        Ok(ClientAuthMethod::of_secrets(named, offered) == ClientAuthMethod::Post)
     }
 
     /// Whether the client's name is in a header alone when it proves itself at
     /// `endpoint`.
     ///
     /// # Errors
-    /// As [`Self::known`].
+    /// As [`Self::metadata`].
     pub(super) async fn names_itself_otherwise(
         &self,
         endpoint: Endpoint,
         client: &Client,
     ) -> Result<bool, Refusal> {
-        let known = self.known().await?;
-        Ok(self.proof(endpoint, client, &known) == Proof::Basic)
+        let metadata = self.metadata().await?;
+        Ok(self.proof(endpoint, client, &metadata) == ClientAuthMethod::Basic)
     }
 
     /// Posts a form; the answer, whatever its status.
     ///
     /// # Errors
     /// When the question can't be asked, or gets no answer.
-    pub(super) async fn post(&self, question: Question) -> Result<Answer, Refusal> {
-        let known = self.known().await?;
+    pub(super) async fn post(&self, question: EndpointRequest) -> Result<Answer, Refusal> {
+        let metadata = self.metadata().await?;
         let client = question.client.as_ref();
-        let proof = client.map(|client| self.proof(question.endpoint, client, &known));
-        let url = self.endpoints.url_for(question.endpoint, proof, &known)?;
+        let proof = client.map(|client| self.proof(question.endpoint, client, &metadata));
+        let url = self
+            .endpoints
+            .url_for(question.endpoint, proof, &metadata)?;
         let (mut form, mut headers) = (question.form, question.headers);
         if let (Some(client), Some(proof)) = (client, proof) {
-            let audience = self.endpoints.assertion_audience(&url, &known);
+            let audience = self.endpoints.assertion_audience(&url, &metadata);
             let now = self.clock.now_secs();
-            client.prove(proof, &audience, now, &mut form, &mut headers)?;
+            client.authenticate(proof, &audience, now, &mut form, &mut headers)?;
         }
         let form: Vec<_> = form.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let options = self.endpoints.options_for(proof, &url, self.options);
@@ -196,7 +204,7 @@ impl Agent {
             ..options.ok_or(Refusal::ClientRefused)?
         };
         let answer = self.outbound.post_form(&url, &form, headers, options);
-        self.heard(&url, answer.await)
+        self.checked_answer(&url, answer.await)
     }
 
     /// Fetches what an endpoint says to the holder of `token`.
@@ -210,15 +218,15 @@ impl Agent {
         parameters: &[(String, String)],
         mut headers: HeaderMap,
     ) -> Result<Answer, Refusal> {
-        let known = self.known().await?;
+        let metadata = self.metadata().await?;
         let mutual_tls = &self.endpoints.mutual_tls;
         // Tokens may be bound to the certificate by which they were asked for.
         let options = mutual_tls.options(self.options);
         let options =
-            options.and_then(|options| Some((mutual_tls.alias(endpoint, &known)?, options)));
+            options.and_then(|options| Some((mutual_tls.alias(endpoint, &metadata)?, options)));
         let (mut url, options) = match options {
             Some((url, options)) if url.scheme() == "https" => (url, options),
-            _ => (self.endpoints.url(endpoint, &known)?, self.options),
+            _ => (self.endpoints.url(endpoint, &metadata)?, self.options),
         };
         if !parameters.is_empty() {
             url.query_pairs_mut().extend_pairs(parameters);
@@ -229,7 +237,7 @@ impl Agent {
         headers.insert(AUTHORIZATION, value);
         let answer = self.outbound.get(&url, headers, options).await;
         url.set_query(None);
-        self.heard(&url, answer)
+        self.checked_answer(&url, answer)
     }
 
     /// Fetches what is said at an address that the provider has named, to the
@@ -245,7 +253,7 @@ impl Agent {
         mut headers: HeaderMap,
     ) -> Result<Answer, Refusal> {
         if !self.endpoints.may_go(url) {
-            self.complain(url, "claims are told at an address that is not secure");
+            self.warn_once(url, "claims are told at an address that is not secure");
             return Err(Refusal::ClaimsElsewhere);
         }
         if let Some(token) = token {
@@ -261,10 +269,14 @@ impl Agent {
         let answer = self.outbound.get(url, headers, self.options).await;
         let mut plain = url.clone();
         plain.set_query(None);
-        self.heard(&plain, answer)
+        self.checked_answer(&plain, answer)
     }
 
-    fn heard(&self, url: &Url, answer: Result<Answer, OutboundError>) -> Result<Answer, Refusal> {
+    fn checked_answer(
+        &self,
+        url: &Url,
+        answer: Result<Answer, OutboundError>,
+    ) -> Result<Answer, Refusal> {
         let (refusal, reason) = match answer {
             Ok(answer) if answer.status.is_server_error() => {
                 (Refusal::ProviderError, format!("status {}", answer.status))
@@ -288,12 +300,12 @@ impl Agent {
                 (refusal, error.to_string())
             }
         };
-        self.complain(url, &reason);
+        self.warn_once(url, &reason);
         Err(refusal)
     }
 
     /// Says that an endpoint is of no use, once until it is again.
-    pub(super) fn complain(&self, url: &Url, reason: &str) {
+    pub(super) fn warn_once(&self, url: &Url, reason: &str) {
         if !self.down.swap(true, Ordering::Relaxed) {
             tracing::warn!(endpoint = %url, reason, "the provider gives no usable answer");
         }
