@@ -364,7 +364,7 @@ impl OpenIdConnect {
     ) -> Result<(), LogoutRefusal> {
         let down = |_| LogoutRefusal::Unavailable;
         let now_ms = self.provider_client.clock.now_ms();
-        let shown = sessions.find_or_recall(&request.headers, now_ms).await;
+        let shown = sessions.find_or_restore(&request.headers, now_ms).await;
         for held in shown.map_err(down)? {
             sessions.end(&held, now_ms).await.map_err(down)?;
         }
@@ -411,10 +411,10 @@ impl OpenIdConnect {
             sid: Some(sid.to_owned()),
             ..LoginQuery::default()
         };
-        let shown = sessions.find_or_recall(&request.headers, now_ms).await;
+        let shown = sessions.find_or_restore(&request.headers, now_ms).await;
         let mut own = false;
         for held in shown.map_err(|_| LogoutRefusal::Unavailable)? {
-            let whose = held.whose();
+            let whose = held.owner();
             if whose.sid.as_deref() == Some(sid) && same_issuer(&whose.issuer, issuer) {
                 own = true;
                 which.issuer = Some(whose.issuer);

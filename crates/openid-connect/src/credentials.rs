@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::arguments::{Arguments, Where, retarget, without};
-use super::entry::Place;
 use super::fields::{Fields, header_names};
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
+use super::session_creation::CredentialPlace;
 use doorward_core::model::secret::Secret;
 use doorward_plugin_api::ConfigError;
 
@@ -250,15 +250,15 @@ impl TokenPlace {
 
 impl Shown {
     /// Where it was.
-    pub(super) fn place(&self, request: &RequestHeader) -> Place {
+    pub(super) fn place(&self, request: &RequestHeader) -> CredentialPlace {
         if self.header.is_some() {
-            return Place::Head;
+            return CredentialPlace::Head;
         }
         let query = Arguments::new(request.uri.query(), Vec::new());
         let in_query = |name: &String| query.first(name).is_some();
         match self.parameters.iter().any(in_query) {
-            true => Place::Query,
-            false => Place::Body,
+            true => CredentialPlace::Query,
+            false => CredentialPlace::Body,
         }
     }
 

@@ -13,7 +13,6 @@ use super::arguments::{Arguments, without};
 use super::bearer::{PARAMETER, body};
 use super::cache::Verified;
 use super::credentials::{Credential, Shown as Credentials};
-use super::entry::{Entry, Place};
 use super::grants::{Given, TokenDesk, Tokens};
 use super::introspection::RequestContext;
 use super::logins::page;
@@ -21,6 +20,7 @@ use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::{Class, Refusal};
 use super::scripts;
+use super::session_creation::{CredentialPlace, SessionSource};
 use super::sessions::Browser;
 use super::token_exchange::{Course, TokenExchange};
 use super::trusted::Opaque;
@@ -70,7 +70,7 @@ impl OpenIdConnect {
         let request = session.req_header();
         let places = &self.config().places;
         let mut found = None;
-        let mut place = Place::Head;
+        let mut place = CredentialPlace::Head;
         if self.takes_tokens() {
             found = places.find(request)?.map(|found| found.into_owned());
         }
@@ -79,7 +79,7 @@ impl OpenIdConnect {
             let body = exchange.body.as_deref();
             if self.takes_tokens() {
                 found = places.find_in_read_body(session.req_header(), body)?;
-                place = Place::Body;
+                place = CredentialPlace::Body;
             }
         }
         let request = session.req_header();
@@ -108,10 +108,14 @@ impl OpenIdConnect {
                 }
                 Err(refusal) => self.refuse(refusal, exchange),
             };
-            let place = if found.in_query { Place::Query } else { place };
+            let place = if found.in_query {
+                CredentialPlace::Query
+            } else {
+                place
+            };
             let client = context.client.cloned();
-            let entry = Entry::by_token((method, place), client, &verified, id_token);
-            self.enter(entry, request, exchange).await;
+            let source = SessionSource::by_token((method, place), client, &verified, id_token);
+            self.create_session(source, request, exchange).await;
             if let Flow::Continue = flow {
                 if let Some(presented_id_token) = &presented_id_token {
                     self.hide(presented_id_token, session, exchange);
@@ -140,8 +144,9 @@ impl OpenIdConnect {
                     in_query: false,
                 };
                 let flow = self.accept(passing, session.req_header(), exchange);
-                let entry = Entry::by_grant(&given, place, client);
-                self.enter(entry, session.req_header(), exchange).await;
+                let source = SessionSource::by_grant(&given, place, client);
+                self.create_session(source, session.req_header(), exchange)
+                    .await;
                 Ok(flow)
             }
             _ => self.sign_in(void, session, exchange, &given).await,

@@ -19,7 +19,7 @@ use super::methods::Method;
 use super::proofs;
 use super::refusal::Refusal;
 use super::scripts;
-use super::sessions::{Held, Sessions};
+use super::sessions::{OpenSession, Sessions};
 use super::token_exchange::Course;
 use doorward_plugin_api::filter::{Code, Exchange, Outlook};
 
@@ -144,7 +144,7 @@ impl OpenIdConnect {
 
     async fn outlook_of_session(
         &self,
-        (sessions, login): (&Arc<Sessions>, &Arc<Held>),
+        (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
         context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -155,7 +155,7 @@ impl OpenIdConnect {
             let reason = "the next access token of the session: the provider is asked for it";
             return Ok(Outlook::depends(reason));
         }
-        let verified = self.judge_session(login).await?;
+        let verified = self.verify_session(login).await?;
         let verified = self.complete(verified, context).await?;
         if self.may_prove(request) {
             return Ok(Outlook::depends(PROOF));

@@ -13,7 +13,6 @@ mod answers;
 mod arguments;
 mod ask_for_login;
 pub mod bearer;
-mod by_session;
 pub mod cache;
 mod capabilities;
 mod channels;
@@ -24,8 +23,6 @@ mod credentials;
 mod decide;
 mod distributed;
 mod endpoints;
-mod ends;
-mod entry;
 mod extras;
 mod fields;
 mod foresee;
@@ -36,9 +33,7 @@ mod id_token;
 mod idle;
 mod introspection;
 mod issuers;
-mod keeper;
-mod lasting;
-mod logged_in;
+mod liveness;
 mod login;
 mod logins;
 mod logout;
@@ -54,9 +49,14 @@ mod refresh;
 pub mod refusal;
 mod replay;
 pub mod revocation;
+mod revoked_sessions;
 pub mod rules;
 mod schema;
 mod scripts;
+mod session_admin;
+mod session_authorization;
+mod session_creation;
+mod session_decision;
 mod sessions;
 mod signed;
 mod signing_algs;
@@ -73,8 +73,8 @@ mod upstream;
 mod user_info;
 pub mod verifier;
 
-pub use keeper::{end_marks, subjects};
 pub use provider::{IssuerReport, Providers};
+pub use session_admin::{end_marks, subjects};
 pub use storage::Storages;
 
 use std::borrow::Cow;
@@ -109,7 +109,7 @@ use proofs::Proven;
 use provider::ProviderMetadata;
 use provider_client::ProviderClient;
 use refusal::Refusal;
-use sessions::{Held, Sessions, Shown};
+use sessions::{OpenSession, SessionLookup, Sessions};
 use single_flight::SingleFlight;
 use token_exchange::{Course, TokenExchange};
 use user_info::UserInfo;
@@ -153,7 +153,7 @@ struct OpenIdConnect {
     desk: Option<TokenDesk>,
     sessions: Option<Arc<Sessions>>,
     /// Sessions whose tokens are being refreshed.
-    refreshes: SingleFlight<Arc<Held>>,
+    refreshes: SingleFlight<Arc<OpenSession>>,
     logins: Option<Logins>,
     /// Requests for logins that are pushed.
     par: ParClient,
@@ -299,11 +299,12 @@ impl OpenIdConnect {
                     return Verdict::Wait;
                 };
                 let sessions = self.sessions_by(By::Bearer);
-                let entry = match sessions.filter(|_| !found.in_query) {
+                let token_session = match sessions.filter(|_| !found.in_query) {
                     None => None,
                     Some(sessions) => {
-                        match self.opening(sessions, (By::Bearer, &token), request, exchange) {
-                            Some(opening) => Some((sessions, opening)),
+                        match self.token_session(sessions, (By::Bearer, &token), request, exchange)
+                        {
+                            Some(opened) => Some((sessions, opened)),
                             None => return Verdict::Wait,
                         }
                     }
@@ -319,8 +320,8 @@ impl OpenIdConnect {
                         self.accept_shown(held, By::Bearer, found, None, request, exchange)
                     }
                 };
-                if let Some((sessions, opening)) = entry {
-                    self.hand_over(sessions, &opening, request, exchange);
+                if let Some((sessions, opened)) = token_session {
+                    self.set_token_session_cookie(sessions, &opened, request, exchange);
                 }
                 flow
             }
@@ -345,18 +346,20 @@ impl OpenIdConnect {
         if let Some(sessions) = &self.sessions {
             let now_ms = self.provider_client.clock.now_ms();
             match sessions.shown(&request.headers, now_ms) {
-                Shown::Live(login, _)
-                    if !self.takes(&login)
+                SessionLookup::Active(login, _)
+                    if !self.accepts_session(&login)
                         || sessions.is_elsewhere(&login, &request.headers, exchange) =>
                 {
                     return Verdict::Wait;
                 }
-                Shown::Live(login, due) => {
-                    return self.judge_login(sessions, &login, due, request, exchange);
+                SessionLookup::Active(login, due) => {
+                    return self.authorize_session_now(sessions, &login, due, request, exchange);
                 }
-                Shown::Void(_) | Shown::Away(_) => return Verdict::Wait,
-                Shown::Nothing if sessions.may_recall(&request.headers) => return Verdict::Wait,
-                Shown::Nothing => {}
+                SessionLookup::Invalid(_) | SessionLookup::NeedsLoad(_) => return Verdict::Wait,
+                SessionLookup::Absent if sessions.has_remember_me(&request.headers) => {
+                    return Verdict::Wait;
+                }
+                SessionLookup::Absent => {}
             }
         }
         let config = self.config();

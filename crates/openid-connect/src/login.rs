@@ -22,7 +22,7 @@ use super::methods::Method;
 use super::pass::Passing;
 use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
-use super::sessions::{Browser, Held, LoginSession, Shown};
+use super::sessions::{Browser, LoginSession, OpenSession, SessionLookup};
 use doorward_core::model::secret::Secret;
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Flow};
@@ -111,8 +111,8 @@ impl OpenIdConnect {
         logins.check_browser(&begun, request, exchange)?;
         // Whoever is in already goes on, however late or often this comes.
         if let Some(sessions) = &self.sessions
-            && let Shown::Live(login, _) = sessions.find(&request.headers, now_ms).await?
-            && self.takes(&login)
+            && let SessionLookup::Active(login, _) = sessions.find(&request.headers, now_ms).await?
+            && self.accepts_session(&login)
             && !sessions.has_run_out(&login, now_ms)
         {
             return redirect(&begun.address());
@@ -180,7 +180,7 @@ impl OpenIdConnect {
         (code, claim): (&str, Claim),
         request: &RequestHeader,
         arguments: &Arguments,
-    ) -> Result<(Held, Arc<Verified>, Arc<Tokens>), Refusal> {
+    ) -> Result<(OpenSession, Arc<Verified>, Arc<Tokens>), Refusal> {
         let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
         let client = self.config().clients.named(&begun.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
@@ -224,10 +224,10 @@ impl OpenIdConnect {
             unverified: tokens.id.is_some() && !self.verifies_id_tokens(Method::AuthorizationCode),
             ..LoginSession::begun(&begun.client, tokens.access.expose(), now_ms)
         };
-        let login = Held::fresh(login);
+        let login = OpenSession::fresh(login);
         let verified = match self.config().exempt.has(Method::AuthorizationCode) {
             true => self.judge_exempt(&login).await?,
-            false => self.judge_session(&login).await?,
+            false => self.verify_session(&login).await?,
         };
         if login.id_token.is_none() {
             // Nobody but the access token can vouch for it.
@@ -270,7 +270,7 @@ impl OpenIdConnect {
     /// Gives the browser its session, and the user what was asked for.
     async fn let_in(
         &self,
-        login: &Held,
+        login: &OpenSession,
         begun: &Begun,
         logins: &Logins,
         session: &mut Session,

@@ -18,7 +18,7 @@ use super::login::redirect;
 use super::logins::path;
 use super::provider_client::EndpointRequest;
 use super::refusal::Refusal;
-use super::sessions::{Browser, Held, LoginSession, Sessions};
+use super::sessions::{Browser, LoginSession, OpenSession, Sessions};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::{Exchange, Flow};
@@ -179,9 +179,9 @@ impl OpenIdConnect {
         logout: &Logout,
         sessions: &Sessions,
         request: &RequestHeader,
-    ) -> Result<Vec<Arc<Held>>, Refusal> {
+    ) -> Result<Vec<Arc<OpenSession>>, Refusal> {
         let now_ms = self.provider_client.clock.now_ms();
-        let mut logins = sessions.find_or_recall(&request.headers, now_ms).await?;
+        let mut logins = sessions.find_or_restore(&request.headers, now_ms).await?;
         for login in &mut logins {
             if logout.revokes_access || logout.revokes_refresh {
                 *login = sessions.current(login, now_ms).await?;
@@ -205,7 +205,7 @@ impl OpenIdConnect {
     /// Revokes the access token now, and the refresh token a little later: with
     /// that many providers end their session, and could not sign the user out
     /// further up any more when the browser comes to end it.
-    async fn revoke_around(&self, logout: &Logout, login: &Arc<Held>) {
+    async fn revoke_around(&self, logout: &Logout, login: &Arc<OpenSession>) {
         self.revoke(logout, login, &[Hint::Access]).await;
         let (Some(me), true) = (self.me.upgrade(), logout.revokes_refresh) else {
             return;

@@ -181,7 +181,7 @@ impl OpenIdConnect {
         exchange.response_headers.extend(replayed);
         exchange.token = Some(Arc::clone(token));
         exchange.token_in_query = passing.in_query;
-        self.bound(verified, None, request, exchange);
+        self.limit_lifetime(verified, None, request, exchange);
         self.passed.inc();
         match config.after.of(passing.method) {
             None | Some(Action::Upstream) => Flow::Continue,

@@ -13,7 +13,7 @@ use super::client_auth::Client;
 use super::introspection::RequestContext;
 use super::logout::Hint;
 use super::refusal::Refusal;
-use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
+use super::sessions::{Handle, LoginSession, OpenSession, SessionLookup, Sessions};
 use super::single_flight::digest_of;
 use super::storage::Lock;
 
@@ -38,12 +38,12 @@ impl OpenIdConnect {
     pub(super) async fn refresh(
         &self,
         sessions: &Arc<Sessions>,
-        login: &Arc<Held>,
+        login: &Arc<OpenSession>,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Held>, Refusal> {
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let Some(handle) = &login.handle else {
             let next = self.next_tokens(sessions, login, context).await?;
-            return Ok(Arc::new(Held::fresh(next)));
+            return Ok(Arc::new(OpenSession::fresh(next)));
         };
         if login.refresh.is_none() || !sessions.refreshes {
             return Err(Refusal::WrongCredentials);
@@ -70,10 +70,10 @@ impl OpenIdConnect {
     async fn refresh_kept(
         &self,
         sessions: &Sessions,
-        login: &Held,
+        login: &OpenSession,
         handle: &Handle,
         owned: &Owned,
-    ) -> Result<Arc<Held>, Refusal> {
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let context = RequestContext {
             from: owned.from,
             client: owned.client.as_ref(),
@@ -103,10 +103,10 @@ impl OpenIdConnect {
     async fn refresh_locked(
         &self,
         sessions: &Sessions,
-        login: &Held,
+        login: &OpenSession,
         (handle, lock): (&Handle, Lock),
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Held>, Refusal> {
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let clock = &self.provider_client.clock;
         let next = async {
             // Another node may have done it just before.
@@ -192,10 +192,12 @@ impl OpenIdConnect {
     }
 }
 
-fn live(shown: Shown) -> Result<Arc<Held>, Refusal> {
+fn live(shown: SessionLookup) -> Result<Arc<OpenSession>, Refusal> {
     match shown {
-        Shown::Live(current, _) => Ok(current),
-        Shown::Void(_) | Shown::Nothing | Shown::Away(_) => Err(Refusal::SessionOver),
+        SessionLookup::Active(current, _) => Ok(current),
+        SessionLookup::Invalid(_) | SessionLookup::Absent | SessionLookup::NeedsLoad(_) => {
+            Err(Refusal::SessionOver)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cache::Verified;
 use crate::introspection::RequestContext;
 use crate::methods::Method;
 use crate::refusal::{Class, Refusal};
-use crate::sessions::{Held, of_user};
+use crate::sessions::{OpenSession, of_user};
 use doorward_core::jose::claims::{check_times, words};
 use doorward_core::jose::verify::Unverified;
 
@@ -91,10 +91,10 @@ impl OpenIdConnect {
     /// The rule that is not met.
     pub(in super::super) async fn judge_exempt(
         &self,
-        login: &Held,
+        login: &OpenSession,
     ) -> Result<Arc<Verified>, Refusal> {
         let judged = self.judge_unsigned(&login.access).await;
-        self.judged_login(login, judged).await
+        self.verified_session(login, judged).await
     }
 
     /// What is known of a token, and what the ID token says that came beside

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::LoginSession;
-use super::held::Held;
+use super::open_session::OpenSession;
 use crate::cache::Verified;
 use crate::methods::Method;
 use crate::refusal::Refusal;
@@ -58,7 +58,7 @@ impl LoginSession {
     }
 }
 
-impl Held {
+impl OpenSession {
     /// What is known of the session's user at `now_ms`: what the access token says,
     /// and what the ID token says besides, which vouches for the login.
     ///

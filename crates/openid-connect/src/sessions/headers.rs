@@ -4,7 +4,7 @@
 use http::{HeaderName, HeaderValue};
 
 use super::Sessions;
-use super::held::Held;
+use super::open_session::OpenSession;
 use crate::fields::{Fields, wrong};
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::Exchange;
@@ -82,7 +82,7 @@ pub(in super::super) fn owned(fields: Fields<'_>) -> Result<Vec<HeaderName>, Con
 
 impl Sessions {
     /// Tells upstream and client of a session at `now_ms`.
-    pub(in super::super) fn tell(&self, held: &Held, now_ms: i64, exchange: &mut Exchange) {
+    pub(in super::super) fn tell(&self, held: &OpenSession, now_ms: i64, exchange: &mut Exchange) {
         for (all, items) in [
             (&mut exchange.vouched, &self.session_headers.request),
             (
@@ -98,7 +98,7 @@ impl Sessions {
         }
     }
 
-    fn text(&self, item: Item, held: &Held, now_ms: i64) -> Option<String> {
+    fn text(&self, item: Item, held: &OpenSession, now_ms: i64) -> Option<String> {
         let left = |end: Option<i64>| {
             let left = end?.saturating_sub(now_ms).max(0);
             Some(left.div_euclid(1000).to_string())
@@ -107,7 +107,7 @@ impl Sessions {
         match item {
             Item::Id => Some(held.id.clone()),
             Item::Audience => Some(self.session_headers.audience.clone()),
-            Item::Subject => held.whose().subject,
+            Item::Subject => held.owner().subject,
             Item::Timeout => left(self.timers.ends_at(held.started, held.renewed)),
             Item::Idling => left(since(self.timers.idling)),
             Item::Rolling => left(since(self.timers.rolling)),

@@ -618,20 +618,22 @@ async fn a_logout_that_could_not_be_done_is_done_when_the_provider_comes_again()
     let browser = Browser::signed_in(&node.world).await;
     let storages = &Storages::of(&node.world.parts);
     let now_ms = node.world.clock.now_ms();
-    for n in 0..super::super::ends::MARKS as u64 {
+    for n in 0..super::super::revoked_sessions::MARKS as u64 {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&n.to_be_bytes());
-        storages.ends.add(&doorward_core::model::login::EndMark {
-            what,
-            before_ms: 0,
-            until_ms: now_ms + 1,
-        });
+        storages
+            .revoked_sessions
+            .add(&doorward_core::model::login::EndMark {
+                what,
+                before_ms: 0,
+                until_ms: now_ms + 1,
+            });
     }
     let token = logout_token(&node, json!({}));
     let request = posted(&format!("logout_token={token}"));
     let outcome = node.world.ask(&request).await;
     assert_eq!(outcome.code(), (503, "session_store_unavailable"));
-    storages.ends.prune(now_ms + 1);
+    storages.revoked_sessions.prune(now_ms + 1);
     let outcome = node.world.ask(&request).await;
     assert_eq!(outcome.code(), (200, "provider_logout"));
     assert!(is_out(&browser, &node.world).await);
@@ -692,16 +694,16 @@ async fn rows_of_sessions_go_although_no_more_marks_can_be_remembered() {
     let node = Node::new(json!({})).await;
     Browser::signed_in(&node.world).await;
     let now_ms = node.world.clock.now_ms();
-    for n in 0..super::super::ends::MARKS as u64 {
+    for n in 0..super::super::revoked_sessions::MARKS as u64 {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&n.to_be_bytes());
-        Storages::of(&node.world.parts)
-            .ends
-            .add(&doorward_core::model::login::EndMark {
+        Storages::of(&node.world.parts).revoked_sessions.add(
+            &doorward_core::model::login::EndMark {
                 what,
                 before_ms: 0,
                 until_ms: now_ms + 1,
-            });
+            },
+        );
     }
     let all = LoginQuery {
         client_id: Some("gateway".to_owned()),
@@ -719,7 +721,9 @@ async fn a_node_that_has_just_started_lets_nobody_in_who_has_signed_out() {
     let copy = browser.clone();
     browser.get(&node.world, "/orders?logout=1").await;
     node.restart().await;
-    let known = Storages::of(&node.world.parts).ends.generation();
+    let known = Storages::of(&node.world.parts)
+        .revoked_sessions
+        .generation();
     assert_ne!(known, 0, "before there is a request");
     assert!(is_out(&copy, &node.world).await);
 }

@@ -20,7 +20,7 @@ const RESERVED: usize = MARKS / 4;
 
 /// What sessions may have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About<'a> {
+pub(super) enum SessionSelector<'a> {
     /// A session by its name.
     Session(&'a str),
     /// The sessions of one session at the provider.
@@ -37,9 +37,9 @@ pub(super) enum About<'a> {
     },
 }
 
-impl About<'_> {
+impl SessionSelector<'_> {
     /// Its digest.
-    pub(super) fn marked(self) -> Marked {
+    pub(super) fn digest(self) -> Marked {
         let texts = match self {
             Self::Session(id) => ["session", "", id, ""],
             Self::ProviderSession { issuer, sid } => ["sid", bare(issuer), sid, ""],
@@ -65,14 +65,14 @@ fn bare(issuer: &str) -> &str {
 
 /// The marks that a process knows.
 #[derive(Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct RevokedSessions {
     /// Up to when sessions are over, and until when it has to be known.
     marks: RwLock<HashMap<Marked, (i64, i64), ahash::RandomState>>,
     /// How often a mark was added.
     generation: AtomicU64,
 }
 
-impl Ends {
+impl RevokedSessions {
     /// A number that grows with every mark.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -93,7 +93,7 @@ impl Ends {
         self.add_below(MARKS, mark)
     }
 
-    /// As [`Ends::add`], of a user who signs out.
+    /// As [`RevokedSessions::add`], of a user who signs out.
     pub(super) fn add_of_user(&self, mark: &EndMark) -> bool {
         self.add_below(MARKS - RESERVED, mark)
     }
@@ -134,42 +134,42 @@ mod tests {
 
     #[test]
     fn sessions_that_began_before_a_mark_are_over_and_later_ones_are_not() {
-        let ends = Ends::default();
+        let revoked_sessions = RevokedSessions::default();
         let (issuer, subject) = ("https://id/", "anna");
-        let user = About::User { issuer, subject }.marked();
-        let before = ends.generation();
-        assert!(!ends.is_over(&[user], 5));
-        assert!(ends.add(&mark(user, 10, 100)));
-        assert_ne!(ends.generation(), before);
-        assert!(ends.is_over(&[About::Session("x").marked(), user], 10));
-        assert!(!ends.is_over(&[user], 11));
+        let user = SessionSelector::User { issuer, subject }.digest();
+        let before = revoked_sessions.generation();
+        assert!(!revoked_sessions.is_over(&[user], 5));
+        assert!(revoked_sessions.add(&mark(user, 10, 100)));
+        assert_ne!(revoked_sessions.generation(), before);
+        assert!(revoked_sessions.is_over(&[SessionSelector::Session("x").digest(), user], 10));
+        assert!(!revoked_sessions.is_over(&[user], 11));
         let issuer = "https://id";
-        assert_eq!(About::User { issuer, subject }.marked(), user);
+        assert_eq!(SessionSelector::User { issuer, subject }.digest(), user);
         // An earlier mark does not undo a later one.
-        assert!(ends.add(&mark(user, 3, 50)));
-        assert!(ends.is_over(&[user], 10));
-        ends.prune(99);
-        assert!(ends.is_over(&[user], 10));
-        ends.prune(100);
-        assert!(!ends.is_over(&[user], 10));
+        assert!(revoked_sessions.add(&mark(user, 3, 50)));
+        assert!(revoked_sessions.is_over(&[user], 10));
+        revoked_sessions.prune(99);
+        assert!(revoked_sessions.is_over(&[user], 10));
+        revoked_sessions.prune(100);
+        assert!(!revoked_sessions.is_over(&[user], 10));
     }
 
     #[test]
     fn what_marks_are_about_is_never_mixed_up() {
         let all = [
-            About::Session("a").marked(),
-            About::Session("b").marked(),
-            About::User {
+            SessionSelector::Session("a").digest(),
+            SessionSelector::Session("b").digest(),
+            SessionSelector::User {
                 issuer: "",
                 subject: "a",
             }
-            .marked(),
-            About::ProviderSession {
+            .digest(),
+            SessionSelector::ProviderSession {
                 issuer: "",
                 sid: "a",
             }
-            .marked(),
-            About::Client("a").marked(),
+            .digest(),
+            SessionSelector::Client("a").digest(),
         ];
         let distinct: std::collections::HashSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len());
@@ -177,28 +177,30 @@ mod tests {
 
     #[test]
     fn a_flood_of_marks_stays_within_the_bound() {
-        let ends = Ends::default();
+        let revoked_sessions = RevokedSessions::default();
         for n in 0..MARKS {
             let mut what = [0; 16];
             what[..8].copy_from_slice(&(n as u64).to_be_bytes());
-            assert!(ends.add(&mark(what, 1, 1)));
+            assert!(revoked_sessions.add(&mark(what, 1, 1)));
         }
-        assert!(!ends.add(&mark([255; 16], 1, 1)));
+        assert!(!revoked_sessions.add(&mark([255; 16], 1, 1)));
     }
 
     #[test]
     fn one_account_that_signs_out_without_end_leaves_providers_and_operators_their_room() {
-        let ends = Ends::default();
+        let revoked_sessions = RevokedSessions::default();
         let marks = (0..=MARKS as u64).map(|n| {
             let mut what = [0; 16];
             what[..8].copy_from_slice(&n.to_be_bytes());
             mark(what, 1, 1)
         });
-        let taken = marks.filter(|mark| ends.add_of_user(mark)).count();
+        let taken = marks
+            .filter(|mark| revoked_sessions.add_of_user(mark))
+            .count();
         assert_eq!(taken, MARKS - RESERVED);
         let user = mark([255; 16], 10, 100);
-        assert!(!ends.add_of_user(&user));
-        assert!(ends.add(&user));
-        assert!(ends.is_over(&[user.what], 10));
+        assert!(!revoked_sessions.add_of_user(&user));
+        assert!(revoked_sessions.add(&user));
+        assert!(revoked_sessions.is_over(&[user.what], 10));
     }
 }

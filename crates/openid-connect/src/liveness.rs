@@ -12,29 +12,29 @@ use super::cache::Verified;
 use super::client_auth::Client;
 use super::introspection::RequestContext;
 use super::revocation::Status;
-use super::sessions::{Held, Sessions};
+use super::sessions::{OpenSession, Sessions};
 use doorward_core::clock::Clock;
 use doorward_plugin_api::filter::{Exchange, Lasting};
 
 /// What an answer must not outlast.
-struct Bound {
+struct SessionLiveness {
     clock: Clock,
     /// When the request came, in milliseconds: it used the session.
     since_ms: i64,
     token: Arc<Verified>,
-    session: Option<(Arc<Sessions>, Arc<Held>)>,
+    session: Option<(Arc<Sessions>, Arc<OpenSession>)>,
     /// Whom to ask about a token that says nothing itself, and as whom.
     plugin: Weak<OpenIdConnect>,
     client: Option<Arc<Client>>,
 }
 
-impl std::fmt::Debug for Bound {
+impl std::fmt::Debug for SessionLiveness {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Bound")
     }
 }
 
-impl Lasting for Bound {
+impl Lasting for SessionLiveness {
     fn is_over(&self) -> bool {
         let now_ms = self.clock.now_ms();
         let token_over = now_ms >= self.token.ends_at && self.token.ends_for_good;
@@ -45,17 +45,17 @@ impl Lasting for Bound {
                     // Another request gets the next one.
                     || (token_over && held.refresh.is_none())
                     // Of one that is over nothing is asked any more.
-                    || (!token_over && self.fell())
+                    || (!token_over && self.is_revoked())
             }
-            None => token_over || self.fell(),
+            None => token_over || self.is_revoked(),
         }
     }
 }
 
-impl Bound {
+impl SessionLiveness {
     /// Whether the provider, if it is in this process, says that the token is
     /// void; a question is answered until the next look.
-    fn fell(&self) -> bool {
+    fn is_revoked(&self) -> bool {
         match self.token.revocation.status() {
             Status::Active => false,
             Status::Revoked => true,
@@ -77,10 +77,10 @@ impl Bound {
 
 impl OpenIdConnect {
     /// Notes what the answer to a request with this token must not outlast.
-    pub(super) fn bound(
+    pub(super) fn limit_lifetime(
         &self,
         token: &Arc<Verified>,
-        session: Option<(&Arc<Sessions>, &Arc<Held>)>,
+        session: Option<(&Arc<Sessions>, &Arc<OpenSession>)>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) {
@@ -95,7 +95,7 @@ impl OpenIdConnect {
                 clients.chosen(&request.headers, &arguments)
             }
         };
-        exchange.lasting = Some(Arc::new(Bound {
+        exchange.lasting = Some(Arc::new(SessionLiveness {
             clock: self.provider_client.clock.clone(),
             since_ms: self.provider_client.clock.now_ms(),
             token: Arc::clone(token),

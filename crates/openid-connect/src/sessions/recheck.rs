@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::held::Held;
+use super::open_session::OpenSession;
 use super::{Refusal, Sessions};
 use crate::storage::Storage;
 
 impl Sessions {
     /// Looks a session up again in the background where nobody has for a while. A
     /// storage that does not answer ends nothing.
-    pub(in super::super) fn look_again(self: &Arc<Self>, held: &Arc<Held>, now_ms: i64) {
+    pub(in super::super) fn look_again(self: &Arc<Self>, held: &Arc<OpenSession>, now_ms: i64) {
         let (Some(storage @ Storage::Remote(_)), Some(handle)) = (&self.storage, &held.handle)
         else {
             return;
@@ -38,9 +38,11 @@ impl Sessions {
 
     /// Notes that a session of a storage is over, for what lasts here. Once: a
     /// browser may go on to show it.
-    pub(super) fn note_end(&self, held: &Held, now_ms: i64) {
-        if !held.is_over(&self.storages.ends) {
-            self.storages.ends.add_of_user(&held.end_mark(now_ms));
+    pub(super) fn note_end(&self, held: &OpenSession, now_ms: i64) {
+        if !held.is_over(&self.storages.revoked_sessions) {
+            self.storages
+                .revoked_sessions
+                .add_of_user(&held.end_mark(now_ms));
         }
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::held::{Handle, Held};
-use super::kept::{UNAVAILABLE, unavailable};
-use super::{Browser, LoginSession, Sessions, Shown};
+use super::open_session::{Handle, OpenSession};
+use super::server_side::{UNAVAILABLE, unavailable};
+use super::{Browser, LoginSession, SessionLookup, Sessions};
 use crate::fields::{Fields, wrong};
 use crate::logins::token;
 use crate::refusal::Refusal;
@@ -31,14 +31,14 @@ const GRACE_MS: i64 = 30_000;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How browsers are remembered.
-pub(super) struct Remembered {
+pub(super) struct RememberMe {
     pub(super) style: Style,
     pub(super) timers: Timers,
     /// What its cookies are sealed for.
     context: Vec<u8>,
 }
 
-impl Remembered {
+impl RememberMe {
     /// `None`: they are not. `style` and `context` are those of sessions.
     pub(super) fn new(
         fields: Fields<'_>,
@@ -79,7 +79,7 @@ impl Remembered {
 
 impl Sessions {
     /// Whether a request shows that its browser is remembered.
-    pub(in super::super) fn may_recall(&self, headers: &HeaderMap) -> bool {
+    pub(in super::super) fn has_remember_me(&self, headers: &HeaderMap) -> bool {
         let remembers = self.remembers.as_ref();
         remembers.is_some_and(|remembers| remembers.style.read(headers).is_some())
     }
@@ -89,24 +89,29 @@ impl Sessions {
     ///
     /// # Errors
     /// As [`Sessions::find`].
-    pub(in super::super) async fn recall(
+    pub(in super::super) async fn restore_remembered(
         &self,
-        shown: Shown,
+        shown: SessionLookup,
         headers: &HeaderMap,
         now_ms: i64,
-    ) -> Result<(Shown, bool), Refusal> {
+    ) -> Result<(SessionLookup, bool), Refusal> {
         let Some(remembers) = &self.remembers else {
             return Ok((shown, false));
         };
-        let over = matches!(shown, Shown::Nothing | Shown::Void(Refusal::SessionOver));
-        let named = self.named(remembers, headers).filter(|_| over);
+        let over = matches!(
+            shown,
+            SessionLookup::Absent | SessionLookup::Invalid(Refusal::SessionOver)
+        );
+        let named = self.remember_me_value(remembers, headers).filter(|_| over);
         let Some(named) = named else {
             return Ok((shown, false));
         };
-        let void = |refusal| Ok((Shown::Void(refusal), false));
+        let void = |refusal| Ok((SessionLookup::Invalid(refusal), false));
         let found = match named {
-            Some(Named::Kept(handle)) => self.follow(&handle, now_ms).await?,
-            Some(Named::Whole(login)) => Ok(Arc::new(Held::new(*login, None, i64::MAX))),
+            Some(RememberMeValue::Stored(handle)) => self.follow(&handle, now_ms).await?,
+            Some(RememberMeValue::Sealed(login)) => {
+                Ok(Arc::new(OpenSession::new(*login, None, i64::MAX)))
+            }
             None => Err(Refusal::BrokenSession),
         };
         let held = match found {
@@ -116,8 +121,8 @@ impl Sessions {
         match remembers.timers.age(held.since(), held.renewed, now_ms) {
             Age::Over => void(Refusal::SessionOver),
             _ if held.signed_in.is_none() => void(Refusal::SessionOver),
-            _ if held.is_over(&self.storages.ends) => void(Refusal::SessionOver),
-            Age::Fresh | Age::Due => Ok((Shown::Live(held, false), true)),
+            _ if held.is_over(&self.storages.revoked_sessions) => void(Refusal::SessionOver),
+            Age::Fresh | Age::Due => Ok((SessionLookup::Active(held, false), true)),
         }
     }
 
@@ -126,17 +131,20 @@ impl Sessions {
     ///
     /// # Errors
     /// As [`Sessions::find`].
-    pub(in super::super) async fn find_or_recall(
+    pub(in super::super) async fn find_or_restore(
         &self,
         headers: &HeaderMap,
         now_ms: i64,
-    ) -> Result<Vec<Arc<Held>>, Refusal> {
+    ) -> Result<Vec<Arc<OpenSession>>, Refusal> {
         let mut all = Vec::new();
-        if let Shown::Live(held, _) = self.find(headers, now_ms).await? {
+        if let SessionLookup::Active(held, _) = self.find(headers, now_ms).await? {
             all.push(held);
         }
-        let recalled = self.recall(Shown::Nothing, headers, now_ms).await?.0;
-        if let Shown::Live(held, _) = recalled
+        let recalled = self
+            .restore_remembered(SessionLookup::Absent, headers, now_ms)
+            .await?
+            .0;
+        if let SessionLookup::Active(held, _) = recalled
             && all.iter().all(|one| one.id != held.id)
         {
             all.push(held);
@@ -146,15 +154,21 @@ impl Sessions {
 
     /// What a request shows to be remembered by; `Some(None)`: nothing that was
     /// made here.
-    fn named(&self, remembers: &Remembered, headers: &HeaderMap) -> Option<Option<Named>> {
+    fn remember_me_value(
+        &self,
+        remembers: &RememberMe,
+        headers: &HeaderMap,
+    ) -> Option<Option<RememberMeValue>> {
         let text = remembers.style.read(headers)?;
         let open = |text: &str| {
             let plain = self.sealer.open(&remembers.context, text).ok()?;
             if self.storage.is_none() {
-                return serde_json::from_slice(&plain).ok().map(Named::Whole);
+                return serde_json::from_slice(&plain)
+                    .ok()
+                    .map(RememberMeValue::Sealed);
             }
             let handle = Handle::of(std::str::from_utf8(&plain).ok()?, &self.context)?;
-            Some(Named::Kept(handle))
+            Some(RememberMeValue::Stored(handle))
         };
         Some(text.and_then(|text| open(&text)))
     }
@@ -164,7 +178,7 @@ impl Sessions {
         &self,
         handle: &Handle,
         now_ms: i64,
-    ) -> Result<Result<Arc<Held>, Refusal>, Refusal> {
+    ) -> Result<Result<Arc<OpenSession>, Refusal>, Refusal> {
         let found = self.load(handle, now_ms).await?;
         let next = found.as_ref().ok().and_then(|held| held.moved.as_ref());
         match next.map(|next| Handle::of(next, &self.context)) {
@@ -183,20 +197,20 @@ impl Sessions {
     /// [`Refusal::SessionTooBig`], [`Refusal::SessionStoreUnavailable`].
     pub(in super::super) async fn resume(
         self: &Arc<Self>,
-        held: &Held,
+        held: &OpenSession,
         browser: Browser<'_>,
         now_ms: i64,
-    ) -> Result<Arc<Held>, Refusal> {
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let remembers = self.remembers.as_ref().ok_or(Refusal::SessionOver)?;
-        let named = self.named(remembers, browser.headers).flatten();
-        let Some(Named::Kept(handle)) = named else {
+        let named = self.remember_me_value(remembers, browser.headers).flatten();
+        let Some(RememberMeValue::Stored(handle)) = named else {
             let login = anew(held, held.id.clone(), now_ms);
             self.seal(&login, browser, now_ms)?;
-            return Ok(Arc::new(Held::fresh(login)));
+            return Ok(Arc::new(OpenSession::fresh(login)));
         };
         let this = Arc::clone(self);
         // In a task of its own: who hangs up would leave it locked.
-        let moving = tokio::spawn(async move { this.move_on(&handle, now_ms).await });
+        let moving = tokio::spawn(async move { this.replace(&handle, now_ms).await });
         let current = moving.await.map_err(|_| UNAVAILABLE)??;
         let at = current.handle.as_ref().ok_or(UNAVAILABLE)?;
         self.set(at, &current, browser)?;
@@ -205,7 +219,7 @@ impl Sessions {
 
     /// Puts a new session in the place of one that is kept, unless another request
     /// or node has.
-    async fn move_on(&self, handle: &Handle, now_ms: i64) -> Result<Arc<Held>, Refusal> {
+    async fn replace(&self, handle: &Handle, now_ms: i64) -> Result<Arc<OpenSession>, Refusal> {
         let mut looks = self.lock_ms().unsigned_abs() / LOOK.as_millis() as u64;
         let lock = loop {
             let current = self.follow(handle, now_ms).await??;
@@ -218,17 +232,17 @@ impl Sessions {
             looks = looks.checked_sub(1).ok_or(UNAVAILABLE)?;
             tokio::time::sleep(LOOK).await;
         };
-        let moved = self.move_locked(handle, lock, now_ms).await;
+        let moved = self.replace_locked(handle, lock, now_ms).await;
         self.unlock(handle, lock).await;
         moved
     }
 
-    async fn move_locked(
+    async fn replace_locked(
         &self,
         handle: &Handle,
         lock: Lock,
         now_ms: i64,
-    ) -> Result<Arc<Held>, Refusal> {
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         // Another one may have done it just before.
         let current = self.follow(handle, now_ms).await??;
@@ -246,7 +260,7 @@ impl Sessions {
         let mut left = self.stored(&left, handle, now_ms)?;
         left.used_ms = now_ms;
         left.ends_ms = now_ms.saturating_add(GRACE_MS);
-        self.opened.remove(handle.text());
+        self.session_cache.remove(handle.text());
         if !storage.update(&left, lock).await.map_err(unavailable)? {
             // It has ended meanwhile, and so has what was to follow it.
             let ended = storage.end(&next.key, &login.id, now_ms).await;
@@ -260,7 +274,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Refusal::SessionTooBig`].
-    pub(super) fn keep_remembered(
+    pub(super) fn set_remember_me(
         &self,
         login: &LoginSession,
         plain: &[u8],
@@ -279,13 +293,13 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Refusal::SessionTooBig`].
-    pub(in super::super) fn keep_remembering(
+    pub(in super::super) fn renew_remember_me(
         &self,
-        held: &Held,
+        held: &OpenSession,
         mut browser: Browser<'_>,
     ) -> Result<(), Refusal> {
         match &held.handle {
-            Some(handle) => self.keep_remembered(held, handle.text().as_bytes(), &mut browser),
+            Some(handle) => self.set_remember_me(held, handle.text().as_bytes(), &mut browser),
             None => Ok(()),
         }
     }
@@ -317,11 +331,11 @@ impl Sessions {
 }
 
 /// What a browser is remembered by.
-enum Named {
+enum RememberMeValue {
     /// What is in its session.
-    Whole(Box<LoginSession>),
+    Sealed(Box<LoginSession>),
     /// The handle of one that is kept.
-    Kept(Handle),
+    Stored(Handle),
 }
 
 /// The later of two ends, of which none is never.

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, Weighter};
 
-use super::held::{Handle, Held};
+use super::open_session::{Handle, OpenSession};
 use super::{Browser, LoginSession, Sessions};
 use crate::methods::Method;
 use crate::refusal::Refusal;
@@ -27,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES: u64 = 32 * 1024 * 1024;
 
 /// A session that was begun for a token.
-pub(in super::super) struct Opening {
-    pub(in super::super) held: Arc<Held>,
+pub(in super::super) struct TokenSession {
+    pub(in super::super) held: Arc<OpenSession>,
     /// What its callers keep.
     text: String,
 }
@@ -59,29 +59,29 @@ impl Key {
 
 /// A [`Key`] to look for.
 #[derive(Hash)]
-struct Asked<'a> {
+struct KeyRef<'a> {
     by: Method,
     access: &'a str,
 }
 
-impl Equivalent<Key> for Asked<'_> {
+impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         self.by == key.by && *self.access == *key.access
     }
 }
 
 /// The sessions of one token: one for each client that they are bound to.
-type Openings = Arc<[Arc<Opening>]>;
+type SessionsOfToken = Arc<[Arc<TokenSession>]>;
 
 /// The sessions of tokens, by these.
-pub(super) struct OfTokens {
-    known: Cache<Key, Openings, Weight, ahash::RandomState>,
+pub(super) struct TokenSessions {
+    known: Cache<Key, SessionsOfToken, Weight, ahash::RandomState>,
     /// Those that begin: one of a token at a time, or many requests that come at
     /// once would begin more than it may have.
     begin: SingleFlight<()>,
 }
 
-impl OfTokens {
+impl TokenSessions {
     pub(super) fn new() -> Self {
         let state = ahash::RandomState::new();
         let lifecycle = DefaultLifecycle::default();
@@ -95,10 +95,11 @@ impl OfTokens {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Key, Openings> for Weight {
-    fn weight(&self, key: &Key, openings: &Openings) -> u64 {
-        let all = openings.iter();
-        let all = all.map(|opening| opening.held.weight() + opening.text.len() as u64);
+impl Weighter<Key, SessionsOfToken> for Weight {
+    fn weight(&self, key: &Key, all: &SessionsOfToken) -> u64 {
+        let all = all.iter();
+        let all =
+            all.map(|token_session| token_session.held.weight() + token_session.text.len() as u64);
         key.access.len() as u64 + all.sum::<u64>()
     }
 }
@@ -116,28 +117,28 @@ impl Sessions {
         (by, access): (Method, &str),
         caller: Caller<'_>,
         now_ms: i64,
-    ) -> Option<Arc<Opening>> {
-        let openings = self.of_tokens.known.get(&Asked { by, access })?;
+    ) -> Option<Arc<TokenSession>> {
+        let all = self.token_sessions.known.get(&KeyRef { by, access })?;
         let bound = self.bound(caller);
-        self.opening_of(&openings, bound.as_deref(), now_ms)
+        self.token_session_of(&all, bound.as_deref(), now_ms)
     }
 
-    fn opening_of(
+    fn token_session_of(
         &self,
-        openings: &[Arc<Opening>],
+        all: &[Arc<TokenSession>],
         bound: Option<&str>,
         now_ms: i64,
-    ) -> Option<Arc<Opening>> {
-        let mut all = openings.iter();
-        let is_own = |one: &Opening| one.held.bound.as_deref() == bound;
+    ) -> Option<Arc<TokenSession>> {
+        let mut all = all.iter();
+        let is_own = |one: &TokenSession| one.held.bound.as_deref() == bound;
         let own = all.find(|one| is_own(one) && self.is_young(one, now_ms));
         own.cloned()
     }
 
-    fn is_young(&self, opening: &Opening, now_ms: i64) -> bool {
-        let held = &opening.held;
+    fn is_young(&self, token_session: &TokenSession, now_ms: i64) -> bool {
+        let held = &token_session.held;
         let young = self.timers.is_young(held.started, held.renewed, now_ms);
-        young && !held.is_over(&self.storages.ends)
+        young && !held.is_over(&self.storages.revoked_sessions)
     }
 
     /// Begins the session of a token, which callers may show instead; `None`: others
@@ -150,7 +151,7 @@ impl Sessions {
         login: LoginSession,
         caller: Caller<'_>,
         clock: &Clock,
-    ) -> Result<Option<Arc<Opening>>, Refusal> {
+    ) -> Result<Option<Arc<TokenSession>>, Refusal> {
         let login = LoginSession {
             bound: self.bound(caller),
             ..login
@@ -162,9 +163,9 @@ impl Sessions {
         // As often as others may be first.
         for _ in 0..=MOST {
             let now_ms = clock.now_ms();
-            let openings = self.openings(&key, now_ms);
-            let own = self.opening_of(&openings, login.bound.as_deref(), now_ms);
-            if own.is_some() || openings.len() >= MOST {
+            let all = self.sessions_of_token(&key, now_ms);
+            let own = self.token_session_of(&all, login.bound.as_deref(), now_ms);
+            if own.is_some() || all.len() >= MOST {
                 return Ok(own);
             }
             if self.storage.is_none() {
@@ -176,15 +177,15 @@ impl Sessions {
             let (sessions, key, login) = (Arc::clone(self), key.clone(), login.clone());
             let (about, later) = (key.digest(), clock.clone());
             let begin = move || async move { sessions.add_of_token(key, login, now_ms).await };
-            let begins = &self.of_tokens.begin;
+            let begins = &self.token_sessions.begin;
             begins.ask(about, begin, move || later.now_ms()).await?;
         }
         Ok(None)
     }
 
     /// The sessions of a token that are young.
-    fn openings(&self, key: &Key, now_ms: i64) -> Vec<Arc<Opening>> {
-        let all = self.of_tokens.known.get(key).unwrap_or_default();
+    fn sessions_of_token(&self, key: &Key, now_ms: i64) -> Vec<Arc<TokenSession>> {
+        let all = self.token_sessions.known.get(key).unwrap_or_default();
         let young = all.iter().filter(|one| self.is_young(one, now_ms));
         young.cloned().collect()
     }
@@ -196,29 +197,33 @@ impl Sessions {
         login: LoginSession,
         now_ms: i64,
     ) -> Result<(), Refusal> {
-        let mut all = self.openings(&key, now_ms);
+        let mut all = self.sessions_of_token(&key, now_ms);
         // The last one may have begun between the look and the question.
-        let own = self.opening_of(&all, login.bound.as_deref(), now_ms);
+        let own = self.token_session_of(&all, login.bound.as_deref(), now_ms);
         if own.is_some() || all.len() >= MOST {
             return Ok(());
         }
-        all.push(Arc::new(self.begun(login, now_ms).await?));
-        self.of_tokens.known.insert(key, all.into());
+        all.push(Arc::new(self.begin_token_session(login, now_ms).await?));
+        self.token_sessions.known.insert(key, all.into());
         Ok(())
     }
 
-    async fn begun(&self, login: LoginSession, now_ms: i64) -> Result<Opening, Refusal> {
+    async fn begin_token_session(
+        &self,
+        login: LoginSession,
+        now_ms: i64,
+    ) -> Result<TokenSession, Refusal> {
         let Some(storage) = &self.storage else {
-            return Ok(Opening {
+            return Ok(TokenSession {
                 text: self.sealed(&login)?.1,
-                held: Arc::new(Held::fresh(login)),
+                held: Arc::new(OpenSession::fresh(login)),
             });
         };
         let handle = Handle::new(&self.context, self.sealer.id());
         let stored = self.stored(&login, &handle, now_ms)?;
         let inserted = storage.insert(&stored).await;
         inserted.map_err(|_| Refusal::SessionStoreUnavailable)?;
-        Ok(Opening {
+        Ok(TokenSession {
             held: self.hold(login, &handle, storage, now_ms),
             text: handle.text().to_owned(),
         })
@@ -228,12 +233,12 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Refusal::SessionTooBig`].
-    pub(in super::super) fn hand_over(
+    pub(in super::super) fn set_cookie(
         &self,
-        opening: &Opening,
+        token_session: &TokenSession,
         mut browser: Browser<'_>,
     ) -> Result<(), Refusal> {
-        browser.keep(&self.style, &opening.text)
+        browser.keep(&self.style, &token_session.text)
     }
 
     fn bound(&self, caller: Caller<'_>) -> Option<String> {

@@ -14,17 +14,17 @@ use super::methods::Method;
 use super::pass::Passing;
 use super::proofs::Proven;
 use super::refusal::{Class, Refusal};
-use super::sessions::{Browser, Held, LoginSession, Sessions};
+use super::sessions::{Browser, LoginSession, OpenSession, Sessions};
 use super::token_set::TokenSet;
 use super::verifier::Judgement;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
 impl OpenIdConnect {
     /// Decides by a session with what is at hand.
-    pub(super) fn judge_login(
+    pub(super) fn authorize_session_now(
         &self,
         sessions: &Arc<Sessions>,
-        login: &Arc<Held>,
+        login: &Arc<OpenSession>,
         due: bool,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -49,7 +49,7 @@ impl OpenIdConnect {
         let verified = match verification {
             Ok(verified) => verified,
             Err(refusal) => {
-                let flow = self.refuse_login(sessions, login, refusal, request, exchange);
+                let flow = self.refuse_session(sessions, login, refusal, request, exchange);
                 return Verdict::Now(flow);
             }
         };
@@ -63,10 +63,10 @@ impl OpenIdConnect {
             },
             Err(refusal) => Err(refusal),
         };
-        let flow = self.go_on((sessions, login), (&verified, proven), request, exchange);
+        let flow = self.continue_session((sessions, login), (&verified, proven), request, exchange);
         if due
             && matches!(flow, Flow::Continue)
-            && let Err(refusal) = self.tell_browser(sessions, login, request, exchange)
+            && let Err(refusal) = self.set_session_cookie(sessions, login, request, exchange)
         {
             return Verdict::Now(self.refuse(refusal, exchange));
         }
@@ -75,10 +75,10 @@ impl OpenIdConnect {
 
     /// What is known of the user of a session, which becomes the one with the next
     /// tokens where it is refreshed, also for those who are refused then.
-    pub(super) async fn judge_login_patiently(
+    pub(super) async fn authorize_session(
         &self,
         sessions: &Arc<Sessions>,
-        login: &mut Arc<Held>,
+        login: &mut Arc<OpenSession>,
         context: &RequestContext<'_>,
     ) -> Result<Arc<Verified>, Refusal> {
         let now_ms = self.provider_client.clock.now_ms();
@@ -97,12 +97,12 @@ impl OpenIdConnect {
                 Err(refusal) => return Err(over(refusal)),
             }
         }
-        let verified = match self.judge_session(login).await {
+        let verified = match self.verify_session(login).await {
             // The provider's clock is ahead, or did not tell the end.
             Err(Refusal::TokenExpired) if may_refresh => {
                 let next = self.refresh(sessions, login, context).await;
                 *login = next.map_err(over)?;
-                self.judge_session(login).await?
+                self.verify_session(login).await?
             }
             judged => judged?,
         };
@@ -110,7 +110,10 @@ impl OpenIdConnect {
     }
 
     /// What is known of a session's user.
-    pub(super) async fn judge_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
+    pub(super) async fn verify_session(
+        &self,
+        login: &OpenSession,
+    ) -> Result<Arc<Verified>, Refusal> {
         if self.config().exempt.has(self.vouched_by(login)) {
             return self.judge_exempt(login).await;
         }
@@ -118,7 +121,7 @@ impl OpenIdConnect {
             return self.verify_opaque_session(login).await;
         }
         let judged = self.verifier.judge_patiently(&login.access).await;
-        self.judged_login(login, judged).await
+        self.verified_session(login, judged).await
     }
 
     /// The method by whose exemption, if it has one, the tokens of a session count:
@@ -134,9 +137,9 @@ impl OpenIdConnect {
     ///
     /// # Errors
     /// The rule that is not met.
-    pub(super) async fn judged_login(
+    pub(super) async fn verified_session(
         &self,
-        login: &Held,
+        login: &OpenSession,
         judged: Result<Arc<Verified>, Refusal>,
     ) -> Result<Arc<Verified>, Refusal> {
         let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
@@ -153,7 +156,7 @@ impl OpenIdConnect {
 
     /// What the provider says of the token of a session that began so; where it is
     /// not asked, what the token says itself, or else what came with it.
-    async fn verify_opaque_session(&self, login: &Held) -> Result<Arc<Verified>, Refusal> {
+    async fn verify_opaque_session(&self, login: &OpenSession) -> Result<Arc<Verified>, Refusal> {
         let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
         if let Some(told) = self.introspect_session(login, true).await? {
             return login.with_id_token(told, rules, now_ms);
@@ -170,7 +173,7 @@ impl OpenIdConnect {
     /// by userinfo otherwise; `None`: it is not asked.
     async fn introspect_session(
         &self,
-        login: &Held,
+        login: &OpenSession,
         whole: bool,
     ) -> Result<Option<Arc<Verified>>, Refusal> {
         let Some(introspector) = &self.introspector else {
@@ -210,7 +213,7 @@ impl OpenIdConnect {
     /// asked, or does not let this client ask.
     async fn introspect_opaque_session(
         &self,
-        login: &Held,
+        login: &OpenSession,
     ) -> Result<Option<Arc<Verified>>, Refusal> {
         let asks = self
             .introspector
@@ -226,9 +229,9 @@ impl OpenIdConnect {
     }
 
     /// Lets a session's request pass that has proven what it has to.
-    pub(super) fn go_on(
+    pub(super) fn continue_session(
         &self,
-        (sessions, login): (&Arc<Sessions>, &Arc<Held>),
+        (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
         (verified, proven): (&Arc<Verified>, Result<Proven, Refusal>),
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -252,7 +255,7 @@ impl OpenIdConnect {
             }
             Err(refusal) => self.refuse(refusal, exchange),
         };
-        self.bound(verified, Some((sessions, login)), request, exchange);
+        self.limit_lifetime(verified, Some((sessions, login)), request, exchange);
         sessions.tell(login, self.provider_client.clock.now_ms(), exchange);
         // Not by the status of the answer, which may be a redirect in its place.
         if let Flow::Respond(_) = &flow
@@ -267,7 +270,7 @@ impl OpenIdConnect {
     /// Renews a session that is due, if its request may go on.
     pub(super) async fn renew(
         &self,
-        (sessions, login): (&Arc<Sessions>, &Arc<Held>),
+        (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
         request: &RequestHeader,
         exchange: &mut Exchange,
         flow: Flow,
@@ -282,15 +285,15 @@ impl OpenIdConnect {
             let renewal = tokio::spawn(async move { sessions.renew(&login, now_ms).await });
             let _ = renewal.await;
         }
-        self.tell_browser(sessions, login, request, exchange)?;
+        self.set_session_cookie(sessions, login, request, exchange)?;
         Ok(flow)
     }
 
     /// Has the browser keep a session in its cookies, or remember it longer.
-    pub(super) fn tell_browser(
+    pub(super) fn set_session_cookie(
         &self,
         sessions: &Sessions,
-        login: &Held,
+        login: &OpenSession,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<(), Refusal> {
@@ -300,16 +303,16 @@ impl OpenIdConnect {
             fields: &mut exchange.response_headers,
         };
         match sessions.is_kept() {
-            true => sessions.keep_remembering(login, browser),
+            true => sessions.renew_remember_me(login, browser),
             false => sessions.seal(login, browser, self.provider_client.clock.now_ms()),
         }
     }
 
     /// Refuses a session's request, which may end the session.
-    pub(super) fn refuse_login(
+    pub(super) fn refuse_session(
         &self,
         sessions: &Arc<Sessions>,
-        login: &Arc<Held>,
+        login: &Arc<OpenSession>,
         refusal: Refusal,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -324,7 +327,7 @@ impl OpenIdConnect {
     fn end_here(
         &self,
         sessions: &Arc<Sessions>,
-        login: &Arc<Held>,
+        login: &Arc<OpenSession>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) {

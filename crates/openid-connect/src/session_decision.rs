@@ -9,7 +9,7 @@ use super::OpenIdConnect;
 use super::cache::Verified;
 use super::introspection::RequestContext;
 use super::refusal::Refusal;
-use super::sessions::{Browser, Held, Sessions, Shown};
+use super::sessions::{Browser, OpenSession, SessionLookup, Sessions};
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
@@ -23,21 +23,27 @@ impl OpenIdConnect {
         sessions: &Sessions,
         request: &RequestHeader,
         exchange: &Exchange,
-    ) -> Result<Result<Found, Refusal>, Refusal> {
+    ) -> Result<Result<RequestSession, Refusal>, Refusal> {
         let now_ms = self.provider_client.clock.now_ms();
         let shown = sessions.find(&request.headers, now_ms).await?;
-        let (shown, recalled) = sessions.recall(shown, &request.headers, now_ms).await?;
+        let (shown, recalled) = sessions
+            .restore_remembered(shown, &request.headers, now_ms)
+            .await?;
         Ok(match shown {
-            Shown::Nothing | Shown::Away(_) => Err(Refusal::NoToken),
-            Shown::Void(refusal) => Err(refusal),
-            Shown::Live(login, _) if sessions.is_elsewhere(&login, &request.headers, exchange) => {
+            SessionLookup::Absent | SessionLookup::NeedsLoad(_) => Err(Refusal::NoToken),
+            SessionLookup::Invalid(refusal) => Err(refusal),
+            SessionLookup::Active(login, _)
+                if sessions.is_elsewhere(&login, &request.headers, exchange) =>
+            {
                 Err(Refusal::SessionElsewhere)
             }
-            Shown::Live(login, _) if !self.takes(&login) => Err(Refusal::SessionUnfit),
-            Shown::Live(login, _) if sessions.has_run_out(&login, now_ms) => {
+            SessionLookup::Active(login, _) if !self.accepts_session(&login) => {
+                Err(Refusal::SessionUnfit)
+            }
+            SessionLookup::Active(login, _) if sessions.has_run_out(&login, now_ms) => {
                 Err(Refusal::SessionOver)
             }
-            Shown::Live(login, due) => Ok(Found {
+            SessionLookup::Active(login, due) => Ok(RequestSession {
                 login,
                 due,
                 recalled,
@@ -74,7 +80,9 @@ impl OpenIdConnect {
             found.due = false;
         }
         let shown = (sessions, &found.login);
-        let (login, judged) = self.judge_shown(shown, context, request, exchange).await?;
+        let (login, judged) = self
+            .verify_or_refresh_session(shown, context, request, exchange)
+            .await?;
         if found.recalled && matches!(judged, Err(Refusal::SessionOver)) {
             // Its tokens have ended, too: whoever comes back after days signs in.
             sessions
@@ -91,19 +99,19 @@ impl OpenIdConnect {
 
     /// What is known of the user of a session, and the session that it is by then:
     /// its tokens may have been refreshed, which the browser learns.
-    async fn judge_shown(
+    async fn verify_or_refresh_session(
         &self,
-        (sessions, shown): (&Arc<Sessions>, &Arc<Held>),
+        (sessions, shown): (&Arc<Sessions>, &Arc<OpenSession>),
         context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
-    ) -> Result<(Arc<Held>, Result<Arc<Verified>, Refusal>), Refusal> {
+    ) -> Result<(Arc<OpenSession>, Result<Arc<Verified>, Refusal>), Refusal> {
         let mut login = Arc::clone(shown);
-        let judged = self.judge_login_patiently(sessions, &mut login, context);
+        let judged = self.authorize_session(sessions, &mut login, context);
         let judged = judged.await;
         if !Arc::ptr_eq(shown, &login) {
             // Whatever becomes of the request: the last tokens may be spent.
-            self.tell_browser(sessions, &login, request, exchange)?;
+            self.set_session_cookie(sessions, &login, request, exchange)?;
         }
         Ok((login, judged))
     }
@@ -112,7 +120,7 @@ impl OpenIdConnect {
     /// it.
     async fn conclude(
         &self,
-        (sessions, login, due): (&Arc<Sessions>, &Arc<Held>, bool),
+        (sessions, login, due): (&Arc<Sessions>, &Arc<OpenSession>, bool),
         judged: Result<Arc<Verified>, Refusal>,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -120,14 +128,14 @@ impl OpenIdConnect {
         let verified = match judged {
             Ok(verified) => verified,
             Err(refusal) => {
-                return Ok(self.refuse_login(sessions, login, refusal, request, exchange));
+                return Ok(self.refuse_session(sessions, login, refusal, request, exchange));
             }
         };
         let proven = match self.proof_of_session(&verified, request, exchange) {
             Ok(proof) => self.settle(proof, &verified).await,
             Err(refusal) => Err(refusal),
         };
-        let flow = self.go_on((sessions, login), (&verified, proven), request, exchange);
+        let flow = self.continue_session((sessions, login), (&verified, proven), request, exchange);
         match due {
             true => self.renew((sessions, login), request, exchange, flow).await,
             false => Ok(flow),
@@ -136,8 +144,8 @@ impl OpenIdConnect {
 }
 
 /// A session that was found.
-pub(super) struct Found {
-    pub(super) login: Arc<Held>,
+pub(super) struct RequestSession {
+    pub(super) login: Arc<OpenSession>,
     /// Whether it shall be renewed.
     due: bool,
     /// Whether its own cookie is gone, and it has to be begun anew.

@@ -12,22 +12,22 @@ use super::grants::Given;
 use super::logins::origin;
 use super::methods::Method;
 use super::refusal::Refusal;
-use super::sessions::{Browser, Caller, LoginSession, Opening, Sessions};
+use super::sessions::{Browser, Caller, LoginSession, Sessions, TokenSession};
 use super::site::Site;
 use doorward_plugin_api::filter::Exchange;
 
 /// Where a credential was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CredentialPlace {
     Head,
     Query,
     Body,
 }
 
 /// What a caller was let in by.
-pub(super) struct Entry<'a> {
+pub(super) struct SessionSource<'a> {
     pub(super) method: Method,
-    pub(super) place: Place,
+    pub(super) place: CredentialPlace,
     pub(super) client: Option<Arc<Client>>,
     pub(super) access: &'a str,
     /// One that was verified when its caller was let in.
@@ -40,10 +40,10 @@ pub(super) struct Entry<'a> {
     unverified: bool,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SessionSource<'a> {
     /// By a token of the caller's own, of which this is known.
     pub(super) fn by_token(
-        (method, place): (Method, Place),
+        (method, place): (Method, CredentialPlace),
         client: Option<Arc<Client>>,
         verified: &'a Verified,
         id_token: Option<&'a str>,
@@ -62,7 +62,11 @@ impl<'a> Entry<'a> {
     }
 
     /// By what the provider gave tokens for.
-    pub(super) fn by_grant(given: &'a Given, place: Place, client: Option<Arc<Client>>) -> Self {
+    pub(super) fn by_grant(
+        given: &'a Given,
+        place: CredentialPlace,
+        client: Option<Arc<Client>>,
+    ) -> Self {
         let token_set = given.tokens.token_set();
         Self {
             method: given.method,
@@ -97,18 +101,18 @@ impl OpenIdConnect {
     /// The sessions that callers get who were let in by this method.
     pub(super) fn sessions_by(&self, method: Method) -> Option<&Arc<Sessions>> {
         let sessions = self.sessions.as_ref();
-        sessions.filter(|sessions| sessions.begin_by(method) && !self.wants_more_than(method))
+        sessions.filter(|sessions| sessions.begin_by(method) && !self.requires_more_than(method))
     }
 
     /// Whether a session is good here by what it was begun by, at another plugin
     /// perhaps: it must not stand for a credential that would be refused.
-    pub(super) fn takes(&self, login: &LoginSession) -> bool {
+    pub(super) fn accepts_session(&self, login: &LoginSession) -> bool {
         let methods = self.config().methods;
         // Of a token that only the provider knows, nothing is known here.
         let unreadable =
             login.needs_introspection && login.by.is_of_token() && self.introspector.is_none();
         methods.take_sessions_of(login.by)
-            && !self.wants_more_than(login.by)
+            && !self.requires_more_than(login.by)
             && !unreadable
             && !self.misses_signature(login)
     }
@@ -120,7 +124,7 @@ impl OpenIdConnect {
     }
 
     /// Whether more is asked of who shows a token than it and the next cookie show.
-    fn wants_more_than(&self, method: Method) -> bool {
+    fn requires_more_than(&self, method: Method) -> bool {
         let config = self.config();
         let strict = config.proofs.is_some()
             || config.session_cookie.is_some()
@@ -129,22 +133,22 @@ impl OpenIdConnect {
     }
 
     /// The session that was begun for a token before, if its caller may have it.
-    pub(super) fn opening(
+    pub(super) fn token_session(
         &self,
         sessions: &Sessions,
         (method, access): (Method, &str),
         request: &RequestHeader,
         exchange: &Exchange,
-    ) -> Option<Arc<Opening>> {
+    ) -> Option<Arc<TokenSession>> {
         let now_ms = self.provider_client.clock.now_ms();
         sessions.of_token((method, access), caller(request, exchange), now_ms)
     }
 
     /// Has a caller who was let in keep a session.
-    pub(super) fn hand_over(
+    pub(super) fn set_token_session_cookie(
         &self,
         sessions: &Sessions,
-        opening: &Opening,
+        token_session: &TokenSession,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) {
@@ -156,67 +160,73 @@ impl OpenIdConnect {
             secure: exchange.secure,
             fields: &mut exchange.response_headers,
         };
-        match sessions.hand_over(opening, browser) {
-            Ok(()) => sessions.tell(&opening.held, self.provider_client.clock.now_ms(), exchange),
+        match sessions.set_cookie(token_session, browser) {
+            Ok(()) => sessions.tell(
+                &token_session.held,
+                self.provider_client.clock.now_ms(),
+                exchange,
+            ),
             Err(refusal) => missing(refusal),
         }
     }
 
     /// Gives a caller who was let in a session, where that is on. Without one the
     /// credential is good all the same.
-    pub(super) async fn enter(
+    pub(super) async fn create_session(
         &self,
-        entry: Entry<'_>,
+        source: SessionSource<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) {
         if !is_let_in(exchange) {
             return;
         }
-        let Some(sessions) = self.sessions_by(entry.method) else {
+        let Some(sessions) = self.sessions_by(source.method) else {
             return;
         };
-        let verifies = self.verifies_id_tokens(entry.method);
-        let entry = Entry {
-            unverified: entry.id_token.is_some() && !verifies,
-            ..entry
+        let verifies = self.verifies_id_tokens(source.method);
+        let source = SessionSource {
+            unverified: source.id_token.is_some() && !verifies,
+            ..source
         };
         // Other sites can make browsers show credentials of others by links and
         // forms: their users would act for somebody else without notice.
         let own = origin(request, exchange);
-        let chosen = match entry.place {
-            Place::Head => true,
-            Place::Query => false,
-            Place::Body => Site::of(request, own.as_deref()) != Site::Other,
+        let chosen = match source.place {
+            CredentialPlace::Head => true,
+            CredentialPlace::Query => false,
+            CredentialPlace::Body => Site::of(request, own.as_deref()) != Site::Other,
         };
         if !chosen {
             return;
         }
-        let shown = (entry.method, entry.access);
-        let known = self.opening(sessions, shown, request, exchange);
-        let opening = match known {
-            Some(opening) => Ok(Some(opening)),
+        let shown = (source.method, source.access);
+        let existing = self.token_session(sessions, shown, request, exchange);
+        let token_session = match existing {
+            Some(token_session) => Ok(Some(token_session)),
             None => {
                 let clock = &self.provider_client.clock;
-                let login = entry.login(self.needs_introspection(&entry), clock.now_ms());
+                let login = source.login(self.needs_introspection(&source), clock.now_ms());
                 let caller = caller(request, exchange);
                 sessions.begin_of_token(login, caller, clock).await
             }
         };
-        match opening {
-            Ok(Some(opening)) => self.hand_over(sessions, &opening, request, exchange),
+        match token_session {
+            Ok(Some(token_session)) => {
+                self.set_token_session_cookie(sessions, &token_session, request, exchange)
+            }
             Ok(None) => tracing::debug!("a token has begun as many sessions as it may"),
             Err(refusal) => missing(refusal),
         }
     }
 
     /// Whether only the provider tells what an access token says.
-    fn needs_introspection(&self, entry: &Entry<'_>) -> bool {
+    fn needs_introspection(&self, source: &SessionSource<'_>) -> bool {
         let asked = || {
-            let reads = doorward_core::jose::verify::Unverified::parse(entry.access).is_ok();
+            let reads = doorward_core::jose::verify::Unverified::parse(source.access).is_ok();
             self.introspector.is_some() && (self.config().introspects_all || !reads)
         };
-        matches!(entry.method, Method::Introspection | Method::Userinfo) || asked()
+        matches!(source.method, Method::Introspection | Method::Userinfo) || asked()
     }
 }
 

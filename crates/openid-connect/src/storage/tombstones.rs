@@ -50,7 +50,7 @@ async fn run(weak: Weak<Storages>, clock: Clock, mut seen: i64) {
         // What does not answer is said by whoever asks for a session.
         let _ = storages.look(&*store, &clock, &mut seen).await;
         if tick.is_multiple_of(ROUND) {
-            storages.ends.prune(clock.now_ms());
+            storages.revoked_sessions.prune(clock.now_ms());
         }
         tick = tick.wrapping_add(1);
         drop(storages);
@@ -75,7 +75,7 @@ impl Storages {
             for (id, mark) in marks {
                 *seen = id;
                 if mark.until_ms > clock.now_ms() {
-                    self.ends.add(&mark);
+                    self.revoked_sessions.add(&mark);
                 }
             }
             if !full {
@@ -119,7 +119,11 @@ impl Storages {
         now_ms: i64,
     ) -> Result<Vec<String>, StorageError> {
         // Whatever has no room: the others have, and what the store keeps is gone.
-        let full = marks.iter().filter(|mark| !self.ends.add(mark)).count() > 0;
+        let full = marks
+            .iter()
+            .filter(|mark| !self.revoked_sessions.add(mark))
+            .count()
+            > 0;
         let store = self.store()?;
         let mut all = store.end_logins(query, marks, now_ms).await?;
         let mut last = all.len();
@@ -139,7 +143,7 @@ impl Storages {
     /// signs out.
     pub(in super::super) async fn end_of_user(&self, mark: EndMark) -> Result<(), StorageError> {
         // What has no room here must not take that of providers elsewhere.
-        if !self.ends.add_of_user(&mark) {
+        if !self.revoked_sessions.add_of_user(&mark) {
             return Err(StorageError);
         }
         Ok(self.store()?.mark_logins(&[mark]).await?)

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::LoginSession;
 use super::claims::identity;
-use crate::ends::{About, Ends};
 use crate::merged::Merged;
+use crate::revoked_sessions::{RevokedSessions, SessionSelector};
 use crate::single_flight::digest_of;
 use doorward_core::clock::random_bytes;
 use doorward_core::model::grant::TokenHash;
@@ -77,7 +77,7 @@ impl Handle {
 }
 
 /// A session that was opened.
-pub(in super::super) struct Held {
+pub(in super::super) struct OpenSession {
     login: LoginSession,
     /// Where it is kept, if not in the cookie.
     pub(in super::super) handle: Option<Handle>,
@@ -93,7 +93,7 @@ pub(in super::super) struct Held {
     pub(super) merged: Merged,
 }
 
-impl Deref for Held {
+impl Deref for OpenSession {
     type Target = LoginSession;
 
     fn deref(&self) -> &LoginSession {
@@ -101,7 +101,7 @@ impl Deref for Held {
     }
 }
 
-impl Held {
+impl OpenSession {
     /// A session that was kept at this handle, to be read again at `stale_ms`.
     pub(super) fn new(login: LoginSession, handle: Option<Handle>, stale_ms: i64) -> Self {
         Self {
@@ -121,12 +121,12 @@ impl Held {
     }
 
     /// Whether a mark says that it is over.
-    pub(super) fn is_over(&self, ends: &Ends) -> bool {
-        let generation = ends.generation();
+    pub(super) fn is_over(&self, revoked_sessions: &RevokedSessions) -> bool {
+        let generation = revoked_sessions.generation();
         if self.compared.load(Ordering::Relaxed) == generation {
             return false;
         }
-        let over = ends.is_over(&self.marks, self.login.since());
+        let over = revoked_sessions.is_over(&self.marks, self.login.since());
         if !over {
             self.compared.store(generation, Ordering::Relaxed);
         }
@@ -136,7 +136,7 @@ impl Held {
     /// The mark that ends it where it was read.
     pub(super) fn end_mark(&self, now_ms: i64) -> EndMark {
         EndMark {
-            what: About::Session(&self.login.id).marked(),
+            what: SessionSelector::Session(&self.login.id).digest(),
             before_ms: now_ms.max(self.login.since()),
             until_ms: now_ms.saturating_add(REMOVED_KEPT_MS),
         }
@@ -158,20 +158,20 @@ impl Held {
     }
 
     /// Whose it is, as far as its tokens tell.
-    pub(in super::super) fn whose(&self) -> Whose {
-        Whose::of(&self.login)
+    pub(in super::super) fn owner(&self) -> Owner {
+        Owner::of(&self.login)
     }
 }
 
 /// Whose a session is.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Whose {
+pub(in super::super) struct Owner {
     pub(in super::super) issuer: String,
     pub(in super::super) subject: Option<String>,
     pub(in super::super) sid: Option<String>,
 }
 
-impl Whose {
+impl Owner {
     /// The tokens were verified when the session began.
     pub(super) fn of(login: &LoginSession) -> Self {
         let claims = match &login.id_token {
@@ -188,32 +188,32 @@ impl Whose {
 }
 
 fn marks(login: &LoginSession, handle: Option<&Handle>) -> Vec<Marked> {
-    let whose = Whose::of(login);
+    let whose = Owner::of(login);
     let issuer = whose.issuer.as_str();
-    let mut marks = vec![About::Session(&login.id).marked()];
+    let mut marks = vec![SessionSelector::Session(&login.id).digest()];
     marks.extend(handle.map(|handle| EndMark::of_key(&handle.key)));
     if let Some(sid) = &whose.sid {
-        marks.push(About::ProviderSession { issuer, sid }.marked());
+        marks.push(SessionSelector::ProviderSession { issuer, sid }.digest());
     }
     if let Some(subject) = &whose.subject {
-        marks.push(About::User { issuer, subject }.marked());
+        marks.push(SessionSelector::User { issuer, subject }.digest());
         let client = login.client.as_str();
-        let both = About::UserOfClient {
+        let both = SessionSelector::UserOfClient {
             issuer,
             subject,
             client,
         };
-        marks.push(both.marked());
+        marks.push(both.digest());
     }
-    marks.push(About::Client(&login.client).marked());
+    marks.push(SessionSelector::Client(&login.client).digest());
     marks
 }
 
 /// A bounded set of opened sessions, by the text of their cookies. Only texts
 /// that opened, or that a storage knows, come in.
-pub(super) struct Opened(Cache<Arc<str>, Arc<Held>, Weight, ahash::RandomState>);
+pub(super) struct SessionCache(Cache<Arc<str>, Arc<OpenSession>, Weight, ahash::RandomState>);
 
-impl Opened {
+impl SessionCache {
     pub(super) fn new() -> Self {
         Self(Cache::with(
             SESSIONS,
@@ -224,11 +224,11 @@ impl Opened {
         ))
     }
 
-    pub(super) fn get(&self, text: &str) -> Option<Arc<Held>> {
+    pub(super) fn get(&self, text: &str) -> Option<Arc<OpenSession>> {
         self.0.get(text)
     }
 
-    pub(super) fn insert(&self, text: &str, held: &Arc<Held>) {
+    pub(super) fn insert(&self, text: &str, held: &Arc<OpenSession>) {
         self.0.insert(text.into(), Arc::clone(held));
     }
 
@@ -240,8 +240,8 @@ impl Opened {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Arc<str>, Arc<Held>> for Weight {
-    fn weight(&self, text: &Arc<str>, held: &Arc<Held>) -> u64 {
+impl Weighter<Arc<str>, Arc<OpenSession>> for Weight {
+    fn weight(&self, text: &Arc<str>, held: &Arc<OpenSession>) -> u64 {
         held.weight() + text.len() as u64
     }
 }
@@ -259,9 +259,9 @@ mod tests {
 
     #[test]
     fn a_flood_of_sessions_stays_within_the_bound() {
-        let opened = Opened::new();
+        let opened = SessionCache::new();
         for n in 0..20_000 {
-            let held = Held::new(login("x".repeat(3000)), None, i64::MAX);
+            let held = OpenSession::new(login("x".repeat(3000)), None, i64::MAX);
             opened.insert(&format!("{n:03000}"), &Arc::new(held));
         }
         assert!(opened.0.weight() <= BYTES + BYTES / 8);
@@ -295,29 +295,29 @@ mod tests {
         let handle = Handle::new(b"a", [1; 4]);
         let issuer = "https://id";
         for what in [
-            About::Session("id").marked(),
+            SessionSelector::Session("id").digest(),
             EndMark::of_key(&handle.key),
-            About::ProviderSession { issuer, sid: "s1" }.marked(),
-            About::User {
+            SessionSelector::ProviderSession { issuer, sid: "s1" }.digest(),
+            SessionSelector::User {
                 issuer,
                 subject: "anna",
             }
-            .marked(),
-            About::Client("app").marked(),
+            .digest(),
+            SessionSelector::Client("app").digest(),
         ] {
-            let ends = Ends::default();
-            let held = Held::new(login.clone(), Some(handle.clone()), i64::MAX);
-            assert!(!held.is_over(&ends));
+            let revoked_sessions = RevokedSessions::default();
+            let held = OpenSession::new(login.clone(), Some(handle.clone()), i64::MAX);
+            assert!(!held.is_over(&revoked_sessions));
             let mark = |before_ms| EndMark {
                 what,
                 before_ms,
                 until_ms: 100,
             };
-            assert!(ends.add(&mark(4)));
-            assert!(!held.is_over(&ends), "it began later");
-            assert!(ends.add(&mark(5)));
-            assert!(held.is_over(&ends));
-            assert!(held.is_over(&ends), "and stays over");
+            assert!(revoked_sessions.add(&mark(4)));
+            assert!(!held.is_over(&revoked_sessions), "it began later");
+            assert!(revoked_sessions.add(&mark(5)));
+            assert!(held.is_over(&revoked_sessions));
+            assert!(held.is_over(&revoked_sessions), "and stays over");
         }
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::OpenIdConnect;
-use super::ends::About;
+use super::revoked_sessions::SessionSelector;
 use super::sessions::hashed;
 use doorward_core::model::login::{EndMark, LoginQuery, StoredLogin};
 use doorward_plugin_api::filter::{SessionKeeper, SessionsUnavailable};
@@ -33,33 +33,33 @@ impl SessionKeeper for OpenIdConnect {
 
 /// What is to be marked as over so that the sessions that `which` means end also
 /// where they can't be listed: in cookies.
-pub(super) fn marked(
+pub(super) fn marks_for(
     which: &LoginQuery,
     mark: impl Fn(doorward_core::model::login::Marked) -> EndMark,
 ) -> Vec<EndMark> {
     if let Some(id) = &which.id {
-        return vec![mark(About::Session(id).marked())];
+        return vec![mark(SessionSelector::Session(id).digest())];
     }
     let issuer = which.issuer.as_deref().unwrap_or_default();
     let mut about = Vec::new();
     if let Some(sid) = &which.sid {
-        about.push(About::ProviderSession { issuer, sid });
+        about.push(SessionSelector::ProviderSession { issuer, sid });
     } else if which.subjects.is_empty() {
-        about.extend(which.client_id.as_deref().map(About::Client));
+        about.extend(which.client_id.as_deref().map(SessionSelector::Client));
     }
     for subject in &which.subjects {
         about.push(match &which.client_id {
-            Some(client) => About::UserOfClient {
+            Some(client) => SessionSelector::UserOfClient {
                 issuer,
                 subject,
                 client,
             },
-            None => About::User { issuer, subject },
+            None => SessionSelector::User { issuer, subject },
         });
     }
     about
         .into_iter()
-        .map(|about| mark(about.marked()))
+        .map(|about| mark(about.digest()))
         .collect()
 }
 
@@ -71,7 +71,7 @@ pub fn subjects(subject: &str) -> Vec<String> {
 /// What [`EndMark`]s the command line leaves for running nodes, which end also
 /// sessions in cookies.
 pub fn end_marks(which: &LoginQuery, now_ms: i64) -> Vec<EndMark> {
-    marked(which, |what| EndMark {
+    marks_for(which, |what| EndMark {
         what,
         before_ms: now_ms,
         until_ms: now_ms.saturating_add(MARKED_MS),

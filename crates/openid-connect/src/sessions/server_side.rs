@@ -7,11 +7,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::held::{Handle, Held, Whose};
-use super::{Browser, LoginSession, Sessions, Shown};
-use crate::keeper::marked;
+use super::open_session::{Handle, OpenSession, Owner};
+use super::{Browser, LoginSession, SessionLookup, Sessions};
 use crate::methods::Method;
 use crate::refusal::Refusal;
+use crate::session_admin::marks_for;
 use crate::storage::{Lock, Storage, StorageError};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{EndMark, LoginQuery, StoredLogin};
@@ -54,9 +54,9 @@ impl Sessions {
         &self,
         headers: &http::HeaderMap,
         now_ms: i64,
-    ) -> Result<Shown, Refusal> {
+    ) -> Result<SessionLookup, Refusal> {
         match self.shown(headers, now_ms) {
-            Shown::Away(handle) => self.read(&handle, now_ms).await,
+            SessionLookup::NeedsLoad(handle) => self.read(&handle, now_ms).await,
             shown => Ok(shown),
         }
     }
@@ -69,13 +69,13 @@ impl Sessions {
         &self,
         handle: &Handle,
         now_ms: i64,
-    ) -> Result<Shown, Refusal> {
+    ) -> Result<SessionLookup, Refusal> {
         match self.load(handle, now_ms).await? {
             Ok(held) => {
-                self.opened.insert(handle.text(), &held);
+                self.session_cache.insert(handle.text(), &held);
                 Ok(self.aged(held, now_ms))
             }
-            Err(refusal) => Ok(Shown::Void(refusal)),
+            Err(refusal) => Ok(SessionLookup::Invalid(refusal)),
         }
     }
 
@@ -86,16 +86,18 @@ impl Sessions {
     /// As [`Sessions::find`].
     pub(in super::super) async fn current(
         &self,
-        held: &Arc<Held>,
+        held: &Arc<OpenSession>,
         now_ms: i64,
-    ) -> Result<Arc<Held>, Refusal> {
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let Some(handle) = &held.handle else {
             return Ok(Arc::clone(held));
         };
         Ok(match self.read(handle, now_ms).await? {
-            Shown::Live(current, _) => current,
+            SessionLookup::Active(current, _) => current,
             // It is over, and nobody knows of others.
-            Shown::Void(_) | Shown::Nothing | Shown::Away(_) => Arc::clone(held),
+            SessionLookup::Invalid(_) | SessionLookup::Absent | SessionLookup::NeedsLoad(_) => {
+                Arc::clone(held)
+            }
         })
     }
 
@@ -107,13 +109,13 @@ impl Sessions {
         &self,
         handle: &Handle,
         now_ms: i64,
-    ) -> Result<Result<Arc<Held>, Refusal>, Refusal> {
+    ) -> Result<Result<Arc<OpenSession>, Refusal>, Refusal> {
         let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         let sealed = storage.load(&handle.key, now_ms).await;
         let Some(sealed) = sealed.map_err(unavailable)? else {
-            if let Some(known) = self.opened.get(handle.text()) {
+            if let Some(known) = self.session_cache.get(handle.text()) {
                 self.note_end(&known, now_ms);
-                self.opened.remove(handle.text());
+                self.session_cache.remove(handle.text());
             }
             return Ok(Err(Refusal::SessionOver));
         };
@@ -169,13 +171,17 @@ impl Sessions {
             return Ok(true);
         };
         let before = self.find(browser.headers, now_ms).await?;
-        let (before, _) = self.recall(before, browser.headers, now_ms).await?;
+        let (before, _) = self
+            .restore_remembered(before, browser.headers, now_ms)
+            .await?;
         let handle = Handle::new(&self.context, self.sealer.id());
         let stored = self.stored(login, &handle, now_ms)?;
         let end = async {
             match &before {
-                Shown::Live(before, _) => self.end(before, now_ms).await,
-                Shown::Nothing | Shown::Void(_) | Shown::Away(_) => Ok(()),
+                SessionLookup::Active(before, _) => self.end(before, now_ms).await,
+                SessionLookup::Absent | SessionLookup::Invalid(_) | SessionLookup::NeedsLoad(_) => {
+                    Ok(())
+                }
             }
         };
         // One wait for the disk.
@@ -191,7 +197,7 @@ impl Sessions {
     /// goes on for now: it was good a moment ago. Whoever asks for its next
     /// tokens at this moment renews it, too, and must not find the last ones
     /// written over them.
-    pub(in super::super) async fn renew(&self, held: &Held, now_ms: i64) {
+    pub(in super::super) async fn renew(&self, held: &OpenSession, now_ms: i64) {
         let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
             return;
         };
@@ -204,7 +210,7 @@ impl Sessions {
         match self.renewed(storage, of, held, now_ms).await {
             Ok(Some(login)) => return drop(self.hold(login, handle, storage, now_ms)),
             // It has ended, or has other tokens by now.
-            Ok(None) => self.opened.remove(handle.text()),
+            Ok(None) => self.session_cache.remove(handle.text()),
             Err(_) => tracing::warn!("a session was not renewed"),
         }
         self.unlock(handle, lock).await;
@@ -216,7 +222,7 @@ impl Sessions {
         &self,
         storage: &Storage,
         (handle, lock): (&Handle, Lock),
-        held: &Held,
+        held: &OpenSession,
         now_ms: i64,
     ) -> Result<Option<LoginSession>, Refusal> {
         let sealed = storage.load(&handle.key, now_ms).await;
@@ -248,7 +254,7 @@ impl Sessions {
         mut login: LoginSession,
         (handle, lock): (&Handle, Lock),
         now_ms: i64,
-    ) -> Result<Arc<Held>, Refusal> {
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let storage = self.storage.as_ref().ok_or(UNAVAILABLE)?;
         login.renewed = now_ms;
         let stored = self.stored(&login, handle, now_ms)?;
@@ -257,7 +263,7 @@ impl Sessions {
         // the tokens count more: it is asked again when the session is read.
         if let Ok(true) = storage.is_over(&held.marks, held.since()).await {
             self.note_end(&held, now_ms);
-            self.opened.remove(handle.text());
+            self.session_cache.remove(handle.text());
             self.unlock(handle, lock).await;
             return Err(Refusal::SessionOver);
         }
@@ -265,7 +271,7 @@ impl Sessions {
             match storage.update(&stored, lock).await {
                 Ok(true) => break,
                 Ok(false) => {
-                    self.opened.remove(handle.text());
+                    self.session_cache.remove(handle.text());
                     return Err(Refusal::SessionOver);
                 }
                 Err(StorageError) if last == 0 => {
@@ -276,7 +282,7 @@ impl Sessions {
                 Err(StorageError) => tokio::time::sleep(SAVE_PAUSE).await,
             }
         }
-        self.opened.insert(handle.text(), &held);
+        self.session_cache.insert(handle.text(), &held);
         Ok(held)
     }
 
@@ -286,9 +292,9 @@ impl Sessions {
         handle: &Handle,
         storage: &Storage,
         now_ms: i64,
-    ) -> Arc<Held> {
+    ) -> Arc<OpenSession> {
         let held = read_now(login, handle, storage, now_ms);
-        self.opened.insert(handle.text(), &held);
+        self.session_cache.insert(handle.text(), &held);
         held
     }
 
@@ -310,7 +316,7 @@ impl Sessions {
 
     /// What stands beside a session.
     fn described(&self, login: &LoginSession, key: TokenHash, now_ms: i64) -> StoredLogin {
-        let whose = Whose::of(login);
+        let whose = Owner::of(login);
         let subject = whose.subject.map(|subject| match self.hash_subject {
             true => hashed(&subject),
             false => subject,
@@ -363,9 +369,14 @@ impl Sessions {
 }
 
 /// A session that is known as it is kept at `now_ms`.
-fn read_now(login: LoginSession, handle: &Handle, storage: &Storage, now_ms: i64) -> Arc<Held> {
+fn read_now(
+    login: LoginSession,
+    handle: &Handle,
+    storage: &Storage,
+    now_ms: i64,
+) -> Arc<OpenSession> {
     let stale_ms = now_ms.saturating_add(storage.read_ms());
-    Arc::new(Held::new(login, Some(handle.clone()), stale_ms))
+    Arc::new(OpenSession::new(login, Some(handle.clone()), stale_ms))
 }
 
 /// A subject as it is stored where it shall not be read.
@@ -402,7 +413,7 @@ impl Sessions {
         which: &LoginQuery,
         now_ms: i64,
     ) -> Result<usize, SessionsUnavailable> {
-        let marks = marked(which, |what| self.storages.mark(what, now_ms));
+        let marks = marks_for(which, |what| self.storages.mark(what, now_ms));
         let own = self.storages.end(which, &marks, now_ms).await;
         let down = |_| SessionsUnavailable;
         if let Some(storage @ Storage::Remote(_)) = &self.storage {
@@ -430,7 +441,7 @@ impl Sessions {
         now_ms: i64,
     ) -> Result<(), SessionsUnavailable> {
         let before_ms = which.started_ms.map_or(now_ms, |bound| bound.min(now_ms));
-        let marks = marked(which, |what| EndMark {
+        let marks = marks_for(which, |what| EndMark {
             before_ms,
             ..self.storages.mark(what, now_ms)
         });
