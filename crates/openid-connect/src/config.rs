@@ -6,14 +6,14 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
-use super::after::After;
 use super::answers::Answers;
-use super::ask_for_login::Manner;
+use super::authorization_request::RequestMode;
 use super::bearer::Places;
 use super::capabilities::RequiredCapabilities;
 use super::channels::Channels;
 use super::client_auth::Clients;
 use super::consumer::{Anonymous, Mapping};
+use super::cors::CorsOrigins;
 use super::credentials::Search;
 use super::distributed;
 use super::endpoints::Endpoints;
@@ -22,6 +22,7 @@ use super::grants::Grants;
 use super::hmac_keys::{HmacKeys, SECRET_MIN};
 use super::id_token::IdTokens;
 use super::introspection::IntrospectionConfig;
+use super::login_action::LoginAction;
 use super::logins::Logins;
 use super::logout::Logout;
 use super::methods::{Method, Methods};
@@ -29,7 +30,6 @@ use super::proofs::Proofs;
 use super::provider::ProviderConfig;
 use super::replay::Replay;
 use super::rules::Rules;
-use super::scripts::Origins;
 use super::sessions::Sessions;
 use super::signing_algs::ResponseAlg;
 use super::token_exchange;
@@ -77,7 +77,7 @@ pub(super) struct Config {
     pub(super) clients: Clients,
     pub(super) id_tokens: IdTokens,
     /// What users get who have signed in.
-    pub(super) after: After,
+    pub(super) login_action: LoginAction,
     pub(super) verify_signature: bool,
     pub(super) hmac_keys: HmacKeys,
     /// How the provider signs what it says to its client.
@@ -89,9 +89,9 @@ pub(super) struct Config {
     /// Whether scripts get an answer that they can read.
     pub(super) scripts: bool,
     /// Whose scripts these may be.
-    pub(super) origins: Origins,
+    pub(super) origins: CorsOrigins,
     /// How logins are asked for.
-    pub(super) manner: Manner,
+    pub(super) request_mode: RequestMode,
     /// A cookie, and the claim that must have its value.
     pub(super) session_cookie: Option<(String, String)>,
     pub(super) run_on_preflight: bool,
@@ -161,7 +161,7 @@ impl Config {
             search: Search::new(fields, methods)?,
             clients: Clients::new(fields)?,
             id_tokens: IdTokens::new(fields)?,
-            after: After::new(fields)?,
+            login_action: LoginAction::new(fields)?,
             verify_signature: fields.flag("verify_signature")?,
             hmac_keys: HmacKeys::new(fields)?,
             response_alg: ResponseAlg::new(fields)?,
@@ -169,8 +169,8 @@ impl Config {
             proofs: Proofs::new(fields, parts)?,
             exempt: Exempt::new(fields)?,
             scripts: fields.flag("scripts_unauthorized")?,
-            origins: Origins::new(fields)?,
-            manner: manner(fields, methods)?,
+            origins: CorsOrigins::new(fields)?,
+            request_mode: request_mode(fields, methods)?,
             run_on_preflight: fields.flag("run_on_preflight")?,
             end_with_session: fields.flag("end_with_session")?,
             hide_credentials: fields.flag("hide_credentials")?,
@@ -264,13 +264,13 @@ pub(super) fn add_proxies_and_authorities(
 }
 
 /// How logins are asked for, by clients that can do that.
-fn manner(fields: Fields<'_>, methods: Methods) -> Result<Manner, ConfigError> {
+fn request_mode(fields: Fields<'_>, methods: Methods) -> Result<RequestMode, ConfigError> {
     let signed = fields.maybe_flag("require_signed_request_object")? == Some(true);
     if signed && methods.has(Method::AuthorizationCode) && !Clients::new(fields)?.all_sign() {
         let message = "require_signed_request_object needs a key or a secret of every client";
         return Err(wrong("client_jwk", message));
     }
-    Manner::new(fields)
+    RequestMode::new(fields)
 }
 
 /// The proxies on the way to the provider.

@@ -12,6 +12,7 @@ use super::OpenIdConnect;
 use super::arguments::{Arguments, without};
 use super::bearer::{PARAMETER, body};
 use super::cache::Verified;
+use super::cors;
 use super::credentials::{Credential, Shown as Credentials};
 use super::grants::{Given, TokenDesk, Tokens};
 use super::introspection::RequestContext;
@@ -19,7 +20,6 @@ use super::logins::page;
 use super::methods::Method;
 use super::pass::Passing;
 use super::refusal::{Class, Refusal};
-use super::scripts;
 use super::session_creation::{CredentialPlace, SessionSource};
 use super::sessions::Browser;
 use super::token_exchange::{Course, TokenExchange};
@@ -38,7 +38,7 @@ impl OpenIdConnect {
     pub(super) fn is_of_login(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
         (self.logout.as_ref()).is_some_and(|logout| {
             logout.is_asked_in_head(request, exchange) || logout.may_be_asked_in_body(request)
-        }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_end_with(request))
+        }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_be_callback(request))
             || (self.channels.as_ref()).is_some_and(|channels| channels.asked(request).is_some())
     }
 
@@ -178,11 +178,11 @@ impl OpenIdConnect {
         match &self.logins {
             // Of a browser that is in already, the page is of no use.
             Some(logins)
-                if logins.is_landing(request) && !logins.is_answer(request, given, exchange) =>
+                if logins.is_landing(request) && !logins.is_callback(request, given, exchange) =>
             {
                 Ok(Some(Flow::Respond(page::fragment())))
             }
-            Some(logins) if logins.is_answer(request, given, exchange) => {
+            Some(logins) if logins.is_callback(request, given, exchange) => {
                 // The query has the code: not for the log.
                 exchange.token_in_query = true;
                 let flow = self.end_login(logins, session, given, exchange).await?;
@@ -212,12 +212,12 @@ impl OpenIdConnect {
             });
         }
         match &self.logins {
-            Some(logins) if logins.is_answer_without_state(request, given, exchange) => {
+            Some(logins) if logins.is_callback_without_state(request, given, exchange) => {
                 // The query may have a code: not for the log.
                 exchange.token_in_query = true;
                 Err(Refusal::MalformedCallback)
             }
-            Some(_) if self.config().scripts && scripts::is_script(&request.headers) => Err(void),
+            Some(_) if self.config().scripts && cors::is_script(&request.headers) => Err(void),
             Some(logins) => self.begin_login(logins, session, given, exchange).await,
             None => Err(void),
         }

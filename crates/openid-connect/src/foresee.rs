@@ -13,12 +13,12 @@ use super::arguments::Arguments;
 use super::bearer::Found;
 use super::cache::Verified;
 use super::channels;
+use super::cors;
 use super::credentials::Credential;
 use super::introspection::RequestContext;
 use super::methods::Method;
 use super::proofs;
 use super::refusal::Refusal;
-use super::scripts;
 use super::sessions::{OpenSession, Sessions};
 use super::token_exchange::Course;
 use doorward_plugin_api::filter::{Code, Exchange, Outlook};
@@ -107,7 +107,8 @@ impl OpenIdConnect {
             return Ok(Outlook::depends("the body, in which a credential may be"));
         }
         let logins = self.logins.as_ref();
-        if logins.is_some_and(|logins| logins.is_answer_without_state(request, &given, exchange)) {
+        if logins.is_some_and(|logins| logins.is_callback_without_state(request, &given, exchange))
+        {
             return Err(Refusal::MalformedCallback);
         }
         self.outlook_of_nobody(void, request)
@@ -133,7 +134,7 @@ impl OpenIdConnect {
             }
         }
         let logins = self.logins.as_ref()?;
-        if logins.is_answer(request, given, exchange) || logins.may_be_posted(request) {
+        if logins.is_callback(request, given, exchange) || logins.may_be_posted(request) {
             let reason = "the provider's answer to a login, which can be used only once";
             return Some(Outlook::depends(reason));
         }
@@ -215,7 +216,7 @@ impl OpenIdConnect {
         void: Refusal,
         request: &RequestHeader,
     ) -> Result<Outlook, Refusal> {
-        let script = self.config().scripts && scripts::is_script(&request.headers);
+        let script = self.config().scripts && cors::is_script(&request.headers);
         if self.logins.is_none() || script {
             return Err(void);
         }

@@ -20,7 +20,7 @@ use super::credentials::{Credential, Pair};
 use super::extras::Extras;
 use super::fields::Fields;
 use super::introspection::{Lifetimes, RequestContext};
-use super::logins::Claim;
+use super::logins::CodeClaim;
 use super::methods::Method;
 use super::provider_client::ProviderClient;
 use super::refusal::Refusal;
@@ -226,7 +226,7 @@ impl TokenDesk {
         &self,
         form: &[(&str, &str)],
         context: &RequestContext<'_>,
-        claim: Claim,
+        claim: CodeClaim,
     ) -> Result<Arc<Tokens>, Refusal> {
         let wish = Wish {
             claim: Some(claim),
@@ -297,7 +297,7 @@ impl TokenDesk {
         let (claim, asked) = (wish.claim.take(), self.asked(&wish, prepared));
         let asked = async move {
             match claim {
-                Some(claim) => claim.ask(asked).await,
+                Some(claim) => claim.redeem(asked).await,
                 None => asked.await,
             }
         };

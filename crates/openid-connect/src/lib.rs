@@ -8,10 +8,9 @@
 //! settings and with keys that are still in force.
 
 mod address;
-mod after;
 mod answers;
 mod arguments;
-mod ask_for_login;
+mod authorization_request;
 pub mod bearer;
 pub mod cache;
 mod capabilities;
@@ -19,6 +18,7 @@ mod channels;
 mod client_auth;
 mod config;
 mod consumer;
+mod cors;
 mod credentials;
 mod decide;
 mod distributed;
@@ -35,6 +35,7 @@ mod introspection;
 mod issuers;
 mod liveness;
 mod login;
+mod login_action;
 mod logins;
 mod logout;
 mod merged;
@@ -52,7 +53,6 @@ pub mod revocation;
 mod revoked_sessions;
 pub mod rules;
 mod schema;
-mod scripts;
 mod session_admin;
 mod session_authorization;
 mod session_creation;

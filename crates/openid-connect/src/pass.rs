@@ -9,16 +9,16 @@ use pingora::http::RequestHeader;
 use serde_json::Value;
 
 use super::OpenIdConnect;
-use super::after::{Action, Gained};
 use super::arguments::Arguments;
 use super::bearer::Found;
 use super::cache::Verified;
+use super::cors;
 use super::introspection::RequestContext;
 use super::login::redirect;
+use super::login_action::{Action, IssuedTokens};
 use super::methods::Method;
 use super::proofs::{self, GoodProof, Proven};
 use super::refusal::Refusal;
-use super::scripts;
 use super::token_set::TokenSet;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::consumer::Consumer;
@@ -183,7 +183,7 @@ impl OpenIdConnect {
         exchange.token_in_query = passing.in_query;
         self.limit_lifetime(verified, None, request, exchange);
         self.passed.inc();
-        match config.after.of(passing.method) {
+        match config.login_action.of(passing.method) {
             None | Some(Action::Upstream) => Flow::Continue,
             Some(action) => self.give(action, passing, request, exchange),
         }
@@ -197,15 +197,15 @@ impl OpenIdConnect {
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        let after = &self.config().after;
+        let login_action = &self.config().login_action;
         let now_ms = self.provider_client.clock.now_ms();
-        let gained = Gained::by_token(passing.verified, passing.token_set, now_ms);
+        let issued = IssuedTokens::by_token(passing.verified, passing.token_set, now_ms);
         if action == Action::Response {
-            return Flow::Respond(after.response(&gained));
+            return Flow::Respond(login_action.response(&issued));
         }
         let query = request.uri.query().filter(|_| !passing.in_query);
         let back = query.map_or_else(String::new, |query| format!("?{query}"));
-        let address = after.address(&gained, self.client_index(request), &back);
+        let address = login_action.address(&issued, self.client_index(request), &back);
         redirect(&address).unwrap_or_else(|refusal| self.refuse(refusal, exchange))
     }
 
@@ -259,12 +259,12 @@ impl OpenIdConnect {
         if let Some(refusal) = refusal.filter(|_| by_client) {
             reply = config.answers.to(refusal, self.client_index(request));
         }
-        if config.scripts && scripts::is_script(&request.headers) {
+        if config.scripts && cors::is_script(&request.headers) {
             let redirects = reply.status == StatusCode::FOUND;
             let plain = refusal.filter(|_| redirects);
             let plain = plain.map(|refusal| config.answers.plain(refusal));
             let how = (&config.origins, self.logins.is_some());
-            reply = scripts::answer(plain.unwrap_or(reply), how, request, exchange);
+            reply = cors::answer(plain.unwrap_or(reply), how, request, exchange);
         }
         Flow::Respond(reply)
     }

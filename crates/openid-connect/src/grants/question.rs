@@ -10,7 +10,7 @@ use super::{Grant, TokenDesk, Tokens, read};
 use crate::client_auth::{Client, basic, set_parameter};
 use crate::endpoints::Endpoint;
 use crate::introspection::{RequestContext, request_digest};
-use crate::logins::Claim;
+use crate::logins::CodeClaim;
 use crate::provider_client::EndpointRequest;
 use crate::refusal::Refusal;
 use crate::single_flight::{Digest, digest_of};
@@ -28,7 +28,7 @@ pub(super) struct Wish<'a> {
     /// whoever comes in between must not ask again.
     pub(super) late_ms: Option<i64>,
     /// The login that the code is of.
-    pub(super) claim: Option<Claim>,
+    pub(super) claim: Option<CodeClaim>,
 }
 
 /// For whom is asked.

@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::identity::Identity;
-use crate::login::words_of_error;
+use crate::login::describe_error;
 use crate::provider_client::object;
 use crate::refusal::Refusal;
 use crate::token_set::TokenSet;
@@ -127,7 +127,7 @@ fn refused(
         _ => Refusal::WrongCredentials,
     };
     if own_client {
-        let said = words_of_error(error.unwrap_or_default(), description);
+        let said = describe_error(error.unwrap_or_default(), description);
         if error == Some("invalid_grant") {
             // Anybody can send wrong passwords.
             tracing::debug!(%status, error = said, "the token endpoint gives no tokens");

@@ -6,7 +6,7 @@ use doorward_plugin_api::ConfigError;
 
 /// Where an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Delivery {
     Query,
     FormPost,
     /// A page of the gateway posts it.
@@ -15,33 +15,33 @@ pub(super) enum Way {
 
 /// A mode of answers.
 #[derive(Clone, Debug)]
-pub(super) struct Mode {
-    pub(super) way: Way,
+pub(super) struct ResponseMode {
+    pub(super) delivery: Delivery,
     /// Whether it comes in a signed token.
     pub(super) signed: bool,
     /// What requests say; nothing for what providers do anyway.
     pub(super) name: Option<String>,
 }
 
-impl Mode {
+impl ResponseMode {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let name = fields.text("response_mode")?.unwrap_or("query");
-        let (way, signed) = match name {
-            "query" => (Way::Query, false),
-            "form_post" => (Way::FormPost, false),
-            "fragment" => (Way::Fragment, false),
+        let (delivery, signed) = match name {
+            "query" => (Delivery::Query, false),
+            "form_post" => (Delivery::FormPost, false),
+            "fragment" => (Delivery::Fragment, false),
             // For a code, `jwt` is `query.jwt`.
-            "jwt" | "query.jwt" => (Way::Query, true),
-            "form_post.jwt" => (Way::FormPost, true),
-            "fragment.jwt" => (Way::Fragment, true),
+            "jwt" | "query.jwt" => (Delivery::Query, true),
+            "form_post.jwt" => (Delivery::FormPost, true),
+            "fragment.jwt" => (Delivery::Fragment, true),
             _ => return Err(wrong("response_mode", "is none that is known")),
         };
-        if way == Way::Fragment && fields.urls("redirect_uri")?.is_empty() {
+        if delivery == Delivery::Fragment && fields.urls("redirect_uri")?.is_empty() {
             let message = "response_mode fragment needs an address of its own";
             return Err(wrong("redirect_uri", message));
         }
         Ok(Self {
-            way,
+            delivery,
             signed,
             name: (name != "query").then(|| name.to_owned()),
         })
@@ -49,6 +49,6 @@ impl Mode {
 
     /// Whether answers come as forms.
     pub(super) fn is_posted(&self) -> bool {
-        matches!(self.way, Way::FormPost | Way::Fragment)
+        matches!(self.delivery, Delivery::FormPost | Delivery::Fragment)
     }
 }

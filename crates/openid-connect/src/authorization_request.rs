@@ -23,12 +23,12 @@ const TYPE: &str = "oauth-authz-req+jwt";
 /// What is done with requests; where nothing is configured, what the provider
 /// requires.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct RequestMode {
     push: Option<bool>,
     sign: Option<bool>,
 }
 
-impl Manner {
+impl RequestMode {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             push: fields.maybe_flag("require_pushed_authorization_requests")?,

@@ -14,26 +14,26 @@ use crate::single_flight::{Digest, digest_of};
 const OVER: usize = 16 * 1024;
 
 /// What has become of logins, by the digests of their states.
-pub(super) struct Answered {
+pub(super) struct CallbackReplay {
     /// As many as there are claims, which end with their questions.
-    under_way: DashMap<Digest, UnderWay>,
+    under_way: DashMap<Digest, PendingCode>,
     over: Cache<Digest, ()>,
 }
 
 /// A login whose code the provider is being asked about.
-struct UnderWay {
+struct PendingCode {
     code: Digest,
     claims: usize,
 }
 
 /// The right to ask the provider about the code of a login. While there is one,
 /// nobody may ask about another code of that login.
-pub(in super::super) struct Claim {
-    answered: Arc<Answered>,
+pub(in super::super) struct CodeClaim {
+    callback_replay: Arc<CallbackReplay>,
     state: Digest,
 }
 
-impl Answered {
+impl CallbackReplay {
     pub(super) fn new() -> Self {
         Self {
             under_way: DashMap::new(),
@@ -66,50 +66,50 @@ impl Answered {
     ///
     /// # Errors
     /// [`Refusal::LoginRepeated`] if it is over, or claimed for another code.
-    pub(super) fn claim(self: &Arc<Self>, state: &str, code: &str) -> Result<Claim, Refusal> {
+    pub(super) fn claim(self: &Arc<Self>, state: &str, code: &str) -> Result<CodeClaim, Refusal> {
         let [state, code] = [state, code].map(|text| digest_of([text.as_bytes()]));
         let entry = self.under_way.entry(state);
         // A login is over before it is let go.
         self.check_digest(&state)?;
         match entry {
-            Entry::Occupied(known) if known.get().code != code => {
+            Entry::Occupied(pending) if pending.get().code != code => {
                 return Err(Refusal::LoginRepeated);
             }
-            Entry::Occupied(mut known) => known.get_mut().claims += 1,
-            Entry::Vacant(vacant) => drop(vacant.insert(UnderWay { code, claims: 1 })),
+            Entry::Occupied(mut pending) => pending.get_mut().claims += 1,
+            Entry::Vacant(vacant) => drop(vacant.insert(PendingCode { code, claims: 1 })),
         }
-        Ok(Claim {
-            answered: Arc::clone(self),
+        Ok(CodeClaim {
+            callback_replay: Arc::clone(self),
             state,
         })
     }
 }
 
-impl Claim {
+impl CodeClaim {
     /// Asks. The login is over with the answer; where the provider gave none, its
     /// user may come again.
     ///
     /// # Errors
     /// [`Refusal::LoginRepeated`] if it is over meanwhile, and as the question.
-    pub(in super::super) async fn ask<T>(
+    pub(in super::super) async fn redeem<T>(
         self,
         question: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        self.answered.check_digest(&self.state)?;
+        self.callback_replay.check_digest(&self.state)?;
         let outcome = question.await;
         if !matches!(&outcome, Err(refusal) if refusal.is_silence()) {
-            self.answered.over.insert(self.state, ());
+            self.callback_replay.over.insert(self.state, ());
         }
         outcome
     }
 }
 
-impl Drop for Claim {
+impl Drop for CodeClaim {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut known) = self.answered.under_way.entry(self.state) {
-            known.get_mut().claims -= 1;
-            if known.get().claims == 0 {
-                known.remove();
+        if let Entry::Occupied(mut pending) = self.callback_replay.under_way.entry(self.state) {
+            pending.get_mut().claims -= 1;
+            if pending.get().claims == 0 {
+                pending.remove();
             }
         }
     }
@@ -121,22 +121,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_login_is_claimed_for_one_code_until_its_question_is_over() {
-        let answered = Arc::new(Answered::new());
-        let claim = |code| answered.claim("state", code);
+        let callback_replay = Arc::new(CallbackReplay::new());
+        let claim = |code| callback_replay.claim("state", code);
         let (one, again) = (claim("a").expect("claimed"), claim("a").expect("the same"));
         assert_eq!(claim("b").err(), Some(Refusal::LoginRepeated));
-        assert!(answered.claim("other", "b").is_ok());
+        assert!(callback_replay.claim("other", "b").is_ok());
         drop(again);
         assert_eq!(claim("b").err(), Some(Refusal::LoginRepeated));
-        let silent = one.ask(async { Err::<(), _>(Refusal::ProviderTimeout) });
+        let silent = one.redeem(async { Err::<(), _>(Refusal::ProviderTimeout) });
         assert_eq!(silent.await, Err(Refusal::ProviderTimeout));
-        assert!(answered.under_way.is_empty(), "nothing was said");
+        assert!(callback_replay.under_way.is_empty(), "nothing was said");
         let (one, late) = (claim("b").expect("claimed"), claim("b").expect("the same"));
-        let refused = one.ask(async { Err::<(), _>(Refusal::WrongCredentials) });
+        let refused = one.redeem(async { Err::<(), _>(Refusal::WrongCredentials) });
         assert_eq!(refused.await, Err(Refusal::WrongCredentials));
-        let asked = late.ask(async { Ok(()) });
+        let asked = late.redeem(async { Ok(()) });
         assert_eq!(asked.await, Err(Refusal::LoginRepeated));
         assert_eq!(claim("b").err(), Some(Refusal::LoginRepeated));
-        assert!(answered.under_way.is_empty());
+        assert!(callback_replay.under_way.is_empty());
     }
 }

@@ -21,12 +21,12 @@ impl OpenIdConnect {
     /// # Errors
     /// [`Refusal::WrongAnswer`] for what is not signed by the provider, for
     /// this client, at this time.
-    pub(in super::super) async fn open_answer(
+    pub(in super::super) async fn open_jarm_response(
         &self,
         logins: &Logins,
         response: &str,
     ) -> Result<Map<String, Value>, Refusal> {
-        let opened = self.opened_answer(logins, response).await;
+        let opened = self.jarm_claims(logins, response).await;
         opened.map_err(|(refusal, reason)| {
             // Anybody can send one.
             doorward_net::telemetry::warn_limited!(
@@ -38,8 +38,8 @@ impl OpenIdConnect {
         })
     }
 
-    /// As [`Self::open_answer`], with the reason.
-    async fn opened_answer(
+    /// As [`Self::open_jarm_response`], with the reason.
+    async fn jarm_claims(
         &self,
         logins: &Logins,
         response: &str,

@@ -28,7 +28,7 @@ const REQUESTS: usize = 4 * 1024;
 
 /// What was sent.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Sent {
+pub(in super::super) struct PreservedRequest {
     pub(in super::super) method: Method,
     /// The route that it came by.
     pub(in super::super) route: Option<Uuid>,
@@ -36,7 +36,7 @@ pub(in super::super) struct Sent {
     pub(in super::super) body: Bytes,
 }
 
-impl Sent {
+impl PreservedRequest {
     /// Whether a page can send it again.
     pub(in super::super) fn is_form(&self) -> bool {
         let kind = self.content_type.to_str().unwrap_or_default();
@@ -45,21 +45,21 @@ impl Sent {
 }
 
 /// The requests that are kept.
-pub(in super::super) struct Kept {
+pub(in super::super) struct PreservedRequests {
     most: usize,
-    all: Cache<Digest, Arc<Sent>, Weight, ahash::RandomState>,
+    all: Cache<Digest, Arc<PreservedRequest>, Weight, ahash::RandomState>,
 }
 
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Digest, Arc<Sent>> for Weight {
-    fn weight(&self, _: &Digest, sent: &Arc<Sent>) -> u64 {
-        256 + sent.body.len() as u64
+impl Weighter<Digest, Arc<PreservedRequest>> for Weight {
+    fn weight(&self, _: &Digest, request_to_resend: &Arc<PreservedRequest>) -> u64 {
+        256 + request_to_resend.body.len() as u64
     }
 }
 
-impl Kept {
+impl PreservedRequests {
     /// `None`: nothing is kept.
     pub(super) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
         let most = fields.integer("preserve_request_body")?.unwrap_or(0);
@@ -70,7 +70,7 @@ impl Kept {
     }
 
     /// Whether a request is one to be kept: it has a body, of this site.
-    pub(in super::super) fn takes(&self, request: &RequestHeader, own: Option<&str>) -> bool {
+    pub(in super::super) fn accepts(&self, request: &RequestHeader, own: Option<&str>) -> bool {
         let text = |name: &str| request.headers.get(name)?.to_str().ok();
         let ours = Site::of(request, own) == Site::Own;
         let length = text(CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok());
@@ -81,7 +81,7 @@ impl Kept {
     }
 
     /// Keeps a request for the login with this nonce.
-    pub(in super::super) fn keep(
+    pub(in super::super) fn store(
         &self,
         nonce: &str,
         request: &RequestHeader,
@@ -91,21 +91,23 @@ impl Kept {
         if let Some(content_type) = request.headers.get(CONTENT_TYPE)
             && body.len() <= self.most
         {
-            let sent = Sent {
+            let request_to_resend = PreservedRequest {
                 method: request.method.clone(),
                 route,
                 content_type: content_type.clone(),
                 body,
             };
             self.all
-                .insert(digest_of([nonce.as_bytes()]), Arc::new(sent));
+                .insert(digest_of([nonce.as_bytes()]), Arc::new(request_to_resend));
         }
     }
 
     /// What was kept for a login; it is not any more.
-    pub(in super::super) fn take(&self, nonce: &str) -> Option<Arc<Sent>> {
+    pub(in super::super) fn take(&self, nonce: &str) -> Option<Arc<PreservedRequest>> {
         let about = digest_of([nonce.as_bytes()]);
-        self.all.remove(&about).map(|(_, sent)| sent)
+        self.all
+            .remove(&about)
+            .map(|(_, request_to_resend)| request_to_resend)
     }
 }
 
@@ -115,11 +117,11 @@ mod tests {
 
     use super::*;
 
-    fn kept() -> Kept {
+    fn preserved() -> PreservedRequests {
         let config = json!({"preserve_request_body": 10});
         let config = config.as_object().cloned().expect("an object");
-        let kept = Kept::new(Fields(&config)).expect("valid");
-        kept.expect("it is on")
+        let preserved = PreservedRequests::new(Fields(&config)).expect("valid");
+        preserved.expect("it is on")
     }
 
     fn post(headers: &[(&'static str, &str)]) -> RequestHeader {
@@ -145,29 +147,29 @@ mod tests {
             (("x-other", "1"), false),
         ] {
             let request = post(&[kind, length, more]);
-            assert_eq!(kept().takes(&request, own), taken, "{more:?}");
+            assert_eq!(preserved().accepts(&request, own), taken, "{more:?}");
         }
         let long = post(&[
             kind,
             ("content-length", "11"),
             ("sec-fetch-site", "same-origin"),
         ]);
-        assert!(!kept().takes(&long, own));
+        assert!(!preserved().accepts(&long, own));
     }
 
     #[test]
     fn a_flood_of_forms_stays_within_the_bound() {
-        let kept = Kept {
+        let preserved = PreservedRequests {
             most: 65_536,
-            ..kept()
+            ..preserved()
         };
         let request = post(&[("content-type", "text/plain")]);
         for n in 0..1000 {
-            kept.keep(&n.to_string(), &request, None, Bytes::from(vec![0; 60_000]));
+            preserved.store(&n.to_string(), &request, None, Bytes::from(vec![0; 60_000]));
         }
-        assert!(kept.all.weight() <= BYTES + BYTES / 8);
-        kept.keep("x", &request, None, Bytes::from_static(b"a"));
-        assert!(kept.take("x").is_some());
-        assert!(kept.take("x").is_none(), "once");
+        assert!(preserved.all.weight() <= BYTES + BYTES / 8);
+        preserved.store("x", &request, None, Bytes::from_static(b"a"));
+        assert!(preserved.take("x").is_some());
+        assert!(preserved.take("x").is_none(), "once");
     }
 }

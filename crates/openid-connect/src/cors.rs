@@ -26,9 +26,9 @@ const MAY_ASK: HeaderValue = HeaderValue::from_static("600");
 
 /// The origins whose scripts are answered so that they can read it.
 #[derive(Debug)]
-pub(super) struct Origins(Option<Vec<String>>);
+pub(super) struct CorsOrigins(Option<Vec<String>>);
 
-impl Origins {
+impl CorsOrigins {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let name = "scripts_origins";
         let named = fields.texts(name)?;
@@ -106,7 +106,7 @@ pub(super) fn is_script(headers: &HeaderMap) -> bool {
 /// The answer for a script in place of `reply`.
 pub(super) fn answer(
     mut reply: Reply,
-    (origins, signs_in): (&Origins, bool),
+    (origins, signs_in): (&CorsOrigins, bool),
     request: &RequestHeader,
     exchange: &Exchange,
 ) -> Reply {

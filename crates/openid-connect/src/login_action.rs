@@ -31,7 +31,7 @@ pub(super) enum Action {
 
 /// What users get.
 #[derive(Debug)]
-pub(super) struct After {
+pub(super) struct LoginAction {
     /// For whom has signed in in a browser.
     pub(super) action: Action,
     /// For whom comes by another method, by method.
@@ -42,7 +42,7 @@ pub(super) struct After {
     addresses: Vec<Address>,
 }
 
-impl After {
+impl LoginAction {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let named = fields.texts("login_methods")?;
         let wanted = match fields.text("login_action")? {
@@ -88,11 +88,11 @@ impl After {
     }
 
     /// The tokens that are to be given out.
-    fn tokens<'a>(&self, gained: &Gained<'a>) -> Vec<(&'static str, &'a str)> {
+    fn tokens<'a>(&self, issued: &IssuedTokens<'a>) -> Vec<(&'static str, &'a str)> {
         let all = [
-            ("id_token", gained.id_token),
-            ("access_token", Some(gained.access)),
-            ("refresh_token", gained.refresh),
+            ("id_token", issued.id_token),
+            ("access_token", Some(issued.access)),
+            ("refresh_token", issued.refresh),
         ];
         let wanted = |name: &str| self.wants(name) || self.wants("tokens");
         let wanted = all.into_iter().filter(|(name, _)| wanted(name));
@@ -102,21 +102,21 @@ impl After {
     }
 
     /// The tokens as an answer.
-    pub(super) fn response(&self, gained: &Gained<'_>) -> Reply {
-        let tokens = self.tokens(gained).into_iter();
+    pub(super) fn response(&self, issued: &IssuedTokens<'_>) -> Reply {
+        let tokens = self.tokens(issued).into_iter();
         let mut tokens: Map<String, Value> = tokens
             .map(|(name, token)| (name.to_owned(), Value::from(token)))
             .collect();
         if self.wants("tokens") {
             tokens.insert("token_type".to_owned(), Value::from("Bearer"));
-            if let Some(life) = gained.expires_in {
+            if let Some(life) = issued.expires_in {
                 tokens.insert("expires_in".to_owned(), Value::from(life));
             }
-            if let Some(scope) = gained.scope {
+            if let Some(scope) = issued.scope {
                 tokens.insert("scope".to_owned(), Value::from(scope));
             }
         }
-        if let Some(said) = gained.introspection.filter(|_| self.wants("introspection")) {
+        if let Some(said) = issued.introspection.filter(|_| self.wants("introspection")) {
             tokens.insert("introspection".to_owned(), Value::Object(said.clone()));
         }
         let body = Bytes::from(Value::Object(tokens).to_string());
@@ -129,14 +129,14 @@ impl After {
 
     /// Where the browser of the client with this index is sent on to, with the
     /// tokens; `back` is where the login began.
-    pub(super) fn address(&self, gained: &Gained<'_>, index: usize, back: &str) -> String {
+    pub(super) fn address(&self, issued: &IssuedTokens<'_>, index: usize, back: &str) -> String {
         let configured = nth(&self.addresses, index).map(Address::as_str);
         let mut address = configured.unwrap_or(back).to_owned();
         let query = back.split_once('?').map(|(_, query)| query);
         if let (Some(query), Some(_), true) = (query, configured, self.keeps_query) {
             address = joined(&address, '?', query);
         }
-        let tokens = self.tokens(gained);
+        let tokens = self.tokens(issued);
         if tokens.is_empty() {
             return address;
         }
@@ -157,7 +157,7 @@ fn joined(address: &str, mark: char, more: &str) -> String {
 
 /// What a user or program has got.
 #[derive(Default)]
-pub(super) struct Gained<'a> {
+pub(super) struct IssuedTokens<'a> {
     id_token: Option<&'a str>,
     access: &'a str,
     refresh: Option<&'a str>,
@@ -167,7 +167,7 @@ pub(super) struct Gained<'a> {
     introspection: Option<&'a Map<String, Value>>,
 }
 
-impl<'a> Gained<'a> {
+impl<'a> IssuedTokens<'a> {
     /// A login, at `now_ms`.
     pub(super) fn by_login(login: &'a LoginSession, now_ms: i64) -> Self {
         Self {
@@ -210,9 +210,9 @@ mod tests {
 
     use super::*;
 
-    fn after(config: Value) -> After {
+    fn after(config: Value) -> LoginAction {
         let config = config.as_object().cloned().expect("an object");
-        After::new(Fields(&config)).expect("valid")
+        LoginAction::new(Fields(&config)).expect("valid")
     }
 
     fn login() -> LoginSession {
@@ -241,8 +241,8 @@ mod tests {
             ),
         ] {
             let login = login();
-            let gained = Gained::by_login(&login, 0);
-            assert_eq!(after(config).address(&gained, 0, back), wanted);
+            let issued = IssuedTokens::by_login(&login, 0);
+            assert_eq!(after(config).address(&issued, 0, back), wanted);
         }
     }
 
@@ -256,7 +256,10 @@ mod tests {
         assert_eq!(after(config).of(Method::Password), None);
         let config = json!({"login_action": "redirect", "login_methods": ["bearer"]});
         let config = config.as_object().cloned().expect("an object");
-        assert!(After::new(Fields(&config)).is_err(), "it would be a loop");
+        assert!(
+            LoginAction::new(Fields(&config)).is_err(),
+            "it would be a loop"
+        );
         let config = json!({"login_action": "response", "login_methods": ["password"]});
         assert_eq!(after(config).action, Action::Upstream);
         let config = json!({"login_action": "response"});
