@@ -15,10 +15,9 @@ use super::client_auth::Clients;
 use super::consumer::{Anonymous, Mapping};
 use super::cors::CorsOrigins;
 use super::credentials::Search;
-use super::distributed;
+use super::distributed_claims;
 use super::endpoints::Endpoints;
 use super::fields::{Fields, wrong};
-use super::grants::Grants;
 use super::hmac_keys::{HmacKeys, SECRET_MIN};
 use super::id_token::IdTokens;
 use super::introspection::IntrospectionConfig;
@@ -32,10 +31,11 @@ use super::replay::Replay;
 use super::rules::Rules;
 use super::sessions::Sessions;
 use super::signing_algs::ResponseAlg;
+use super::token_endpoint::GrantConfig;
 use super::token_exchange;
 use super::unsigned::Exempt;
 use super::upstream::Headers;
-use super::user_info;
+use super::userinfo;
 use crate::Providers;
 use doorward_core::model::plugin::AUTHORITIES_FIELD;
 use doorward_net::http::outbound::{Options, Proxies, Version};
@@ -109,15 +109,15 @@ pub(super) struct Components {
     /// What the provider should be able to do.
     pub(super) capabilities: Option<RequiredCapabilities>,
     /// About users.
-    pub(super) user_info: Option<user_info::How>,
+    pub(super) user_info: Option<userinfo::UserInfoConfig>,
     /// About tokens.
     pub(super) introspection: Option<IntrospectionConfig>,
     /// For claims that are told elsewhere.
-    pub(super) distributed: Option<distributed::How>,
+    pub(super) distributed: Option<distributed_claims::DistributedClaimsConfig>,
     /// For other tokens than those that are shown.
-    pub(super) token_exchange: Option<token_exchange::How>,
+    pub(super) token_exchange: Option<token_exchange::TokenExchangeConfig>,
     /// For tokens.
-    pub(super) grants: Option<Grants>,
+    pub(super) grants: Option<GrantConfig>,
     pub(super) sessions: Option<Sessions>,
     pub(super) logins: Option<Logins>,
     pub(super) logout: Option<Logout>,
@@ -202,13 +202,13 @@ impl Components {
         let mut provider_config = provider(fields, issuer.clone())?;
         add_proxies_and_authorities(fields, &mut provider_config.options, parts)?;
         Ok(Self {
-            distributed: distributed::How::new(fields)?,
-            token_exchange: token_exchange::How::new(fields, &provider_config)?,
+            distributed: distributed_claims::DistributedClaimsConfig::new(fields)?,
+            token_exchange: token_exchange::TokenExchangeConfig::new(fields, &provider_config)?,
             endpoints: Endpoints::new(fields, issuer)?,
             capabilities: RequiredCapabilities::new(fields, logins)?,
-            user_info: user_info::How::new(fields)?,
+            user_info: userinfo::UserInfoConfig::new(fields)?,
             introspection: None,
-            grants: asks.then(|| Grants::new(fields)).transpose()?,
+            grants: asks.then(|| GrantConfig::new(fields)).transpose()?,
             sessions: sessions.then(|| Sessions::new(fields, parts)).transpose()?,
             logins: logins
                 .then(|| Logins::new(fields, Providers::of(parts).secret()))

@@ -11,10 +11,8 @@ use serde_json::{Map, Value};
 use super::OpenIdConnect;
 use super::arguments::{Arguments, without};
 use super::bearer::{PARAMETER, body};
-use super::cache::Verified;
 use super::cors;
 use super::credentials::{Credential, Shown as Credentials};
-use super::grants::{Given, TokenDesk, Tokens};
 use super::introspection::RequestContext;
 use super::logins::page;
 use super::methods::Method;
@@ -22,7 +20,9 @@ use super::pass::Passing;
 use super::refusal::{Class, Refusal};
 use super::session_creation::{CredentialPlace, SessionSource};
 use super::sessions::Browser;
-use super::token_exchange::{Course, TokenExchange};
+use super::token_cache::VerifiedToken;
+use super::token_endpoint::{TokenClient, TokenGrant, Tokens};
+use super::token_exchange::{ExchangeDecision, TokenExchange};
 use super::trusted::Opaque;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
@@ -125,13 +125,15 @@ impl OpenIdConnect {
             }
             return Ok(flow);
         }
-        let shown = match &self.desk {
+        let shown = match &self.token_client {
             Some(_) => self.config().search.find(&request.headers, &given)?,
             None => None,
         };
-        match (shown, &self.desk) {
-            (Some(shown), Some(desk)) => {
-                let (verified, given) = self.redeem(desk, &shown.credential, &context).await?;
+        match (shown, &self.token_client) {
+            (Some(shown), Some(token_client)) => {
+                let (verified, given) = self
+                    .redeem(token_client, &shown.credential, &context)
+                    .await?;
                 let verified = self.complete(verified, &context).await?;
                 let place = shown.place(request);
                 let client = context.client.cloned();
@@ -284,21 +286,21 @@ impl OpenIdConnect {
 
     pub(super) fn may_be_in_body(&self, request: &RequestHeader) -> bool {
         let tokens = self.takes_tokens() && self.config().places.may_be_in_body(request);
-        let others = self.desk.is_some() && self.config().search.looks_into_bodies();
+        let others = self.token_client.is_some() && self.config().search.looks_into_bodies();
         tokens || (others && body::is_searchable(request))
     }
 
     /// What is to be done about a token, with what the head of its request says.
-    pub(super) fn course(
+    pub(super) fn exchange_decision(
         &self,
-        desk: &TokenExchange,
+        exchange: &TokenExchange,
         token: &str,
         request: &RequestHeader,
         from: IpAddr,
-    ) -> Course {
+    ) -> ExchangeDecision {
         let given = Arguments::new(request.uri.query(), Vec::new());
         let context = self.request_context(request, &given, from);
-        desk.course(token, &context, self.verifier.metadata().as_deref())
+        exchange.decide(token, &context, self.verifier.metadata().as_deref())
     }
 
     /// Judges the token that is given for this one, or this one where none is.
@@ -306,16 +308,16 @@ impl OpenIdConnect {
         &self,
         token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<(Arc<Verified>, Method), Refusal> {
-        let Some(desk) = &self.token_exchange else {
-            return self.judge_patiently(token, context).await;
+    ) -> Result<(Arc<VerifiedToken>, Method), Refusal> {
+        let Some(exchange) = &self.token_exchange else {
+            return self.verify_or_fetch(token, context).await;
         };
         loop {
-            let Some(given) = desk.exchange(token, context).await? else {
-                return self.judge_patiently(token, context).await;
+            let Some(given) = exchange.exchange(token, context).await? else {
+                return self.verify_or_fetch(token, context).await;
             };
             let access = given.tokens.access.expose();
-            match self.judge_patiently(access, context).await {
+            match self.verify_or_fetch(access, context).await {
                 // Nobody can say more about it than who gave it.
                 Err(unread) if unread == Refusal::NoEndpoint || unread.is_unread() => {
                     let verified = self.trust(&given.tokens, Map::new())?;
@@ -323,7 +325,7 @@ impl OpenIdConnect {
                 }
                 // Keys may be gone since, or the token revoked.
                 Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
-                    desk.forget(&given);
+                    exchange.forget(&given);
                 }
                 outcome => return outcome,
             }
@@ -331,15 +333,15 @@ impl OpenIdConnect {
     }
 
     /// Judges a token by the provider's keys or by its word.
-    pub(super) async fn judge_patiently(
+    pub(super) async fn verify_or_fetch(
         &self,
         token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<(Arc<Verified>, Method), Refusal> {
+    ) -> Result<(Arc<VerifiedToken>, Method), Refusal> {
         let config = self.config();
         let mut refusal = Refusal::NoEndpoint;
         if config.bearer && !config.introspects_all {
-            match self.verifier.judge_patiently(token).await {
+            match self.verifier.verify_or_fetch(token).await {
                 Err(unread) if unread.is_unread() => refusal = unread,
                 outcome => return Ok((outcome?, Method::Bearer)),
             }
@@ -354,16 +356,16 @@ impl OpenIdConnect {
     /// The token for a credential, and what is believed of it.
     async fn redeem(
         &self,
-        desk: &TokenDesk,
+        token_client: &TokenClient,
         credential: &Credential,
         context: &RequestContext<'_>,
-    ) -> Result<(Arc<Verified>, Given), Refusal> {
-        let given = desk.exchange(credential, context).await?;
+    ) -> Result<(Arc<VerifiedToken>, TokenGrant), Refusal> {
+        let given = token_client.exchange(credential, context).await?;
         match self.believe(&given, context).await {
             // Keys may be gone since, or the token revoked.
             Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
-                desk.forget(&given);
-                let given = desk.exchange(credential, context).await?;
+                token_client.forget(&given);
+                let given = token_client.exchange(credential, context).await?;
                 Ok((self.believe(&given, context).await?, given))
             }
             outcome => Ok((outcome?, given)),
@@ -375,9 +377,9 @@ impl OpenIdConnect {
     /// token says besides.
     async fn believe(
         &self,
-        given: &Given,
+        given: &TokenGrant,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let identity = self.identity(given, context).await?;
         let tokens = &given.tokens;
         let Some(verified) = self.judge_given(given, context).await? else {
@@ -397,9 +399,9 @@ impl OpenIdConnect {
     /// can tell.
     async fn judge_given(
         &self,
-        given: &Given,
+        given: &TokenGrant,
         context: &RequestContext<'_>,
-    ) -> Result<Option<Arc<Verified>>, Refusal> {
+    ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let token = given.tokens.access.expose();
         if self.config().exempt.has(given.method) {
             match self.judge_unsigned(token).await {
@@ -408,7 +410,7 @@ impl OpenIdConnect {
             }
         }
         if !self.config().introspects_all {
-            match self.verifier.judge_patiently(token).await {
+            match self.verifier.verify_or_fetch(token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
             }
@@ -424,7 +426,7 @@ impl OpenIdConnect {
         &self,
         tokens: &Tokens,
         identity: Map<String, Value>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let opaque = Opaque {
             access: tokens.access.expose(),
             scope: tokens.scope.as_deref(),

@@ -11,7 +11,6 @@ use pingora::http::RequestHeader;
 use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::bearer::Found;
-use super::cache::Verified;
 use super::channels;
 use super::cors;
 use super::credentials::Credential;
@@ -20,7 +19,8 @@ use super::methods::Method;
 use super::proofs;
 use super::refusal::Refusal;
 use super::sessions::{OpenSession, Sessions};
-use super::token_exchange::Course;
+use super::token_cache::VerifiedToken;
+use super::token_exchange::ExchangeDecision;
 use doorward_plugin_api::filter::{Code, Exchange, Outlook};
 
 const LOGIN: Code = Code::new("login", 302, "the user is sent to the provider to sign in");
@@ -90,7 +90,7 @@ impl OpenIdConnect {
                 .outlook_of_token(&found, &context, request, exchange)
                 .await;
         }
-        if self.desk.is_some()
+        if self.token_client.is_some()
             && let Some(shown) = self.config().search.find(&request.headers, &given)?
         {
             return Ok(Outlook::depends(match shown.credential {
@@ -173,14 +173,16 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<Outlook, Refusal> {
         let mut token = Cow::Borrowed(found.token.as_ref());
-        if let Some(desk) = &self.token_exchange {
-            match desk.course(&token, context, self.verifier.metadata().as_deref()) {
-                Course::Keep => {}
-                Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
-                Course::Ask => return Ok(Outlook::depends(EXCHANGE)),
+        if let Some(exchange) = &self.token_exchange {
+            match exchange.decide(&token, context, self.verifier.metadata().as_deref()) {
+                ExchangeDecision::NotNeeded => {}
+                ExchangeDecision::Cached(given) => {
+                    token = given.tokens.access.expose().to_owned().into()
+                }
+                ExchangeDecision::Needed => return Ok(Outlook::depends(EXCHANGE)),
             }
         }
-        let (verified, method) = self.judge_patiently(&token, context).await?;
+        let (verified, method) = self.verify_or_fetch(&token, context).await?;
         let verified = self.complete(verified, context).await?;
         if self.may_prove(request) {
             return Ok(Outlook::depends(PROOF));
@@ -197,7 +199,7 @@ impl OpenIdConnect {
 
     fn outlook_of_user(
         &self,
-        verified: &Arc<Verified>,
+        verified: &Arc<VerifiedToken>,
         method: Method,
         request: &RequestHeader,
         exchange: &mut Exchange,

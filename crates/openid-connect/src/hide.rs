@@ -19,7 +19,7 @@ impl OpenIdConnect {
         if self.takes_tokens() {
             config.places.hide(request);
         }
-        let reads = |value: &HeaderValue| self.desk.is_some() && config.search.reads(value);
+        let reads = |value: &HeaderValue| self.token_client.is_some() && config.search.reads(value);
         config.headers.withhold(reads, request);
     }
 

@@ -7,7 +7,7 @@ use super::hmac_keys::HmacKeys;
 use super::issuers::Issuers;
 use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
-use super::signed;
+use super::signature;
 use super::signing_algs::ResponseAlg;
 use doorward_core::jose::claims::{check_times, time, words};
 use doorward_core::jose::sign::half_hash;
@@ -69,7 +69,7 @@ impl IdTokens {
         let parsed = Unverified::parse(token)?;
         self.alg.check(&parsed)?;
         let claims = match self.verify_signature && by_key {
-            true => signed::claims(&parsed, metadata, self.hmac_keys.for_token(expected))?,
+            true => signature::claims(&parsed, metadata, self.hmac_keys.for_token(expected))?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {

@@ -12,7 +12,6 @@ use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use super::arguments::Arguments;
-use super::cache::{Said, Verified};
 use super::client_auth::Client;
 use super::endpoints::Endpoint;
 use super::extras::Extras;
@@ -23,6 +22,7 @@ use super::refusal::Refusal;
 use super::revocation::{RevocationStatus, Status};
 use super::rules::Rules;
 use super::single_flight::{Digest, REFUSED_MS, SingleFlight, digest_of};
+use super::token_cache::{ProviderResponses, VerifiedToken};
 use doorward_core::jose::verify::TOKEN_MAX;
 use doorward_net::telemetry::{Counter, Metrics};
 use doorward_plugin_api::ConfigError;
@@ -164,13 +164,13 @@ pub(super) struct TokenIntrospector {
     config: Arc<IntrospectionConfig>,
     provider_client: Arc<ProviderClient>,
     cache: ResponseCache,
-    flights: SingleFlight<Arc<Verified>>,
+    flights: SingleFlight<Arc<VerifiedToken>>,
     hits: Counter,
     misses: Counter,
 }
 
 /// What is known of tokens, by the question about them.
-type ResponseCache = Cache<Digest, Arc<Verified>, Weight, ahash::RandomState>;
+type ResponseCache = Cache<Digest, Arc<VerifiedToken>, Weight, ahash::RandomState>;
 
 fn cache() -> ResponseCache {
     let state = ahash::RandomState::new();
@@ -180,8 +180,8 @@ fn cache() -> ResponseCache {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Digest, Arc<Verified>> for Weight {
-    fn weight(&self, _: &Digest, verified: &Arc<Verified>) -> u64 {
+impl Weighter<Digest, Arc<VerifiedToken>> for Weight {
+    fn weight(&self, _: &Digest, verified: &Arc<VerifiedToken>) -> u64 {
         verified.weight
     }
 }
@@ -220,7 +220,7 @@ impl TokenIntrospector {
         &self,
         token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<Option<(Arc<Verified>, Method)>, Refusal> {
+    ) -> Result<Option<(Arc<VerifiedToken>, Method)>, Refusal> {
         if token.len() > TOKEN_MAX {
             return Err(Refusal::TokenTooLong);
         }
@@ -247,7 +247,7 @@ impl TokenIntrospector {
         &self,
         token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<Option<Arc<Verified>>, Refusal> {
+    ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         match &self.config.introspection {
             Some(introspection) if self.has(Endpoint::Introspection).await? => self
                 .post_introspection(introspection, token, context)
@@ -275,7 +275,7 @@ impl TokenIntrospector {
         endpoint: &IntrospectionEndpoint,
         token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let mut form = vec![(endpoint.parameter.clone(), token.to_owned())];
         form.extend(
             (endpoint.hint.iter()).map(|hint| ("token_type_hint".to_owned(), hint.clone())),
@@ -311,12 +311,18 @@ impl TokenIntrospector {
                 .introspection_claims(&provider_client, client.as_deref(), &answer)
                 .await?;
             let revocation = RevocationStatus::active_at(token_status, version);
-            let said = Said {
+            let responses = ProviderResponses {
                 introspection: Some(Arc::new(document)),
                 user_info: None,
             };
             config
-                .verified_token(&provider_client, &text, said, answer.body.len(), revocation)
+                .verified_token(
+                    &provider_client,
+                    &text,
+                    responses,
+                    answer.body.len(),
+                    revocation,
+                )
                 .await
         };
         self.cached_or_query(about, endpoint.remember, question)
@@ -328,15 +334,15 @@ impl TokenIntrospector {
         endpoint: &UserinfoEndpoint,
         token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let parameters = endpoint
             .extras
             .parameters(context.headers, context.arguments);
         let mut headers = endpoint.extras.headers(context.headers);
         accept(&mut headers, &endpoint.accept);
-        let mut said = parameters.clone();
-        said.push((String::new(), token.to_owned()));
-        let about = request_digest(None, &said, &headers);
+        let mut sent = parameters.clone();
+        sent.push((String::new(), token.to_owned()));
+        let about = request_digest(None, &sent, &headers);
         let (provider_client, config, text) = (
             Arc::clone(&self.provider_client),
             Arc::clone(&self.config),
@@ -353,12 +359,18 @@ impl TokenIntrospector {
             let issuers = &config.rules.issuers;
             let document = responses::userinfo_claims(&provider_client, issuers, &answer).await?;
             let revocation = RevocationStatus::active_at(token_status, version);
-            let said = Said {
+            let responses = ProviderResponses {
                 introspection: None,
                 user_info: Some(Arc::new(document)),
             };
             config
-                .verified_token(&provider_client, &text, said, answer.body.len(), revocation)
+                .verified_token(
+                    &provider_client,
+                    &text,
+                    responses,
+                    answer.body.len(),
+                    revocation,
+                )
                 .await
         };
         self.cached_or_query(about, endpoint.remember, question)
@@ -371,9 +383,9 @@ impl TokenIntrospector {
         about: Digest,
         remember: bool,
         question: impl FnOnce() -> F,
-    ) -> Result<Arc<Verified>, Refusal>
+    ) -> Result<Arc<VerifiedToken>, Refusal>
     where
-        F: Future<Output = Result<Arc<Verified>, Refusal>> + Send + 'static,
+        F: Future<Output = Result<Arc<VerifiedToken>, Refusal>> + Send + 'static,
     {
         let now_ms = self.provider_client.clock.now_ms();
         if let Some(held) = self.cache.get(&about) {
@@ -422,8 +434,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cache::Document;
-    use crate::verifier::Checked;
+    use crate::token_cache::Document;
+    use crate::verifier::CheckedClaims;
 
     fn lifetimes(config: Value) -> Lifetimes {
         let config = config.as_object().cloned().expect("an object");
@@ -441,18 +453,19 @@ mod tests {
                 jwt: Some("j".repeat(60_000)),
                 length: 60_000,
             };
-            let said = Said {
+            let responses = ProviderResponses {
                 introspection: Some(Arc::new(document)),
                 user_info: None,
             };
-            let checked = Checked {
+            let checked = CheckedClaims {
                 claims,
                 scopes: Vec::new(),
                 expires_at: None,
                 ends_at: i64::MAX,
                 ends_for_good: false,
             };
-            let verified = checked.verified_with("t", 60_000, 0, RevocationStatus::default(), said);
+            let verified =
+                checked.verified_with("t", 60_000, 0, RevocationStatus::default(), responses);
             // Parsed, a claim of many parts takes a few times its length.
             assert!(verified.weight >= 9 * 60_000);
             held.insert(digest_of([&n.to_be_bytes()[..]]), verified);

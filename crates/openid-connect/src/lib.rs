@@ -12,7 +12,6 @@ mod answers;
 mod arguments;
 mod authorization_request;
 pub mod bearer;
-pub mod cache;
 mod capabilities;
 mod channels;
 mod client_auth;
@@ -21,12 +20,11 @@ mod consumer;
 mod cors;
 mod credentials;
 mod decide;
-mod distributed;
+mod distributed_claims;
 mod endpoints;
 mod extras;
 mod fields;
 mod foresee;
-mod grants;
 mod hide;
 mod hmac_keys;
 mod id_token;
@@ -58,19 +56,21 @@ mod session_authorization;
 mod session_creation;
 mod session_decision;
 mod sessions;
-mod signed;
+mod signature;
 mod signing_algs;
 pub mod single_flight;
 mod site;
 mod storage;
 #[cfg(test)]
 mod tests;
+pub mod token_cache;
+mod token_endpoint;
 mod token_exchange;
 mod token_set;
 mod trusted;
 mod unsigned;
 mod upstream;
-mod user_info;
+mod userinfo;
 pub mod verifier;
 
 pub use provider::{IssuerReport, Providers};
@@ -98,8 +98,7 @@ use doorward_plugin_api::{ConfigError, Kind, Parts};
 use bearer::Found;
 use channels::Channels;
 use config::{Components, Config};
-use distributed::Distributed;
-use grants::TokenDesk;
+use distributed_claims::DistributedClaims;
 use introspection::TokenIntrospector;
 use logins::Logins;
 use logout::Logout;
@@ -111,9 +110,10 @@ use provider_client::ProviderClient;
 use refusal::Refusal;
 use sessions::{OpenSession, SessionLookup, Sessions};
 use single_flight::SingleFlight;
-use token_exchange::{Course, TokenExchange};
-use user_info::UserInfo;
-use verifier::{Check, Checked, Judgement, Verifier};
+use token_endpoint::TokenClient;
+use token_exchange::{ExchangeDecision, TokenExchange};
+use userinfo::UserInfo;
+use verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
 
 /// The plugin's line in the registry.
 pub const KIND: Kind = Kind {
@@ -146,11 +146,11 @@ struct OpenIdConnect {
     /// Asks who users are besides.
     user_info: Option<UserInfo>,
     /// Asks for claims that are told elsewhere.
-    distributed: Option<Distributed>,
+    distributed: Option<DistributedClaims>,
     /// Exchanges tokens before they count.
     token_exchange: Option<TokenExchange>,
     /// Asks for tokens.
-    desk: Option<TokenDesk>,
+    token_client: Option<TokenClient>,
     sessions: Option<Arc<Sessions>>,
     /// Sessions whose tokens are being refreshed.
     refreshes: SingleFlight<Arc<OpenSession>>,
@@ -184,9 +184,9 @@ impl OpenIdConnect {
         );
         let provider_client = Arc::new(provider_client);
         let user_info = |how| UserInfo::new(how, &provider_client);
-        let desk = |grants| {
+        let token_client = |grants| {
             let issuer = provider_config.issuer.as_str();
-            TokenDesk::new(
+            TokenClient::new(
                 grants,
                 &provider_client,
                 Storages::of(parts).refreshes.with(issuer),
@@ -198,10 +198,10 @@ impl OpenIdConnect {
             introspector: components.introspection.map(introspector),
             user_info: components.user_info.map(user_info),
             distributed: (components.distributed)
-                .map(|how| Distributed::new(how, &config.rules, &provider_client)),
+                .map(|how| DistributedClaims::new(how, &config.rules, &provider_client)),
             token_exchange: (components.token_exchange)
                 .map(|how| TokenExchange::new(how, &provider_client, parts)),
-            desk: components.grants.map(desk),
+            token_client: components.grants.map(token_client),
             provider_client,
             me,
             sessions: components.sessions.map(Arc::new),
@@ -283,18 +283,20 @@ impl OpenIdConnect {
             return Verdict::Wait;
         }
         let mut token = Cow::Borrowed(found.token.as_ref());
-        if let Some(desk) = &self.token_exchange {
-            match self.course(desk, &found.token, request, client) {
-                Course::Keep => {}
-                Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
-                Course::Ask => return Verdict::Wait,
+        if let Some(exchange) = &self.token_exchange {
+            match self.exchange_decision(exchange, &found.token, request, client) {
+                ExchangeDecision::NotNeeded => {}
+                ExchangeDecision::Cached(given) => {
+                    token = given.tokens.access.expose().to_owned().into()
+                }
+                ExchangeDecision::Needed => return Verdict::Wait,
             }
         }
         let exchanged = matches!(token, Cow::Owned(_));
-        Verdict::Now(match self.verifier.judge(&token) {
+        Verdict::Now(match self.verifier.verify_now(&token) {
             // What was given may be void by now: another one may be had.
-            Judgement::Refuse(_) if exchanged => return Verdict::Wait,
-            Judgement::Pass(held) => {
+            Verification::Refused(_) if exchanged => return Verdict::Wait,
+            Verification::Valid(held) => {
                 let Some(held) = self.complete_now(held) else {
                     return Verdict::Wait;
                 };
@@ -325,11 +327,13 @@ impl OpenIdConnect {
                 }
                 flow
             }
-            Judgement::Refuse(refusal) if self.introspector.is_some() && refusal.is_unread() => {
+            Verification::Refused(refusal)
+                if self.introspector.is_some() && refusal.is_unread() =>
+            {
                 return Verdict::Wait;
             }
-            Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
-            Judgement::Wait => return Verdict::Wait,
+            Verification::Refused(refusal) => self.refuse(refusal, exchange),
+            Verification::Pending => return Verdict::Wait,
         })
     }
 
@@ -374,7 +378,9 @@ impl OpenIdConnect {
                 Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
             }
         }
-        if self.logins.is_some() || (self.desk.is_some() && self.may_show_credentials(request)) {
+        if self.logins.is_some()
+            || (self.token_client.is_some() && self.may_show_credentials(request))
+        {
             return Verdict::Wait;
         }
         Verdict::Now(self.refuse(Refusal::NoToken, exchange))
@@ -385,13 +391,13 @@ impl OpenIdConnect {
     }
 }
 
-impl Check for Config {
+impl TokenCheck for Config {
     fn check(
         &self,
         parsed: &Unverified<'_>,
         metadata: Option<&ProviderMetadata>,
         now_ms: i64,
-    ) -> Result<Option<Checked>, Refusal> {
+    ) -> Result<Option<CheckedClaims>, Refusal> {
         let hmac = parsed.algorithm().is_symmetric();
         if hmac && self.verify_signature && self.hmac_keys.all().is_empty() {
             return Err(Refusal::UnsupportedAlg);
@@ -400,7 +406,7 @@ impl Check for Config {
             return Ok(None);
         };
         let claims = match self.verify_signature {
-            true => signed::claims(parsed, metadata, self.hmac_keys.all())?,
+            true => signature::claims(parsed, metadata, self.hmac_keys.all())?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {
@@ -410,7 +416,7 @@ impl Check for Config {
         let end = self
             .rules
             .check(typ.as_deref(), &claims, &metadata.issuer, now)?;
-        Ok(Some(Checked {
+        Ok(Some(CheckedClaims {
             ends_at: match end {
                 Some(end) => end.saturating_mul(1000),
                 None => now_ms.saturating_add(self.cache_ttl_ms),

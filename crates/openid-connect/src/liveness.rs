@@ -8,11 +8,11 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
-use super::cache::Verified;
 use super::client_auth::Client;
 use super::introspection::RequestContext;
 use super::revocation::Status;
 use super::sessions::{OpenSession, Sessions};
+use super::token_cache::VerifiedToken;
 use doorward_core::clock::Clock;
 use doorward_plugin_api::filter::{Exchange, Lasting};
 
@@ -21,7 +21,7 @@ struct SessionLiveness {
     clock: Clock,
     /// When the request came, in milliseconds: it used the session.
     since_ms: i64,
-    token: Arc<Verified>,
+    token: Arc<VerifiedToken>,
     session: Option<(Arc<Sessions>, Arc<OpenSession>)>,
     /// Whom to ask about a token that says nothing itself, and as whom.
     plugin: Weak<OpenIdConnect>,
@@ -79,7 +79,7 @@ impl OpenIdConnect {
     /// Notes what the answer to a request with this token must not outlast.
     pub(super) fn limit_lifetime(
         &self,
-        token: &Arc<Verified>,
+        token: &Arc<VerifiedToken>,
         session: Option<(&Arc<Sessions>, &Arc<OpenSession>)>,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -106,7 +106,7 @@ impl OpenIdConnect {
     }
 
     /// Asks the provider again about a token that says nothing itself.
-    async fn introspect_again(&self, token: &Verified, client: Option<&Arc<Client>>) {
+    async fn introspect_again(&self, token: &VerifiedToken, client: Option<&Arc<Client>>) {
         let Some(introspector) = &self.introspector else {
             return;
         };

@@ -12,8 +12,6 @@ use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
 use super::arguments::{Arguments, Where, retarget};
-use super::cache::Verified;
-use super::grants::Tokens;
 use super::id_token::Expected;
 use super::introspection::RequestContext;
 use super::login_action::{Action, IssuedTokens};
@@ -25,6 +23,8 @@ use super::pass::Passing;
 use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
 use super::sessions::{Browser, LoginSession, OpenSession, SessionLookup};
+use super::token_cache::VerifiedToken;
+use super::token_endpoint::Tokens;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Flow};
@@ -184,8 +184,8 @@ impl OpenIdConnect {
         (code, claim): (&str, CodeClaim),
         request: &RequestHeader,
         arguments: &Arguments,
-    ) -> Result<(OpenSession, Arc<Verified>, Arc<Tokens>), Refusal> {
-        let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
+    ) -> Result<(OpenSession, Arc<VerifiedToken>, Arc<Tokens>), Refusal> {
+        let token_client = self.token_client.as_ref().ok_or(Refusal::NoEndpoint)?;
         let client = self.config().clients.named(&pending.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
         let context = RequestContext {
@@ -202,7 +202,7 @@ impl OpenIdConnect {
         // From before the question: a logout that comes while it is asked is of this
         // session, too.
         let now_ms = self.provider_client.clock.now_ms();
-        let tokens = desk.redeem(&form, &context, claim).await?;
+        let tokens = token_client.redeem(&form, &context, claim).await?;
         match &tokens.id {
             Some(id) => {
                 let by = Method::AuthorizationCode;

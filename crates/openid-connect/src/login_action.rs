@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
 use super::address::Address;
-use super::cache::Verified;
 use super::client_auth::nth;
 use super::fields::{Fields, wrong};
 use super::methods::Method;
 use super::sessions::LoginSession;
+use super::token_cache::VerifiedToken;
 use super::token_set::TokenSet;
 use doorward_net::http::reply::{Reply, ReplyBody};
 use doorward_plugin_api::ConfigError;
@@ -181,7 +181,11 @@ impl<'a> IssuedTokens<'a> {
     }
 
     /// A token and what came with it, at `now_ms`.
-    pub(super) fn by_token(verified: &'a Verified, token_set: TokenSet<'a>, now_ms: i64) -> Self {
+    pub(super) fn by_token(
+        verified: &'a VerifiedToken,
+        token_set: TokenSet<'a>,
+        now_ms: i64,
+    ) -> Self {
         let end = verified.token.expires_at;
         Self {
             id_token: token_set.id_token,
@@ -189,7 +193,7 @@ impl<'a> IssuedTokens<'a> {
             refresh: token_set.refresh_token,
             scope: token_set.scope,
             expires_in: end.map(|end| (end - now_ms / 1000).max(0)),
-            introspection: (verified.said.introspection.as_ref()).map(|said| &said.claims),
+            introspection: (verified.responses.introspection.as_ref()).map(|said| &said.claims),
         }
     }
 }

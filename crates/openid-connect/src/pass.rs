@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::OpenIdConnect;
 use super::arguments::Arguments;
 use super::bearer::Found;
-use super::cache::Verified;
 use super::cors;
 use super::introspection::RequestContext;
 use super::login::redirect;
@@ -19,6 +18,7 @@ use super::login_action::{Action, IssuedTokens};
 use super::methods::Method;
 use super::proofs::{self, GoodProof, Proven};
 use super::refusal::Refusal;
+use super::token_cache::VerifiedToken;
 use super::token_set::TokenSet;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::consumer::Consumer;
@@ -29,7 +29,7 @@ use doorward_plugin_api::filter::{Exchange, Flow};
 /// A token that is good, and how it came.
 #[derive(Clone, Copy)]
 pub(super) struct Passing<'a> {
-    pub(super) verified: &'a Arc<Verified>,
+    pub(super) verified: &'a Arc<VerifiedToken>,
     pub(super) token_set: TokenSet<'a>,
     pub(super) method: Method,
     pub(super) in_query: bool,
@@ -44,7 +44,7 @@ impl OpenIdConnect {
     pub(super) fn proof_of(
         &self,
         shown: (&str, bool),
-        verified: &Verified,
+        verified: &VerifiedToken,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Option<GoodProof>, Refusal> {
@@ -62,7 +62,7 @@ impl OpenIdConnect {
     /// What is missing or wrong.
     pub(super) fn proof_of_session(
         &self,
-        verified: &Verified,
+        verified: &VerifiedToken,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Option<GoodProof>, Refusal> {
@@ -82,7 +82,7 @@ impl OpenIdConnect {
     pub(super) async fn settle(
         &self,
         proof: Option<GoodProof>,
-        verified: &Verified,
+        verified: &VerifiedToken,
     ) -> Result<Proven, Refusal> {
         if let Some(proven) = Proven::without(proof.as_ref()) {
             return Ok(proven);
@@ -100,7 +100,7 @@ impl OpenIdConnect {
     /// has to.
     pub(super) fn accept_shown(
         &self,
-        (verified, _proven): (&Arc<Verified>, Proven),
+        (verified, _proven): (&Arc<VerifiedToken>, Proven),
         method: Method,
         found: &Found<'_>,
         id_token: Option<&str>,
@@ -126,7 +126,7 @@ impl OpenIdConnect {
     /// What is not as it should be, although the token is good.
     pub(super) fn consumer_of(
         &self,
-        verified: &Arc<Verified>,
+        verified: &Arc<VerifiedToken>,
         method: Method,
         request: &RequestHeader,
     ) -> Result<Option<Arc<Consumer>>, Refusal> {
@@ -211,15 +211,15 @@ impl OpenIdConnect {
 
     /// What is known of a user, with what userinfo says and what is told
     /// elsewhere, if that is wanted and remembered.
-    pub(super) fn complete_now(&self, verified: Arc<Verified>) -> Option<Arc<Verified>> {
+    pub(super) fn complete_now(&self, verified: Arc<VerifiedToken>) -> Option<Arc<VerifiedToken>> {
         let verified = match &self.user_info {
             None => verified,
-            Some(_) if verified.said.user_info.is_some() => verified,
-            Some(user_info) => user_info.held(&verified)?,
+            Some(_) if verified.responses.user_info.is_some() => verified,
+            Some(user_info) => user_info.cached(&verified)?,
         };
         match &self.distributed {
             None => Some(verified),
-            Some(distributed) => distributed.held(verified),
+            Some(distributed) => distributed.cached(verified),
         }
     }
 
@@ -229,16 +229,16 @@ impl OpenIdConnect {
     /// Why userinfo or somebody else does not tell.
     pub(super) async fn complete(
         &self,
-        verified: Arc<Verified>,
+        verified: Arc<VerifiedToken>,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let verified = match &self.user_info {
             None => verified,
-            Some(user_info) => user_info.add(verified, context).await?,
+            Some(user_info) => user_info.enrich(verified, context).await?,
         };
         match &self.distributed {
             None => Ok(verified),
-            Some(distributed) => distributed.add(verified).await,
+            Some(distributed) => distributed.enrich(verified).await,
         }
     }
 

@@ -150,7 +150,7 @@ impl OpenIdConnect {
         context: &RequestContext<'_>,
     ) -> Result<LoginSession, Refusal> {
         let none = Refusal::WrongCredentials;
-        let desk = self.desk.as_ref().ok_or(none)?;
+        let token_client = self.token_client.as_ref().ok_or(none)?;
         let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
         let token = token.ok_or(none)?;
         let (client, _) = self.config().clients.named(&login.client).ok_or(none)?;
@@ -158,7 +158,10 @@ impl OpenIdConnect {
             client: Some(client),
             ..*context
         };
-        let tokens = desk.refresh(token, &context).await.map_err(refused)?;
+        let tokens = token_client
+            .refresh(token, &context)
+            .await
+            .map_err(refused)?;
         let mut next = login.clone();
         if let Some(id) = &tokens.id {
             let by = self.vouched_by(login);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::distributed::are_elsewhere;
+use super::distributed_claims::has_distributed_claims;
 use super::fields::Fields;
 use super::issuers::Issuers;
 use super::refusal::Refusal;
@@ -194,7 +194,7 @@ impl Rules {
 
     /// Whether something about these claims has still to be asked for.
     pub(super) fn are_pending(&self, claims: &Map<String, Value>) -> bool {
-        self.distributed && are_elsewhere(claims)
+        self.distributed && has_distributed_claims(claims)
     }
 
     fn check_known_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {

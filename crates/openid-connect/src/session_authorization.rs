@@ -8,15 +8,15 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
-use super::cache::Verified;
 use super::introspection::{RequestContext, TokenIntrospector};
 use super::methods::Method;
 use super::pass::Passing;
 use super::proofs::Proven;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, LoginSession, OpenSession, Sessions};
+use super::token_cache::VerifiedToken;
 use super::token_set::TokenSet;
-use super::verifier::Judgement;
+use super::verifier::Verification;
 use doorward_plugin_api::filter::{Exchange, Flow, Verdict};
 
 impl OpenIdConnect {
@@ -37,14 +37,16 @@ impl OpenIdConnect {
             return Verdict::Wait;
         }
         let rules = &self.config().rules;
-        let verification = match self.verifier.judge(&login.access) {
-            Judgement::Pass(held) => login.with_id_token(held, rules, now_ms),
+        let verification = match self.verifier.verify_now(&login.access) {
+            Verification::Valid(held) => login.with_id_token(held, rules, now_ms),
             // Its provider is asked, or the last answer found.
-            Judgement::Refuse(refusal) if refusal.is_unread() && self.may_introspect_sessions() => {
+            Verification::Refused(refusal)
+                if refusal.is_unread() && self.may_introspect_sessions() =>
+            {
                 return Verdict::Wait;
             }
-            Judgement::Refuse(refusal) if refusal.is_unread() => login.trusted(rules, now_ms),
-            Judgement::Refuse(_) | Judgement::Wait => return Verdict::Wait,
+            Verification::Refused(refusal) if refusal.is_unread() => login.trusted(rules, now_ms),
+            Verification::Refused(_) | Verification::Pending => return Verdict::Wait,
         };
         let verified = match verification {
             Ok(verified) => verified,
@@ -80,7 +82,7 @@ impl OpenIdConnect {
         sessions: &Arc<Sessions>,
         login: &mut Arc<OpenSession>,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let now_ms = self.provider_client.clock.now_ms();
         let over = |refusal: Refusal| match refusal.class() {
             Class::Broken => refusal,
@@ -113,14 +115,14 @@ impl OpenIdConnect {
     pub(super) async fn verify_session(
         &self,
         login: &OpenSession,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         if self.config().exempt.has(self.vouched_by(login)) {
             return self.judge_exempt(login).await;
         }
         if login.needs_introspection {
             return self.verify_opaque_session(login).await;
         }
-        let judged = self.verifier.judge_patiently(&login.access).await;
+        let judged = self.verifier.verify_or_fetch(&login.access).await;
         self.verified_session(login, judged).await
     }
 
@@ -140,8 +142,8 @@ impl OpenIdConnect {
     pub(super) async fn verified_session(
         &self,
         login: &OpenSession,
-        judged: Result<Arc<Verified>, Refusal>,
-    ) -> Result<Arc<Verified>, Refusal> {
+        judged: Result<Arc<VerifiedToken>, Refusal>,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
         let verified = match judged {
             Err(unread) if unread.is_unread() => match self.introspect_opaque_session(login).await?
@@ -156,12 +158,15 @@ impl OpenIdConnect {
 
     /// What the provider says of the token of a session that began so; where it is
     /// not asked, what the token says itself, or else what came with it.
-    async fn verify_opaque_session(&self, login: &OpenSession) -> Result<Arc<Verified>, Refusal> {
+    async fn verify_opaque_session(
+        &self,
+        login: &OpenSession,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let (rules, now_ms) = (&self.config().rules, self.provider_client.clock.now_ms());
         if let Some(told) = self.introspect_session(login, true).await? {
             return login.with_id_token(told, rules, now_ms);
         }
-        match self.verifier.judge_patiently(&login.access).await {
+        match self.verifier.verify_or_fetch(&login.access).await {
             // Its caller may have made it up.
             Err(unread) if unread.is_unread() && login.by.is_of_token() => Err(Refusal::NoEndpoint),
             Err(unread) if unread.is_unread() => login.trusted(rules, now_ms),
@@ -175,7 +180,7 @@ impl OpenIdConnect {
         &self,
         login: &OpenSession,
         whole: bool,
-    ) -> Result<Option<Arc<Verified>>, Refusal> {
+    ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let Some(introspector) = &self.introspector else {
             return Ok(None);
         };
@@ -214,7 +219,7 @@ impl OpenIdConnect {
     async fn introspect_opaque_session(
         &self,
         login: &OpenSession,
-    ) -> Result<Option<Arc<Verified>>, Refusal> {
+    ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let asks = self
             .introspector
             .as_ref()
@@ -232,7 +237,7 @@ impl OpenIdConnect {
     pub(super) fn continue_session(
         &self,
         (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
-        (verified, proven): (&Arc<Verified>, Result<Proven, Refusal>),
+        (verified, proven): (&Arc<VerifiedToken>, Result<Proven, Refusal>),
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {

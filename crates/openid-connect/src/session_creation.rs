@@ -6,14 +6,14 @@ use std::sync::Arc;
 use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
-use super::cache::Verified;
 use super::client_auth::Client;
-use super::grants::Given;
 use super::logins::origin;
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::sessions::{Browser, Caller, LoginSession, Sessions, TokenSession};
 use super::site::Site;
+use super::token_cache::VerifiedToken;
+use super::token_endpoint::TokenGrant;
 use doorward_plugin_api::filter::Exchange;
 
 /// Where a credential was.
@@ -45,7 +45,7 @@ impl<'a> SessionSource<'a> {
     pub(super) fn by_token(
         (method, place): (Method, CredentialPlace),
         client: Option<Arc<Client>>,
-        verified: &'a Verified,
+        verified: &'a VerifiedToken,
         id_token: Option<&'a str>,
     ) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl<'a> SessionSource<'a> {
 
     /// By what the provider gave tokens for.
     pub(super) fn by_grant(
-        given: &'a Given,
+        given: &'a TokenGrant,
         place: CredentialPlace,
         client: Option<Arc<Client>>,
     ) -> Self {

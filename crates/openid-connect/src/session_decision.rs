@@ -6,10 +6,10 @@ use std::sync::Arc;
 use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
-use super::cache::Verified;
 use super::introspection::RequestContext;
 use super::refusal::Refusal;
 use super::sessions::{Browser, OpenSession, SessionLookup, Sessions};
+use super::token_cache::VerifiedToken;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
@@ -105,7 +105,7 @@ impl OpenIdConnect {
         context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
-    ) -> Result<(Arc<OpenSession>, Result<Arc<Verified>, Refusal>), Refusal> {
+    ) -> Result<(Arc<OpenSession>, Result<Arc<VerifiedToken>, Refusal>), Refusal> {
         let mut login = Arc::clone(shown);
         let judged = self.authorize_session(sessions, &mut login, context);
         let judged = judged.await;
@@ -121,7 +121,7 @@ impl OpenIdConnect {
     async fn conclude(
         &self,
         (sessions, login, due): (&Arc<Sessions>, &Arc<OpenSession>, bool),
-        judged: Result<Arc<Verified>, Refusal>,
+        judged: Result<Arc<VerifiedToken>, Refusal>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::fields::Fields;
-use super::grants::OfIssuers;
 use super::revoked_sessions::RevokedSessions;
+use super::token_endpoint::RefreshesByIssuer;
 use doorward_core::clock::{Clock, random_bytes};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{EndMark, LoginQuery, Marked, StoredLogin};
@@ -86,7 +86,7 @@ pub struct Storages {
     store: OnceLock<Arc<dyn Store>>,
     pub(super) revoked_sessions: RevokedSessions,
     /// Refreshes of sessions, wherever these are kept.
-    pub(super) refreshes: OfIssuers,
+    pub(super) refreshes: RefreshesByIssuer,
     remotes: Mutex<HashMap<RemoteConfig, Weak<Remote>>>,
     /// The longest life that a session of a plugin may have, in milliseconds.
     longest_ms: std::sync::atomic::AtomicI64,

@@ -15,14 +15,14 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 
 use super::endpoints::Endpoint;
-use super::grants::{self, Tokens};
 use super::introspection::{Lifetimes, RequestContext, request_digest};
 use super::provider::{Provider, ProviderMetadata};
 use super::provider_client::{EndpointRequest, ProviderClient, object};
 use super::refusal::Refusal;
 use super::rules::is_access_token;
-use super::signed;
+use super::signature;
 use super::single_flight::{Digest, SingleFlight};
+use super::token_endpoint::{self, Tokens};
 use crate::Providers;
 use doorward_core::clock::Clock;
 use doorward_core::jose::claims::{check_times, same_issuer};
@@ -32,7 +32,7 @@ use doorward_plugin_api::Parts;
 
 use config::Subject;
 
-pub(super) use config::How;
+pub(super) use config::TokenExchangeConfig;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
@@ -43,17 +43,17 @@ const BYTES: u64 = 32 * 1024 * 1024;
 
 /// Exchanges tokens, one question a token at a time, and remembers.
 pub(super) struct TokenExchange {
-    how: How,
+    config: TokenExchangeConfig,
     provider_client: Arc<ProviderClient>,
-    /// Of [`How::subjects`] those whose tokens are verified.
+    /// Of [`TokenExchangeConfig::subjects`] those whose tokens are verified.
     keys: Vec<Option<Arc<Provider>>>,
-    memory: Arc<Memory>,
+    cache: Arc<ExchangeCache>,
     flights: SingleFlight<Arc<Tokens>>,
 }
 
 /// The answers of before.
-struct Memory {
-    held: Answers,
+struct ExchangeCache {
+    held: CachedTokens,
     clock: Clock,
     /// Whether there are any.
     on: bool,
@@ -63,7 +63,7 @@ struct Memory {
 }
 
 #[derive(Clone)]
-struct Held {
+struct CachedToken {
     tokens: Arc<Tokens>,
     until: i64,
     /// What was revoked when it was given, at a provider in this process.
@@ -73,32 +73,32 @@ struct Held {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Digest, Held> for Weight {
-    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+impl Weighter<Digest, CachedToken> for Weight {
+    fn weight(&self, _: &Digest, held: &CachedToken) -> u64 {
         256 + held.tokens.weight()
     }
 }
 
 /// Tokens by the question to which they are the answer.
-type Answers = Cache<Digest, Held, Weight, ahash::RandomState>;
+type CachedTokens = Cache<Digest, CachedToken, Weight, ahash::RandomState>;
 
-fn answers() -> Answers {
+fn answers() -> CachedTokens {
     let state = ahash::RandomState::new();
     Cache::with(TOKENS, BYTES, Weight, state, DefaultLifecycle::default())
 }
 
 /// What is to be done about a token.
-pub(super) enum Course {
+pub(super) enum ExchangeDecision {
     /// It counts as it is.
-    Keep,
+    NotNeeded,
     /// It was exchanged before.
-    Held(Given),
+    Cached(ExchangedToken),
     /// The provider has to be asked.
-    Ask,
+    Needed,
 }
 
 /// A token that was given for another.
-pub(super) struct Given {
+pub(super) struct ExchangedToken {
     pub(super) tokens: Arc<Tokens>,
     /// Whether it was given for an earlier request.
     pub(super) remembered: bool,
@@ -114,45 +114,49 @@ enum Reason<'a> {
 }
 
 impl TokenExchange {
-    pub(super) fn new(how: How, provider_client: &Arc<ProviderClient>, parts: &Parts) -> Self {
+    pub(super) fn new(
+        config: TokenExchangeConfig,
+        provider_client: &Arc<ProviderClient>,
+        parts: &Parts,
+    ) -> Self {
         let provider = |subject: &Subject| {
             let config = subject.keys.clone()?;
             Some(Providers::of(parts).provider(config, parts))
         };
         Self {
-            keys: (how.subjects.iter().flatten()).map(provider).collect(),
-            flights: SingleFlight::new(how.lifetimes.refused(), provider_client.timeout()),
-            memory: Arc::new(Memory {
+            keys: (config.subjects.iter().flatten()).map(provider).collect(),
+            flights: SingleFlight::new(config.lifetimes.refused(), provider_client.timeout()),
+            cache: Arc::new(ExchangeCache {
                 held: answers(),
                 clock: provider_client.clock.clone(),
-                on: how.remember,
-                lifetimes: how.lifetimes,
-                leeway: how.leeway,
+                on: config.remember,
+                lifetimes: config.lifetimes,
+                leeway: config.leeway,
             }),
-            how,
+            config,
             provider_client: Arc::clone(provider_client),
         }
     }
 
     /// What is to be done about `token`, by what is known at once.
-    pub(super) fn course(
+    pub(super) fn decide(
         &self,
         token: &str,
         context: &RequestContext<'_>,
         metadata: Option<&ProviderMetadata>,
-    ) -> Course {
+    ) -> ExchangeDecision {
         let Some(metadata) = metadata else {
-            return Course::Ask;
+            return ExchangeDecision::Needed;
         };
         let claims = Unverified::parse(token).and_then(|parsed| parsed.claims_of_anyone());
         if self.reason(claims.as_ref().ok(), metadata).is_none() {
-            return Course::Keep;
+            return ExchangeDecision::NotNeeded;
         }
-        let (form, headers) = self.words(token, context);
+        let (form, headers) = self.request_parameters(token, context);
         let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
-        self.memory
+        self.cache
             .get(about, metadata)
-            .map_or(Course::Ask, Course::Held)
+            .map_or(ExchangeDecision::Needed, ExchangeDecision::Cached)
     }
 
     /// The token that is given for `token`; `None`: it counts as it is.
@@ -163,7 +167,7 @@ impl TokenExchange {
         &self,
         token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<Option<Given>, Refusal> {
+    ) -> Result<Option<ExchangedToken>, Refusal> {
         if token.len() > TOKEN_MAX {
             return Err(Refusal::TokenTooLong);
         }
@@ -176,10 +180,10 @@ impl TokenExchange {
         let Some(reason) = self.reason(claims.as_ref(), &metadata) else {
             return Ok(None);
         };
-        let (form, headers) = self.words(token, context);
+        let (form, headers) = self.request_parameters(token, context);
         let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
-        if let Some(given) = self.memory.get(about, &metadata) {
-            return Ok(Some(given));
+        if let Some(exchanged) = self.cache.get(about, &metadata) {
+            return Ok(Some(exchanged));
         }
         let now_ms = self.provider_client.clock.now_ms();
         if let Some(refusal) = self.flights.refused(&about, now_ms) {
@@ -201,23 +205,23 @@ impl TokenExchange {
             Arc::clone(&self.provider_client),
             self.provider_client.clock.clone(),
         );
-        let memory = Arc::clone(&self.memory);
+        let cache = Arc::clone(&self.cache);
         let asked = move || async move {
             // The last answer may have come between the look and the question.
-            if let Some(given) = memory.get(about, &metadata) {
-                return Ok(given.tokens);
+            if let Some(exchanged) = cache.get(about, &metadata) {
+                return Ok(exchanged.tokens);
             }
             // From before the question: what is revoked meanwhile is asked about
             // again.
             let version = version(&metadata);
             let answer = provider_client.post(question).await?;
             let tokens = read(&answer, provider_client.clock.now_ms()).map(Arc::new)?;
-            memory.keep(about, &tokens, ends_at, version);
+            cache.insert(about, &tokens, ends_at, version);
             Ok(tokens)
         };
         let tokens = self.flights.ask(about, asked, move || clock.now_ms());
         let tokens = tokens.await?;
-        Ok(Some(Given {
+        Ok(Some(ExchangedToken {
             tokens,
             remembered: false,
             about,
@@ -225,8 +229,8 @@ impl TokenExchange {
     }
 
     /// Forgets a token that is void.
-    pub(super) fn forget(&self, given: &Given) {
-        self.memory.held.remove(&given.about);
+    pub(super) fn forget(&self, exchanged: &ExchangedToken) {
+        self.cache.held.remove(&exchanged.about);
     }
 
     /// Why a token with these claims is exchanged, if it is. Tokens without
@@ -237,7 +241,7 @@ impl TokenExchange {
         metadata: &ProviderMetadata,
     ) -> Option<Reason<'_>> {
         let issuer = claims.and_then(|claims| claims.get("iss")?.as_str());
-        let Some(subjects) = &self.how.subjects else {
+        let Some(subjects) = &self.config.subjects else {
             let own = issuer.is_none_or(|issuer| same_issuer(issuer, &metadata.issuer));
             return own.then_some(Reason::Always);
         };
@@ -262,14 +266,14 @@ impl TokenExchange {
             return Err(Refusal::WrongType);
         }
         let now = self.provider_client.clock.now_secs();
-        let end = check_times(&claims, now, self.how.leeway)?;
+        let end = check_times(&claims, now, self.config.leeway)?;
         let own = match reason {
             Reason::Always => true,
             Reason::Subject(subject, _) => subject.is_of(&metadata.issuer),
         };
         match reason {
-            _ if own && self.how.verify => {
-                let look = |metadata: &ProviderMetadata| signed::claims(parsed, metadata, &[]);
+            _ if own && self.config.verify => {
+                let look = |metadata: &ProviderMetadata| signature::claims(parsed, metadata, &[]);
                 self.provider_client.with_keys(look).await?;
             }
             Reason::Subject(_, place) => {
@@ -303,7 +307,7 @@ impl TokenExchange {
     }
 
     /// What the provider is asked (RFC 8693 §2.1).
-    fn words(
+    fn request_parameters(
         &self,
         token: &str,
         context: &RequestContext<'_>,
@@ -316,22 +320,22 @@ impl TokenExchange {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-        let audience = self.how.audience.iter();
+        let audience = self.config.audience.iter();
         form.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
-        let scope = self.how.scope.iter();
+        let scope = self.config.scope.iter();
         form.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
-        let extras = &self.how.extras;
+        let extras = &self.config.extras;
         let form = extras.join(form, context.headers, context.arguments);
         (form, extras.headers(context.headers))
     }
 }
 
-impl Memory {
+impl ExchangeCache {
     /// The token shown may have been revoked, not only the one given for it.
-    fn get(&self, about: Digest, metadata: &ProviderMetadata) -> Option<Given> {
+    fn get(&self, about: Digest, metadata: &ProviderMetadata) -> Option<ExchangedToken> {
         let held = self.held.get(&about)?;
         let live = self.clock.now_ms() < held.until;
-        (live && held.version == version(metadata)).then(|| Given {
+        (live && held.version == version(metadata)).then(|| ExchangedToken {
             tokens: held.tokens,
             remembered: true,
             about,
@@ -340,7 +344,7 @@ impl Memory {
 
     /// No longer than either of the two tokens lives. `version` is that of the
     /// provider before it was asked.
-    fn keep(
+    fn insert(
         &self,
         about: Digest,
         tokens: &Arc<Tokens>,
@@ -356,7 +360,7 @@ impl Memory {
         let until = subject_ends.map_or(until, |end| end.min(until));
         if until > now_ms {
             let tokens = Arc::clone(tokens);
-            let held = Held {
+            let held = CachedToken {
                 tokens,
                 until,
                 version,
@@ -387,7 +391,7 @@ fn read(answer: &Answer, now_ms: i64) -> Result<Tokens, Refusal> {
             _ => {}
         }
     }
-    grants::read(answer, true, now_ms)
+    token_endpoint::read(answer, true, now_ms)
 }
 
 #[cfg(test)]
@@ -410,7 +414,7 @@ mod tests {
                 caller: None,
                 identity: Default::default(),
             };
-            let answer = Held {
+            let answer = CachedToken {
                 tokens: Arc::new(tokens),
                 until: i64::MAX,
                 version: None,

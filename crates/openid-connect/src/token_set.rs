@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
-use super::cache::{Document, Verified};
 use super::fields::Fields;
 use super::provider::ProviderMetadata;
+use super::token_cache::{Document, VerifiedToken};
 use super::upstream::{TokenHeader, header_value};
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
@@ -133,7 +133,7 @@ impl TokenSetHeaders {
     /// Notes the headers of a token that passes.
     pub(super) fn write(
         &self,
-        verified: &Verified,
+        verified: &VerifiedToken,
         token_set: TokenSet<'_>,
         metadata: Option<&ProviderMetadata>,
         exchange: &mut Exchange,
@@ -154,11 +154,11 @@ impl TokenSetHeaders {
 
 fn text<'a>(
     item: Item,
-    verified: &'a Verified,
+    verified: &'a VerifiedToken,
     token_set: TokenSet<'a>,
     metadata: Option<&ProviderMetadata>,
 ) -> Option<Cow<'a, str>> {
-    let said = &verified.said;
+    let said = &verified.responses;
     let claims = |document: &Option<std::sync::Arc<Document>>| {
         let document = document.as_ref()?;
         Some(Cow::Owned(encoded(&document.claims)))

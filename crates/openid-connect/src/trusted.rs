@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::cache::Verified;
 use super::refusal::Refusal;
 use super::revocation::RevocationStatus;
 use super::rules::Rules;
-use super::verifier::Checked;
+use super::token_cache::VerifiedToken;
+use super::verifier::CheckedClaims;
 
 /// An access token of which nobody can say anything.
 pub(super) struct Opaque<'a> {
@@ -29,7 +29,7 @@ impl Opaque<'_> {
         identity: Map<String, Value>,
         rules: &Rules,
         now_ms: i64,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let mut claims = identity;
         if let Some(scope) = self.scope {
             rules.grant(scope, &mut claims);
@@ -37,7 +37,7 @@ impl Opaque<'_> {
         let issuer = claims.get("iss").and_then(Value::as_str);
         let issuer = issuer.unwrap_or_default();
         rules.check_opaque(&claims, issuer, now_ms.div_euclid(1000))?;
-        let checked = Checked {
+        let checked = CheckedClaims {
             scopes: rules.scopes(&claims),
             expires_at: self.ends_at.map(|end| end.div_euclid(1000)),
             ends_at: self.ends_at.unwrap_or(i64::MAX),

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::OpenIdConnect;
-use super::cache::Verified;
 use super::fields::{Fields, wrong};
 use super::methods::Method;
 use super::refusal::Refusal;
 use super::revocation::RevocationStatus;
-use super::verifier::Checked;
+use super::token_cache::VerifiedToken;
+use super::verifier::CheckedClaims;
 use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
@@ -51,7 +51,7 @@ impl OpenIdConnect {
     ///
     /// # Errors
     /// The rule that it does not meet.
-    pub(super) async fn judge_unsigned(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
+    pub(super) async fn judge_unsigned(&self, token: &str) -> Result<Arc<VerifiedToken>, Refusal> {
         let config = self.config();
         let metadata = self.provider_client.metadata().await?;
         let parsed = Unverified::parse(token)?;
@@ -61,7 +61,7 @@ impl OpenIdConnect {
         let rules = &config.rules;
         let end = rules.check(typ.as_deref(), &claims, &metadata.issuer, now);
         let end = end.map_err(|refusal| metadata.undiscovered_or(refusal))?;
-        let checked = Checked {
+        let checked = CheckedClaims {
             ends_at: end.map_or(i64::MAX, |end| end.saturating_mul(1000)),
             ends_for_good: end.is_some(),
             scopes: rules.scopes(&claims),

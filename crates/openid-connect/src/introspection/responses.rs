@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::IntrospectionConfig;
-use crate::cache::{Document, Said, Verified};
 use crate::client_auth::Client;
 use crate::issuers::Issuers;
 use crate::provider::ProviderMetadata;
@@ -14,7 +13,8 @@ use crate::provider_client::{ProviderClient, object};
 use crate::refusal::{Class, Refusal};
 use crate::revocation::RevocationStatus;
 use crate::rules::denies;
-use crate::verifier::Checked;
+use crate::token_cache::{Document, ProviderResponses, VerifiedToken};
+use crate::verifier::CheckedClaims;
 use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::secret::Secret;
@@ -86,21 +86,24 @@ impl IntrospectionConfig {
         &self,
         provider_client: &ProviderClient,
         token: &str,
-        said: Said,
+        responses: ProviderResponses,
         length: usize,
         revocation: RevocationStatus,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         // With nothing else to go by, any word at all would let everybody in.
-        if let Some(user_info) = &said.user_info
+        if let Some(user_info) = &responses.user_info
             && !has_subject(user_info)
         {
             return Err(Refusal::ProviderMalformed);
         }
         let now_ms = provider_client.clock.now_ms();
-        let document = said.introspection.as_ref().or(said.user_info.as_ref());
+        let document = responses
+            .introspection
+            .as_ref()
+            .or(responses.user_info.as_ref());
         let response = document.map(|document| document.claims.clone());
         let response = response.unwrap_or_default();
-        let claims = match self.vouches_for_token(&said) {
+        let claims = match self.vouches_for_token(&responses) {
             true => with_own_claims(&response, token),
             false => response.clone(),
         };
@@ -112,25 +115,25 @@ impl IntrospectionConfig {
         let end = end.map_err(|refusal| metadata.undiscovered_or(refusal))?;
         let end = end.map(|end| end.saturating_mul(1000));
         let ends_at = self.lifetimes.until(end, now_ms);
-        let checked = Checked {
+        let checked = CheckedClaims {
             ends_for_good: end == Some(ends_at),
             ends_at,
             scopes: self.rules.scopes(&claims),
             expires_at: time(&response, "exp").ok().flatten(),
             claims,
         };
-        let said = match self.keeps_responses {
-            true => said,
-            false => Said::default(),
+        let responses = match self.keeps_responses {
+            true => responses,
+            false => ProviderResponses::default(),
         };
-        Ok(checked.verified_with(token, length + token.len(), 0, revocation, said))
+        Ok(checked.verified_with(token, length + token.len(), 0, revocation, responses))
     }
 
     /// Whether what was said holds only of a token that is good, so that what it says
     /// itself is true as well.
-    fn vouches_for_token(&self, said: &Said) -> bool {
+    fn vouches_for_token(&self, responses: &ProviderResponses) -> bool {
         let how = self.introspection.as_ref();
-        said.introspection.is_some() && how.is_some_and(|how| how.check_active)
+        responses.introspection.is_some() && how.is_some_and(|how| how.check_active)
     }
 }
 

@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use super::Logins;
 use crate::OpenIdConnect;
-use crate::cache::Verified;
 use crate::introspection::RequestContext;
 use crate::methods::Method;
 use crate::refusal::{Class, Refusal};
 use crate::sessions::{OpenSession, of_user};
+use crate::token_cache::VerifiedToken;
 use doorward_core::jose::claims::{check_times, words};
 use doorward_core::jose::verify::Unverified;
 
@@ -92,7 +92,7 @@ impl OpenIdConnect {
     pub(in super::super) async fn judge_exempt(
         &self,
         login: &OpenSession,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let judged = self.judge_unsigned(&login.access).await;
         self.verified_session(login, judged).await
     }
@@ -104,10 +104,10 @@ impl OpenIdConnect {
     /// What is wrong with the ID token.
     pub(in super::super) async fn with_id_token(
         &self,
-        verified: Arc<Verified>,
+        verified: Arc<VerifiedToken>,
         id_token: &str,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let client = context.client.ok_or(Refusal::WrongIdToken)?;
         let access = verified.token.token.as_ref();
         // Anybody could write one: as with bearer tokens, its signature counts.
@@ -122,7 +122,7 @@ impl OpenIdConnect {
             None => claims.contains_key("at_hash"),
         };
         match same {
-            true => Ok(verified.with(of_user(claims), id_token.len(), verified.said.clone())),
+            true => Ok(verified.with(of_user(claims), id_token.len(), verified.responses.clone())),
             false => Err(Refusal::WrongIdToken),
         }
     }

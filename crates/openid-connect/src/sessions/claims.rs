@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::LoginSession;
 use super::open_session::OpenSession;
-use crate::cache::Verified;
 use crate::methods::Method;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
+use crate::token_cache::VerifiedToken;
 use crate::trusted::Opaque;
 
 /// Claims that say something of an ID token, and nothing of its user.
@@ -66,10 +66,10 @@ impl OpenSession {
     /// The rule that is not met.
     pub(in super::super) fn with_id_token(
         &self,
-        verified: Arc<Verified>,
+        verified: Arc<VerifiedToken>,
         rules: &Rules,
         now_ms: i64,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         if self.id_token.is_none() {
             return Ok(verified);
         }
@@ -88,7 +88,7 @@ impl OpenSession {
         &self,
         rules: &Rules,
         now_ms: i64,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let opaque = Opaque {
             access: &self.access,
             scope: self.scope.as_deref(),
@@ -102,7 +102,12 @@ impl OpenSession {
     }
 
     /// Checks what the tokens say of the login, or of what was shown in its place.
-    fn check_login(&self, verified: &Verified, rules: &Rules, now_ms: i64) -> Result<(), Refusal> {
+    fn check_login(
+        &self,
+        verified: &VerifiedToken,
+        rules: &Rules,
+        now_ms: i64,
+    ) -> Result<(), Refusal> {
         let (claims, now) = (&verified.token.claims, now_ms.div_euclid(1000));
         match self.by {
             Method::AuthorizationCode => rules.check_login(claims, now),

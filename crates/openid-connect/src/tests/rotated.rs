@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::browsing::{self, Browser};
 use super::provider::{Provider, ProviderConfig};
-use super::verifier::{Check, Checked, Judgement, Verifier};
+use super::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
 use super::*;
 
 /// A way from the provider on which answers may be held up.
@@ -99,13 +99,13 @@ struct Overtaken {
     once: AtomicBool,
 }
 
-impl Check for Overtaken {
+impl TokenCheck for Overtaken {
     fn check(
         &self,
         parsed: &Unverified<'_>,
         known: Option<&provider::ProviderMetadata>,
         now_ms: i64,
-    ) -> Result<Option<Checked>, Refusal> {
+    ) -> Result<Option<CheckedClaims>, Refusal> {
         if !self.once.swap(true, Ordering::SeqCst) {
             let fetch = || {
                 let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -114,7 +114,7 @@ impl Check for Overtaken {
             std::thread::scope(|scope| scope.spawn(fetch).join().unwrap());
         }
         let claims = known.and_then(|known| parsed.verify(&known.keys).ok());
-        Ok(claims.map(|claims| Checked {
+        Ok(claims.map(|claims| CheckedClaims {
             claims,
             scopes: Vec::new(),
             expires_at: None,
@@ -143,8 +143,8 @@ async fn nobody_is_refused_for_keys_that_have_come_meanwhile() {
     };
     let verifier = Verifier::new(check, config, &world.parts);
     let token = next.token(&claims(json!({})));
-    assert!(matches!(verifier.judge(&token), Judgement::Wait));
-    assert!(verifier.judge_patiently(&token).await.is_ok());
+    assert!(matches!(verifier.verify_now(&token), Verification::Pending));
+    assert!(verifier.verify_or_fetch(&token).await.is_ok());
     assert_eq!(world.issuer.key_fetches(), 2);
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Responses, Tokens, responses};
+use super::{GrantCache, Tokens, grant_cache};
 use crate::single_flight::{REFUSED_MS, SingleFlight};
 
 /// Longest wait of a refresh where too many are under way.
@@ -20,23 +20,23 @@ pub(in super::super) struct Refreshes {
     /// issuer that is slow.
     pub(super) flights: SingleFlight<Arc<Tokens>>,
     /// The next tokens, for whoever comes late with the last ones.
-    pub(super) late: Arc<Responses>,
+    pub(super) late: Arc<GrantCache>,
 }
 
 impl Refreshes {
     fn new() -> Self {
         Self {
             flights: SingleFlight::new(REFUSED_MS, PATIENCE),
-            late: Arc::new(responses()),
+            late: Arc::new(grant_cache()),
         }
     }
 }
 
 /// Refreshes by issuer, as long as a plugin names it.
 #[derive(Default)]
-pub(in super::super) struct OfIssuers(Mutex<HashMap<String, Weak<Refreshes>>>);
+pub(in super::super) struct RefreshesByIssuer(Mutex<HashMap<String, Weak<Refreshes>>>);
 
-impl OfIssuers {
+impl RefreshesByIssuer {
     /// Those with this issuer.
     pub(in super::super) fn with(&self, issuer: &str) -> Arc<Refreshes> {
         let mut all = self.0.lock();
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn issuers_that_no_plugin_names_any_more_take_no_room() {
-        let all = OfIssuers::default();
+        let all = RefreshesByIssuer::default();
         let kept = all.with("https://id.test");
         assert!(Arc::ptr_eq(&kept, &all.with("https://id.test")));
         for n in 0..1000 {

@@ -7,7 +7,6 @@ use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use super::arguments::Arguments;
-use super::cache::{Document, Said, Verified};
 use super::endpoints::Endpoint;
 use super::extras::Extras;
 use super::fields::Fields;
@@ -16,6 +15,7 @@ use super::issuers::Issuers;
 use super::provider_client::{ProviderClient, accept};
 use super::refusal::Refusal;
 use super::single_flight::{Digest, SingleFlight, digest_of};
+use super::token_cache::{Document, ProviderResponses, VerifiedToken};
 use doorward_plugin_api::ConfigError;
 
 /// Most users that are remembered, about.
@@ -25,7 +25,7 @@ const BYTES: u64 = 32 * 1024 * 1024;
 
 /// How it is asked.
 #[derive(Debug)]
-pub(super) struct How {
+pub(super) struct UserInfoConfig {
     accept: String,
     remember: bool,
     extras: Extras,
@@ -33,7 +33,7 @@ pub(super) struct How {
     issuers: Issuers,
 }
 
-impl How {
+impl UserInfoConfig {
     /// `None`: it is not.
     pub(super) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
         if !super::token_set::needs_user_info(fields)? {
@@ -52,17 +52,17 @@ impl How {
 
 /// Asks userinfo, one question a token at a time, and remembers.
 pub(super) struct UserInfo {
-    how: How,
+    config: UserInfoConfig,
     provider_client: Arc<ProviderClient>,
-    held: Cache<Digest, Held, Weight, ahash::RandomState>,
+    held: Cache<Digest, CachedUserInfo, Weight, ahash::RandomState>,
     flights: SingleFlight<Arc<Document>>,
 }
 
 /// What is known of a token, and with what userinfo adds.
 #[derive(Clone)]
-struct Held {
-    of: Arc<Verified>,
-    with: Arc<Verified>,
+struct CachedUserInfo {
+    of: Arc<VerifiedToken>,
+    with: Arc<VerifiedToken>,
     document: Arc<Document>,
     until: i64,
 }
@@ -70,18 +70,18 @@ struct Held {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Digest, Held> for Weight {
-    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+impl Weighter<Digest, CachedUserInfo> for Weight {
+    fn weight(&self, _: &Digest, held: &CachedUserInfo) -> u64 {
         // Without what may be remembered elsewhere, too: the token as it is.
         held.with.weight + 4 * held.document.length as u64
     }
 }
 
 impl UserInfo {
-    pub(super) fn new(how: How, provider_client: &Arc<ProviderClient>) -> Self {
+    pub(super) fn new(config: UserInfoConfig, provider_client: &Arc<ProviderClient>) -> Self {
         Self {
-            flights: SingleFlight::new(how.lifetimes.refused(), provider_client.timeout()),
-            how,
+            flights: SingleFlight::new(config.lifetimes.refused(), provider_client.timeout()),
+            config,
             provider_client: Arc::clone(provider_client),
             held: Cache::with(
                 USERS,
@@ -94,8 +94,8 @@ impl UserInfo {
     }
 
     /// What is remembered, where nothing of the request counts.
-    pub(super) fn held(&self, verified: &Arc<Verified>) -> Option<Arc<Verified>> {
-        if !self.how.extras.is_fixed() {
+    pub(super) fn cached(&self, verified: &Arc<VerifiedToken>) -> Option<Arc<VerifiedToken>> {
+        if !self.config.extras.is_fixed() {
             return None;
         }
         let about = self.about(&verified.token.token, &[]);
@@ -109,12 +109,12 @@ impl UserInfo {
     /// # Errors
     /// When userinfo does not know the token, speaks of another user, or gives
     /// no answer.
-    pub(super) async fn add(
+    pub(super) async fn enrich(
         &self,
-        verified: Arc<Verified>,
+        verified: Arc<VerifiedToken>,
         context: &RequestContext<'_>,
-    ) -> Result<Arc<Verified>, Refusal> {
-        if verified.said.user_info.is_some() {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        if verified.responses.user_info.is_some() {
             return Ok(verified);
         }
         let token = &verified.token.token;
@@ -136,15 +136,15 @@ impl UserInfo {
                 let document = self.ask(about, token, context).await?;
                 let end = verified.token.expires_at;
                 let end = end.map(|end| end.saturating_mul(1000));
-                (document, self.how.lifetimes.until(end, now_ms))
+                (document, self.config.lifetimes.until(end, now_ms))
             }
         };
-        let with = merged(&verified, &document)?;
-        if self.how.remember {
+        let with = merge(&verified, &document)?;
+        if self.config.remember {
             let with = Arc::clone(&with);
             self.held.insert(
                 about,
-                Held {
+                CachedUserInfo {
                     of: verified,
                     with,
                     document,
@@ -156,11 +156,11 @@ impl UserInfo {
     }
 
     fn parameters(&self, headers: &http::HeaderMap, given: &Arguments) -> Vec<(String, String)> {
-        match self.how.extras.is_fixed() {
+        match self.config.extras.is_fixed() {
             true => Vec::new(),
             false => {
-                let mut all = self.how.extras.parameters(headers, given);
-                let sent = self.how.extras.headers(headers);
+                let mut all = self.config.extras.parameters(headers, given);
+                let sent = self.config.extras.headers(headers);
                 all.extend(sent.iter().map(|(name, value)| {
                     let value = String::from_utf8_lossy(value.as_bytes());
                     (format!("\n{name}"), value.into_owned())
@@ -182,11 +182,11 @@ impl UserInfo {
         token: &str,
         context: &RequestContext<'_>,
     ) -> Result<Arc<Document>, Refusal> {
-        let parameters = (self.how.extras).parameters(context.headers, context.arguments);
-        let mut headers = self.how.extras.headers(context.headers);
-        accept(&mut headers, &self.how.accept);
+        let parameters = (self.config.extras).parameters(context.headers, context.arguments);
+        let mut headers = self.config.extras.headers(context.headers);
+        accept(&mut headers, &self.config.accept);
         let (provider_client, token) = (Arc::clone(&self.provider_client), token.to_owned());
-        let issuers = self.how.issuers.clone();
+        let issuers = self.config.issuers.clone();
         let question = move || async move {
             let answer = provider_client
                 .get(Endpoint::Userinfo, &token, &parameters, headers)
@@ -201,22 +201,25 @@ impl UserInfo {
 }
 
 /// What the token says, and what userinfo says besides of the same user.
-fn merged(verified: &Verified, document: &Arc<Document>) -> Result<Arc<Verified>, Refusal> {
-    let (token, said) = (&verified.token, &document.claims);
+fn merge(
+    verified: &VerifiedToken,
+    document: &Arc<Document>,
+) -> Result<Arc<VerifiedToken>, Refusal> {
+    let (token, responses) = (&verified.token, &document.claims);
     if let Some(user) = token.claims.get("sub").filter(|user| !user.is_null()) {
         if !responses::has_subject(document) {
             return Err(Refusal::ProviderMalformed);
         }
-        if said.get("sub") != Some(user) {
+        if responses.get("sub") != Some(user) {
             return Err(Refusal::WrongUserInfo);
         }
     }
-    let more = said
+    let more = responses
         .iter()
         .map(|(name, value)| (name.clone(), value.clone()));
-    let said = Said {
+    let responses = ProviderResponses {
         user_info: Some(Arc::clone(document)),
-        ..verified.said.clone()
+        ..verified.responses.clone()
     };
-    Ok(verified.with(more, document.length, said))
+    Ok(verified.with(more, document.length, responses))
 }

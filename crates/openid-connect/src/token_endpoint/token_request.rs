@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use super::barred::Password;
-use super::{Grant, TokenDesk, Tokens, read};
+use super::password_refusals::Password;
+use super::{GrantType, TokenClient, Tokens, read};
 use crate::client_auth::{Client, basic, set_parameter};
 use crate::endpoints::Endpoint;
 use crate::introspection::{RequestContext, request_digest};
@@ -17,8 +17,8 @@ use crate::single_flight::{Digest, digest_of};
 use doorward_core::model::secret::Secret;
 
 /// What is asked.
-pub(super) struct Wish<'a> {
-    pub(super) grant: Grant,
+pub(super) struct TokenRequest<'a> {
+    pub(super) grant: GrantType,
     pub(super) form: &'a [(&'a str, &'a str)],
     /// Who asks, if that is not the gateway.
     pub(super) caller: Option<(&'a str, &'a Secret)>,
@@ -33,7 +33,7 @@ pub(super) struct Wish<'a> {
 
 /// For whom is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Requester {
     /// Whoever shows credentials.
     Stranger,
     /// A user who signs in.
@@ -42,8 +42,8 @@ pub(super) enum Whose {
     Session,
 }
 
-impl<'a> Wish<'a> {
-    pub(super) fn new(grant: Grant, form: &'a [(&'a str, &'a str)]) -> Self {
+impl<'a> TokenRequest<'a> {
+    pub(super) fn new(grant: GrantType, form: &'a [(&'a str, &'a str)]) -> Self {
         Self {
             grant,
             form,
@@ -54,41 +54,44 @@ impl<'a> Wish<'a> {
         }
     }
 
-    pub(super) fn whose(&self) -> Whose {
+    pub(super) fn requester(&self) -> Requester {
         match self.late_ms {
-            Some(_) => Whose::Session,
-            None if self.grant == Grant::AuthorizationCode => Whose::Login,
-            None => Whose::Stranger,
+            Some(_) => Requester::Session,
+            None if self.grant == GrantType::AuthorizationCode => Requester::Login,
+            None => Requester::Stranger,
         }
     }
 
     /// Whether the configuration says for which scopes it is: a code and a
     /// refresh token bring theirs with them.
     pub(super) fn is_by_scope(&self) -> bool {
-        matches!(self.grant, Grant::Password | Grant::ClientCredentials)
+        matches!(
+            self.grant,
+            GrantType::Password | GrantType::ClientCredentials
+        )
     }
 }
 
 /// A question that is ready to be asked.
-pub(super) struct Prepared {
+pub(super) struct PreparedRequest {
     pub(super) about: Digest,
-    question: EndpointRequest,
+    endpoint_request: EndpointRequest,
     /// The scopes that it is for, as far as the configuration alone says so.
     granted: Option<String>,
 }
 
-impl TokenDesk {
+impl TokenClient {
     /// What the provider gets to read, and what makes the question another one.
     pub(super) async fn prepare(
         &self,
-        wish: &Wish<'_>,
+        request: &TokenRequest<'_>,
         context: &RequestContext<'_>,
-    ) -> Result<Prepared, Refusal> {
-        let (grants, grant) = (&self.grants, wish.grant);
+    ) -> Result<PreparedRequest, Refusal> {
+        let (grants, grant) = (&self.grants, request.grant);
         let mut sent = vec![("grant_type".to_owned(), grant.name().to_owned())];
-        let form = wish.form.iter();
+        let form = request.form.iter();
         sent.extend(form.map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
-        if wish.is_by_scope() {
+        if request.is_by_scope() {
             let audience = grants.audience.iter();
             sent.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
             let scope = grants.scope.iter();
@@ -96,11 +99,11 @@ impl TokenDesk {
         }
         // A code and a refresh token may be good once: whoever comes with one asks
         // for the same, whatever else is sent with it.
-        let once = (!wish.is_by_scope()).then(|| sent.clone());
+        let once = (!request.is_by_scope()).then(|| sent.clone());
         let extras = &grants.extras;
         sent = extras.join(sent, context.headers, context.arguments);
         let mut headers = extras.headers(context.headers);
-        let client = match wish.caller {
+        let client = match request.caller {
             None => context.client.cloned(),
             Some(caller) => {
                 self.as_caller(caller, context.client, &mut sent, &mut headers)
@@ -113,14 +116,14 @@ impl TokenDesk {
             Some(form) => {
                 let endpoint = self.provider_client.url(Endpoint::Token).await.ok();
                 let endpoint = endpoint.as_ref().map_or("", url::Url::as_str);
-                let asked = request_digest(client.as_deref(), form, &HeaderMap::new());
-                digest_of([&asked[..], endpoint.as_bytes()])
+                let post = request_digest(client.as_deref(), form, &HeaderMap::new());
+                digest_of([&post[..], endpoint.as_bytes()])
             }
             None => request_digest(client.as_deref(), &sent, &headers),
         };
         let granted = grants.scope.clone();
-        let granted = granted.filter(|_| wish.is_by_scope() && !extras.may_set("scope"));
-        if grant == Grant::Password
+        let granted = granted.filter(|_| request.is_by_scope() && !extras.may_set("scope"));
+        if grant == GrantType::Password
             && let Some(from) = context.from
             && self.provider_client.token_status().await.is_some()
         {
@@ -128,60 +131,64 @@ impl TokenDesk {
             // only: what it gave to one is not for another.
             about = digest_of([&about[..], from.to_string().as_bytes()]);
         }
-        let question = EndpointRequest {
+        let endpoint_request = EndpointRequest {
             from: context.from,
             endpoint: Endpoint::Token,
             client,
             form: sent,
             headers,
         };
-        Ok(Prepared {
+        Ok(PreparedRequest {
             about,
-            question,
+            endpoint_request,
             granted,
         })
     }
 
     /// The question, which may outlive who asks it.
-    pub(super) fn asked(
+    pub(super) fn post_request(
         &self,
-        wish: &Wish<'_>,
-        prepared: Prepared,
+        request: &TokenRequest<'_>,
+        prepared_request: PreparedRequest,
     ) -> impl Future<Output = Result<Arc<Tokens>, Refusal>> + Send + use<> {
-        let (grant, late_ms, password) = (wish.grant, wish.late_ms, wish.password);
-        let caller = wish
+        let (grant, late_ms, password) = (request.grant, request.late_ms, request.password);
+        let caller = request
             .caller
             .map(|(id, secret)| (id.to_owned(), secret.clone()));
         let replay = self.grants.replay.clone();
         let refused_ms = self.grants.lifetimes.refused();
-        let (provider_client, barred) =
-            (Arc::clone(&self.provider_client), Arc::clone(&self.barred));
-        let held = Arc::clone(self.held(grant));
+        let (provider_client, refusals) = (
+            Arc::clone(&self.provider_client),
+            Arc::clone(&self.refusals),
+        );
+        let cache = Arc::clone(self.cache_of(grant));
         async move {
-            let about = prepared.about;
+            let about = prepared_request.about;
             // The last answer may have come between the look and the question: a
             // refresh token must not be shown again.
             let now_ms = provider_client.clock.now_ms();
-            if let Some((tokens, until)) = held.get(&about)
+            if let Some((tokens, until)) = cache.get(&about)
                 && now_ms < until
             {
                 return Ok(tokens);
             }
-            let answer = provider_client.post(prepared.question).await?;
+            let answer = provider_client
+                .post(prepared_request.endpoint_request)
+                .await?;
             let now_ms = provider_client.clock.now_ms();
             if let Some(password) = &password {
-                barred.hear(&answer, password, now_ms, refused_ms);
+                refusals.record(&answer, password, now_ms, refused_ms);
             }
             let mut tokens = read(&answer, caller.is_none(), now_ms)?;
             tokens.caller = caller;
             tokens.replayed = replay.of(grant.name(), &answer.headers);
             // RFC 6749 §5.1: what was asked for, if it is not named.
-            tokens.scope = tokens.scope.or(prepared.granted);
+            tokens.scope = tokens.scope.or(prepared_request.granted);
             let tokens = Arc::new(tokens);
             if let Some(late_ms) = late_ms {
                 let until = now_ms.saturating_add(late_ms);
                 let until = tokens.ends_at.map_or(until, |end| end.min(until));
-                held.insert(about, (Arc::clone(&tokens), until));
+                cache.insert(about, (Arc::clone(&tokens), until));
             }
             Ok(tokens)
         }

@@ -5,10 +5,10 @@
 //! a caller who sends these with every request costs the provider one
 //! question a token.
 
-mod barred;
-mod identity;
-mod question;
+mod id_token_identity;
+mod password_refusals;
 mod refreshes;
+mod token_request;
 mod tokens;
 
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use super::replay::Replay;
 use super::single_flight::{Digest, SingleFlight};
 use doorward_plugin_api::ConfigError;
 
-pub(super) use refreshes::{OfIssuers, Refreshes};
+pub(super) use refreshes::{Refreshes, RefreshesByIssuer};
 pub(super) use tokens::{Tokens, read};
 
-use barred::{Barred, Password};
-use question::{Whose, Wish};
+use password_refusals::{Password, PasswordRefusals};
+use token_request::{Requester, TokenRequest};
 
 /// For how long the next tokens of a session are there for requests that were
 /// under way with the last ones, in milliseconds.
@@ -44,7 +44,7 @@ const BYTES: u64 = 32 * 1024 * 1024;
 
 /// What is asked for.
 #[derive(Debug)]
-pub(super) struct Grants {
+pub(super) struct GrantConfig {
     scope: Option<String>,
     audience: Vec<String>,
     extras: Extras,
@@ -54,7 +54,7 @@ pub(super) struct Grants {
     pub(super) lifetimes: Lifetimes,
 }
 
-impl Grants {
+impl GrantConfig {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let scopes = fields.texts("scopes")?.join(" ");
         let leeway = fields.integer("leeway")?.unwrap_or(0);
@@ -72,14 +72,14 @@ impl Grants {
 
 /// The ways in which the token endpoint is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Grant {
+pub(super) enum GrantType {
     Password,
     ClientCredentials,
     RefreshToken,
     AuthorizationCode,
 }
 
-impl Grant {
+impl GrantType {
     fn method(self) -> Method {
         match self {
             Self::Password => Method::Password,
@@ -95,24 +95,24 @@ impl Grant {
 }
 
 /// Asks the token endpoint, once at a time for the same credentials.
-pub(super) struct TokenDesk {
-    grants: Grants,
+pub(super) struct TokenClient {
+    grants: GrantConfig,
     provider_client: Arc<ProviderClient>,
-    held: Arc<Responses>,
+    cache: Arc<GrantCache>,
     /// Questions of strangers.
     flights: SingleFlight<Arc<Tokens>>,
     /// Questions of users who sign in: no stranger with credentials keeps them
     /// waiting.
-    of_logins: SingleFlight<Arc<Tokens>>,
+    login_flights: SingleFlight<Arc<Tokens>>,
     /// Questions of users who have, and what became of them.
-    of_sessions: Arc<Refreshes>,
-    barred: Arc<Barred>,
+    session_refreshes: Arc<Refreshes>,
+    refusals: Arc<PasswordRefusals>,
 }
 
 /// Tokens by what they were given for, and until when they are there.
-type Responses = Cache<Digest, (Arc<Tokens>, i64), Weight, ahash::RandomState>;
+type GrantCache = Cache<Digest, (Arc<Tokens>, i64), Weight, ahash::RandomState>;
 
-fn responses() -> Responses {
+fn grant_cache() -> GrantCache {
     let state = ahash::RandomState::new();
     Cache::with(RESPONSES, BYTES, Weight, state, DefaultLifecycle::default())
 }
@@ -127,7 +127,7 @@ impl Weighter<Digest, (Arc<Tokens>, i64)> for Weight {
 }
 
 /// Tokens, and what to forget should they turn out to be void.
-pub(super) struct Given {
+pub(super) struct TokenGrant {
     pub(super) tokens: Arc<Tokens>,
     /// How they were asked for.
     pub(super) method: Method,
@@ -136,21 +136,21 @@ pub(super) struct Given {
     pub(super) remembered: bool,
 }
 
-impl TokenDesk {
+impl TokenClient {
     pub(super) fn new(
-        grants: Grants,
+        grants: GrantConfig,
         provider_client: &Arc<ProviderClient>,
-        of_sessions: Arc<Refreshes>,
+        session_refreshes: Arc<Refreshes>,
     ) -> Self {
         let flights = || SingleFlight::new(grants.lifetimes.refused(), provider_client.timeout());
         Self {
             flights: flights(),
-            of_logins: flights(),
-            of_sessions,
-            barred: Arc::new(Barred::new()),
+            login_flights: flights(),
+            session_refreshes,
+            refusals: Arc::new(PasswordRefusals::new()),
             grants,
             provider_client: Arc::clone(provider_client),
-            held: Arc::new(responses()),
+            cache: Arc::new(grant_cache()),
         }
     }
 
@@ -162,11 +162,11 @@ impl TokenDesk {
         &self,
         credential: &Credential,
         context: &RequestContext<'_>,
-    ) -> Result<Given, Refusal> {
+    ) -> Result<TokenGrant, Refusal> {
         match credential {
             Credential::RefreshToken(token) => {
                 let form = [("refresh_token", token.expose())];
-                self.ask(Wish::new(Grant::RefreshToken, &form), context)
+                self.request_tokens(TokenRequest::new(GrantType::RefreshToken, &form), context)
                     .await
             }
             Credential::Pair(pair) => self.exchange_pair(pair, context).await,
@@ -177,23 +177,23 @@ impl TokenDesk {
         &self,
         pair: &Pair,
         context: &RequestContext<'_>,
-    ) -> Result<Given, Refusal> {
+    ) -> Result<TokenGrant, Refusal> {
         let (name, secret) = (pair.name.as_str(), &pair.secret);
         let client = context.client.map(Arc::as_ref);
         let password = pair.client.then(|| Password::new(client, name, secret));
         if pair.user {
             let form = [("username", name), ("password", secret.expose())];
-            let wish = Wish {
+            let request = TokenRequest {
                 password,
-                ..Wish::new(Grant::Password, &form)
+                ..TokenRequest::new(GrantType::Password, &form)
             };
-            let outcome = self.ask(wish, context).await;
+            let outcome = self.request_tokens(request, context).await;
             // The provider may not let the gateway ask with passwords.
             let now_ms = self.provider_client.clock.now_ms();
-            let barred = password.is_some_and(|password| self.barred.has(&password, now_ms));
+            let refusals = password.is_some_and(|password| self.refusals.has(&password, now_ms));
             let may_be_client = match &outcome {
                 Err(Refusal::WrongCredentials) => pair.client,
-                Err(Refusal::ProviderRefuses) => barred,
+                Err(Refusal::ProviderRefuses) => refusals,
                 _ => false,
             };
             if !may_be_client {
@@ -204,11 +204,11 @@ impl TokenDesk {
         let decoded = pair.decoded.as_ref();
         let decoded = decoded.map(|(name, secret)| (name.as_str(), secret));
         for caller in [decoded, Some((name, secret))].into_iter().flatten() {
-            let wish = Wish {
+            let request = TokenRequest {
                 caller: Some(caller),
-                ..Wish::new(Grant::ClientCredentials, &[])
+                ..TokenRequest::new(GrantType::ClientCredentials, &[])
             };
-            outcome = self.ask(wish, context).await;
+            outcome = self.request_tokens(request, context).await;
             if !matches!(outcome, Err(Refusal::WrongCredentials)) {
                 break;
             }
@@ -228,11 +228,11 @@ impl TokenDesk {
         context: &RequestContext<'_>,
         claim: CodeClaim,
     ) -> Result<Arc<Tokens>, Refusal> {
-        let wish = Wish {
+        let request = TokenRequest {
             claim: Some(claim),
-            ..Wish::new(Grant::AuthorizationCode, form)
+            ..TokenRequest::new(GrantType::AuthorizationCode, form)
         };
-        match self.ask(wish, context).await {
+        match self.request_tokens(request, context).await {
             Ok(given) => Ok(given.tokens),
             Err(Refusal::WrongCredentials) => Err(Refusal::CodeRefused),
             Err(refusal) => Err(refusal),
@@ -250,63 +250,66 @@ impl TokenDesk {
         context: &RequestContext<'_>,
     ) -> Result<Arc<Tokens>, Refusal> {
         let form = [("refresh_token", token)];
-        let wish = Wish {
+        let request = TokenRequest {
             late_ms: Some(LATE_MS),
-            ..Wish::new(Grant::RefreshToken, &form)
+            ..TokenRequest::new(GrantType::RefreshToken, &form)
         };
-        Ok(self.ask(wish, context).await?.tokens)
+        Ok(self.request_tokens(request, context).await?.tokens)
     }
 
     /// Forgets tokens that are void; not those of a session's refresh, which there
     /// is no other way to.
-    pub(super) fn forget(&self, given: &Given) {
-        self.held.remove(&given.about);
+    pub(super) fn forget(&self, given: &TokenGrant) {
+        self.cache.remove(&given.about);
     }
 
-    async fn ask(
+    async fn request_tokens(
         &self,
-        mut wish: Wish<'_>,
+        mut request: TokenRequest<'_>,
         context: &RequestContext<'_>,
-    ) -> Result<Given, Refusal> {
-        let prepared = self.prepare(&wish, context).await?;
-        let (about, method) = (prepared.about, wish.grant.method());
+    ) -> Result<TokenGrant, Refusal> {
+        let prepared_request = self.prepare(&request, context).await?;
+        let (about, method) = (prepared_request.about, request.grant.method());
         let now_ms = self.provider_client.clock.now_ms();
-        if let Some((tokens, until)) = self.held(wish.grant).get(&about)
+        if let Some((tokens, until)) = self.cache_of(request.grant).get(&about)
             && now_ms < until
         {
-            return Ok(Given {
+            return Ok(TokenGrant {
                 tokens,
                 method,
                 about,
                 remembered: true,
             });
         }
-        let barred = |password| self.barred.has(&password, now_ms);
-        if wish.password.is_some_and(barred) {
+        let refusals = |password| self.refusals.has(&password, now_ms);
+        if request.password.is_some_and(refusals) {
             return Err(Refusal::ProviderRefuses);
         }
-        let flights = match wish.whose() {
-            Whose::Login => &self.of_logins,
-            Whose::Session => &self.of_sessions.flights,
-            Whose::Stranger => &self.flights,
+        let flights = match request.requester() {
+            Requester::Login => &self.login_flights,
+            Requester::Session => &self.session_refreshes.flights,
+            Requester::Stranger => &self.flights,
         };
         if let Some(refusal) = flights.refused(&about, now_ms) {
             return Err(refusal);
         }
-        let remember = self.grants.remember && wish.is_by_scope();
-        let (claim, asked) = (wish.claim.take(), self.asked(&wish, prepared));
-        let asked = async move {
+        let remember = self.grants.remember && request.is_by_scope();
+        let (claim, post) = (
+            request.claim.take(),
+            self.post_request(&request, prepared_request),
+        );
+        let post = async move {
             match claim {
-                Some(claim) => claim.redeem(asked).await,
-                None => asked.await,
+                Some(claim) => claim.redeem(post).await,
+                None => post.await,
             }
         };
         let clock = self.provider_client.clock.clone();
-        let tokens = flights.ask(about, || asked, move || clock.now_ms()).await?;
+        let tokens = flights.ask(about, || post, move || clock.now_ms()).await?;
         if remember {
             self.remember(about, &tokens);
         }
-        Ok(Given {
+        Ok(TokenGrant {
             tokens,
             method,
             about,
@@ -315,11 +318,13 @@ impl TokenDesk {
     }
 
     /// Where the tokens of a grant are as long as they are remembered.
-    fn held(&self, grant: Grant) -> &Arc<Responses> {
+    fn cache_of(&self, grant: GrantType) -> &Arc<GrantCache> {
         match grant {
             // Whoever shows it: it may be spent.
-            Grant::RefreshToken => &self.of_sessions.late,
-            Grant::Password | Grant::ClientCredentials | Grant::AuthorizationCode => &self.held,
+            GrantType::RefreshToken => &self.session_refreshes.late,
+            GrantType::Password | GrantType::ClientCredentials | GrantType::AuthorizationCode => {
+                &self.cache
+            }
         }
     }
 
@@ -328,7 +333,7 @@ impl TokenDesk {
         let until = self.grants.lifetimes.until(tokens.ends_at, now_ms);
         let until = until.saturating_sub(self.grants.leeway_ms);
         if until > now_ms {
-            self.held.insert(about, (Arc::clone(tokens), until));
+            self.cache.insert(about, (Arc::clone(tokens), until));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use super::Given;
+use super::TokenGrant;
 use crate::OpenIdConnect;
 use crate::introspection::RequestContext;
 use crate::merged::Merged;
@@ -29,7 +29,7 @@ impl OpenIdConnect {
     /// one does not hold.
     pub(in super::super) async fn identity<'a>(
         &self,
-        given: &'a Given,
+        given: &'a TokenGrant,
         context: &RequestContext<'_>,
     ) -> Result<Option<&'a Map<String, Value>>, Refusal> {
         let tokens = &given.tokens;

@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
-use super::identity::Identity;
+use super::id_token_identity::Identity;
 use crate::login::describe_error;
 use crate::provider_client::object;
 use crate::refusal::Refusal;

@@ -23,7 +23,7 @@ const BYTES: u64 = 32 * 1024 * 1024;
 
 /// A token that has passed every check.
 #[derive(Debug)]
-pub struct Verified {
+pub struct VerifiedToken {
     /// The token.
     pub token: Arc<AccessToken>,
     /// It must no longer pass from then on, in milliseconds.
@@ -39,17 +39,17 @@ pub struct Verified {
     /// About the memory it takes, in bytes.
     pub weight: u64,
     /// What the provider has said of it besides.
-    pub said: Said,
+    pub responses: ProviderResponses,
 }
 
-impl Verified {
+impl VerifiedToken {
     /// With what else is said of the same user, in a document of `length` bytes:
     /// what the token says itself counts, and what ends it still does.
     pub fn with(
         &self,
         more: impl IntoIterator<Item = (String, Value)>,
         length: usize,
-        said: Said,
+        responses: ProviderResponses,
     ) -> Arc<Self> {
         let token = &self.token;
         let mut claims = token.claims.clone();
@@ -69,21 +69,21 @@ impl Verified {
             consumer: Remembered::default(),
             revocation: Arc::clone(&self.revocation),
             weight: self.weight + 4 * length as u64,
-            said,
+            responses,
         })
     }
 }
 
 /// What a provider has said of a token or its user, kept where headers tell it.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct ProviderResponses {
     /// At its introspection endpoint.
     pub introspection: Option<Arc<Document>>,
     /// At userinfo.
     pub user_info: Option<Arc<Document>>,
 }
 
-impl Said {
+impl ProviderResponses {
     /// About the memory it takes, in bytes.
     pub fn weight(&self) -> u64 {
         let documents = [&self.introspection, &self.user_info].into_iter().flatten();
@@ -110,7 +110,7 @@ impl Document {
 }
 
 /// A bounded set of verified tokens.
-pub struct TokenCache(Cache<ByToken, Arc<Verified>, Weight, ahash::RandomState>);
+pub struct TokenCache(Cache<TokenKey, Arc<VerifiedToken>, Weight, ahash::RandomState>);
 
 impl Default for TokenCache {
     fn default() -> Self {
@@ -131,24 +131,24 @@ impl TokenCache {
     }
 
     /// What is known of `token`; the caller checks that it is still true.
-    pub fn get(&self, token: &str) -> Option<Arc<Verified>> {
-        self.0.get(&Sought(token))
+    pub fn get(&self, token: &str) -> Option<Arc<VerifiedToken>> {
+        self.0.get(&TokenText(token))
     }
 
     /// Adds a token that was verified.
-    pub fn insert(&self, verified: &Arc<Verified>) {
-        let key = ByToken(Arc::clone(&verified.token));
+    pub fn insert(&self, verified: &Arc<VerifiedToken>) {
+        let key = TokenKey(Arc::clone(&verified.token));
         self.0.insert(key, Arc::clone(verified));
     }
 }
 
 #[derive(Clone)]
-struct ByToken(Arc<AccessToken>);
+struct TokenKey(Arc<AccessToken>);
 
 /// A token that is looked for.
-struct Sought<'a>(&'a str);
+struct TokenText<'a>(&'a str);
 
-impl Sought<'_> {
+impl TokenText<'_> {
     /// 64 characters of a signature are 384 bits that look random.
     fn end(&self) -> &[u8] {
         let bytes = self.0.as_bytes();
@@ -156,28 +156,28 @@ impl Sought<'_> {
     }
 }
 
-impl Hash for Sought<'_> {
+impl Hash for TokenText<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.end().hash(state);
     }
 }
 
-impl Hash for ByToken {
+impl Hash for TokenKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Sought(&self.0.token).hash(state);
+        TokenText(&self.0.token).hash(state);
     }
 }
 
-impl PartialEq for ByToken {
+impl PartialEq for TokenKey {
     fn eq(&self, other: &Self) -> bool {
         self.0.token == other.0.token
     }
 }
 
-impl Eq for ByToken {}
+impl Eq for TokenKey {}
 
-impl Equivalent<ByToken> for Sought<'_> {
-    fn equivalent(&self, key: &ByToken) -> bool {
+impl Equivalent<TokenKey> for TokenText<'_> {
+    fn equivalent(&self, key: &TokenKey) -> bool {
         self.0 == key.0.token
     }
 }
@@ -185,8 +185,8 @@ impl Equivalent<ByToken> for Sought<'_> {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<ByToken, Arc<Verified>> for Weight {
-    fn weight(&self, _: &ByToken, verified: &Arc<Verified>) -> u64 {
+impl Weighter<TokenKey, Arc<VerifiedToken>> for Weight {
+    fn weight(&self, _: &TokenKey, verified: &Arc<VerifiedToken>) -> u64 {
         verified.weight
     }
 }
@@ -197,9 +197,9 @@ mod tests {
 
     use super::*;
 
-    fn verified(token: String) -> Arc<Verified> {
-        Arc::new(Verified {
-            said: Said::default(),
+    fn verified(token: String) -> Arc<VerifiedToken> {
+        Arc::new(VerifiedToken {
+            responses: ProviderResponses::default(),
             weight: 512 + 5 * token.len() as u64,
             token: Arc::new(AccessToken {
                 token,

@@ -13,14 +13,14 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::cache::Verified;
 use super::fields::{Fields, wrong};
 use super::introspection::{Lifetimes, responses};
 use super::provider_client::{ProviderClient, object};
 use super::refusal::Refusal;
 use super::rules::Rules;
 use super::single_flight::{Digest, SingleFlight, digest_of};
-use super::verifier::Checked;
+use super::token_cache::VerifiedToken;
+use super::verifier::CheckedClaims;
 use doorward_plugin_api::ConfigError;
 
 const NAMES: &str = "_claim_names";
@@ -38,12 +38,12 @@ const OWN: &[&str] = &[
 
 /// For how long they are remembered, if they are.
 #[derive(Debug)]
-pub(super) struct How {
+pub(super) struct DistributedClaimsConfig {
     remember: bool,
     lifetimes: Lifetimes,
 }
 
-impl How {
+impl DistributedClaimsConfig {
     /// `None`: nobody is asked.
     pub(super) fn new(fields: Fields<'_>) -> Result<Option<Self>, ConfigError> {
         let name = "resolve_distributed_claims";
@@ -62,30 +62,30 @@ impl How {
 }
 
 /// Whether some claims are told elsewhere.
-pub(super) fn are_elsewhere(claims: &Map<String, Value>) -> bool {
+pub(super) fn has_distributed_claims(claims: &Map<String, Value>) -> bool {
     claims.contains_key(NAMES) && claims.get(SOURCES).is_some_and(Value::is_object)
 }
 
 /// Asks for claims, once a token, and remembers.
-pub(super) struct Distributed {
-    how: How,
+pub(super) struct DistributedClaims {
+    config: DistributedClaimsConfig,
     rules: Arc<Rules>,
     provider_client: Arc<ProviderClient>,
-    held: Merged,
-    flights: SingleFlight<Arc<Found>>,
+    held: ClaimsCache,
+    flights: SingleFlight<Arc<FetchedClaims>>,
 }
 
 #[derive(Clone)]
-struct Held {
-    of: Arc<Verified>,
-    with: Arc<Verified>,
+struct CachedClaims {
+    of: Arc<VerifiedToken>,
+    with: Arc<VerifiedToken>,
     until: i64,
 }
 
 /// What is known of tokens with all claims.
-type Merged = Cache<Digest, Held, Weight, ahash::RandomState>;
+type ClaimsCache = Cache<Digest, CachedClaims, Weight, ahash::RandomState>;
 
-fn merged() -> Merged {
+fn claims_cache() -> ClaimsCache {
     let state = ahash::RandomState::new();
     Cache::with(TOKENS, BYTES, Weight, state, DefaultLifecycle::default())
 }
@@ -93,8 +93,8 @@ fn merged() -> Merged {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Digest, Held> for Weight {
-    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+impl Weighter<Digest, CachedClaims> for Weight {
+    fn weight(&self, _: &Digest, held: &CachedClaims) -> u64 {
         // What the token says is there with the other claims, too.
         2 * held.of.weight + held.with.weight
     }
@@ -102,25 +102,29 @@ impl Weighter<Digest, Held> for Weight {
 
 /// Claims that were told, and about how long they are, in bytes.
 #[derive(Default)]
-struct Found {
+struct FetchedClaims {
     claims: Map<String, Value>,
     length: usize,
 }
 
-impl Distributed {
-    pub(super) fn new(how: How, rules: &Arc<Rules>, provider_client: &Arc<ProviderClient>) -> Self {
+impl DistributedClaims {
+    pub(super) fn new(
+        config: DistributedClaimsConfig,
+        rules: &Arc<Rules>,
+        provider_client: &Arc<ProviderClient>,
+    ) -> Self {
         Self {
-            flights: SingleFlight::new(how.lifetimes.refused(), provider_client.timeout()),
-            how,
+            flights: SingleFlight::new(config.lifetimes.refused(), provider_client.timeout()),
+            config,
             rules: Arc::clone(rules),
             provider_client: Arc::clone(provider_client),
-            held: merged(),
+            held: claims_cache(),
         }
     }
 
     /// What is known with all claims, if that is remembered.
-    pub(super) fn held(&self, verified: Arc<Verified>) -> Option<Arc<Verified>> {
-        if !are_elsewhere(&verified.token.claims) {
+    pub(super) fn cached(&self, verified: Arc<VerifiedToken>) -> Option<Arc<VerifiedToken>> {
+        if !has_distributed_claims(&verified.token.claims) {
             return Some(verified);
         }
         let held = self.held.get(&about(&verified))?;
@@ -132,8 +136,11 @@ impl Distributed {
     ///
     /// # Errors
     /// When a source does not tell, or the rules are not met.
-    pub(super) async fn add(&self, verified: Arc<Verified>) -> Result<Arc<Verified>, Refusal> {
-        if let Some(complete) = self.held(Arc::clone(&verified)) {
+    pub(super) async fn enrich(
+        &self,
+        verified: Arc<VerifiedToken>,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        if let Some(complete) = self.cached(Arc::clone(&verified)) {
             return Ok(complete);
         }
         let about = about(&verified);
@@ -147,19 +154,19 @@ impl Distributed {
             self.provider_client.clock.clone(),
         );
         let question = move || async move {
-            let mut found = Found::default();
+            let mut fetched = FetchedClaims::default();
             for source in sources {
-                source.ask(&provider_client, &mut found).await?;
+                source.ask(&provider_client, &mut fetched).await?;
             }
-            Ok(Arc::new(found))
+            Ok(Arc::new(fetched))
         };
         let asked = self.flights.ask(about, question, move || clock.now_ms());
-        let with = self.merged(&verified, &*asked.await?)?;
-        if self.how.remember {
+        let with = self.merge(&verified, &*asked.await?)?;
+        if self.config.remember {
             let end = verified.token.expires_at;
             let end = end.map(|end| end.saturating_mul(1000));
-            let held = Held {
-                until: self.how.lifetimes.until(end, now_ms),
+            let held = CachedClaims {
+                until: self.config.lifetimes.until(end, now_ms),
                 of: verified,
                 with: Arc::clone(&with),
             };
@@ -169,30 +176,35 @@ impl Distributed {
     }
 
     /// What the token says counts more than what others say.
-    fn merged(&self, verified: &Verified, found: &Found) -> Result<Arc<Verified>, Refusal> {
+    fn merge(
+        &self,
+        verified: &VerifiedToken,
+        fetched: &FetchedClaims,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let token = &verified.token;
         let mut claims = token.claims.clone();
         claims.remove(NAMES);
         claims.remove(SOURCES);
-        for (name, value) in &found.claims {
+        for (name, value) in &fetched.claims {
             claims.entry(name.as_str()).or_insert_with(|| value.clone());
         }
         self.rules.check_permissions(&claims)?;
-        let checked = Checked {
+        let checked = CheckedClaims {
             scopes: self.rules.scopes(&claims),
             claims,
             expires_at: token.expires_at,
             ends_at: verified.ends_at,
             ends_for_good: verified.ends_for_good,
         };
-        let (revocation, said) = (Arc::clone(&verified.revocation), verified.said.clone());
-        let (length, generation) = (found.length, verified.generation);
-        Ok(checked.verified_with(&token.token, length, generation, revocation, said))
+        let (revocation, responses) =
+            (Arc::clone(&verified.revocation), verified.responses.clone());
+        let (length, generation) = (fetched.length, verified.generation);
+        Ok(checked.verified_with(&token.token, length, generation, revocation, responses))
     }
 }
 
 /// The token and every word about it: userinfo may name sources, too.
-fn about(verified: &Verified) -> Digest {
+fn about(verified: &VerifiedToken) -> Digest {
     let claims = &verified.token.claims;
     let named = [NAMES, SOURCES].map(|name| claims.get(name).map(Value::to_string));
     let named = named.iter().flatten().map(String::as_bytes);
@@ -243,7 +255,7 @@ impl Source {
     async fn ask(
         &self,
         provider_client: &ProviderClient,
-        found: &mut Found,
+        fetched: &mut FetchedClaims,
     ) -> Result<(), Refusal> {
         let answer =
             provider_client.get_at(&self.endpoint, self.token.as_deref(), HeaderMap::new());
@@ -264,8 +276,8 @@ impl Source {
                 provider_client.warn_once(&self.endpoint, &format!("no claim {name:?}"));
                 return Err(Refusal::ClaimsElsewhere);
             };
-            found.length += name.len() + value.to_string().len();
-            found.claims.insert(name.clone(), value.clone());
+            fetched.length += name.len() + value.to_string().len();
+            fetched.claims.insert(name.clone(), value.clone());
         }
         Ok(())
     }
@@ -276,8 +288,8 @@ mod tests {
     use super::*;
     use crate::revocation::RevocationStatus;
 
-    fn verified(claims: Map<String, Value>, length: usize) -> Arc<Verified> {
-        let checked = Checked {
+    fn verified(claims: Map<String, Value>, length: usize) -> Arc<VerifiedToken> {
+        let checked = CheckedClaims {
             claims,
             scopes: Vec::new(),
             expires_at: None,
@@ -289,11 +301,11 @@ mod tests {
 
     #[test]
     fn a_flood_of_long_claims_stays_within_the_bound() {
-        let held = merged();
+        let held = claims_cache();
         for n in 0_u32..2_000 {
             let mut claims = Map::new();
             claims.insert("groups".to_owned(), Value::from("g".repeat(60_000)));
-            let one = Held {
+            let one = CachedClaims {
                 of: verified(Map::new(), 0),
                 with: verified(claims, 60_000),
                 until: i64::MAX,

@@ -94,13 +94,13 @@ fn an_answer_that_is_no_token_response_gives_none() {
 
 #[test]
 fn a_flood_of_long_token_responses_stays_within_the_bound() {
-    let held = responses();
+    let cache = grant_cache();
     for n in 0_u32..2_000 {
         let mut about = [0; 32];
         about[..4].copy_from_slice(&n.to_be_bytes());
         let access = json!({"access_token": "t".repeat(60_000)});
         let tokens = answer(200, access, true).expect("tokens");
-        held.insert(about, (Arc::new(tokens), i64::MAX));
+        cache.insert(about, (Arc::new(tokens), i64::MAX));
     }
-    assert!(held.weight() <= BYTES + BYTES / 8);
+    assert!(cache.weight() <= BYTES + BYTES / 8);
 }

@@ -20,7 +20,7 @@ const PASSWORD_MS: i64 = 1_000;
 const HELD: usize = 4 * 1024;
 
 /// What is not asked with a password for a while, and until when.
-pub(super) struct Barred(Cache<Digest, i64>);
+pub(super) struct PasswordRefusals(Cache<Digest, i64>);
 
 /// Who asks with which password.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ impl Password {
     }
 }
 
-impl Barred {
+impl PasswordRefusals {
     pub(super) fn new() -> Self {
         Self(Cache::new(HELD))
     }
@@ -53,7 +53,13 @@ impl Barred {
 
     /// Notes what an answer says of the client, or for `refused_ms` of the
     /// password alone: what was asked for may differ from request to request.
-    pub(super) fn hear(&self, answer: &Answer, password: &Password, now_ms: i64, refused_ms: i64) {
+    pub(super) fn record(
+        &self,
+        answer: &Answer,
+        password: &Password,
+        now_ms: i64,
+        refused_ms: i64,
+    ) {
         let error = object(answer).and_then(|body| {
             let error = body.get("error").and_then(Value::as_str)?;
             Some(error.to_owned())
