@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{Arguments, Where};
 use super::fields::{Fields, wrong};
-use super::issuers::Issuers;
+use super::issuers::AllowedIssuers;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, Sessions};
 use super::{KIND, OpenIdConnect};
@@ -160,7 +160,7 @@ pub(super) struct Channels {
     back: Option<String>,
     front: Option<String>,
     clients: Vec<String>,
-    issuers: Issuers,
+    issuers: AllowedIssuers,
     leeway: i64,
     /// Whether a logout in a frame must name its session.
     session_required: bool,
@@ -189,7 +189,7 @@ impl Channels {
             back: suffix("backchannel_logout_uri_suffix")?,
             front: suffix("frontchannel_logout_uri_suffix")?,
             clients: fields.texts("client_id")?,
-            issuers: Issuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields)?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
             session_required: fields.flag("frontchannel_logout_session_required")?,
         };
@@ -268,7 +268,7 @@ impl Channels {
 
 impl OpenIdConnect {
     /// Answers a logout that the provider asks for.
-    pub(super) async fn hear(
+    pub(super) async fn handle_provider_logout(
         &self,
         (channels, channel): (&Channels, Channel),
         sessions: &Sessions,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
-use super::answers::Answers;
 use super::authorization_request::RequestMode;
 use super::bearer::Places;
 use super::capabilities::RequiredCapabilities;
@@ -17,6 +16,7 @@ use super::cors::CorsOrigins;
 use super::credentials::Search;
 use super::distributed_claims;
 use super::endpoints::Endpoints;
+use super::error_responses::ErrorResponses;
 use super::fields::{Fields, wrong};
 use super::hmac_keys::{HmacKeys, SECRET_MIN};
 use super::id_token::IdTokens;
@@ -25,7 +25,7 @@ use super::login_action::LoginAction;
 use super::logins::Logins;
 use super::logout::Logout;
 use super::methods::{Method, Methods};
-use super::proofs::Proofs;
+use super::proof_of_possession::Proofs;
 use super::provider::ProviderConfig;
 use super::replay::Replay;
 use super::rules::Rules;
@@ -33,8 +33,8 @@ use super::sessions::Sessions;
 use super::signing_algs::ResponseAlg;
 use super::token_endpoint::GrantConfig;
 use super::token_exchange;
-use super::unsigned::Exempt;
-use super::upstream::Headers;
+use super::unsigned::SignatureExemptions;
+use super::upstream_headers::Headers;
 use super::userinfo;
 use crate::Providers;
 use doorward_core::model::plugin::AUTHORITIES_FIELD;
@@ -65,7 +65,7 @@ pub(super) struct Config {
     pub(super) headers: Headers,
     /// Headers of answers that hold tokens, or tell of a session.
     pub(super) confidential: Vec<HeaderName>,
-    pub(super) answers: Answers,
+    pub(super) error_responses: ErrorResponses,
     /// The methods that are on and can work.
     pub(super) methods: Methods,
     /// Whether bearer tokens are verified here.
@@ -85,7 +85,7 @@ pub(super) struct Config {
     /// What tokens have to prove besides.
     pub(super) proofs: Option<Proofs>,
     /// Grants whose tokens need no good signature.
-    pub(super) exempt: Exempt,
+    pub(super) signature_exemptions: SignatureExemptions,
     /// Whether scripts get an answer that they can read.
     pub(super) scripts: bool,
     /// Whose scripts these may be.
@@ -135,7 +135,7 @@ impl Config {
             .url("issuer")?
             .ok_or_else(|| wrong("issuer", "required field missing"))?;
         let rules = Arc::new(Rules::new(fields)?);
-        let (methods, idle) = Methods::new(fields)?;
+        let (methods, ineffective) = Methods::new(fields)?;
         let introspection = IntrospectionConfig::new(fields, methods, &rules)?;
         let introspects_all = introspection
             .as_ref()
@@ -148,7 +148,11 @@ impl Config {
         let cookie = fields.text("jwt_session_cookie")?;
         let claim = fields.text("jwt_session_claim")?.unwrap_or("sid");
         let config = Self {
-            answers: Answers::new(fields, &issuer, rules.scopes_wanted().as_deref())?,
+            error_responses: ErrorResponses::new(
+                fields,
+                &issuer,
+                rules.scopes_wanted().as_deref(),
+            )?,
             provider: provider(fields, issuer)?,
             places: Places::new(fields)?,
             mapping: Mapping::new(fields)?,
@@ -167,7 +171,7 @@ impl Config {
             response_alg: ResponseAlg::new(fields)?,
             session_cookie: cookie.map(|cookie| (cookie.to_owned(), claim.to_owned())),
             proofs: Proofs::new(fields, parts)?,
-            exempt: Exempt::new(fields)?,
+            signature_exemptions: SignatureExemptions::new(fields)?,
             scripts: fields.flag("scripts_unauthorized")?,
             origins: CorsOrigins::new(fields)?,
             request_mode: request_mode(fields, methods)?,
@@ -175,7 +179,7 @@ impl Config {
             end_with_session: fields.flag("end_with_session")?,
             hide_credentials: fields.flag("hide_credentials")?,
             cache_ttl_ms: cache_ttl(fields)?.saturating_mul(1000),
-            warnings: warnings(fields, methods, idle)?,
+            warnings: warnings(fields, methods, ineffective)?,
             rules,
         };
         Ok((config, components))
@@ -331,15 +335,18 @@ fn warnings(
     methods: Methods,
     mut warnings: Vec<String>,
 ) -> Result<Vec<String>, ConfigError> {
-    warnings.extend(super::idle::warnings(fields, methods)?);
+    warnings.extend(super::ineffective_options::warnings(fields, methods)?);
     let mut warn = |warning: String| warnings.push(warning);
-    let idle: Vec<&str> = WITHOUT_EFFECT
+    let ineffective: Vec<&str> = WITHOUT_EFFECT
         .iter()
         .copied()
         .filter(|name| fields.is_changed(name))
         .collect();
-    if !idle.is_empty() {
-        warn(format!("settings without effect yet: {}", idle.join(", ")));
+    if !ineffective.is_empty() {
+        warn(format!(
+            "settings without effect yet: {}",
+            ineffective.join(", ")
+        ));
     }
     if fields.is_changed("consumer_groups_claim") {
         warn(
@@ -364,7 +371,7 @@ fn warnings(
             warn(format!("{name} is false: {risk}"));
         }
     }
-    if let Some(warning) = super::mutual_tls::idle(fields)? {
+    if let Some(warning) = super::mutual_tls::ineffective(fields)? {
         warn(warning);
     }
     if methods.has(Method::AuthorizationCode) {

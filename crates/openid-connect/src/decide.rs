@@ -10,25 +10,25 @@ use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
 use super::arguments::{Arguments, without};
+use super::authorize::VerifiedRequest;
 use super::bearer::{PARAMETER, body};
 use super::cors;
-use super::credentials::{Credential, Shown as Credentials};
+use super::credentials::{Credential, PresentedCredential};
 use super::introspection::RequestContext;
 use super::logins::page;
 use super::methods::Method;
-use super::pass::Passing;
 use super::refusal::{Class, Refusal};
 use super::session_creation::{CredentialPlace, SessionSource};
 use super::sessions::Browser;
 use super::token_cache::VerifiedToken;
 use super::token_endpoint::{TokenClient, TokenGrant, Tokens};
 use super::token_exchange::{ExchangeDecision, TokenExchange};
-use super::trusted::Opaque;
+use super::trusted::OpaqueToken;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
     /// Whether the request may bring a credential that is no token.
-    pub(super) fn may_show_credentials(&self, request: &RequestHeader) -> bool {
+    pub(super) fn may_have_credentials(&self, request: &RequestHeader) -> bool {
         let search = &self.config().search;
         search.may_be_in_head(request)
             || (search.looks_into_bodies() && body::is_searchable(request))
@@ -85,26 +85,28 @@ impl OpenIdConnect {
         let request = session.req_header();
         let context = self.request_context(request, &given, exchange.client.ip());
         if let Some(found) = found {
-            let (verified, method) = self.judge_exchanged(&found.token, &context).await?;
+            let (verified, method) = self.verify_exchanged(&found.token, &context).await?;
             let presented_id_token = self.config().search.id_token(&request.headers, &given)?;
-            let (verified, id_token) =
-                match presented_id_token.as_ref().and_then(Credentials::token) {
-                    Some(id_token) => {
-                        let with = self.with_id_token(verified, id_token, &context).await?;
-                        (with, Some(id_token))
-                    }
-                    None => (verified, None),
-                };
-            let verified = self.complete(verified, &context).await?;
+            let (verified, id_token) = match presented_id_token
+                .as_ref()
+                .and_then(PresentedCredential::token)
+            {
+                Some(id_token) => {
+                    let with = self.with_id_token(verified, id_token, &context).await?;
+                    (with, Some(id_token))
+                }
+                None => (verified, None),
+            };
+            let verified = self.enrich(verified, &context).await?;
             let shown = (found.token.as_ref(), found.as_dpop);
             let proven = match self.proof_of(shown, &verified, request, exchange) {
-                Ok(proof) => self.settle(proof, &verified).await,
+                Ok(proof) => self.consume_proof(proof, &verified).await,
                 Err(refusal) => Err(refusal),
             };
             let flow = match proven {
                 Ok(proven) => {
                     let verified = (&verified, proven);
-                    self.accept_shown(verified, method, &found, id_token, request, exchange)
+                    self.authorize_token(verified, method, &found, id_token, request, exchange)
                 }
                 Err(refusal) => self.refuse(refusal, exchange),
             };
@@ -118,10 +120,10 @@ impl OpenIdConnect {
             self.create_session(source, request, exchange).await;
             if let Flow::Continue = flow {
                 if let Some(presented_id_token) = &presented_id_token {
-                    self.hide(presented_id_token, session, exchange);
+                    self.strip_presented(presented_id_token, session, exchange);
                 }
-                self.hide_in_form(session.req_header(), exchange);
-                self.hide_exchanged(&found.token, session.req_header(), exchange)?;
+                self.strip_token_from_form(session.req_header(), exchange);
+                self.strip_exchanged_token(&found.token, session.req_header(), exchange)?;
             }
             return Ok(flow);
         }
@@ -134,24 +136,27 @@ impl OpenIdConnect {
                 let (verified, given) = self
                     .redeem(token_client, &shown.credential, &context)
                     .await?;
-                let verified = self.complete(verified, &context).await?;
+                let verified = self.enrich(verified, &context).await?;
                 let place = shown.place(request);
                 let client = context.client.cloned();
-                self.hide(&shown, session, exchange);
+                self.strip_presented(&shown, session, exchange);
                 let tokens = &given.tokens;
-                let passing = Passing {
+                let verified_request = VerifiedRequest {
                     verified: &verified,
                     token_set: tokens.token_set(),
                     method: given.method,
                     in_query: false,
                 };
-                let flow = self.accept(passing, session.req_header(), exchange);
+                let flow = self.authorize(verified_request, session.req_header(), exchange);
                 let source = SessionSource::by_grant(&given, place, client);
                 self.create_session(source, session.req_header(), exchange)
                     .await;
                 Ok(flow)
             }
-            _ => self.sign_in(void, session, exchange, &given).await,
+            _ => {
+                self.begin_login_or_refuse(void, session, exchange, &given)
+                    .await
+            }
         }
     }
 
@@ -167,14 +172,18 @@ impl OpenIdConnect {
             && let Some(channel) = channels.asked(request)
         {
             let asked = (channels, channel);
-            let flow = self.hear(asked, sessions, request, given, exchange).await?;
+            let flow = self
+                .handle_provider_logout(asked, sessions, request, given, exchange)
+                .await?;
             return Ok(Some(flow));
         }
         if let (Some(logout), Some(sessions)) = (&self.logout, &self.sessions)
             && (logout.is_asked_in_head(request, exchange)
                 || logout.is_asked_in_body(request, given))
         {
-            let flow = self.log_out(logout, sessions, request, exchange).await?;
+            let flow = self
+                .handle_logout(logout, sessions, request, exchange)
+                .await?;
             return Ok(Some(flow));
         }
         match &self.logins {
@@ -196,7 +205,7 @@ impl OpenIdConnect {
 
     /// Who shows nothing signs in, or is refused: `void` is what is wrong with
     /// the session that was shown.
-    async fn sign_in(
+    async fn begin_login_or_refuse(
         &self,
         void: Refusal,
         session: &mut Session,
@@ -257,19 +266,24 @@ impl OpenIdConnect {
     }
 
     /// Takes what was shown out of what the upstream gets.
-    fn hide(&self, shown: &Credentials, session: &mut Session, exchange: &mut Exchange) {
+    fn strip_presented(
+        &self,
+        shown: &PresentedCredential,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) {
         if !self.config().hide_credentials {
             return;
         }
         let form = exchange.body.as_ref();
         let form = form.filter(|_| body::is_form(&session.req_header().headers));
-        if let Some(left) = shown.hide(session.req_header_mut(), form.map(|form| &form[..])) {
+        if let Some(left) = shown.strip(session.req_header_mut(), form.map(|form| &form[..])) {
             exchange.replacement = Some(Bytes::from(left));
         }
     }
 
     /// Takes the access token out of the form that the upstream gets.
-    fn hide_in_form(&self, request: &RequestHeader, exchange: &mut Exchange) {
+    fn strip_token_from_form(&self, request: &RequestHeader, exchange: &mut Exchange) {
         let config = self.config();
         if !config.hide_credentials
             || !config.places.may_be_in_body(request)
@@ -304,7 +318,7 @@ impl OpenIdConnect {
     }
 
     /// Judges the token that is given for this one, or this one where none is.
-    async fn judge_exchanged(
+    async fn verify_exchanged(
         &self,
         token: &str,
         context: &RequestContext<'_>,
@@ -361,12 +375,12 @@ impl OpenIdConnect {
         context: &RequestContext<'_>,
     ) -> Result<(Arc<VerifiedToken>, TokenGrant), Refusal> {
         let given = token_client.exchange(credential, context).await?;
-        match self.believe(&given, context).await {
+        match self.verify_grant(&given, context).await {
             // Keys may be gone since, or the token revoked.
             Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
                 token_client.forget(&given);
                 let given = token_client.exchange(credential, context).await?;
-                Ok((self.believe(&given, context).await?, given))
+                Ok((self.verify_grant(&given, context).await?, given))
             }
             outcome => Ok((outcome?, given)),
         }
@@ -375,14 +389,14 @@ impl OpenIdConnect {
     /// What is believed of a token that the token endpoint gave: what it says
     /// itself, what the provider says of it, or what came with it; and what the ID
     /// token says besides.
-    async fn believe(
+    async fn verify_grant(
         &self,
         given: &TokenGrant,
         context: &RequestContext<'_>,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
         let identity = self.identity(given, context).await?;
         let tokens = &given.tokens;
-        let Some(verified) = self.judge_given(given, context).await? else {
+        let Some(verified) = self.verify_granted(given, context).await? else {
             return self.trust(tokens, identity.cloned().unwrap_or_default());
         };
         let (Some(identity), Some(id)) = (identity, &tokens.id) else {
@@ -397,14 +411,14 @@ impl OpenIdConnect {
 
     /// What is known of an access token that the token endpoint gave; `None`: nobody
     /// can tell.
-    async fn judge_given(
+    async fn verify_granted(
         &self,
         given: &TokenGrant,
         context: &RequestContext<'_>,
     ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let token = given.tokens.access.expose();
-        if self.config().exempt.has(given.method) {
-            match self.judge_unsigned(token).await {
+        if self.config().signature_exemptions.has(given.method) {
+            match self.claims_without_signature(token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
             }
@@ -427,7 +441,7 @@ impl OpenIdConnect {
         tokens: &Tokens,
         identity: Map<String, Value>,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
-        let opaque = Opaque {
+        let opaque = OpaqueToken {
             access: tokens.access.expose(),
             scope: tokens.scope.as_deref(),
             ends_at: tokens.ends_at,

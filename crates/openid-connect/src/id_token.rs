@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::fields::Fields;
 use super::hmac_keys::HmacKeys;
-use super::issuers::Issuers;
+use super::issuers::AllowedIssuers;
 use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
 use super::signature;
@@ -25,7 +25,7 @@ pub(super) struct IdTokens {
     max_age: Option<i64>,
     hmac_keys: HmacKeys,
     alg: ResponseAlg,
-    issuers: Issuers,
+    issuers: AllowedIssuers,
 }
 
 /// What an ID token is checked against.
@@ -51,7 +51,7 @@ impl IdTokens {
             max_age: fields.integer("max_age")?,
             hmac_keys: HmacKeys::new(fields)?,
             alg: ResponseAlg::new(fields)?,
-            issuers: Issuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields)?,
         })
     }
 

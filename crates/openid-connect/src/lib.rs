@@ -8,9 +8,9 @@
 //! settings and with keys that are still in force.
 
 mod address;
-mod answers;
 mod arguments;
 mod authorization_request;
+mod authorize;
 pub mod bearer;
 mod capabilities;
 mod channels;
@@ -22,13 +22,13 @@ mod credentials;
 mod decide;
 mod distributed_claims;
 mod endpoints;
+mod error_responses;
+mod explain;
 mod extras;
 mod fields;
-mod foresee;
-mod hide;
 mod hmac_keys;
 mod id_token;
-mod idle;
+mod ineffective_options;
 mod introspection;
 mod issuers;
 mod liveness;
@@ -40,8 +40,7 @@ mod merged;
 mod methods;
 mod mutual_tls;
 mod par;
-mod pass;
-mod proofs;
+mod proof_of_possession;
 pub mod provider;
 mod provider_client;
 mod refresh;
@@ -61,6 +60,7 @@ mod signing_algs;
 pub mod single_flight;
 mod site;
 mod storage;
+mod strip_credentials;
 #[cfg(test)]
 mod tests;
 pub mod token_cache;
@@ -69,7 +69,7 @@ mod token_exchange;
 mod token_set;
 mod trusted;
 mod unsigned;
-mod upstream;
+mod upstream_headers;
 mod userinfo;
 pub mod verifier;
 
@@ -95,7 +95,7 @@ use doorward_plugin_api::consumers::Consumers;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use bearer::Found;
+use bearer::BearerToken;
 use channels::Channels;
 use config::{Components, Config};
 use distributed_claims::DistributedClaims;
@@ -104,7 +104,7 @@ use logins::Logins;
 use logout::Logout;
 use methods::Method as By;
 use par::ParClient;
-use proofs::Proven;
+use proof_of_possession::ProofSatisfied;
 use provider::ProviderMetadata;
 use provider_client::ProviderClient;
 use refusal::Refusal;
@@ -121,7 +121,7 @@ pub const KIND: Kind = Kind {
     priority: 1050,
     of_consumers: false,
     schema: schema::schema,
-    codes: foresee::codes,
+    codes: explain::codes,
     build,
 };
 
@@ -256,7 +256,7 @@ impl OpenIdConnect {
         }
         exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
         self.refused[refusal as usize].inc();
-        Flow::Respond(self.config().answers.to(refusal, 0))
+        Flow::Respond(self.config().error_responses.to(refusal, 0))
     }
 
     /// As [`Self::refuse`], with the provider's own words where errors are shown.
@@ -264,7 +264,7 @@ impl OpenIdConnect {
         let mut flow = self.refuse(refusal, exchange);
         if let Flow::Respond(reply) = &mut flow
             && let ReplyBody::Message(message) = &mut reply.body
-            && self.config().answers.explains()
+            && self.config().error_responses.explains()
         {
             message.to_mut().push_str(&format!(": {said}"));
         }
@@ -272,9 +272,9 @@ impl OpenIdConnect {
     }
 
     /// Judges a token with what is at hand.
-    fn judge(
+    fn verify_now(
         &self,
-        found: &Found<'_>,
+        found: &BearerToken<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Verdict {
@@ -297,7 +297,7 @@ impl OpenIdConnect {
             // What was given may be void by now: another one may be had.
             Verification::Refused(_) if exchanged => return Verdict::Wait,
             Verification::Valid(held) => {
-                let Some(held) = self.complete_now(held) else {
+                let Some(held) = self.enrich_cached(held) else {
                     return Verdict::Wait;
                 };
                 let sessions = self.sessions_by(By::Bearer);
@@ -315,11 +315,11 @@ impl OpenIdConnect {
                 let flow = match self.proof_of(shown, &held, request, exchange) {
                     Err(refusal) => self.refuse(refusal, exchange),
                     Ok(proof) => {
-                        let Some(proven) = Proven::without(proof.as_ref()) else {
+                        let Some(proven) = ProofSatisfied::without(proof.as_ref()) else {
                             return Verdict::Wait;
                         };
                         let held = (&held, proven);
-                        self.accept_shown(held, By::Bearer, found, None, request, exchange)
+                        self.authorize_token(held, By::Bearer, found, None, request, exchange)
                     }
                 };
                 if let Some((sessions, opened)) = token_session {
@@ -338,13 +338,13 @@ impl OpenIdConnect {
     }
 
     /// Decides with what is at hand.
-    fn look(&self, session: &Session, exchange: &mut Exchange) -> Verdict {
+    fn decide_now(&self, session: &Session, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header();
         if self.passes_as_preflight(request) {
             return Verdict::Now(Flow::Continue);
         }
         // A proof is used up where nodes share what was used.
-        if self.is_of_login(request, exchange) || self.may_prove(request) {
+        if self.is_of_login(request, exchange) || self.has_proof(request) {
             return Verdict::Wait;
         }
         if let Some(sessions) = &self.sessions {
@@ -372,14 +372,14 @@ impl OpenIdConnect {
         }
         if self.takes_tokens() {
             match config.places.find(request) {
-                Ok(Some(found)) => return self.judge(&found, request, exchange),
+                Ok(Some(found)) => return self.verify_now(&found, request, exchange),
                 Ok(None) if config.places.may_be_in_body(request) => return Verdict::Wait,
                 Ok(None) => {}
                 Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
             }
         }
         if self.logins.is_some()
-            || (self.token_client.is_some() && self.may_show_credentials(request))
+            || (self.token_client.is_some() && self.may_have_credentials(request))
         {
             return Verdict::Wait;
         }
@@ -437,10 +437,10 @@ impl TokenCheck for Config {
 impl Filter for OpenIdConnect {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         if let Some(reply) = self.preflight(session.req_header()) {
-            exchange.refusal = Some(Cow::Borrowed(foresee::PREFLIGHT.code));
+            exchange.refusal = Some(Cow::Borrowed(explain::PREFLIGHT.code));
             return Verdict::Now(Flow::Respond(reply));
         }
-        match self.look(session, exchange) {
+        match self.decide_now(session, exchange) {
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
             Verdict::Wait => Verdict::Wait,
         }
@@ -453,8 +453,8 @@ impl Filter for OpenIdConnect {
     }
 
     async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
-        let outlook = self.outlook(request, exchange).await;
-        Some(outlook.unwrap_or_else(|refusal| self.would_refuse(refusal, request, exchange)))
+        let outlook = self.explain_request(request, exchange).await;
+        Some(outlook.unwrap_or_else(|refusal| self.explain_refusal(refusal, request, exchange)))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
@@ -470,21 +470,21 @@ impl Filter for OpenIdConnect {
         }
         if self.config().proofs.is_some() {
             // It proves nothing to anybody but the gateway.
-            request.remove_header(&proofs::DPOP);
+            request.remove_header(&proof_of_possession::DPOP);
         }
         if exchange.token.is_none() {
-            self.withhold(request);
+            self.strip(request);
         }
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
         }
         let config = self.config();
-        if config.hide_credentials || self.shows_another(exchange, request) {
-            config.places.hide(request);
+        if config.hide_credentials || self.has_other_credential(exchange, request) {
+            config.places.strip(request);
         }
         if let Some(consumer) = &exchange.consumer {
             let anonymous = exchange.token.is_none();
-            upstream::write_consumer(consumer, anonymous, request);
+            upstream_headers::write_consumer(consumer, anonymous, request);
         }
         if let Some(token) = &exchange.token {
             let mapped = exchange.consumer.is_some();

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
 use super::arguments::{Arguments, Where, retarget};
+use super::authorize::VerifiedRequest;
 use super::id_token::Expected;
 use super::introspection::RequestContext;
 use super::login_action::{Action, IssuedTokens};
@@ -19,7 +20,6 @@ use super::logins::{
     self, CodeClaim, LoginRequest, Logins, PendingLogin, PreservedRequest, origin, page,
 };
 use super::methods::Method;
-use super::pass::Passing;
 use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
 use super::sessions::{Browser, LoginSession, OpenSession, SessionLookup};
@@ -140,17 +140,17 @@ impl OpenIdConnect {
             arguments,
             from: Some(exchange.client.ip()),
         };
-        let verified = self.complete(verified, &context).await?;
+        let verified = self.enrich(verified, &context).await?;
         let mut token_set = tokens.token_set();
         let id = login.id.clone();
         token_set.session_id = self.sessions.is_some().then_some(id.as_str());
-        let passing = Passing {
+        let passing = VerifiedRequest {
             verified: &verified,
             token_set,
             method: Method::AuthorizationCode,
             in_query: false,
         };
-        let flow = self.accept(passing, request, exchange);
+        let flow = self.authorize(passing, request, exchange);
         if let Flow::Respond(_) = flow {
             return Ok(flow);
         }
@@ -229,8 +229,12 @@ impl OpenIdConnect {
             ..LoginSession::begun(&pending.client, tokens.access.expose(), now_ms)
         };
         let login = OpenSession::fresh(login);
-        let verified = match self.config().exempt.has(Method::AuthorizationCode) {
-            true => self.judge_exempt(&login).await?,
+        let verified = match self
+            .config()
+            .signature_exemptions
+            .has(Method::AuthorizationCode)
+        {
+            true => self.verify_exempt_session(&login).await?,
             false => self.verify_session(&login).await?,
         };
         if login.id_token.is_none() {
@@ -253,7 +257,7 @@ impl OpenIdConnect {
         nonce: Option<&str>,
         by: Method,
     ) -> Result<Map<String, Value>, Refusal> {
-        let signed = !self.config().exempt.has(by);
+        let signed = !self.config().signature_exemptions.has(by);
         let expected = Expected {
             client,
             secret,

@@ -116,7 +116,7 @@ impl Logout {
 impl OpenIdConnect {
     /// Ends the session of a request, and leads the browser to the provider to
     /// end that there.
-    pub(super) async fn log_out(
+    pub(super) async fn handle_logout(
         &self,
         logout: &Logout,
         sessions: &Sessions,

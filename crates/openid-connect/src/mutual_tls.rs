@@ -97,7 +97,7 @@ pub(super) fn needs_certificate(fields: Fields<'_>, method: &str) -> Result<(), 
 }
 
 /// What is set although no client proves itself so.
-pub(super) fn idle(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
+pub(super) fn ineffective(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
     let mut methods = fields.texts("client_auth")?;
     // What the provider offers may choose it.
     let chosen = methods.is_empty();
@@ -134,7 +134,7 @@ mod tests {
 
     fn idle_with(config: Value) -> Option<String> {
         let config = config.as_object().cloned().expect("an object");
-        idle(Fields(&config)).expect("valid")
+        ineffective(Fields(&config)).expect("valid")
     }
 
     #[test]

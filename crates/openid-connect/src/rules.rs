@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::distributed_claims::has_distributed_claims;
 use super::fields::Fields;
-use super::issuers::Issuers;
+use super::issuers::AllowedIssuers;
 use super::refusal::Refusal;
 use doorward_core::jose::claims::{check_times, find, place, time, words};
 use doorward_plugin_api::ConfigError;
@@ -30,7 +30,7 @@ pub(super) struct Rules {
     id_tokens: bool,
     leeway: i64,
     max_age: Option<i64>,
-    pub(super) issuers: Issuers,
+    pub(super) issuers: AllowedIssuers,
     domains: Vec<String>,
     audience: Required,
     /// Of `audience`, which also says for whom tokens are asked.
@@ -64,7 +64,7 @@ impl Rules {
             id_tokens: fields.flag("bearer_id_tokens")?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
             max_age: fields.integer("max_age")?,
-            issuers: Issuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields)?,
             domains: fields.texts("domains")?,
             audience: required(
                 "audience_claim",

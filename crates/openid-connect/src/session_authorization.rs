@@ -8,10 +8,10 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
+use super::authorize::VerifiedRequest;
 use super::introspection::{RequestContext, TokenIntrospector};
 use super::methods::Method;
-use super::pass::Passing;
-use super::proofs::Proven;
+use super::proof_of_possession::ProofSatisfied;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, LoginSession, OpenSession, Sessions};
 use super::token_cache::VerifiedToken;
@@ -55,11 +55,11 @@ impl OpenIdConnect {
                 return Verdict::Now(flow);
             }
         };
-        let Some(verified) = self.complete_now(verified) else {
+        let Some(verified) = self.enrich_cached(verified) else {
             return Verdict::Wait;
         };
         let proven = match self.proof_of_session(&verified, request, exchange) {
-            Ok(proof) => match Proven::without(proof.as_ref()) {
+            Ok(proof) => match ProofSatisfied::without(proof.as_ref()) {
                 None => return Verdict::Wait,
                 Some(proven) => Ok(proven),
             },
@@ -108,7 +108,7 @@ impl OpenIdConnect {
             }
             judged => judged?,
         };
-        self.complete(verified, context).await
+        self.enrich(verified, context).await
     }
 
     /// What is known of a session's user.
@@ -116,8 +116,12 @@ impl OpenIdConnect {
         &self,
         login: &OpenSession,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
-        if self.config().exempt.has(self.vouched_by(login)) {
-            return self.judge_exempt(login).await;
+        if self
+            .config()
+            .signature_exemptions
+            .has(self.vouched_by(login))
+        {
+            return self.verify_exempt_session(login).await;
         }
         if login.needs_introspection {
             return self.verify_opaque_session(login).await;
@@ -129,7 +133,7 @@ impl OpenIdConnect {
     /// The method by whose exemption, if it has one, the tokens of a session count:
     /// that of all sessions, or else its own.
     pub(super) fn vouched_by(&self, login: &LoginSession) -> Method {
-        match login.by.is_of_token() || self.config().exempt.has(Method::Session) {
+        match login.by.is_of_token() || self.config().signature_exemptions.has(Method::Session) {
             true => Method::Session,
             false => login.by,
         }
@@ -237,12 +241,12 @@ impl OpenIdConnect {
     pub(super) fn continue_session(
         &self,
         (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
-        (verified, proven): (&Arc<VerifiedToken>, Result<Proven, Refusal>),
+        (verified, proven): (&Arc<VerifiedToken>, Result<ProofSatisfied, Refusal>),
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
         let flow = match proven {
-            Ok(Proven { .. }) => {
+            Ok(ProofSatisfied { .. }) => {
                 let token_set = TokenSet {
                     id_token: login.id_token.as_deref(),
                     refresh_token: login.refresh.as_deref(),
@@ -250,13 +254,13 @@ impl OpenIdConnect {
                     scope: login.scope.as_deref(),
                     replayed: &[],
                 };
-                let passing = Passing {
+                let verified_request = VerifiedRequest {
                     verified,
                     token_set,
                     method: Method::Session,
                     in_query: false,
                 };
-                self.accept(passing, request, exchange)
+                self.authorize(verified_request, request, exchange)
             }
             Err(refusal) => self.refuse(refusal, exchange),
         };

@@ -132,7 +132,7 @@ impl OpenIdConnect {
             }
         };
         let proven = match self.proof_of_session(&verified, request, exchange) {
-            Ok(proof) => self.settle(proof, &verified).await,
+            Ok(proof) => self.consume_proof(proof, &verified).await,
             Err(refusal) => Err(refusal),
         };
         let flow = self.continue_session((sessions, login), (&verified, proven), request, exchange);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::fields::Fields;
 use super::provider::ProviderMetadata;
 use super::token_cache::{Document, VerifiedToken};
-use super::upstream::{TokenHeader, header_value};
+use super::upstream_headers::{TokenHeader, header_value};
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::Exchange;

@@ -11,7 +11,7 @@ use super::token_cache::VerifiedToken;
 use super::verifier::CheckedClaims;
 
 /// An access token of which nobody can say anything.
-pub(super) struct Opaque<'a> {
+pub(super) struct OpaqueToken<'a> {
     pub(super) access: &'a str,
     /// The scopes that were granted with it, where they are known.
     pub(super) scope: Option<&'a str>,
@@ -19,7 +19,7 @@ pub(super) struct Opaque<'a> {
     pub(super) ends_at: Option<i64>,
 }
 
-impl Opaque<'_> {
+impl OpaqueToken<'_> {
     /// What is believed of it at `now_ms`, with what the ID token says of its user.
     ///
     /// # Errors

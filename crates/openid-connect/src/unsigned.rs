@@ -16,9 +16,9 @@ use doorward_plugin_api::ConfigError;
 
 /// The methods that are exempt.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Exempt(u16);
+pub(super) struct SignatureExemptions(u16);
 
-impl Exempt {
+impl SignatureExemptions {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let mut exempt = Self::default();
         for name in fields.texts("ignore_signature")? {
@@ -43,7 +43,7 @@ impl OpenIdConnect {
     pub(super) fn verifies_id_tokens(&self, by: Method) -> bool {
         let config = self.config();
         // Anybody could write one that is shown beside a token.
-        let exempt = !by.is_of_token() && config.exempt.has(by);
+        let exempt = !by.is_of_token() && config.signature_exemptions.has(by);
         config.verify_signature && !exempt
     }
 
@@ -51,7 +51,10 @@ impl OpenIdConnect {
     ///
     /// # Errors
     /// The rule that it does not meet.
-    pub(super) async fn judge_unsigned(&self, token: &str) -> Result<Arc<VerifiedToken>, Refusal> {
+    pub(super) async fn claims_without_signature(
+        &self,
+        token: &str,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let config = self.config();
         let metadata = self.provider_client.metadata().await?;
         let parsed = Unverified::parse(token)?;

@@ -11,7 +11,7 @@ use super::endpoints::Endpoint;
 use super::extras::Extras;
 use super::fields::Fields;
 use super::introspection::{Lifetimes, RequestContext, responses};
-use super::issuers::Issuers;
+use super::issuers::AllowedIssuers;
 use super::provider_client::{ProviderClient, accept};
 use super::refusal::Refusal;
 use super::single_flight::{Digest, SingleFlight, digest_of};
@@ -30,7 +30,7 @@ pub(super) struct UserInfoConfig {
     remember: bool,
     extras: Extras,
     lifetimes: Lifetimes,
-    issuers: Issuers,
+    issuers: AllowedIssuers,
 }
 
 impl UserInfoConfig {
@@ -45,7 +45,7 @@ impl UserInfoConfig {
             remember: fields.flag("cache_user_info")?,
             extras: Extras::new(fields, "userinfo_query_args", "userinfo_headers")?,
             lifetimes: Lifetimes::new(fields)?,
-            issuers: Issuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields)?,
         }))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::IntrospectionConfig;
 use crate::client_auth::Client;
-use crate::issuers::Issuers;
+use crate::issuers::AllowedIssuers;
 use crate::provider::ProviderMetadata;
 use crate::provider_client::{ProviderClient, object};
 use crate::refusal::{Class, Refusal};
@@ -151,7 +151,7 @@ fn with_own_claims(response: &Map<String, Value>, token: &str) -> Map<String, Va
 /// The claims of a good userinfo answer.
 pub(in super::super) async fn userinfo_claims(
     provider_client: &ProviderClient,
-    issuers: &Issuers,
+    issuers: &AllowedIssuers,
     answer: &Answer,
 ) -> Result<Document, Refusal> {
     match answer.status {
@@ -212,7 +212,7 @@ pub(in super::super) fn claims_signed_by_provider(
 /// newer than those at hand, or with one of these secrets.
 async fn provider_signed_claims(
     provider_client: &ProviderClient,
-    issuers: &Issuers,
+    issuers: &AllowedIssuers,
     (token, secrets): (&str, &[Secret]),
     typ: Option<&str>,
 ) -> Result<Map<String, Value>, Refusal> {

@@ -89,11 +89,11 @@ impl OpenIdConnect {
     ///
     /// # Errors
     /// The rule that is not met.
-    pub(in super::super) async fn judge_exempt(
+    pub(in super::super) async fn verify_exempt_session(
         &self,
         login: &OpenSession,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
-        let judged = self.judge_unsigned(&login.access).await;
+        let judged = self.claims_without_signature(&login.access).await;
         self.verified_session(login, judged).await
     }
 

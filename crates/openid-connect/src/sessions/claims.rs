@@ -11,7 +11,7 @@ use crate::methods::Method;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
 use crate::token_cache::VerifiedToken;
-use crate::trusted::Opaque;
+use crate::trusted::OpaqueToken;
 
 /// Claims that say something of an ID token, and nothing of its user.
 const OF_ID_TOKENS: &[&str] = &[
@@ -89,7 +89,7 @@ impl OpenSession {
         rules: &Rules,
         now_ms: i64,
     ) -> Result<Arc<VerifiedToken>, Refusal> {
-        let opaque = Opaque {
+        let opaque = OpaqueToken {
             access: &self.access,
             scope: self.scope.as_deref(),
             ends_at: self.ends_at,

@@ -1,8 +1,8 @@
 //! Proofs of possession: that who shows a token holds the key (RFC 9449) or the
 //! certificate (RFC 8705) that it is bound to.
 
-mod memory;
-mod used;
+mod replay_cache;
+mod replay_guard;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
@@ -26,8 +26,8 @@ use doorward_net::session::seal::Sealer;
 use doorward_plugin_api::filter::Exchange;
 use doorward_plugin_api::{ConfigError, Parts};
 
-pub(super) use memory::GoodProof;
-use memory::ProofMemory;
+use replay_guard::ReplayGuard;
+pub(super) use replay_guard::ValidProof;
 
 pub(super) const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
@@ -40,7 +40,7 @@ const METHODS: [Method; 3] = [Method::Bearer, Method::Introspection, Method::Ses
 
 /// Whether a proof is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ProofRequirement {
     Off,
     /// Of tokens that are bound.
     Optional,
@@ -50,24 +50,24 @@ pub(super) enum Wanted {
 
 /// Checks proofs.
 pub(super) struct Proofs {
-    pub(super) dpop: Wanted,
-    mtls: Wanted,
+    pub(super) dpop: ProofRequirement,
+    mtls: ProofRequirement,
     lifetime: i64,
     algs: ProofAlgs,
     /// Makes and opens nonces, where they are asked for.
     nonces: Option<Sealer>,
     /// Whether sessions have to prove something too.
     pub(super) of_sessions: bool,
-    memory: ProofMemory,
+    replay_guard: ReplayGuard,
 }
 
 /// What a request has to prove is proven, or nothing has to be.
 #[derive(Debug)]
-pub(super) struct Proven(());
+pub(super) struct ProofSatisfied(());
 
-impl Proven {
+impl ProofSatisfied {
     /// Of a request that needs no proof; `None`: it has one to be used up.
-    pub(super) fn without(proof: Option<&GoodProof>) -> Option<Self> {
+    pub(super) fn without(proof: Option<&ValidProof>) -> Option<Self> {
         proof.is_none().then_some(Self(()))
     }
 }
@@ -86,9 +86,9 @@ impl Proofs {
     pub(super) fn new(fields: Fields<'_>, parts: &Parts) -> Result<Option<Self>, ConfigError> {
         let wanted = |name: &str| {
             Ok::<_, ConfigError>(match fields.text(name)? {
-                Some("optional") => Wanted::Optional,
-                Some("strict") => Wanted::Strict,
-                _ => Wanted::Off,
+                Some("optional") => ProofRequirement::Optional,
+                Some("strict") => ProofRequirement::Strict,
+                _ => ProofRequirement::Off,
             })
         };
         let (dpop, mtls) = (
@@ -102,11 +102,11 @@ impl Proofs {
                 "is not supported: let the gateway end TLS",
             ));
         }
-        if (dpop, mtls) == (Wanted::Off, Wanted::Off) {
+        if (dpop, mtls) == (ProofRequirement::Off, ProofRequirement::Off) {
             return Ok(None);
         }
         check_methods(fields)?;
-        let nonces = fields.flag("dpop_use_nonce")? && dpop != Wanted::Off;
+        let nonces = fields.flag("dpop_use_nonce")? && dpop != ProofRequirement::Off;
         let lifetime = fields.integer("dpop_proof_lifetime")?.unwrap_or(300).max(1);
         Ok(Some(Self {
             dpop,
@@ -118,7 +118,7 @@ impl Proofs {
                 .then(|| sealer(fields, NONCE, Providers::of(parts).secret()))
                 .transpose()?,
             of_sessions: fields.flag("proof_of_possession_auth_methods_validation")?,
-            memory: ProofMemory::new(lifetime, parts),
+            replay_guard: ReplayGuard::new(lifetime, parts),
         }))
     }
 
@@ -136,7 +136,7 @@ impl Proofs {
         request: &RequestHeader,
         exchange: &mut Exchange,
         (metadata, now): (Option<&ProviderMetadata>, i64),
-    ) -> Result<Option<GoodProof>, Refusal> {
+    ) -> Result<Option<ValidProof>, Refusal> {
         let (token, as_dpop) = shown;
         let bound = |name: &str| {
             let inside = claims.get("cnf").and_then(|cnf| cnf.get(name));
@@ -144,8 +144,8 @@ impl Proofs {
         };
         let (key, certificate) = (bound("jkt"), bound("x5t#S256"));
         match (self.mtls, certificate) {
-            (Wanted::Off, _) | (Wanted::Optional, None) => {}
-            (Wanted::Strict, None) => return Err(Refusal::UnprovenToken),
+            (ProofRequirement::Off, _) | (ProofRequirement::Optional, None) => {}
+            (ProofRequirement::Strict, None) => return Err(Refusal::UnprovenToken),
             (_, Some(wanted)) => {
                 let shown = exchange.client_certificate();
                 if shown.is_none_or(|shown| shown.thumbprint != wanted) {
@@ -154,8 +154,8 @@ impl Proofs {
             }
         }
         match (self.dpop, key) {
-            (Wanted::Off, _) => Ok(None),
-            (Wanted::Optional, None) if !as_dpop => Ok(None),
+            (ProofRequirement::Off, _) => Ok(None),
+            (ProofRequirement::Optional, None) if !as_dpop => Ok(None),
             // RFC 9449 §7.1: a bound token is not for `Bearer`, and another
             // one not for `DPoP`.
             (_, None) => Err(Refusal::UnprovenToken),
@@ -176,7 +176,7 @@ impl Proofs {
         request: &RequestHeader,
         exchange: &mut Exchange,
         (offered, now): (Option<&Value>, i64),
-    ) -> Result<GoodProof, Refusal> {
+    ) -> Result<ValidProof, Refusal> {
         let mut sent = request.headers.get_all(DPOP).iter();
         let proof = match (sent.next(), sent.next()) {
             (None, _) => return Err(Refusal::MissingProof),
@@ -204,11 +204,11 @@ impl Proofs {
         if let Some(nonces) = &self.nonces {
             let fresh = text("nonce").is_some_and(|nonce| self.is_fresh(nonces, nonce, now));
             if !fresh {
-                self.offer(nonces, exchange, now);
+                self.set_nonce(nonces, exchange, now);
                 return Err(Refusal::ProofNonce);
             }
         }
-        Ok(GoodProof {
+        Ok(ValidProof {
             key: key.to_owned(),
             id: id.to_owned(),
             algorithm: proof.algorithm,
@@ -221,20 +221,20 @@ impl Proofs {
     /// # Errors
     /// That it was used before, that its algorithm does not count for the client,
     /// or that nobody can tell.
-    pub(super) async fn settle(
+    pub(super) async fn consume(
         &self,
-        proof: &GoodProof,
+        proof: &ValidProof,
         claims: &Map<String, Value>,
         (metadata, now): (Option<&ProviderMetadata>, i64),
-    ) -> Result<Proven, Refusal> {
+    ) -> Result<ProofSatisfied, Refusal> {
         if let Some(provider) = metadata.and_then(|metadata| metadata.token_status.as_deref()) {
             let counts = provider.accepts_proofs_by(claims, proof.algorithm).await;
             if !counts.map_err(|_| Refusal::ProviderUnavailable)? {
                 return Err(Refusal::WrongProof);
             }
         }
-        self.memory.use_up(proof, now).await?;
-        Ok(Proven(()))
+        self.replay_guard.use_up(proof, now).await?;
+        Ok(ProofSatisfied(()))
     }
 
     fn is_fresh(&self, nonces: &Sealer, nonce: &str, now: i64) -> bool {
@@ -244,7 +244,7 @@ impl Proofs {
     }
 
     /// Tells the client the nonce for its next proof.
-    fn offer(&self, nonces: &Sealer, exchange: &mut Exchange, now: i64) {
+    fn set_nonce(&self, nonces: &Sealer, exchange: &mut Exchange, now: i64) {
         let nonce = nonces.seal(NONCE.as_bytes(), &now.to_be_bytes());
         let nonce = nonce
             .ok()

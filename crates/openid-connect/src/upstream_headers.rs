@@ -116,11 +116,7 @@ impl Headers {
     /// Takes out of `Authorization` what the upstream would take for the
     /// gateway's, of a request without a verified token, and what the filter
     /// `reads`, which has not let the request pass for it.
-    pub(super) fn withhold(
-        &self,
-        reads: impl Fn(&HeaderValue) -> bool,
-        request: &mut RequestHeader,
-    ) {
+    pub(super) fn strip(&self, reads: impl Fn(&HeaderValue) -> bool, request: &mut RequestHeader) {
         let bare = self.authorization.bare;
         let doomed = |value: &HeaderValue| bare || is_token(value) || reads(value);
         if request.headers.get_all(AUTHORIZATION).iter().any(doomed) {

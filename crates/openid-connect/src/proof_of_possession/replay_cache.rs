@@ -27,7 +27,7 @@ const SPANS: usize = 8;
 type Short = [u8; 16];
 
 /// The proofs that were used.
-pub(super) struct Used {
+pub(super) struct ReplayCache {
     shards: Vec<Mutex<Shard>>,
     /// Seconds that a span lasts.
     span: i64,
@@ -51,7 +51,7 @@ struct Span {
     keys: HashMap<Short, usize, ahash::RandomState>,
 }
 
-impl Used {
+impl ReplayCache {
     /// For proofs that are taken for `lifetime` seconds.
     pub(super) fn new(lifetime: i64) -> Self {
         Self::within(lifetime, OF_A_KEY, OF_ALL)
@@ -151,7 +151,7 @@ mod tests {
     const LIFETIME: i64 = 300;
     const TOO_MANY: Result<(), Refusal> = Err(Refusal::TooManyProofs);
 
-    fn flood(used: &Used, key: &str, now: i64) -> usize {
+    fn flood(used: &ReplayCache, key: &str, now: i64) -> usize {
         let ids = (0..1_000).map(|n| format!("{now} {n}"));
         let taken = ids.take_while(|id| used.use_up(key, id, now + LIFETIME, now).is_ok());
         taken.count()
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_client_that_floods_is_refused_and_makes_nobodys_proof_good_again() {
-        let used = Used::within(LIFETIME, 10, 100);
+        let used = ReplayCache::within(LIFETIME, 10, 100);
         assert_eq!(used.use_up("victim", "1", NOW + LIFETIME, NOW), Ok(()));
         for second in 0..LIFETIME {
             let now = NOW + second;
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn many_keys_that_flood_fill_no_more_than_there_is_and_proofs_stay_used() {
-        let used = Used::within(LIFETIME, 10, 100);
+        let used = ReplayCache::within(LIFETIME, 10, 100);
         assert_eq!(used.use_up("victim", "1", NOW + LIFETIME, NOW), Ok(()));
         let taken: usize = (0..50).map(|n| flood(&used, &n.to_string(), NOW)).sum();
         assert_eq!(taken, 99);
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn proofs_that_have_ended_make_room_whoever_made_them() {
-        let used = Used::within(LIFETIME, 10, 100);
+        let used = ReplayCache::within(LIFETIME, 10, 100);
         for n in 0..50 {
             flood(&used, &n.to_string(), NOW);
         }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_proof_stays_used_for_as_long_as_it_is_taken_wherever_its_span_begins() {
         for start in 0..700 {
-            let used = Used::within(LIFETIME, 10, 100);
+            let used = ReplayCache::within(LIFETIME, 10, 100);
             let (now, made) = (NOW + start, NOW + start + CLOCK_SKEW);
             assert_eq!(used.use_up("k", "1", made + LIFETIME, now), Ok(()));
             for later in [now, made, now + LIFETIME, made + LIFETIME - 1] {
@@ -212,14 +212,14 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_and_a_lifetime_without_end_do_no_harm() {
-        let used = Used::within(LIFETIME, 10, 100);
+        let used = ReplayCache::within(LIFETIME, 10, 100);
         let at = |id: &str, now: i64| used.use_up("k", id, now + LIFETIME, now);
         assert_eq!(at("1", NOW), Ok(()));
         assert_eq!(at("2", NOW - 10_000), Ok(()));
         for (id, now) in [("1", NOW - 10_000), ("2", NOW - 10_000), ("1", NOW)] {
             assert_eq!(at(id, now), Err(Refusal::ProofRepeated), "{id} {now}");
         }
-        let used = Used::within(i64::MAX, 10, 100);
+        let used = ReplayCache::within(i64::MAX, 10, 100);
         assert_eq!(used.use_up("k", "1", i64::MAX, NOW), Ok(()));
         let again = used.use_up("k", "1", i64::MAX, NOW + 1);
         assert_eq!(again, Err(Refusal::ProofRepeated));

@@ -63,9 +63,9 @@ fn check(
     let claims = json!({ "cnf": cnf });
     let claims = claims.as_object().expect("an object");
     let outcome = proofs.check((TOKEN, shown), claims, &request, &mut exchange, (None, now));
-    let settle = |proof: &GoodProof| {
+    let settle = |proof: &ValidProof| {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let settled = proofs.settle(proof, claims, (None, now));
+        let settled = proofs.consume(proof, claims, (None, now));
         runtime.expect("a runtime").block_on(settled).map(drop)
     };
     let outcome = outcome.and_then(|proof| proof.as_ref().map_or(Ok(()), settle));

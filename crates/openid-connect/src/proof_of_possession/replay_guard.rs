@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::used::Used;
+use super::replay_cache::ReplayCache;
 use crate::refusal::Refusal;
 use crate::storage::Storages;
 use doorward_core::jose::algorithm::Algorithm;
@@ -20,7 +20,7 @@ const LIFE_MAX: u64 = 100 * 365 * 86_400;
 
 /// A proof of this request and token. It counts once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GoodProof {
+pub(crate) struct ValidProof {
     /// The thumbprint of its key.
     pub(super) key: String,
     /// Its `jti`.
@@ -32,9 +32,9 @@ pub(crate) struct GoodProof {
 }
 
 /// Remembers proofs for as long as they would be taken again.
-pub(super) struct ProofMemory {
+pub(super) struct ReplayGuard {
     /// Keeps floods of one proof from the shared state, and bounds what goes there.
-    here: Used,
+    here: ReplayCache,
     shared: Shared,
     /// What tells the plugin from every other, on all nodes.
     scope: Arc<str>,
@@ -48,12 +48,12 @@ enum Shared {
     Store(Arc<Storages>),
 }
 
-impl ProofMemory {
+impl ReplayGuard {
     /// For proofs that are taken for `lifetime` seconds.
     pub(super) fn new(lifetime: i64, parts: &Parts) -> Self {
         let store = || Shared::Store(Storages::of(parts));
         Self {
-            here: Used::new(lifetime),
+            here: ReplayCache::new(lifetime),
             shared: parts.redis.clone().map_or_else(store, Shared::Redis),
             scope: Arc::clone(&parts.scope),
         }
@@ -65,8 +65,8 @@ impl ProofMemory {
     /// # Errors
     /// [`Refusal::ProofRepeated`], [`Refusal::TooManyProofs`] where it could not be
     /// remembered, and [`Refusal::ProofsUnavailable`] where nobody can tell.
-    pub(super) async fn use_up(&self, proof: &GoodProof, now: i64) -> Result<(), Refusal> {
-        let GoodProof { key, id, until, .. } = proof;
+    pub(super) async fn use_up(&self, proof: &ValidProof, now: i64) -> Result<(), Refusal> {
+        let ValidProof { key, id, until, .. } = proof;
         self.here.use_up(key, id, *until, now)?;
         let scope = &self.scope;
         let what = TokenHash::of(&format!("dpop proof of a request\n{scope}\n{key}\n{id}"));

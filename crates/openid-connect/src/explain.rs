@@ -10,13 +10,13 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
-use super::bearer::Found;
+use super::bearer::BearerToken;
 use super::channels;
 use super::cors;
 use super::credentials::Credential;
 use super::introspection::RequestContext;
 use super::methods::Method;
-use super::proofs;
+use super::proof_of_possession;
 use super::refusal::Refusal;
 use super::sessions::{OpenSession, Sessions};
 use super::token_cache::VerifiedToken;
@@ -56,7 +56,7 @@ impl OpenIdConnect {
     ///
     /// # Errors
     /// Why it would be refused.
-    pub(super) async fn outlook(
+    pub(super) async fn explain_request(
         &self,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -68,7 +68,7 @@ impl OpenIdConnect {
             return Ok(Outlook::answers(&PREFLIGHT));
         }
         let given = Arguments::new(request.uri.query(), Vec::new());
-        if let Some(outlook) = self.outlook_of_login(request, exchange, &given) {
+        if let Some(outlook) = self.explain_login(request, exchange, &given) {
             return Ok(outlook);
         }
         let context = self.request_context(request, &given, exchange.client.ip());
@@ -78,7 +78,7 @@ impl OpenIdConnect {
                 Err(refusal) => void = refusal,
                 Ok(found) => {
                     return self
-                        .outlook_of_session((sessions, &found.login), &context, request, exchange)
+                        .explain_session((sessions, &found.login), &context, request, exchange)
                         .await;
                 }
             }
@@ -87,7 +87,7 @@ impl OpenIdConnect {
             && let Some(found) = self.config().places.find(request)?
         {
             return self
-                .outlook_of_token(&found, &context, request, exchange)
+                .explain_token(&found, &context, request, exchange)
                 .await;
         }
         if self.token_client.is_some()
@@ -111,11 +111,11 @@ impl OpenIdConnect {
         {
             return Err(Refusal::MalformedCallback);
         }
-        self.outlook_of_nobody(void, request)
+        self.explain_anonymous(void, request)
     }
 
     /// Logouts, and ends of logins.
-    fn outlook_of_login(
+    fn explain_login(
         &self,
         request: &RequestHeader,
         exchange: &Exchange,
@@ -143,7 +143,7 @@ impl OpenIdConnect {
             .then(|| Outlook::passes("the page that reads the provider's answer is given"))
     }
 
-    async fn outlook_of_session(
+    async fn explain_session(
         &self,
         (sessions, login): (&Arc<Sessions>, &Arc<OpenSession>),
         context: &RequestContext<'_>,
@@ -157,17 +157,17 @@ impl OpenIdConnect {
             return Ok(Outlook::depends(reason));
         }
         let verified = self.verify_session(login).await?;
-        let verified = self.complete(verified, context).await?;
-        if self.may_prove(request) {
+        let verified = self.enrich(verified, context).await?;
+        if self.has_proof(request) {
             return Ok(Outlook::depends(PROOF));
         }
         self.proof_of_session(&verified, request, exchange)?;
-        self.outlook_of_user(&verified, Method::Session, request, exchange)
+        self.explain_user(&verified, Method::Session, request, exchange)
     }
 
-    async fn outlook_of_token(
+    async fn explain_token(
         &self,
-        found: &Found<'_>,
+        found: &BearerToken<'_>,
         context: &RequestContext<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -183,21 +183,21 @@ impl OpenIdConnect {
             }
         }
         let (verified, method) = self.verify_or_fetch(&token, context).await?;
-        let verified = self.complete(verified, context).await?;
-        if self.may_prove(request) {
+        let verified = self.enrich(verified, context).await?;
+        if self.has_proof(request) {
             return Ok(Outlook::depends(PROOF));
         }
         let shown = (found.token.as_ref(), found.as_dpop);
         self.proof_of(shown, &verified, request, exchange)?;
-        self.outlook_of_user(&verified, method, request, exchange)
+        self.explain_user(&verified, method, request, exchange)
     }
 
     /// Whether a proof would be used up by looking at it.
-    pub(super) fn may_prove(&self, request: &RequestHeader) -> bool {
-        self.config().proofs.is_some() && request.headers.contains_key(&proofs::DPOP)
+    pub(super) fn has_proof(&self, request: &RequestHeader) -> bool {
+        self.config().proofs.is_some() && request.headers.contains_key(&proof_of_possession::DPOP)
     }
 
-    fn outlook_of_user(
+    fn explain_user(
         &self,
         verified: &Arc<VerifiedToken>,
         method: Method,
@@ -213,7 +213,7 @@ impl OpenIdConnect {
     }
 
     /// Who shows nothing, or what is `void`.
-    fn outlook_of_nobody(
+    fn explain_anonymous(
         &self,
         void: Refusal,
         request: &RequestHeader,
@@ -231,7 +231,7 @@ impl OpenIdConnect {
     }
 
     /// What a refusal comes to: a request may pass as that of nobody.
-    pub(super) fn would_refuse(
+    pub(super) fn explain_refusal(
         &self,
         refusal: Refusal,
         request: &RequestHeader,
@@ -252,7 +252,7 @@ impl OpenIdConnect {
         }
         let reply = self
             .config()
-            .answers
+            .error_responses
             .to(refusal, self.client_index(request));
         let Code { code, meaning, .. } = code(refusal);
         Outlook::Answers {

@@ -14,7 +14,7 @@ use doorward_plugin_api::ConfigError;
 
 /// The answer to each refusal.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct ErrorResponses {
     /// In the order of [`Refusal::ALL`].
     replies: Vec<Reply>,
     /// Where browsers are sent instead, by client.
@@ -24,7 +24,7 @@ pub(super) struct Answers {
     explains: bool,
 }
 
-impl Answers {
+impl ErrorResponses {
     /// `scope` is what a token that lacks scopes would need.
     pub(super) fn new(
         fields: Fields<'_>,
@@ -191,8 +191,9 @@ mod tests {
     fn answer(config: Value, refusal: Refusal) -> (u16, String, String) {
         let config = config.as_object().cloned().expect("an object");
         let issuer = Url::parse("https://id.example.com:8443/oauth2").expect("a URL");
-        let answers = Answers::new(Fields(&config), &issuer, Some("orders:read profile"));
-        let reply = answers.expect("they can be made").to(refusal, 0);
+        let error_responses =
+            ErrorResponses::new(Fields(&config), &issuer, Some("orders:read profile"));
+        let reply = error_responses.expect("they can be made").to(refusal, 0);
         let header = |name| {
             let found = reply.headers.iter().find(|(key, _)| key == name);
             found.map_or(String::new(), |(_, value)| {

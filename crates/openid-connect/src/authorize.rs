@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
-use super::bearer::Found;
+use super::bearer::BearerToken;
 use super::cors;
 use super::introspection::RequestContext;
 use super::login::redirect;
 use super::login_action::{Action, IssuedTokens};
 use super::methods::Method;
-use super::proofs::{self, GoodProof, Proven};
+use super::proof_of_possession::{self, ProofSatisfied, ValidProof};
 use super::refusal::Refusal;
 use super::token_cache::VerifiedToken;
 use super::token_set::TokenSet;
@@ -28,7 +28,7 @@ use doorward_plugin_api::filter::{Exchange, Flow};
 
 /// A token that is good, and how it came.
 #[derive(Clone, Copy)]
-pub(super) struct Passing<'a> {
+pub(super) struct VerifiedRequest<'a> {
     pub(super) verified: &'a Arc<VerifiedToken>,
     pub(super) token_set: TokenSet<'a>,
     pub(super) method: Method,
@@ -47,7 +47,7 @@ impl OpenIdConnect {
         verified: &VerifiedToken,
         request: &RequestHeader,
         exchange: &mut Exchange,
-    ) -> Result<Option<GoodProof>, Refusal> {
+    ) -> Result<Option<ValidProof>, Refusal> {
         let Some(proofs) = &self.config().proofs else {
             return Ok(None);
         };
@@ -65,12 +65,12 @@ impl OpenIdConnect {
         verified: &VerifiedToken,
         request: &RequestHeader,
         exchange: &mut Exchange,
-    ) -> Result<Option<GoodProof>, Refusal> {
+    ) -> Result<Option<ValidProof>, Refusal> {
         let proofs = self.config().proofs.as_ref();
         if !proofs.is_some_and(|proofs| proofs.of_sessions) {
             return Ok(None);
         }
-        let as_dpop = request.headers.contains_key(&proofs::DPOP);
+        let as_dpop = request.headers.contains_key(&proof_of_possession::DPOP);
         let shown = (verified.token.token.as_ref(), as_dpop);
         self.proof_of(shown, verified, request, exchange)
     }
@@ -79,12 +79,12 @@ impl OpenIdConnect {
     ///
     /// # Errors
     /// What is wrong with the proof, or that it was used before.
-    pub(super) async fn settle(
+    pub(super) async fn consume_proof(
         &self,
-        proof: Option<GoodProof>,
+        proof: Option<ValidProof>,
         verified: &VerifiedToken,
-    ) -> Result<Proven, Refusal> {
-        if let Some(proven) = Proven::without(proof.as_ref()) {
+    ) -> Result<ProofSatisfied, Refusal> {
+        if let Some(proven) = ProofSatisfied::without(proof.as_ref()) {
             return Ok(proven);
         }
         let proofs = self.config().proofs.as_ref();
@@ -93,16 +93,16 @@ impl OpenIdConnect {
         };
         let metadata = self.verifier.metadata();
         let at = (metadata.as_deref(), self.provider_client.clock.now_secs());
-        proofs.settle(&proof, &verified.token.claims, at).await
+        proofs.consume(&proof, &verified.token.claims, at).await
     }
 
     /// Lets a request pass that shows a token of its own and has proven what it
     /// has to.
-    pub(super) fn accept_shown(
+    pub(super) fn authorize_token(
         &self,
-        (verified, _proven): (&Arc<VerifiedToken>, Proven),
+        (verified, _proven): (&Arc<VerifiedToken>, ProofSatisfied),
         method: Method,
-        found: &Found<'_>,
+        found: &BearerToken<'_>,
         id_token: Option<&str>,
         request: &RequestHeader,
         exchange: &mut Exchange,
@@ -111,13 +111,13 @@ impl OpenIdConnect {
             id_token,
             ..TokenSet::default()
         };
-        let passing = Passing {
+        let verified_request = VerifiedRequest {
             verified,
             token_set,
             method,
             in_query: found.in_query,
         };
-        self.accept(passing, request, exchange)
+        self.authorize(verified_request, request, exchange)
     }
 
     /// Whom a token that is good counts as, if as anybody.
@@ -156,18 +156,18 @@ impl OpenIdConnect {
 
     /// Lets the request pass with its token, or gives the caller what logins
     /// by this method are answered with.
-    pub(super) fn accept(
+    pub(super) fn authorize(
         &self,
-        passing: Passing<'_>,
+        verified_request: VerifiedRequest<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
-        let (config, verified) = (self.config(), passing.verified);
+        let (config, verified) = (self.config(), verified_request.verified);
         let token = &verified.token;
         if config.rules.are_pending(&token.claims) {
             return self.refuse(Refusal::ClaimsElsewhere, exchange);
         }
-        match self.consumer_of(verified, passing.method, request) {
+        match self.consumer_of(verified, verified_request.method, request) {
             Ok(consumer) if config.mapping.is_some() => exchange.consumer = consumer,
             Ok(_) => {}
             Err(refusal) => return self.refuse(refusal, exchange),
@@ -175,35 +175,44 @@ impl OpenIdConnect {
         if !config.headers.token_set.is_empty() {
             let metadata = self.verifier.metadata();
             let headers = &config.headers.token_set;
-            headers.write(verified, passing.token_set, metadata.as_deref(), exchange);
+            headers.write(
+                verified,
+                verified_request.token_set,
+                metadata.as_deref(),
+                exchange,
+            );
         }
-        let replayed = passing.token_set.replayed.iter().cloned();
+        let replayed = verified_request.token_set.replayed.iter().cloned();
         exchange.response_headers.extend(replayed);
         exchange.token = Some(Arc::clone(token));
-        exchange.token_in_query = passing.in_query;
+        exchange.token_in_query = verified_request.in_query;
         self.limit_lifetime(verified, None, request, exchange);
         self.passed.inc();
-        match config.login_action.of(passing.method) {
+        match config.login_action.of(verified_request.method) {
             None | Some(Action::Upstream) => Flow::Continue,
-            Some(action) => self.give(action, passing, request, exchange),
+            Some(action) => self.respond_with_tokens(action, verified_request, request, exchange),
         }
     }
 
     /// Answers a login with its tokens.
-    fn give(
+    fn respond_with_tokens(
         &self,
         action: Action,
-        passing: Passing<'_>,
+        verified_request: VerifiedRequest<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
         let login_action = &self.config().login_action;
         let now_ms = self.provider_client.clock.now_ms();
-        let issued = IssuedTokens::by_token(passing.verified, passing.token_set, now_ms);
+        let issued = IssuedTokens::by_token(
+            verified_request.verified,
+            verified_request.token_set,
+            now_ms,
+        );
         if action == Action::Response {
             return Flow::Respond(login_action.response(&issued));
         }
-        let query = request.uri.query().filter(|_| !passing.in_query);
+        let query = request.uri.query().filter(|_| !verified_request.in_query);
         let back = query.map_or_else(String::new, |query| format!("?{query}"));
         let address = login_action.address(&issued, self.client_index(request), &back);
         redirect(&address).unwrap_or_else(|refusal| self.refuse(refusal, exchange))
@@ -211,7 +220,7 @@ impl OpenIdConnect {
 
     /// What is known of a user, with what userinfo says and what is told
     /// elsewhere, if that is wanted and remembered.
-    pub(super) fn complete_now(&self, verified: Arc<VerifiedToken>) -> Option<Arc<VerifiedToken>> {
+    pub(super) fn enrich_cached(&self, verified: Arc<VerifiedToken>) -> Option<Arc<VerifiedToken>> {
         let verified = match &self.user_info {
             None => verified,
             Some(_) if verified.responses.user_info.is_some() => verified,
@@ -223,11 +232,11 @@ impl OpenIdConnect {
         }
     }
 
-    /// As [`Self::complete_now`], asking if need be.
+    /// As [`Self::enrich_cached`], asking if need be.
     ///
     /// # Errors
     /// Why userinfo or somebody else does not tell.
-    pub(super) async fn complete(
+    pub(super) async fn enrich(
         &self,
         verified: Arc<VerifiedToken>,
         context: &RequestContext<'_>,
@@ -255,14 +264,17 @@ impl OpenIdConnect {
         };
         let config = self.config();
         let refusal = exchange.refusal.as_deref().and_then(Refusal::named);
-        let by_client = config.answers.differ_by_client() && reply.status == StatusCode::FOUND;
+        let by_client =
+            config.error_responses.differ_by_client() && reply.status == StatusCode::FOUND;
         if let Some(refusal) = refusal.filter(|_| by_client) {
-            reply = config.answers.to(refusal, self.client_index(request));
+            reply = config
+                .error_responses
+                .to(refusal, self.client_index(request));
         }
         if config.scripts && cors::is_script(&request.headers) {
             let redirects = reply.status == StatusCode::FOUND;
             let plain = refusal.filter(|_| redirects);
-            let plain = plain.map(|refusal| config.answers.plain(refusal));
+            let plain = plain.map(|refusal| config.error_responses.plain(refusal));
             let how = (&config.origins, self.logins.is_some());
             reply = cors::answer(plain.unwrap_or(reply), how, request, exchange);
         }
