@@ -1,8 +1,8 @@
 //! Answers with 200 that say nothing of what was asked, at every endpoint of the
 //! provider whose answer decides something.
 
-use super::browsing::{self, Browser};
-use super::recorded::{Recorder, world};
+use super::browser::{self, Browser};
+use super::request_recorder::{Recorder, world};
 use super::*;
 
 /// Answers that are no answer of any of the endpoints: objects without what each
@@ -248,7 +248,7 @@ async fn metadata_of_another_issuer_are_refused_by_name() {
         }
     }
     // Nor does a login go there, also where its endpoints are configured.
-    let world = world_of_metadata(browsing::complete(json!({})), document.clone());
+    let world = world_of_metadata(browser::complete(json!({})), document.clone());
     let outcome = Browser::default().get(&world, "/orders").await;
     assert_eq!(outcome.code(), (500, "provider_malformed"));
     let reports = |world: &World| Providers::of(&world.parts).reports()[0].error.clone();

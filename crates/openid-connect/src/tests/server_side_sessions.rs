@@ -1,7 +1,7 @@
 //! Sessions that are kept in the process's own store, sessions that end from
 //! elsewhere, and what attackers do to either.
 
-use super::browsing::{Browser, Provider, complete, location, world};
+use super::browser::{Browser, Provider, complete, location, world};
 use super::*;
 use crate::Storages;
 use doorward_core::model::login::LoginQuery;

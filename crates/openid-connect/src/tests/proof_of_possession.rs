@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::kept::Node;
+use super::server_side_sessions::Node;
 use super::*;
 use doorward_core::jose::dpop;
 use doorward_net::shared::testing::Server;

@@ -2,8 +2,8 @@
 
 use http::header::SET_COOKIE;
 
-use super::browsing::Browser;
-use super::kept::{Node, is_out, logout_token, posted};
+use super::browser::Browser;
+use super::server_side_sessions::{Node, is_out, logout_token, posted};
 use super::*;
 use doorward_core::model::login::LoginQuery;
 
@@ -351,7 +351,7 @@ async fn what_browsers_cannot_keep_is_refused_by_name() {
 async fn a_name_of_other_cookies_is_refused() {
     let world = World::new(json!({}));
     for name in ["session", "session2", "authorization", "a b"] {
-        let config = super::browsing::complete(json!({"session_remember": true,
+        let config = super::browser::complete(json!({"session_remember": true,
             "session_remember_cookie_name": name}));
         let error = filter(&world.parts, config).err().expect("refused");
         assert_eq!(error.field, "session_remember_cookie_name", "{name}");

@@ -5,7 +5,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use tokio::sync::Semaphore;
 
-use super::browsing::{self, Browser};
+use super::browser::{self, Browser};
 use super::provider::{Provider, ProviderConfig};
 use super::verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
 use super::*;
@@ -150,7 +150,7 @@ async fn nobody_is_refused_for_keys_that_have_come_meanwhile() {
 
 #[tokio::test]
 async fn a_session_outlives_a_rotation_that_strangers_hide() {
-    let (world, provider) = browsing::world(json!({}));
+    let (world, provider) = browser::world(json!({}));
     let mut browser = Browser::signed_in(&world).await;
     world.clock.advance(300_500);
     // For a moment, nobody may ask for newer keys.
@@ -158,7 +158,7 @@ async fn a_session_outlives_a_rotation_that_strangers_hide() {
     assert_eq!(world.ask_bearer(&junk).await.code(), (401, "unknown_key"));
     let key = TestKey::es256("key-2");
     world.issuer.publish(&[&key]);
-    let rotated = browsing::Provider { key, ..provider };
+    let rotated = browser::Provider { key, ..provider };
     let router = world.issuer.router().merge(rotated.router());
     let base = Url::parse("http://id.test").unwrap();
     world.parts.outbound.register_local(&base, router);

@@ -6,8 +6,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use tokio::sync::Notify;
 
-use super::browsing::{Browser, location};
-use super::kept::{Node, is_out, logout_token, posted};
+use super::browser::{Browser, location};
+use super::server_side_sessions::{Node, is_out, logout_token, posted};
 use super::*;
 
 fn with_sessions_in(storage: &str, mut config: Value) -> Value {

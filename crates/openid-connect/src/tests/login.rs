@@ -1,6 +1,6 @@
 //! Signing in: to the provider and back, and what must not get in.
 
-use super::browsing::{Browser, answer_to, location, world};
+use super::browser::{Browser, answer_to, location, world};
 use super::*;
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn an_id_token_that_is_wrong_is_not_called_the_access_token() {
         ("x".repeat(20_000), "id_token_too_long"),
         ("eyJhbGciOiJub25lIn0.e30.".to_owned(), "id_token_alg"),
     ] {
-        let (world, recorder) = super::recorded::world(json!({
+        let (world, recorder) = super::request_recorder::world(json!({
             "auth_methods": ["password"], "display_errors": true,
         }));
         let token = world.token(json!({}));
@@ -243,7 +243,7 @@ async fn tokens_are_given_out_where_that_is_configured() {
     };
     let tokens: Value = serde_json::from_slice(body).unwrap();
     assert_eq!(tokens.as_object().unwrap().len(), 1);
-    let (world, _) = super::browsing::world(json!({
+    let (world, _) = super::browser::world(json!({
         "login_action": "redirect", "login_redirect_uri": ["https://app.test/in"],
     }));
     let mut browser = Browser::default();
@@ -356,7 +356,7 @@ async fn a_page_of_an_application_may_have_a_code_of_its_own() {
     assert_eq!(outcome.upstream.uri.to_string(), invited);
     assert_eq!(browser.get(&world, invited).await.code(), (200, "pass"));
     // Elsewhere than at `redirect_uri` a code is always the application's.
-    let (world, _) = super::browsing::world(json!({"redirect_uri": ["https://orders.test/cb"]}));
+    let (world, _) = super::browser::world(json!({"redirect_uri": ["https://orders.test/cb"]}));
     let mut browser = Browser::default();
     for target in ["/invite?code=a", "/invite?code=b", "/cb"] {
         location(&browser.get(&world, target).await);
@@ -480,7 +480,7 @@ async fn scopes_that_were_asked_for_are_granted_where_the_answer_names_none() {
     for target in [&back, "/orders"] {
         assert_eq!(browser.get(&world, target).await.code(), (200, "pass"));
     }
-    let (world, provider) = super::browsing::world(json!({"scopes_required": ["orders"]}));
+    let (world, provider) = super::browser::world(json!({"scopes_required": ["orders"]}));
     provider.opaque.store(true, Ordering::SeqCst);
     let mut browser = Browser::default();
     let back = browser.begin(&world, "/orders").await;

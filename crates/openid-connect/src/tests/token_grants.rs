@@ -1,8 +1,8 @@
 //! Tokens that the provider gave for a credential, and what their ID token says.
 
-use super::asked::basic_of;
-use super::browsing::{Browser, Provider};
+use super::browser::{Browser, Provider};
 use super::consumers::{consumer, people};
+use super::introspection::basic_of;
 use super::*;
 
 /// A filter that takes sessions and credentials of this method, and a provider.
@@ -14,7 +14,7 @@ fn world(method: &str, more: Value) -> (World, Provider) {
     for (name, value) in more.as_object().unwrap() {
         config[name] = value.clone();
     }
-    let (world, provider) = super::browsing::world(config);
+    let (world, provider) = super::browser::world(config);
     let people = people(&[("anna", "a-1"), ("bob", "7")]);
     world.parts.consumers.publish(people);
     (world, provider)
@@ -143,7 +143,7 @@ async fn granted_scopes_are_found_wherever_scopes_are_looked_for() {
             let token = outcome.exchange.token.as_ref().unwrap();
             assert_eq!(token.scopes, ["openid", "read"], "{path}");
         }
-        let (world, provider) = super::browsing::world(config);
+        let (world, provider) = super::browser::world(config);
         provider.opaque.store(true, Ordering::SeqCst);
         let mut browser = Browser::signed_in(&world).await;
         let outcome = browser.get(&world, "/orders").await;

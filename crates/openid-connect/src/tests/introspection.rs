@@ -213,12 +213,12 @@ async fn signed_tokens_are_verified_here_unless_all_are_introspected() {
     let token = world.token(json!({}));
     assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
     assert!(endpoints.asked().is_empty());
-    let (world, endpoints) = super::asked::world(json!({"introspect_jwt_tokens": true}));
+    let (world, endpoints) = super::introspection::world(json!({"introspect_jwt_tokens": true}));
     let token = world.token(json!({}));
     assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
     assert_eq!(endpoints.asked().len(), 1);
     let methods = json!({"auth_methods": ["introspection"]});
-    let (world, endpoints) = super::asked::world(methods);
+    let (world, endpoints) = super::introspection::world(methods);
     assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
     assert_eq!(endpoints.asked().len(), 1);
 }
@@ -234,7 +234,7 @@ async fn answers_are_not_shared_between_clients_nor_kept_when_told_not_to() {
     let asked = endpoints.asked();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[1].0, basic_of("second", "g-secret"));
-    let (world, endpoints) = super::asked::world(json!({"cache_introspection": false}));
+    let (world, endpoints) = super::introspection::world(json!({"cache_introspection": false}));
     for _ in 0..2 {
         assert_eq!(world.ask(&request).await.code(), (200, "pass"));
     }
@@ -563,7 +563,7 @@ fn introspecting(config: Value, said: Value, token: Value) -> (World, String) {
     for (name, value) in config.as_object().unwrap() {
         all[name] = value.clone();
     }
-    let (world, recorder) = super::recorded::world(all);
+    let (world, recorder) = super::request_recorder::world(all);
     recorder.answer("/introspect", said);
     let token = world.token(token);
     (world, token)

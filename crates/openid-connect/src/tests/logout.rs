@@ -1,8 +1,8 @@
 //! Logouts that meet trouble: of the storage, of the provider, of both.
 
-use super::browsing::{Browser, location};
-use super::kept::{Node, is_out, logout_token, posted};
-use super::refreshed::hold_back;
+use super::browser::{Browser, location};
+use super::refresh::hold_back;
+use super::server_side_sessions::{Node, is_out, logout_token, posted};
 use super::*;
 use doorward_net::shared::testing::Server;
 
@@ -106,7 +106,7 @@ async fn a_logout_of_a_user_that_comes_again_ends_nothing_that_began_since() {
 async fn a_body_asks_for_a_logout_by_the_name_alone() {
     let form = "application/x-www-form-urlencoded";
     let config = json!({"logout_post_arg": "logout", "logout_methods": ["POST"]});
-    let (world, _) = super::browsing::world(config);
+    let (world, _) = super::browser::world(config);
     for (media_type, body, is_out) in [
         (form, "logout=", true),
         (form, "a=b&logout", true),

@@ -6,7 +6,7 @@ use axum::Form;
 use axum::routing::post;
 use http::header::{CONTENT_SECURITY_POLICY, LOCATION};
 
-use super::browsing::{Browser, location, world};
+use super::browser::{Browser, location, world};
 use super::*;
 use doorward_core::jose::testing::hs256;
 
@@ -269,7 +269,7 @@ async fn a_request_is_pushed_where_that_is_required() {
     assert_eq!(pushed[0]["client_secret"], "g-secret");
     assert_eq!(pushed[0]["response_type"], "code");
     assert!(pushed[0]["state"].starts_with("dw1."));
-    let (world, _) = super::browsing::world(json!({"require_pushed_authorization_requests": true}));
+    let (world, _) = super::browser::world(json!({"require_pushed_authorization_requests": true}));
     let outcome = Browser::default().get(&world, "/orders").await;
     assert_eq!(outcome.code(), (500, "no_endpoint"));
 }
@@ -333,7 +333,7 @@ async fn a_form_of_this_site_is_sent_again_after_the_login() {
         let sent = outcome.exchange.replacement.as_deref().unwrap_or_default();
         assert_eq!(sent, body.as_bytes());
     }
-    let (world, _) = super::browsing::world(json!({"preserve_request_body": 100,
+    let (world, _) = super::browser::world(json!({"preserve_request_body": 100,
         "redirect_uri": ["http://orders.test/callback"]}));
     let mut browser = Browser::default();
     let outcome = world.ask(&form(&browser, "/orders?x", "a=b", own)).await;
@@ -382,7 +382,7 @@ async fn a_script_gets_an_answer_that_it_can_read() {
     assert_eq!(body["login"], "http://orders.test/orders");
     let outcome = world.ask(&get_with("Sec-Fetch-Mode: navigate")).await;
     assert_eq!(outcome.reply.unwrap().status, 302);
-    let (world, _) = super::browsing::world(json!({}));
+    let (world, _) = super::browser::world(json!({}));
     let outcome = world.ask(&get_with(script)).await;
     assert_eq!(outcome.reply.unwrap().status, 302, "unless enabled");
 }
@@ -435,12 +435,12 @@ async fn scripts_of_origins_that_are_named_may_ask_first_and_read_answers() {
         assert_eq!(header(&outcome, name).as_deref(), Some(value), "{name}");
     }
     // Nobody may ask for the scripts of every site.
-    let (world, _) = super::browsing::world(json!({"scripts_unauthorized": true}));
+    let (world, _) = super::browser::world(json!({"scripts_unauthorized": true}));
     let outcome = world.ask(&asked.replace("GET", "OPTIONS")).await;
     assert_eq!(outcome.code(), (401, "no_token"));
     assert_eq!(header(&outcome, "access-control-allow-methods"), None);
     for origin in ["app.test", "https://app.test/", "*", "ftp://app.test"] {
-        let config = super::browsing::complete(json!({"scripts_origins": [origin]}));
+        let config = super::browser::complete(json!({"scripts_origins": [origin]}));
         let error = filter(&world.parts, config).err().expect("refused");
         assert_eq!(error.field, "scripts_origins", "{origin}");
     }

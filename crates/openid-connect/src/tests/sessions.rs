@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::browsing::{Browser, location, world};
+use super::browser::{Browser, location, world};
 use super::*;
 
 #[tokio::test]
 async fn a_session_that_was_changed_cut_moved_or_made_elsewhere_is_none() {
     let (world, _) = world(json!({"auth_methods": ["session", "bearer"]}));
-    let (maker, _) = super::browsing::world(json!({}));
+    let (maker, _) = super::browser::world(json!({}));
     world.issuer.publish(&[&maker.key]);
     let browser = Browser::signed_in(&maker).await;
     let good = browser.0["session"].clone();
@@ -37,7 +37,7 @@ async fn a_session_that_was_changed_cut_moved_or_made_elsewhere_is_none() {
     ] {
         let mut config = config;
         config["auth_methods"] = json!(["session"]);
-        let (world, _) = super::browsing::world(config);
+        let (world, _) = super::browser::world(config);
         let outcome = shows(good.clone()).get(&world, "/orders").await;
         assert_eq!(outcome.code(), (401, "broken_session"));
     }

@@ -1,7 +1,7 @@
 //! Sessions that another plugin has begun.
 
-use super::asked::{basic_of, world};
-use super::entered::{authorization, enter, plugin};
+use super::introspection::{basic_of, world};
+use super::session_creation::{authorization, enter, plugin};
 use super::*;
 
 #[tokio::test]

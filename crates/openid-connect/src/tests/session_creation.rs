@@ -1,8 +1,8 @@
 //! Sessions of callers who showed a credential of their own.
 
-use super::asked::{basic_of, world};
-use super::browsing::Browser;
-use super::kept::Node;
+use super::browser::Browser;
+use super::introspection::{basic_of, world};
+use super::server_side_sessions::Node;
 use super::token_set::with_endpoints;
 use super::*;
 

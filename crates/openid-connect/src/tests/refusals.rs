@@ -1,7 +1,7 @@
 //! Sessions whose tokens are not refreshed.
 
-use super::browsing::Browser;
-use super::kept::{Node, is_out};
+use super::browser::Browser;
+use super::server_side_sessions::{Node, is_out};
 use super::*;
 use doorward_core::model::login::LoginQuery;
 

@@ -1,6 +1,6 @@
 //! Claims that are told elsewhere.
 
-use super::recorded::{Recorder, world};
+use super::request_recorder::{Recorder, world};
 use super::*;
 
 /// A configuration that asks for groups, and needs one.

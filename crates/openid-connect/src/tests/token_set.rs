@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 
-use super::browsing::{Browser, world};
+use super::browser::{Browser, world};
 use super::*;
 
 fn decoded(outcome: &Outcome, name: &str) -> Value {
@@ -224,7 +224,7 @@ async fn a_refusal_leads_to_the_address_of_the_chosen_client() {
         ),
     ] {
         let outcome = world.ask(&get_with(&headers)).await;
-        assert_eq!(super::browsing::location(&outcome), wanted, "{headers}");
+        assert_eq!(super::browser::location(&outcome), wanted, "{headers}");
     }
 }
 

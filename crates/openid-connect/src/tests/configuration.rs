@@ -219,7 +219,7 @@ fn a_redis_that_can_not_be_used_is_refused_by_name() {
         json!({"session_redis_cluster_nodes": nodes}),
         json!({"session_redis_ssl": true, "session_redis_socket": "/tmp/x"}),
     ] {
-        let mut config = super::browsing::complete(config);
+        let mut config = super::browser::complete(config);
         config["session_storage"] = json!("redis");
         let error = filter(&parts, config.clone()).err().expect("refused");
         assert!(error.field.starts_with("redis"), "{config}: {error}");

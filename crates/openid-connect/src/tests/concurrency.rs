@@ -9,7 +9,7 @@ use axum::response::Response;
 use tokio::sync::Semaphore;
 use url::form_urlencoded::parse;
 
-use super::browsing::{self, Browser, Provider};
+use super::browser::{self, Browser, Provider};
 use super::*;
 
 /// A provider that takes its time for one grant.
@@ -55,7 +55,7 @@ async fn slow(State(slow): State<Slow>, request: Request, next: Next) -> Respons
 
 #[tokio::test]
 async fn strangers_with_passwords_keep_nobody_from_signing_in() {
-    let (world, provider) = browsing::world(json!({}));
+    let (world, provider) = browser::world(json!({}));
     let slowly = Slow::new("password", &world, &provider);
     let strangers = (0..300).map(|n| {
         let query = format!("/orders?username=u{n}&password=p");
@@ -80,7 +80,7 @@ async fn strangers_with_passwords_keep_nobody_from_signing_in() {
 
 /// A world that pushes requests to a provider of this status.
 fn pushing(status: StatusCode) -> (World, Slow) {
-    let (world, _) = browsing::world(json!({
+    let (world, _) = browser::world(json!({
         "require_pushed_authorization_requests": true,
         "pushed_authorization_request_endpoint": "http://id.test/oauth2/par",
     }));
@@ -150,7 +150,7 @@ fn with_code(back: &str, code: &str) -> String {
 
 #[tokio::test]
 async fn a_login_that_has_begun_has_the_provider_asked_about_one_code_at_a_time() {
-    let (world, provider) = browsing::world(json!({}));
+    let (world, provider) = browser::world(json!({}));
     let slowly = Slow::new("authorization_code", &world, &provider);
     let mut stranger = Browser::default();
     let back = stranger.begin(&world, "/orders").await;
@@ -174,7 +174,7 @@ async fn a_login_that_has_begun_has_the_provider_asked_about_one_code_at_a_time(
 
 #[tokio::test]
 async fn who_hangs_up_has_no_other_code_asked_about() {
-    let (world, provider) = browsing::world(json!({}));
+    let (world, provider) = browser::world(json!({}));
     let slowly = Slow::new("authorization_code", &world, &provider);
     let mut stranger = Browser::default();
     let back = stranger.begin(&world, "/orders").await;
@@ -193,7 +193,7 @@ async fn who_hangs_up_has_no_other_code_asked_about() {
 
 #[tokio::test]
 async fn an_answer_that_is_loaded_again_meanwhile_gets_in_by_the_same_question() {
-    let (world, provider) = browsing::world(json!({}));
+    let (world, provider) = browser::world(json!({}));
     let slowly = Slow::new("authorization_code", &world, &provider);
     let mut browser = Browser::default();
     let back = browser.begin(&world, "/orders").await;
@@ -212,7 +212,7 @@ async fn an_answer_that_is_loaded_again_meanwhile_gets_in_by_the_same_question()
 
 #[tokio::test]
 async fn an_answer_gets_in_when_it_comes_again_after_the_provider_was_silent() {
-    let (world, provider) = browsing::world(json!({}));
+    let (world, provider) = browser::world(json!({}));
     let mut browser = Browser::default();
     let back = browser.begin(&world, "/orders").await;
     let base = Url::parse("http://id.test").unwrap();
@@ -229,7 +229,7 @@ async fn an_answer_gets_in_when_it_comes_again_after_the_provider_was_silent() {
 
 #[tokio::test]
 async fn strangers_with_logins_of_their_own_keep_no_session_from_its_next_tokens() {
-    let (world, provider) = browsing::world(json!({}));
+    let (world, provider) = browser::world(json!({}));
     let mut user = Browser::signed_in(&world).await;
     let slowly = Slow::new("authorization_code", &world, &provider);
     world.clock.advance(301_000);

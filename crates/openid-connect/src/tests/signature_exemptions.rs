@@ -1,14 +1,14 @@
 //! Sessions of tokens whose signature is not looked at.
 
-use super::asked::basic_of;
-use super::browsing::{Browser, Provider, complete};
-use super::entered::plugin;
+use super::browser::{Browser, Provider, complete};
+use super::introspection::basic_of;
+use super::session_creation::plugin;
 use super::*;
 
 /// A plugin of this method, and a provider whose signatures do not hold.
 fn world(method: &str, mut config: Value, opaque: bool) -> (World, Provider) {
     config["auth_methods"] = json!(["session", method]);
-    let (world, provider) = super::browsing::world(config);
+    let (world, provider) = super::browser::world(config);
     provider.opaque.store(opaque, Ordering::SeqCst);
     world.issuer.publish(&[&TestKey::es256("key-1")]);
     (world, provider)
