@@ -66,8 +66,8 @@ fn shown(report: &IssuerReport) -> Value {
         "keys": report.keys,
         "health": {
             "state": state,
-            "last_success_at": seconds(report.heard_ms),
-            "last_failure_at": seconds(report.lost_ms),
+            "last_success_at": seconds(report.fetched_ms),
+            "last_failure_at": seconds(report.failed_ms),
             "failures": report.failures,
             "last_error": report.error,
         },

@@ -119,7 +119,7 @@ use doorward_core::model::grant::{MAX_TOKEN_LIFE_MS, Revocation};
 use doorward_core::model::lockout::LockKind;
 use doorward_core::model::registration::StoredRealm;
 use doorward_net::http::guess_limit::GuessLimiter;
-use doorward_net::http::outbound::{Allow, Authorities, GuardedClient, Standing};
+use doorward_net::http::outbound::{Allow, Authorities, GuardedClient, TokenStatus};
 use doorward_net::telemetry::Metrics;
 use doorward_store::{Store, StoreError};
 
@@ -524,7 +524,7 @@ impl Identity {
     }
 
     /// Tells verifiers in this process when a token has ended.
-    pub fn standing(&self) -> Arc<dyn Standing> {
+    pub fn standing(&self) -> Arc<dyn TokenStatus> {
         Arc::clone(&self.state) as _
     }
 

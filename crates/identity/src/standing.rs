@@ -10,7 +10,7 @@ use super::State;
 use super::bearer;
 use super::realm::{Live, Realm};
 use doorward_core::jose::algorithm::Algorithm;
-use doorward_net::http::outbound::{Standing, Untold};
+use doorward_net::http::outbound::{StatusUnavailable, TokenStatus};
 
 /// The claims by which a token is known to stand.
 const RECALLED: [&str; 9] = [
@@ -57,7 +57,7 @@ fn issuer(live: &Live, claims: &Map<String, Value>) -> Issuer {
 }
 
 #[async_trait]
-impl Standing for State {
+impl TokenStatus for State {
     fn version(&self) -> u64 {
         // Each only grows, so the sum changes when one does.
         self.revoked.version()
@@ -66,7 +66,7 @@ impl Standing for State {
             + self.store.generation()
     }
 
-    async fn stands(&self, claims: &Map<String, Value>) -> Result<bool, Untold> {
+    async fn is_active(&self, claims: &Map<String, Value>) -> Result<bool, StatusUnavailable> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("tokenName") != Some("access_token") {
             return Ok(true);
@@ -80,16 +80,16 @@ impl Standing for State {
         let holder = bearer::holder(self, &realm, claims, &marks).await;
         let holder = holder.map_err(|error| {
             tracing::error!(%error, "no word on a token of ours");
-            Untold
+            StatusUnavailable
         });
         holder.map(|holder| holder.is_some())
     }
 
-    async fn takes_proofs_by(
+    async fn accepts_proofs_by(
         &self,
         claims: &Map<String, Value>,
         algorithm: Algorithm,
-    ) -> Result<bool, Untold> {
+    ) -> Result<bool, StatusUnavailable> {
         let realm = match issuer(&self.live(), claims) {
             Issuer::Realm(realm) => realm,
             Issuer::Gone => return Ok(false),
@@ -99,16 +99,19 @@ impl Standing for State {
         let client = self.clients.find(&*self.store, &realm, client_id).await;
         let client = client.map_err(|error| {
             tracing::error!(%error, "no word on the client of a token of ours");
-            Untold
+            StatusUnavailable
         })?;
         let alg = algorithm.as_sign_alg();
         Ok(client.is_some_and(|client| client.may_sign_by(alg)))
     }
 
-    async fn recall(&self, token: &str) -> Result<Option<Map<String, Value>>, Untold> {
+    async fn claims_of(
+        &self,
+        token: &str,
+    ) -> Result<Option<Map<String, Value>>, StatusUnavailable> {
         let issued = bearer::issued(self, token).await.map_err(|error| {
             tracing::error!(%error, "no word on a token of ours");
-            Untold
+            StatusUnavailable
         })?;
         let claims = issued.map(|issued| issued.claims.clone());
         let is_access = |claims: &Map<String, Value>| {

@@ -35,16 +35,16 @@ pub(super) struct Places {
 
 /// A token and where it was.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found<'a> {
+pub(super) struct BearerToken<'a> {
     pub(super) token: Cow<'a, str>,
     pub(super) in_query: bool,
     /// Whether it was shown as one that is bound to a key.
     pub(super) as_dpop: bool,
 }
 
-impl Found<'_> {
-    pub(super) fn into_owned(self) -> Found<'static> {
-        Found {
+impl BearerToken<'_> {
+    pub(super) fn into_owned(self) -> BearerToken<'static> {
+        BearerToken {
             token: Cow::Owned(self.token.into_owned()),
             in_query: self.in_query,
             as_dpop: self.as_dpop,
@@ -87,7 +87,7 @@ impl Places {
     pub(super) fn find<'a>(
         &self,
         request: &'a RequestHeader,
-    ) -> Result<Option<Found<'a>>, Refusal> {
+    ) -> Result<Option<BearerToken<'a>>, Refusal> {
         let mut found = None;
         if self.header {
             self.find_in_headers(&request.headers, &mut found)?;
@@ -108,7 +108,7 @@ impl Places {
     fn find_in_headers<'a>(
         &self,
         headers: &'a HeaderMap,
-        found: &mut Option<Found<'a>>,
+        found: &mut Option<BearerToken<'a>>,
     ) -> Result<(), Refusal> {
         for value in headers.get_all(AUTHORIZATION) {
             match bearer(value)? {
@@ -166,7 +166,7 @@ impl Places {
 
     /// Takes the token out of what the upstream gets: out of every place that
     /// is searched, apart from the body, which is there only while it is read.
-    pub(super) fn hide(&self, request: &mut RequestHeader) {
+    pub(super) fn strip(&self, request: &mut RequestHeader) {
         if self.header {
             for name in &self.headers {
                 request.remove_header(name);
@@ -192,7 +192,7 @@ impl Places {
 /// Its characters are left to the verifier: most tokens are met again, and
 /// those in the cache have been looked at.
 fn put<'a>(
-    found: &mut Option<Found<'a>>,
+    found: &mut Option<BearerToken<'a>>,
     token: Cow<'a, str>,
     in_query: bool,
 ) -> Result<(), Refusal> {
@@ -202,7 +202,7 @@ fn put<'a>(
     if found.is_some() {
         return Err(Refusal::RepeatedToken);
     }
-    *found = Some(Found {
+    *found = Some(BearerToken {
         token,
         in_query,
         as_dpop: false,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{Arguments, Where};
 use super::fields::{Fields, wrong};
-use super::issuers::Issuers;
+use super::issuers::AllowedIssuers;
 use super::refusal::{Class, Refusal};
 use super::sessions::{Browser, Sessions};
 use super::{KIND, OpenIdConnect};
@@ -160,7 +160,7 @@ pub(super) struct Channels {
     back: Option<String>,
     front: Option<String>,
     clients: Vec<String>,
-    issuers: Issuers,
+    issuers: AllowedIssuers,
     leeway: i64,
     /// Whether a logout in a frame must name its session.
     session_required: bool,
@@ -189,7 +189,7 @@ impl Channels {
             back: suffix("backchannel_logout_uri_suffix")?,
             front: suffix("frontchannel_logout_uri_suffix")?,
             clients: fields.texts("client_id")?,
-            issuers: Issuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields)?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
             session_required: fields.flag("frontchannel_logout_session_required")?,
         };
@@ -268,7 +268,7 @@ impl Channels {
 
 impl OpenIdConnect {
     /// Answers a logout that the provider asks for.
-    pub(super) async fn hear(
+    pub(super) async fn handle_provider_logout(
         &self,
         (channels, channel): (&Channels, Channel),
         sessions: &Sessions,
@@ -298,8 +298,8 @@ impl OpenIdConnect {
 
     /// The provider's pages, and nobody else's, may have the answer in a frame.
     async fn frame(&self) -> Option<HeaderValue> {
-        let known = self.agent.known().await.ok()?;
-        let issuer = url::Url::parse(&known.issuer).ok()?;
+        let metadata = self.provider_client.metadata().await.ok()?;
+        let issuer = url::Url::parse(&metadata.issuer).ok()?;
         let origin = issuer.origin().ascii_serialization();
         let policy = format!("default-src 'none'; frame-ancestors {origin}");
         HeaderValue::try_from(policy).ok()
@@ -314,7 +314,7 @@ impl OpenIdConnect {
         let token = given.only("logout_token", IN_BODY).ok().flatten();
         let token = token.ok_or(LogoutRefusal::Malformed)?;
         let (claims, issuer) = self.claims_of_logout(token).await?;
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let now = now_ms.div_euclid(1000);
         let (which, id, until) = channels.check(&claims, &issuer, now)?;
         let down = |_| LogoutRefusal::Unavailable;
@@ -342,13 +342,13 @@ impl OpenIdConnect {
         if !matches!(typ.as_deref(), None | Some("jwt" | "logout+jwt")) {
             return Err(LogoutRefusal::WrongType);
         }
-        let pinned = self.agent.response_alg.check(&parsed);
+        let pinned = self.provider_client.response_alg.check(&parsed);
         pinned.map_err(|_| LogoutRefusal::WrongAlg)?;
         let said = parsed.claims_of_anyone();
         let said = said.map_err(|_| LogoutRefusal::Malformed)?;
-        let secrets = self.agent.hmac_keys.of_audience(&said);
-        match self.agent.signed(&parsed, secrets).await {
-            Ok((claims, known)) => Ok((claims, known.issuer.clone())),
+        let secrets = self.provider_client.hmac_keys.of_audience(&said);
+        match self.provider_client.signed(&parsed, secrets).await {
+            Ok((claims, metadata)) => Ok((claims, metadata.issuer.clone())),
             Err(refusal) if refusal.class() == Class::Broken => Err(LogoutRefusal::Unavailable),
             Err(_) => Err(LogoutRefusal::BadSignature),
         }
@@ -363,8 +363,8 @@ impl OpenIdConnect {
         exchange: &mut Exchange,
     ) -> Result<(), LogoutRefusal> {
         let down = |_| LogoutRefusal::Unavailable;
-        let now_ms = self.agent.clock.now_ms();
-        let shown = sessions.find_or_recall(&request.headers, now_ms).await;
+        let now_ms = self.provider_client.clock.now_ms();
+        let shown = sessions.find_or_restore(&request.headers, now_ms).await;
         for held in shown.map_err(down)? {
             sessions.end(&held, now_ms).await.map_err(down)?;
         }
@@ -398,23 +398,23 @@ impl OpenIdConnect {
         };
         let (issuer, sid) = (only("iss")?, only("sid")?);
         let down = |_| LogoutRefusal::Unavailable;
-        let known = self.agent.known().await;
-        let known = known.map_err(|_| LogoutRefusal::Unavailable)?;
-        if !channels.issuers.has(issuer, &known.issuer) {
+        let metadata = self.provider_client.metadata().await;
+        let metadata = metadata.map_err(|_| LogoutRefusal::Unavailable)?;
+        if !channels.issuers.has(issuer, &metadata.issuer) {
             return Err(LogoutRefusal::WrongIssuer);
         }
         // As it calls itself, with or without a slash at the end.
-        let own = same_issuer(issuer, &known.issuer).then_some(known.issuer.as_str());
-        let now_ms = self.agent.clock.now_ms();
+        let own = same_issuer(issuer, &metadata.issuer).then_some(metadata.issuer.as_str());
+        let now_ms = self.provider_client.clock.now_ms();
         let mut which = LoginQuery {
             issuer: Some(own.unwrap_or(issuer).to_owned()),
             sid: Some(sid.to_owned()),
             ..LoginQuery::default()
         };
-        let shown = sessions.find_or_recall(&request.headers, now_ms).await;
+        let shown = sessions.find_or_restore(&request.headers, now_ms).await;
         let mut own = false;
         for held in shown.map_err(|_| LogoutRefusal::Unavailable)? {
-            let whose = held.whose();
+            let whose = held.owner();
             if whose.sid.as_deref() == Some(sid) && same_issuer(&whose.issuer, issuer) {
                 own = true;
                 which.issuer = Some(whose.issuer);

@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::arguments::{Arguments, Where, retarget, without};
-use super::entry::Place;
 use super::fields::{Fields, header_names};
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
+use super::session_creation::CredentialPlace;
 use doorward_core::model::secret::Secret;
 use doorward_plugin_api::ConfigError;
 
@@ -37,7 +37,7 @@ pub(super) struct Pair {
 
 /// A credential and where it was.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct PresentedCredential {
     pub(super) credential: Credential,
     /// The header that it was in.
     header: Option<HeaderName>,
@@ -131,7 +131,7 @@ impl Search {
         &self,
         headers: &HeaderMap,
         arguments: &Arguments,
-    ) -> Result<Option<Shown>, Refusal> {
+    ) -> Result<Option<PresentedCredential>, Refusal> {
         match &self.id_token {
             Some(place) => place.find(headers, arguments),
             None => Ok(None),
@@ -146,7 +146,7 @@ impl Search {
         &self,
         headers: &HeaderMap,
         arguments: &Arguments,
-    ) -> Result<Option<Shown>, Refusal> {
+    ) -> Result<Option<PresentedCredential>, Refusal> {
         if let Some(refresh) = &self.refresh
             && let Some(shown) = refresh.find(headers, arguments)?
         {
@@ -155,10 +155,10 @@ impl Search {
         let in_header = |places: Option<Where>| places.is_some_and(|places| places.header);
         let (user, client) = (in_header(self.password), in_header(self.client));
         if (user || client)
-            && let Some((name, secret)) = basic::shown(headers)?
+            && let Some((name, secret)) = basic::basic_credentials(headers)?
         {
             let decoded = basic::decoded(&name, &secret).filter(|_| client);
-            return Ok(Some(Shown {
+            return Ok(Some(PresentedCredential {
                 credential: Credential::Pair(Pair {
                     name,
                     secret,
@@ -184,7 +184,7 @@ impl Search {
             let (Some(named), Some(proof)) = (named, arguments.only(secret, places)?) else {
                 continue;
             };
-            return Ok(Some(Shown {
+            return Ok(Some(PresentedCredential {
                 credential: Credential::Pair(Pair {
                     name: named.to_owned(),
                     secret: Secret::new(proof),
@@ -219,7 +219,11 @@ impl TokenPlace {
         self.headers.iter().any(|name| headers.contains_key(name))
     }
 
-    fn find(&self, headers: &HeaderMap, arguments: &Arguments) -> Result<Option<Shown>, Refusal> {
+    fn find(
+        &self,
+        headers: &HeaderMap,
+        arguments: &Arguments,
+    ) -> Result<Option<PresentedCredential>, Refusal> {
         let named = |name| headers.get_all(name).iter().map(move |value| (name, value));
         let mut values = self.headers.iter().flat_map(named);
         if let Some((name, value)) = values.next().filter(|_| self.places.header) {
@@ -232,7 +236,7 @@ impl TokenPlace {
                 _ => text,
             };
             if !token.trim().is_empty() {
-                return Ok(Some(Shown {
+                return Ok(Some(PresentedCredential {
                     credential: Credential::RefreshToken(Secret::new(token.trim())),
                     header: Some(name.clone()),
                     parameters: Vec::new(),
@@ -240,7 +244,7 @@ impl TokenPlace {
             }
         }
         let token = arguments.only(&self.parameter, self.places)?;
-        Ok(token.map(|token| Shown {
+        Ok(token.map(|token| PresentedCredential {
             credential: Credential::RefreshToken(Secret::new(token)),
             header: None,
             parameters: vec![self.parameter.clone()],
@@ -248,17 +252,17 @@ impl TokenPlace {
     }
 }
 
-impl Shown {
+impl PresentedCredential {
     /// Where it was.
-    pub(super) fn place(&self, request: &RequestHeader) -> Place {
+    pub(super) fn place(&self, request: &RequestHeader) -> CredentialPlace {
         if self.header.is_some() {
-            return Place::Head;
+            return CredentialPlace::Head;
         }
         let query = Arguments::new(request.uri.query(), Vec::new());
         let in_query = |name: &String| query.first(name).is_some();
         match self.parameters.iter().any(in_query) {
-            true => Place::Query,
-            false => Place::Body,
+            true => CredentialPlace::Query,
+            false => CredentialPlace::Body,
         }
     }
 
@@ -272,7 +276,7 @@ impl Shown {
 
     /// Takes the credential out of a request: its head, and the form that is
     /// its `body`, of which the rest is returned.
-    pub(super) fn hide(&self, request: &mut RequestHeader, body: Option<&[u8]>) -> Option<String> {
+    pub(super) fn strip(&self, request: &mut RequestHeader, body: Option<&[u8]>) -> Option<String> {
         if let Some(name) = &self.header {
             request.remove_header(name);
         }
@@ -389,18 +393,18 @@ mod tests {
 
     #[test]
     fn what_was_shown_is_hidden_and_the_rest_stays() {
-        let shown = Shown {
+        let shown = PresentedCredential {
             credential: Credential::RefreshToken(Secret::new("x")),
             header: None,
             parameters: vec!["rt".into()],
         };
         let mut request = RequestHeader::build("POST", b"/a?b=1&rt=x", None).expect("a request");
-        let left = shown.hide(&mut request, Some(b"rt=x&c=%20"));
+        let left = shown.strip(&mut request, Some(b"rt=x&c=%20"));
         assert_eq!(left.as_deref(), Some("c=%20"));
         assert_eq!(request.uri.to_string(), "/a?b=1");
         // As it comes over HTTP/2.
         request.set_uri("https://api.test/a?rt=x".parse().expect("an address"));
-        shown.hide(&mut request, None);
+        shown.strip(&mut request, None);
         assert_eq!(request.uri.to_string(), "https://api.test/a");
     }
 }

@@ -10,26 +10,26 @@ use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
 use super::arguments::{Arguments, without};
+use super::authorize::VerifiedRequest;
 use super::bearer::{PARAMETER, body};
-use super::cache::Verified;
-use super::credentials::{Credential, Shown as Credentials};
-use super::entry::{Entry, Place};
-use super::grants::{Given, TokenDesk, Tokens};
+use super::cors;
+use super::credentials::{Credential, PresentedCredential};
+use super::introspection::RequestContext;
 use super::logins::page;
 use super::methods::Method;
-use super::pass::Passing;
 use super::refusal::{Class, Refusal};
-use super::scripts;
+use super::session_creation::{CredentialPlace, SessionSource};
 use super::sessions::Browser;
-use super::token_exchange::{Course, TokenExchange};
-use super::told::Asking;
-use super::trusted::Opaque;
+use super::token_cache::VerifiedToken;
+use super::token_endpoint::{TokenClient, TokenGrant, Tokens};
+use super::token_exchange::{ExchangeDecision, TokenExchange};
+use super::trusted::OpaqueToken;
 use doorward_plugin_api::filter::{Exchange, Flow};
 
 impl OpenIdConnect {
     /// Whether the request may bring a credential that is no token.
-    pub(super) fn may_show_credentials(&self, request: &RequestHeader) -> bool {
-        let search = &self.settings().search;
+    pub(super) fn may_have_credentials(&self, request: &RequestHeader) -> bool {
+        let search = &self.config().search;
         search.may_be_in_head(request)
             || (search.looks_into_bodies() && body::is_searchable(request))
     }
@@ -38,7 +38,7 @@ impl OpenIdConnect {
     pub(super) fn is_of_login(&self, request: &RequestHeader, exchange: &Exchange) -> bool {
         (self.logout.as_ref()).is_some_and(|logout| {
             logout.is_asked_in_head(request, exchange) || logout.may_be_asked_in_body(request)
-        }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_end_with(request))
+        }) || (self.logins.as_ref()).is_some_and(|logins| logins.may_be_callback(request))
             || (self.channels.as_ref()).is_some_and(|channels| channels.asked(request).is_some())
     }
 
@@ -52,7 +52,7 @@ impl OpenIdConnect {
     ) -> Result<Flow, Refusal> {
         let request = session.req_header();
         let first = (self.is_of_login(request, exchange) && body::is_read_ahead(request))
-            || self.settings().search.may_bring_id_token_in_body(request);
+            || self.config().search.may_bring_id_token_in_body(request);
         let mut given = self.arguments(session, exchange, first).await?;
         if let Some(flow) = self.decide_about_login(session, exchange, &given).await? {
             return Ok(flow);
@@ -60,17 +60,17 @@ impl OpenIdConnect {
         let mut void = Refusal::NoToken;
         if let Some(sessions) = &self.sessions {
             let request = session.req_header();
-            let asking = self.asking(request, &given, exchange.client.ip());
-            let judged = self.decide_by_session(sessions, &asking, request, exchange);
+            let context = self.request_context(request, &given, exchange.client.ip());
+            let judged = self.decide_by_session(sessions, &context, request, exchange);
             match judged.await? {
                 Ok(flow) => return Ok(flow),
                 Err(refusal) => void = refusal,
             }
         }
         let request = session.req_header();
-        let places = &self.settings().places;
+        let places = &self.config().places;
         let mut found = None;
-        let mut place = Place::Head;
+        let mut place = CredentialPlace::Head;
         if self.takes_tokens() {
             found = places.find(request)?.map(|found| found.into_owned());
         }
@@ -79,71 +79,84 @@ impl OpenIdConnect {
             let body = exchange.body.as_deref();
             if self.takes_tokens() {
                 found = places.find_in_read_body(session.req_header(), body)?;
-                place = Place::Body;
+                place = CredentialPlace::Body;
             }
         }
         let request = session.req_header();
-        let asking = self.asking(request, &given, exchange.client.ip());
+        let context = self.request_context(request, &given, exchange.client.ip());
         if let Some(found) = found {
-            let (verified, method) = self.judge_exchanged(&found.token, &asking).await?;
-            let beside = self.settings().search.id_token(&request.headers, &given)?;
-            let (verified, id_token) = match beside.as_ref().and_then(Credentials::token) {
+            let (verified, method) = self.verify_exchanged(&found.token, &context).await?;
+            let presented_id_token = self.config().search.id_token(&request.headers, &given)?;
+            let (verified, id_token) = match presented_id_token
+                .as_ref()
+                .and_then(PresentedCredential::token)
+            {
                 Some(id_token) => {
-                    let with = self.with_id_token(verified, id_token, &asking).await?;
+                    let with = self.with_id_token(verified, id_token, &context).await?;
                     (with, Some(id_token))
                 }
                 None => (verified, None),
             };
-            let verified = self.complete(verified, &asking).await?;
+            let verified = self.enrich(verified, &context).await?;
             let shown = (found.token.as_ref(), found.as_dpop);
             let proven = match self.proof_of(shown, &verified, request, exchange) {
-                Ok(proof) => self.settle(proof, &verified).await,
+                Ok(proof) => self.consume_proof(proof, &verified).await,
                 Err(refusal) => Err(refusal),
             };
             let flow = match proven {
                 Ok(proven) => {
                     let verified = (&verified, proven);
-                    self.accept_shown(verified, method, &found, id_token, request, exchange)
+                    self.authorize_token(verified, method, &found, id_token, request, exchange)
                 }
                 Err(refusal) => self.refuse(refusal, exchange),
             };
-            let place = if found.in_query { Place::Query } else { place };
-            let client = asking.client.cloned();
-            let entry = Entry::by_token((method, place), client, &verified, id_token);
-            self.enter(entry, request, exchange).await;
+            let place = if found.in_query {
+                CredentialPlace::Query
+            } else {
+                place
+            };
+            let client = context.client.cloned();
+            let source = SessionSource::by_token((method, place), client, &verified, id_token);
+            self.create_session(source, request, exchange).await;
             if let Flow::Continue = flow {
-                if let Some(beside) = &beside {
-                    self.hide(beside, session, exchange);
+                if let Some(presented_id_token) = &presented_id_token {
+                    self.strip_presented(presented_id_token, session, exchange);
                 }
-                self.hide_in_form(session.req_header(), exchange);
-                self.hide_exchanged(&found.token, session.req_header(), exchange)?;
+                self.strip_token_from_form(session.req_header(), exchange);
+                self.strip_exchanged_token(&found.token, session.req_header(), exchange)?;
             }
             return Ok(flow);
         }
-        let shown = match &self.desk {
-            Some(_) => self.settings().search.find(&request.headers, &given)?,
+        let shown = match &self.token_client {
+            Some(_) => self.config().search.find(&request.headers, &given)?,
             None => None,
         };
-        match (shown, &self.desk) {
-            (Some(shown), Some(desk)) => {
-                let (verified, given) = self.redeem(desk, &shown.credential, &asking).await?;
-                let verified = self.complete(verified, &asking).await?;
+        match (shown, &self.token_client) {
+            (Some(shown), Some(token_client)) => {
+                let (verified, given) = self
+                    .redeem(token_client, &shown.credential, &context)
+                    .await?;
+                let verified = self.enrich(verified, &context).await?;
                 let place = shown.place(request);
-                let client = asking.client.cloned();
-                self.hide(&shown, session, exchange);
+                let client = context.client.cloned();
+                self.strip_presented(&shown, session, exchange);
                 let tokens = &given.tokens;
-                let passing = Passing {
+                let verified_request = VerifiedRequest {
                     verified: &verified,
-                    beside: tokens.beside(),
+                    token_set: tokens.token_set(),
                     method: given.method,
                     in_query: false,
                 };
-                let flow = self.accept(passing, session.req_header(), exchange);
-                let entry = Entry::by_grant(&given, place, client);
-                self.enter(entry, session.req_header(), exchange).await;
+                let flow = self.authorize(verified_request, session.req_header(), exchange);
+                let source = SessionSource::by_grant(&given, place, client);
+                self.create_session(source, session.req_header(), exchange)
+                    .await;
                 Ok(flow)
             }
-            _ => self.sign_in(void, session, exchange, &given).await,
+            _ => {
+                self.begin_login_or_refuse(void, session, exchange, &given)
+                    .await
+            }
         }
     }
 
@@ -159,24 +172,28 @@ impl OpenIdConnect {
             && let Some(channel) = channels.asked(request)
         {
             let asked = (channels, channel);
-            let flow = self.hear(asked, sessions, request, given, exchange).await?;
+            let flow = self
+                .handle_provider_logout(asked, sessions, request, given, exchange)
+                .await?;
             return Ok(Some(flow));
         }
         if let (Some(logout), Some(sessions)) = (&self.logout, &self.sessions)
             && (logout.is_asked_in_head(request, exchange)
                 || logout.is_asked_in_body(request, given))
         {
-            let flow = self.log_out(logout, sessions, request, exchange).await?;
+            let flow = self
+                .handle_logout(logout, sessions, request, exchange)
+                .await?;
             return Ok(Some(flow));
         }
         match &self.logins {
             // Of a browser that is in already, the page is of no use.
             Some(logins)
-                if logins.is_landing(request) && !logins.is_answer(request, given, exchange) =>
+                if logins.is_landing(request) && !logins.is_callback(request, given, exchange) =>
             {
                 Ok(Some(Flow::Respond(page::fragment())))
             }
-            Some(logins) if logins.is_answer(request, given, exchange) => {
+            Some(logins) if logins.is_callback(request, given, exchange) => {
                 // The query has the code: not for the log.
                 exchange.token_in_query = true;
                 let flow = self.end_login(logins, session, given, exchange).await?;
@@ -188,7 +205,7 @@ impl OpenIdConnect {
 
     /// Who shows nothing signs in, or is refused: `void` is what is wrong with
     /// the session that was shown.
-    async fn sign_in(
+    async fn begin_login_or_refuse(
         &self,
         void: Refusal,
         session: &mut Session,
@@ -206,7 +223,7 @@ impl OpenIdConnect {
             });
         }
         match &self.logins {
-            Some(logins) if logins.is_answer_without_state(request, given, exchange) => {
+            Some(logins) if logins.is_callback_without_state(request, given, exchange) => {
                 // The query may have a code: not for the log.
                 exchange.token_in_query = true;
                 Err(Refusal::MalformedCallback)
@@ -214,7 +231,7 @@ impl OpenIdConnect {
             Some(_) if (self.embedding.as_ref()).is_some_and(|one| one.passes(request)) => {
                 Ok(Flow::Continue)
             }
-            Some(_) if self.settings().scripts && scripts::is_script(&request.headers) => Err(void),
+            Some(_) if self.config().scripts && cors::is_script(&request.headers) => Err(void),
             Some(logins) => self.begin_login(logins, session, given, exchange).await,
             None => Err(void),
         }
@@ -237,37 +254,42 @@ impl OpenIdConnect {
         Ok(Arguments::new(request.uri.query(), parameters))
     }
 
-    pub(super) fn asking<'a>(
+    pub(super) fn request_context<'a>(
         &'a self,
         request: &'a RequestHeader,
         given: &'a Arguments,
         from: IpAddr,
-    ) -> Asking<'a> {
-        Asking {
+    ) -> RequestContext<'a> {
+        RequestContext {
             from: Some(from),
-            client: self.settings().clients.chosen(&request.headers, given),
+            client: self.config().clients.chosen(&request.headers, given),
             headers: &request.headers,
             arguments: given,
         }
     }
 
     /// Takes what was shown out of what the upstream gets.
-    fn hide(&self, shown: &Credentials, session: &mut Session, exchange: &mut Exchange) {
-        if !self.settings().hide_credentials {
+    fn strip_presented(
+        &self,
+        shown: &PresentedCredential,
+        session: &mut Session,
+        exchange: &mut Exchange,
+    ) {
+        if !self.config().hide_credentials {
             return;
         }
         let form = exchange.body.as_ref();
         let form = form.filter(|_| body::is_form(&session.req_header().headers));
-        if let Some(left) = shown.hide(session.req_header_mut(), form.map(|form| &form[..])) {
+        if let Some(left) = shown.strip(session.req_header_mut(), form.map(|form| &form[..])) {
             exchange.replacement = Some(Bytes::from(left));
         }
     }
 
     /// Takes the access token out of the form that the upstream gets.
-    fn hide_in_form(&self, request: &RequestHeader, exchange: &mut Exchange) {
-        let settings = self.settings();
-        if !settings.hide_credentials
-            || !settings.places.may_be_in_body(request)
+    fn strip_token_from_form(&self, request: &RequestHeader, exchange: &mut Exchange) {
+        let config = self.config();
+        if !config.hide_credentials
+            || !config.places.may_be_in_body(request)
             || !body::is_form(&request.headers)
         {
             return;
@@ -280,39 +302,39 @@ impl OpenIdConnect {
     }
 
     pub(super) fn may_be_in_body(&self, request: &RequestHeader) -> bool {
-        let tokens = self.takes_tokens() && self.settings().places.may_be_in_body(request);
-        let others = self.desk.is_some() && self.settings().search.looks_into_bodies();
+        let tokens = self.takes_tokens() && self.config().places.may_be_in_body(request);
+        let others = self.token_client.is_some() && self.config().search.looks_into_bodies();
         tokens || (others && body::is_searchable(request))
     }
 
     /// What is to be done about a token, with what the head of its request says.
-    pub(super) fn course(
+    pub(super) fn exchange_decision(
         &self,
-        desk: &TokenExchange,
+        exchange: &TokenExchange,
         token: &str,
         request: &RequestHeader,
         from: IpAddr,
-    ) -> Course {
+    ) -> ExchangeDecision {
         let given = Arguments::new(request.uri.query(), Vec::new());
-        let asking = self.asking(request, &given, from);
-        desk.course(token, &asking, self.verifier.known().as_deref())
+        let context = self.request_context(request, &given, from);
+        exchange.decide(token, &context, self.verifier.metadata().as_deref())
     }
 
     /// Judges the token that is given for this one, or this one where none is.
-    async fn judge_exchanged(
+    async fn verify_exchanged(
         &self,
         token: &str,
-        asking: &Asking<'_>,
-    ) -> Result<(Arc<Verified>, Method), Refusal> {
-        let Some(desk) = &self.token_exchange else {
-            return self.judge_patiently(token, asking).await;
+        context: &RequestContext<'_>,
+    ) -> Result<(Arc<VerifiedToken>, Method), Refusal> {
+        let Some(exchange) = &self.token_exchange else {
+            return self.verify_or_fetch(token, context).await;
         };
         loop {
-            let Some(given) = desk.exchange(token, asking).await? else {
-                return self.judge_patiently(token, asking).await;
+            let Some(given) = exchange.exchange(token, context).await? else {
+                return self.verify_or_fetch(token, context).await;
             };
             let access = given.tokens.access.expose();
-            match self.judge_patiently(access, asking).await {
+            match self.verify_or_fetch(access, context).await {
                 // Nobody can say more about it than who gave it.
                 Err(unread) if unread == Refusal::NoEndpoint || unread.is_unread() => {
                     let verified = self.trust(&given.tokens, Map::new())?;
@@ -320,7 +342,7 @@ impl OpenIdConnect {
                 }
                 // Keys may be gone since, or the token revoked.
                 Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
-                    desk.forget(&given);
+                    exchange.forget(&given);
                 }
                 outcome => return outcome,
             }
@@ -328,21 +350,21 @@ impl OpenIdConnect {
     }
 
     /// Judges a token by the provider's keys or by its word.
-    pub(super) async fn judge_patiently(
+    pub(super) async fn verify_or_fetch(
         &self,
         token: &str,
-        asking: &Asking<'_>,
-    ) -> Result<(Arc<Verified>, Method), Refusal> {
-        let settings = self.settings();
+        context: &RequestContext<'_>,
+    ) -> Result<(Arc<VerifiedToken>, Method), Refusal> {
+        let config = self.config();
         let mut refusal = Refusal::NoEndpoint;
-        if settings.bearer && !settings.asks_about_all {
-            match self.verifier.judge_patiently(token).await {
+        if config.bearer && !config.introspects_all {
+            match self.verifier.verify_or_fetch(token).await {
                 Err(unread) if unread.is_unread() => refusal = unread,
                 outcome => return Ok((outcome?, Method::Bearer)),
             }
         }
-        let told = match &self.asker {
-            Some(asker) => asker.ask(token, asking).await?,
+        let told = match &self.introspector {
+            Some(introspector) => introspector.query(token, context).await?,
             None => None,
         };
         told.ok_or(refusal)
@@ -351,17 +373,17 @@ impl OpenIdConnect {
     /// The token for a credential, and what is believed of it.
     async fn redeem(
         &self,
-        desk: &TokenDesk,
+        token_client: &TokenClient,
         credential: &Credential,
-        asking: &Asking<'_>,
-    ) -> Result<(Arc<Verified>, Given), Refusal> {
-        let given = desk.exchange(credential, asking).await?;
-        match self.believe(&given, asking).await {
+        context: &RequestContext<'_>,
+    ) -> Result<(Arc<VerifiedToken>, TokenGrant), Refusal> {
+        let given = token_client.exchange(credential, context).await?;
+        match self.verify_grant(&given, context).await {
             // Keys may be gone since, or the token revoked.
             Err(refusal) if given.remembered && refusal.class() == Class::BadToken => {
-                desk.forget(&given);
-                let given = desk.exchange(credential, asking).await?;
-                Ok((self.believe(&given, asking).await?, given))
+                token_client.forget(&given);
+                let given = token_client.exchange(credential, context).await?;
+                Ok((self.verify_grant(&given, context).await?, given))
             }
             outcome => Ok((outcome?, given)),
         }
@@ -370,10 +392,14 @@ impl OpenIdConnect {
     /// What is believed of a token that the token endpoint gave: what it says
     /// itself, what the provider says of it, or what came with it; and what the ID
     /// token says besides.
-    async fn believe(&self, given: &Given, asking: &Asking<'_>) -> Result<Arc<Verified>, Refusal> {
-        let identity = self.identity(given, asking).await?;
+    async fn verify_grant(
+        &self,
+        given: &TokenGrant,
+        context: &RequestContext<'_>,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        let identity = self.identity(given, context).await?;
         let tokens = &given.tokens;
-        let Some(verified) = self.judge_given(given, asking).await? else {
+        let Some(verified) = self.verify_granted(given, context).await? else {
             return self.trust(tokens, identity.cloned().unwrap_or_default());
         };
         let (Some(identity), Some(id)) = (identity, &tokens.id) else {
@@ -381,33 +407,33 @@ impl OpenIdConnect {
         };
         let merged = &tokens.identity.merged;
         let with = merged.with(verified, || identity.clone(), id.expose().len());
-        let now = self.agent.clock.now_secs();
-        self.settings().rules.check_age(&with.token.claims, now)?;
+        let now = self.provider_client.clock.now_secs();
+        self.config().rules.check_age(&with.token.claims, now)?;
         Ok(with)
     }
 
     /// What is known of an access token that the token endpoint gave; `None`: nobody
     /// can tell.
-    async fn judge_given(
+    async fn verify_granted(
         &self,
-        given: &Given,
-        asking: &Asking<'_>,
-    ) -> Result<Option<Arc<Verified>>, Refusal> {
+        given: &TokenGrant,
+        context: &RequestContext<'_>,
+    ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let token = given.tokens.access.expose();
-        if self.settings().exempt.has(given.method) {
-            match self.judge_unsigned(token).await {
+        if self.config().signature_exemptions.has(given.method) {
+            match self.claims_without_signature(token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
             }
         }
-        if !self.settings().asks_about_all {
-            match self.verifier.judge_patiently(token).await {
+        if !self.config().introspects_all {
+            match self.verifier.verify_or_fetch(token).await {
                 Err(unread) if unread.is_unread() => {}
                 outcome => return outcome.map(Some),
             }
         }
-        let told = match &self.asker {
-            Some(asker) => asker.ask(token, asking).await?,
+        let told = match &self.introspector {
+            Some(introspector) => introspector.query(token, context).await?,
             None => None,
         };
         Ok(told.map(|(verified, _)| verified))
@@ -417,12 +443,16 @@ impl OpenIdConnect {
         &self,
         tokens: &Tokens,
         identity: Map<String, Value>,
-    ) -> Result<Arc<Verified>, Refusal> {
-        let opaque = Opaque {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        let opaque = OpaqueToken {
             access: tokens.access.expose(),
             scope: tokens.scope.as_deref(),
             ends_at: tokens.ends_at,
         };
-        opaque.trusted(identity, &self.settings().rules, self.agent.clock.now_ms())
+        opaque.trusted(
+            identity,
+            &self.config().rules,
+            self.provider_client.clock.now_ms(),
+        )
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pingora::http::RequestHeader;
 use serde_json::{Map, Value};
 
-use super::pass::Passing;
-use super::settings::Asked;
-use super::{OpenIdConnect, Settings, fields, logins, settings};
+use super::authorize::VerifiedRequest;
+use super::config::{self, Components, Config};
+use super::{OpenIdConnect, fields, logins};
 use doorward_expr as expr;
 use doorward_plugin_api::filter::{Exchange, Filter};
 use doorward_plugin_api::{ConfigError, Parts};
@@ -42,12 +42,12 @@ pub fn embed(
     embedding: Embedding,
 ) -> Result<Arc<dyn Filter>, ConfigError> {
     let fields = fields::Fields(config);
-    let (mut settings, mut asked) = Settings::new(fields, parts)?;
-    settings::lead(fields, &mut settings.provider.options, parts)?;
-    embedding.apply(&mut asked);
+    let (mut resolved, mut components) = Config::new(fields, parts)?;
+    config::add_proxies_and_authorities(fields, &mut resolved.provider.options, parts)?;
+    embedding.apply(&mut components);
     Ok(Arc::new_cyclic(|me| OpenIdConnect {
         embedding: Some(embedding),
-        ..OpenIdConnect::new(me.clone(), settings, asked, parts)
+        ..OpenIdConnect::new(me.clone(), resolved, components, parts)
     }))
 }
 
@@ -85,14 +85,14 @@ pub fn note_failure(error: &str, description: &str, exchange: &mut Exchange) {
 }
 
 impl Embedding {
-    fn apply(&self, asked: &mut Asked) {
-        if let Some(logins) = &mut asked.logins {
+    fn apply(&self, components: &mut Components) {
+        if let Some(logins) = &mut components.logins {
             logins.call_back_at(self.callback.clone());
         }
-        if let Some(logout) = &mut asked.logout {
+        if let Some(logout) = &mut components.logout {
             logout.ends_provider_session = self.ends_provider_session;
         }
-        if let Some(user_info) = &mut asked.user_info {
+        if let Some(user_info) = &mut components.user_info {
             user_info.make_optional();
         }
     }
@@ -105,8 +105,13 @@ impl Embedding {
     }
 
     /// Tells later filters of the login that a request passes with, at `now_ms`.
-    pub(super) fn tell(&self, passing: Passing<'_>, now_ms: i64, exchange: &mut Exchange) {
-        let (token, beside) = (&passing.verified.token, passing.beside);
+    pub(super) fn tell(
+        &self,
+        verified_request: VerifiedRequest<'_>,
+        now_ms: i64,
+        exchange: &mut Exchange,
+    ) {
+        let (token, token_set) = (&verified_request.verified.token, verified_request.token_set);
         let mut known = Map::new();
         let mut say = |name: &str, value: Value| known.insert(name.to_owned(), value);
         say("client_registration", self.client.as_str().into());
@@ -116,10 +121,10 @@ impl Embedding {
             let left = end.saturating_mul(1000).saturating_sub(now_ms).max(0);
             say("expires_in", left.into());
         }
-        if let Some(id_token) = beside.id_token {
+        if let Some(id_token) = token_set.id_token {
             say("id_token", id_token.into());
         }
-        if let Some(refresh_token) = beside.refresh_token {
+        if let Some(refresh_token) = token_set.refresh_token {
             say("refresh_token", refresh_token.into());
         }
         if let Some(target) = &self.target {

@@ -5,9 +5,9 @@ use url::Url;
 
 use super::fields::Fields;
 use super::mutual_tls::{self, MutualTls};
-use super::provider::Known;
+use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
-use crate::client::Proof;
+use crate::client_auth::ClientAuthMethod;
 use doorward_net::http::outbound::Options;
 use doorward_plugin_api::ConfigError;
 
@@ -68,7 +68,7 @@ pub(super) struct Endpoints {
 #[derive(Debug)]
 struct Setting {
     url: Option<Url>,
-    proof: Option<Proof>,
+    proof: Option<ClientAuthMethod>,
 }
 
 impl Endpoints {
@@ -87,8 +87,10 @@ impl Endpoints {
                 | Endpoint::TokenExchange => fields.text(&method)?,
                 Endpoint::Userinfo | Endpoint::Authorization | Endpoint::EndSession => None,
             };
-            let named = proof.map(|text| Proof::named(&method, text)).transpose()?;
-            if let (Some(text), Some(Proof::Tls)) = (proof, named) {
+            let named = proof
+                .map(|text| ClientAuthMethod::named(&method, text))
+                .transpose()?;
+            if let (Some(text), Some(ClientAuthMethod::Tls)) = (proof, named) {
                 mutual_tls::needs_certificate(fields, text)?;
             }
             Ok(Setting {
@@ -111,19 +113,23 @@ impl Endpoints {
     /// [`Refusal::NoEndpoint`] where there is none, and where a provider on
     /// https names one on http: credentials would go there in the clear.
     /// [`Refusal::ProviderUnavailable`] where it can't be asked for it.
-    pub(super) fn url(&self, endpoint: Endpoint, known: &Known) -> Result<Url, Refusal> {
+    pub(super) fn url(
+        &self,
+        endpoint: Endpoint,
+        metadata: &ProviderMetadata,
+    ) -> Result<Url, Refusal> {
         if let Some(url) = &self.settings[endpoint as usize].url {
             return Ok(url.clone());
         }
         if endpoint == Endpoint::TokenExchange {
-            return self.url(Endpoint::Token, known);
+            return self.url(Endpoint::Token, metadata);
         }
-        known
+        metadata
             .member(endpoint.name())
             .and_then(|url| Url::parse(url.as_str()?).ok())
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .filter(|url| !self.secure || url.scheme() == "https")
-            .ok_or_else(|| known.out_of_endpoints())
+            .ok_or_else(|| metadata.no_such_endpoint())
     }
 
     /// Whether any of them is configured.
@@ -145,28 +151,28 @@ impl Endpoints {
     pub(super) fn url_for(
         &self,
         endpoint: Endpoint,
-        proof: Option<Proof>,
-        known: &Known,
+        proof: Option<ClientAuthMethod>,
+        metadata: &ProviderMetadata,
     ) -> Result<Url, Refusal> {
         let shows = match proof {
-            Some(Proof::Tls) => true,
-            Some(Proof::PrivateKeyJwt) => self.mutual_tls.is_shown(),
+            Some(ClientAuthMethod::Tls) => true,
+            Some(ClientAuthMethod::PrivateKeyJwt) => self.mutual_tls.is_shown(),
             _ => false,
         };
         if !shows {
-            return self.url(endpoint, known);
+            return self.url(endpoint, metadata);
         }
         let own = self.settings[endpoint as usize].url.is_some();
         let aliased = match endpoint {
             Endpoint::TokenExchange if !own => Endpoint::Token,
             other => other,
         };
-        let alias = self.mutual_tls.alias(aliased, known);
-        let url = alias.map_or_else(|| self.url(endpoint, known), Ok)?;
+        let alias = self.mutual_tls.alias(aliased, metadata);
+        let url = alias.map_or_else(|| self.url(endpoint, metadata), Ok)?;
         match url.scheme() {
             "https" => Ok(url),
             // There is no need for the certificate, and no way to show it.
-            _ if proof != Some(Proof::Tls) => Ok(url),
+            _ if proof != Some(ClientAuthMethod::Tls) => Ok(url),
             _ => Err(Refusal::NoEndpoint),
         }
     }
@@ -176,13 +182,13 @@ impl Endpoints {
     /// (RFC 8705 §3). `None`: the proof can't be given.
     pub(super) fn options_for(
         &self,
-        proof: Option<Proof>,
+        proof: Option<ClientAuthMethod>,
         url: &Url,
         options: Options,
     ) -> Option<Options> {
         match proof {
-            Some(Proof::Tls) => self.mutual_tls.options(options),
-            Some(Proof::PrivateKeyJwt) if url.scheme() == "https" => {
+            Some(ClientAuthMethod::Tls) => self.mutual_tls.options(options),
+            Some(ClientAuthMethod::PrivateKeyJwt) if url.scheme() == "https" => {
                 self.mutual_tls.options(options).or(Some(options))
             }
             _ => Some(options),
@@ -192,17 +198,17 @@ impl Endpoints {
     /// Whom the assertions of clients are for: the token endpoint, whatever is
     /// asked (OpenID Connect Core §9), or the issuer (FAPI 2.0 Security Profile
     /// §5.3.3.1, draft-ietf-oauth-rfc7523bis).
-    pub(super) fn assertion_audience(&self, asked: &Url, known: &Known) -> String {
-        let asks = || asks_for_fapi(|name| known.member(name));
+    pub(super) fn assertion_audience(&self, asked: &Url, metadata: &ProviderMetadata) -> String {
+        let asks = || asks_for_fapi(|name| metadata.member(name));
         if self.for_issuer.unwrap_or_else(asks) {
-            return known.issuer.clone();
+            return metadata.issuer.clone();
         }
-        let url = self.url(Endpoint::Token, known);
+        let url = self.url(Endpoint::Token, metadata);
         url.as_ref().unwrap_or(asked).to_string()
     }
 
     /// How clients prove themselves there, if the configuration says.
-    pub(super) fn proof(&self, endpoint: Endpoint) -> Option<Proof> {
+    pub(super) fn proof(&self, endpoint: Endpoint) -> Option<ClientAuthMethod> {
         self.settings[endpoint as usize].proof
     }
 }
@@ -247,17 +253,27 @@ mod tests {
         let with = || json!({"tls_client_auth_cert_id": id});
         let https = "https://id.test/token";
         for (config, proof, url, wanted) in [
-            (with(), Some(Proof::Tls), https, Some(true)),
-            (json!({}), Some(Proof::Tls), https, None),
-            (with(), Some(Proof::PrivateKeyJwt), https, Some(true)),
-            (json!({}), Some(Proof::PrivateKeyJwt), https, Some(false)),
+            (with(), Some(ClientAuthMethod::Tls), https, Some(true)),
+            (json!({}), Some(ClientAuthMethod::Tls), https, None),
             (
                 with(),
-                Some(Proof::PrivateKeyJwt),
+                Some(ClientAuthMethod::PrivateKeyJwt),
+                https,
+                Some(true),
+            ),
+            (
+                json!({}),
+                Some(ClientAuthMethod::PrivateKeyJwt),
+                https,
+                Some(false),
+            ),
+            (
+                with(),
+                Some(ClientAuthMethod::PrivateKeyJwt),
                 "http://id.test/token",
                 Some(false),
             ),
-            (with(), Some(Proof::Basic), https, Some(false)),
+            (with(), Some(ClientAuthMethod::Basic), https, Some(false)),
             (with(), None, https, Some(false)),
         ] {
             let found = shown(options(config.clone(), proof, url));

@@ -69,7 +69,7 @@ impl Extras {
         let client = setting(headers, "client");
         let from_headers = setting(parameters, "client_headers");
         Ok(Self {
-            parameters: said_last(pairs(parameters)?),
+            parameters: last_of_each(pairs(parameters)?),
             copied: fields.texts(&setting(parameters, "client"))?,
             copied_from_headers: header_names(fields, &from_headers)?
                 .into_iter()
@@ -81,7 +81,7 @@ impl Extras {
     }
 
     /// Whether a parameter called `name` may be among them.
-    pub(super) fn may_say(&self, name: &str) -> bool {
+    pub(super) fn may_set(&self, name: &str) -> bool {
         self.parameters.iter().any(|(one, _)| one == name)
             || self.copied.iter().any(|one| one == name)
             || self.copied_from_headers.iter().any(|(one, _)| one == name)
@@ -154,7 +154,7 @@ impl Extras {
 }
 
 /// Fixed pairs, without those that a later one replaces.
-fn said_last(pairs: Parameters) -> Parameters {
+fn last_of_each(pairs: Parameters) -> Parameters {
     let mut last = Parameters::new();
     for (name, value) in pairs {
         if !REPEATED.contains(&name.as_str()) {

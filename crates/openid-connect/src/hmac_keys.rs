@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::client::nth;
+use super::client_auth::nth;
 use super::fields::{Fields, wrong};
 use super::id_token::Expected;
 use doorward_core::jose::claims::words;

@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use super::fields::Fields;
 use super::hmac_keys::HmacKeys;
-use super::issuers::Issuers;
-use super::provider::Known;
+use super::issuers::AllowedIssuers;
+use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
-use super::signed;
+use super::signature;
 use super::signing_algs::ResponseAlg;
 use doorward_core::jose::claims::{check_times, time, words};
 use doorward_core::jose::sign::half_hash;
@@ -25,7 +25,7 @@ pub(super) struct IdTokens {
     max_age: Option<i64>,
     hmac_keys: HmacKeys,
     alg: ResponseAlg,
-    issuers: Issuers,
+    issuers: AllowedIssuers,
 }
 
 /// What an ID token is checked against.
@@ -51,7 +51,7 @@ impl IdTokens {
             max_age: fields.integer("max_age")?,
             hmac_keys: HmacKeys::new(fields)?,
             alg: ResponseAlg::new(fields)?,
-            issuers: Issuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields)?,
         })
     }
 
@@ -62,14 +62,14 @@ impl IdTokens {
     pub(super) fn verify(
         &self,
         token: &str,
-        known: &Known,
+        metadata: &ProviderMetadata,
         expected: &Expected<'_>,
         by_key: bool,
     ) -> Result<Option<Map<String, Value>>, Refusal> {
         let parsed = Unverified::parse(token)?;
         self.alg.check(&parsed)?;
         let claims = match self.verify_signature && by_key {
-            true => signed::claims(&parsed, known, self.hmac_keys.for_token(expected))?,
+            true => signature::claims(&parsed, metadata, self.hmac_keys.for_token(expected))?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {
@@ -78,8 +78,8 @@ impl IdTokens {
         if matches!(parsed.typ().as_deref(), Some(typ) if typ != "jwt") {
             return Err(Refusal::WrongIdToken);
         }
-        let checked = self.check(&claims, &known.issuer, expected);
-        checked.map_err(|refusal| known.doubts(refusal))?;
+        let checked = self.check(&claims, &metadata.issuer, expected);
+        checked.map_err(|refusal| metadata.undiscovered_or(refusal))?;
         let hash = claims.get("at_hash");
         let good = half_hash(parsed.algorithm().as_sign_alg(), expected.access);
         match hash.is_none_or(|hash| *hash == good) {

@@ -9,9 +9,9 @@ use doorward_plugin_api::ConfigError;
 
 /// The issuers that the configuration names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Issuers(Vec<String>);
+pub(super) struct AllowedIssuers(Vec<String>);
 
-impl Issuers {
+impl AllowedIssuers {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         Ok(Self(fields.texts("issuers_allowed")?))
     }
@@ -23,7 +23,7 @@ impl Issuers {
         issuer.is_some_and(|issuer| self.has(issuer, discovered))
     }
 
-    /// As [`Issuers::fit`], of an issuer by its name.
+    /// As [`AllowedIssuers::fit`], of an issuer by its name.
     pub(super) fn has(&self, issuer: &str, discovered: &str) -> bool {
         match self.0.is_empty() {
             true => same_issuer(issuer, discovered),
@@ -47,9 +47,9 @@ mod tests {
 
     use super::*;
 
-    fn issuers(config: Value) -> Issuers {
+    fn issuers(config: Value) -> AllowedIssuers {
         let config = config.as_object().cloned().expect("an object");
-        Issuers::new(Fields(&config)).expect("valid")
+        AllowedIssuers::new(Fields(&config)).expect("valid")
     }
 
     #[test]

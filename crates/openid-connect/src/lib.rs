@@ -8,74 +8,74 @@
 //! settings and with keys that are still in force.
 
 mod address;
-mod after;
-mod agent;
-mod answers;
 mod arguments;
-mod ask_for_login;
+mod authorization_request;
+mod authorize;
 pub mod bearer;
-mod beside;
-mod by_session;
-pub mod cache;
+mod capabilities;
 mod channels;
-mod client;
+mod client_auth;
+mod config;
 mod consumer;
+mod cors;
 mod credentials;
 mod decide;
-mod distributed;
+mod distributed_claims;
 pub mod embedding;
 mod endpoints;
-mod ends;
-mod entry;
+mod error_responses;
+mod explain;
 mod extras;
 mod fields;
-pub mod flight;
-mod foresee;
-mod grants;
-mod hide;
 mod hmac_keys;
 mod id_token;
-mod idle;
+mod ineffective_options;
+mod introspection;
 mod issuers;
-mod keeper;
-mod lasting;
-mod logged_in;
+mod liveness;
 mod login;
+mod login_action;
 mod logins;
 mod logout;
 mod merged;
 mod methods;
 mod mutual_tls;
-mod needs;
-mod pass;
-mod proofs;
+mod par;
+mod proof_of_possession;
 pub mod provider;
-mod pushed;
+mod provider_client;
 mod refresh;
 pub mod refusal;
 mod replay;
+pub mod revocation;
+mod revoked_sessions;
 pub mod rules;
 mod schema;
-mod scripts;
+mod session_admin;
+mod session_authorization;
+mod session_creation;
+mod session_decision;
 mod sessions;
-mod settings;
-mod signed;
+mod signature;
 mod signing_algs;
+pub mod single_flight;
 mod site;
 mod storage;
+mod strip_credentials;
 #[cfg(test)]
 mod tests;
+pub mod token_cache;
+mod token_endpoint;
 mod token_exchange;
-mod told;
+mod token_set;
 mod trusted;
 mod unsigned;
-mod upstream;
-mod user_info;
+mod upstream_headers;
+mod userinfo;
 pub mod verifier;
-pub mod word;
 
-pub use keeper::{end_marks, subjects};
 pub use provider::{IssuerReport, Providers};
+pub use session_admin::{end_marks, subjects};
 pub use storage::Storages;
 
 use std::borrow::Cow;
@@ -96,26 +96,26 @@ use doorward_plugin_api::consumers::Consumers;
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Outlook, SessionKeeper, Verdict};
 use doorward_plugin_api::{ConfigError, Kind, Parts};
 
-use agent::Agent;
-use bearer::Found;
+use bearer::BearerToken;
 use channels::Channels;
-use distributed::Distributed;
+use config::{Components, Config};
+use distributed_claims::DistributedClaims;
 use embedding::Embedding;
-use flight::Flights;
-use grants::TokenDesk;
+use introspection::TokenIntrospector;
 use logins::Logins;
 use logout::Logout;
 use methods::Method as By;
-use proofs::Proven;
-use provider::Known;
-use pushed::Pushes;
+use par::ParClient;
+use proof_of_possession::ProofSatisfied;
+use provider::ProviderMetadata;
+use provider_client::ProviderClient;
 use refusal::Refusal;
-use sessions::{Held, Sessions, Shown};
-use settings::{Asked, Settings};
-use token_exchange::{Course, TokenExchange};
-use told::Asker;
-use user_info::UserInfo;
-use verifier::{Check, Checked, Judgement, Verifier};
+use sessions::{OpenSession, SessionLookup, Sessions};
+use single_flight::SingleFlight;
+use token_endpoint::TokenClient;
+use token_exchange::{ExchangeDecision, TokenExchange};
+use userinfo::UserInfo;
+use verifier::{CheckedClaims, TokenCheck, Verification, Verifier};
 
 /// The plugin's line in the registry.
 pub const KIND: Kind = Kind {
@@ -123,17 +123,17 @@ pub const KIND: Kind = Kind {
     priority: 1050,
     of_consumers: false,
     schema: schema::schema,
-    codes: foresee::codes,
+    codes: explain::codes,
     build,
 };
 
 /// Builds the filter of a complete, schema-valid `config`.
 fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, ConfigError> {
     let fields = fields::Fields(config);
-    let (mut settings, asked) = Settings::new(fields, parts)?;
-    settings::lead(fields, &mut settings.provider.options, parts)?;
+    let (mut config, components) = Config::new(fields, parts)?;
+    config::add_proxies_and_authorities(fields, &mut config.provider.options, parts)?;
     Ok(Arc::new_cyclic(|me| {
-        OpenIdConnect::new(me.clone(), settings, asked, parts)
+        OpenIdConnect::new(me.clone(), config, components, parts)
     }))
 }
 
@@ -141,24 +141,24 @@ fn build(config: &Map<String, Value>, parts: &Parts) -> Result<Arc<dyn Filter>, 
 struct OpenIdConnect {
     /// For what goes on when the client hangs up.
     me: Weak<Self>,
-    verifier: Verifier<Settings>,
-    agent: Arc<Agent>,
+    verifier: Verifier<Config>,
+    provider_client: Arc<ProviderClient>,
     /// Asks about tokens that can't be verified here.
-    asker: Option<Asker>,
+    introspector: Option<TokenIntrospector>,
     /// Asks who users are besides.
     user_info: Option<UserInfo>,
     /// Asks for claims that are told elsewhere.
-    distributed: Option<Distributed>,
+    distributed: Option<DistributedClaims>,
     /// Exchanges tokens before they count.
     token_exchange: Option<TokenExchange>,
     /// Asks for tokens.
-    desk: Option<TokenDesk>,
+    token_client: Option<TokenClient>,
     sessions: Option<Arc<Sessions>>,
     /// Sessions whose tokens are being refreshed.
-    refreshes: Flights<Arc<Held>>,
+    refreshes: SingleFlight<Arc<OpenSession>>,
     logins: Option<Logins>,
     /// Requests for logins that are pushed.
-    pushes: Pushes,
+    par: ParClient,
     logout: Option<Logout>,
     /// Where the provider asks for logouts.
     channels: Option<Channels>,
@@ -175,38 +175,52 @@ struct OpenIdConnect {
 }
 
 impl OpenIdConnect {
-    fn new(me: Weak<Self>, settings: Settings, asked: Asked, parts: &Parts) -> Self {
-        let config = settings.provider.clone();
+    fn new(me: Weak<Self>, config: Config, components: Components, parts: &Parts) -> Self {
+        let provider_config = config.provider.clone();
         let decision = |code| parts.metrics.decision(KIND.name, code);
-        let signing = (settings.hmac_keys.clone(), settings.response_alg);
-        let agent = Agent::new(&config, asked.endpoints, asked.needs, signing, parts);
-        let agent = Arc::new(agent);
-        let user_info = |how| UserInfo::new(how, &agent);
-        let desk = |grants| {
-            let issuer = config.issuer.as_str();
-            TokenDesk::new(grants, &agent, Storages::of(parts).refreshes.with(issuer))
+        let signing = (config.hmac_keys.clone(), config.response_alg);
+        let provider_client = ProviderClient::new(
+            &provider_config,
+            components.endpoints,
+            components.capabilities,
+            signing,
+            parts,
+        );
+        let provider_client = Arc::new(provider_client);
+        let user_info = |how| UserInfo::new(how, &provider_client);
+        let token_client = |grants| {
+            let issuer = provider_config.issuer.as_str();
+            TokenClient::new(
+                grants,
+                &provider_client,
+                Storages::of(parts).refreshes.with(issuer),
+            )
         };
-        let asker = |told| Asker::new(told, &agent, &parts.metrics);
+        let introspector =
+            |config| TokenIntrospector::new(config, &provider_client, &parts.metrics);
         Self {
-            asker: asked.told.map(asker),
-            user_info: asked.user_info.map(user_info),
-            distributed: (asked.distributed)
-                .map(|how| Distributed::new(how, &settings.rules, &agent)),
-            token_exchange: (asked.token_exchange)
-                .map(|how| TokenExchange::new(how, &agent, parts)),
-            desk: asked.grants.map(desk),
-            agent,
+            introspector: components.introspection.map(introspector),
+            user_info: components.user_info.map(user_info),
+            distributed: (components.distributed)
+                .map(|how| DistributedClaims::new(how, &config.rules, &provider_client)),
+            token_exchange: (components.token_exchange)
+                .map(|how| TokenExchange::new(how, &provider_client, parts)),
+            token_client: components.grants.map(token_client),
+            provider_client,
             me,
-            sessions: asked.sessions.map(Arc::new),
-            refreshes: Flights::new(flight::REFUSED_MS, config.options.timeout),
-            logins: asked.logins,
-            pushes: Pushes::new(config.options.timeout),
-            logout: asked.logout,
-            channels: asked.channels,
+            sessions: components.sessions.map(Arc::new),
+            refreshes: SingleFlight::new(
+                single_flight::REFUSED_MS,
+                provider_config.options.timeout,
+            ),
+            logins: components.logins,
+            par: ParClient::new(provider_config.options.timeout),
+            logout: components.logout,
+            channels: components.channels,
             metrics: Arc::clone(&parts.metrics),
             logins_begun: decision("login"),
             logouts: decision("logout"),
-            verifier: Verifier::new(settings, config, parts),
+            verifier: Verifier::new(config, provider_config, parts),
             consumers: Arc::clone(&parts.consumers),
             passed: decision("pass"),
             anonymous: decision("anonymous"),
@@ -218,24 +232,24 @@ impl OpenIdConnect {
         }
     }
 
-    fn settings(&self) -> &Settings {
+    fn config(&self) -> &Config {
         &self.verifier.check
     }
 
     fn passes_as_preflight(&self, request: &RequestHeader) -> bool {
-        !self.settings().run_on_preflight && request.method == Method::OPTIONS
+        !self.config().run_on_preflight && request.method == Method::OPTIONS
     }
 
     /// The answer for a browser that asks what a script may send.
     fn preflight(&self, request: &RequestHeader) -> Option<Reply> {
-        let settings = self.settings();
-        let asked = settings.origins.preflight(request);
-        asked.filter(|_| settings.run_on_preflight)
+        let config = self.config();
+        let asked = config.origins.preflight(request);
+        asked.filter(|_| config.run_on_preflight)
     }
 
     /// Refuses the request, or lets it pass as that of the anonymous consumer.
     fn refuse(&self, mut refusal: Refusal, exchange: &mut Exchange) -> Flow {
-        if let Some(anonymous) = &self.settings().anonymous
+        if let Some(anonymous) = &self.config().anonymous
             && refusal.is_of_client()
         {
             exchange.consumer = anonymous.consumer(&self.consumers);
@@ -247,7 +261,7 @@ impl OpenIdConnect {
         }
         exchange.refusal = Some(Cow::Borrowed(refusal.describe().0));
         self.refused[refusal as usize].inc();
-        Flow::Respond(self.settings().answers.to(refusal, 0))
+        Flow::Respond(self.config().error_responses.to(refusal, 0))
     }
 
     /// As [`Self::refuse`], with the provider's own words where errors are shown.
@@ -255,7 +269,7 @@ impl OpenIdConnect {
         let mut flow = self.refuse(refusal, exchange);
         if let Flow::Respond(reply) = &mut flow
             && let ReplyBody::Message(message) = &mut reply.body
-            && self.settings().answers.explains()
+            && self.config().error_responses.explains()
         {
             message.to_mut().push_str(&format!(": {said}"));
         }
@@ -263,38 +277,41 @@ impl OpenIdConnect {
     }
 
     /// Judges a token with what is at hand.
-    fn judge(
+    fn verify_now(
         &self,
-        found: &Found<'_>,
+        found: &BearerToken<'_>,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Verdict {
-        let (settings, client) = (self.settings(), exchange.client.ip());
-        if !settings.bearer || settings.asks_about_all {
+        let (config, client) = (self.config(), exchange.client.ip());
+        if !config.bearer || config.introspects_all {
             return Verdict::Wait;
         }
         let mut token = Cow::Borrowed(found.token.as_ref());
-        if let Some(desk) = &self.token_exchange {
-            match self.course(desk, &found.token, request, client) {
-                Course::Keep => {}
-                Course::Held(given) => token = given.tokens.access.expose().to_owned().into(),
-                Course::Ask => return Verdict::Wait,
+        if let Some(exchange) = &self.token_exchange {
+            match self.exchange_decision(exchange, &found.token, request, client) {
+                ExchangeDecision::NotNeeded => {}
+                ExchangeDecision::Cached(given) => {
+                    token = given.tokens.access.expose().to_owned().into()
+                }
+                ExchangeDecision::Needed => return Verdict::Wait,
             }
         }
         let exchanged = matches!(token, Cow::Owned(_));
-        Verdict::Now(match self.verifier.judge(&token) {
+        Verdict::Now(match self.verifier.verify_now(&token) {
             // What was given may be void by now: another one may be had.
-            Judgement::Refuse(_) if exchanged => return Verdict::Wait,
-            Judgement::Pass(held) => {
-                let Some(held) = self.complete_now(held) else {
+            Verification::Refused(_) if exchanged => return Verdict::Wait,
+            Verification::Valid(held) => {
+                let Some(held) = self.enrich_cached(held) else {
                     return Verdict::Wait;
                 };
                 let sessions = self.sessions_by(By::Bearer);
-                let entry = match sessions.filter(|_| !found.in_query) {
+                let token_session = match sessions.filter(|_| !found.in_query) {
                     None => None,
                     Some(sessions) => {
-                        match self.opening(sessions, (By::Bearer, &token), request, exchange) {
-                            Some(opening) => Some((sessions, opening)),
+                        match self.token_session(sessions, (By::Bearer, &token), request, exchange)
+                        {
+                            Some(opened) => Some((sessions, opened)),
                             None => return Verdict::Wait,
                         }
                     }
@@ -303,92 +320,98 @@ impl OpenIdConnect {
                 let flow = match self.proof_of(shown, &held, request, exchange) {
                     Err(refusal) => self.refuse(refusal, exchange),
                     Ok(proof) => {
-                        let Some(proven) = Proven::without(proof.as_ref()) else {
+                        let Some(proven) = ProofSatisfied::without(proof.as_ref()) else {
                             return Verdict::Wait;
                         };
                         let held = (&held, proven);
-                        self.accept_shown(held, By::Bearer, found, None, request, exchange)
+                        self.authorize_token(held, By::Bearer, found, None, request, exchange)
                     }
                 };
-                if let Some((sessions, opening)) = entry {
-                    self.hand_over(sessions, &opening, request, exchange);
+                if let Some((sessions, opened)) = token_session {
+                    self.set_token_session_cookie(sessions, &opened, request, exchange);
                 }
                 flow
             }
-            Judgement::Refuse(refusal) if self.asker.is_some() && refusal.is_unread() => {
+            Verification::Refused(refusal)
+                if self.introspector.is_some() && refusal.is_unread() =>
+            {
                 return Verdict::Wait;
             }
-            Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
-            Judgement::Wait => return Verdict::Wait,
+            Verification::Refused(refusal) => self.refuse(refusal, exchange),
+            Verification::Pending => return Verdict::Wait,
         })
     }
 
     /// Decides with what is at hand.
-    fn look(&self, session: &Session, exchange: &mut Exchange) -> Verdict {
+    fn decide_now(&self, session: &Session, exchange: &mut Exchange) -> Verdict {
         let request = session.req_header();
         if self.passes_as_preflight(request) {
             return Verdict::Now(Flow::Continue);
         }
         // A proof is used up where nodes share what was used.
-        if self.is_of_login(request, exchange) || self.may_prove(request) {
+        if self.is_of_login(request, exchange) || self.has_proof(request) {
             return Verdict::Wait;
         }
         if let Some(sessions) = &self.sessions {
-            let now_ms = self.agent.clock.now_ms();
+            let now_ms = self.provider_client.clock.now_ms();
             match sessions.shown(&request.headers, now_ms) {
-                Shown::Live(login, _)
-                    if !self.takes(&login)
+                SessionLookup::Active(login, _)
+                    if !self.accepts_session(&login)
                         || sessions.is_elsewhere(&login, &request.headers, exchange) =>
                 {
                     return Verdict::Wait;
                 }
-                Shown::Live(login, due) => {
-                    return self.judge_login(sessions, &login, due, request, exchange);
+                SessionLookup::Active(login, due) => {
+                    return self.authorize_session_now(sessions, &login, due, request, exchange);
                 }
-                Shown::Void(_) | Shown::Away(_) => return Verdict::Wait,
-                Shown::Nothing if sessions.may_recall(&request.headers) => return Verdict::Wait,
-                Shown::Nothing => {}
+                SessionLookup::Invalid(_) | SessionLookup::NeedsLoad(_) => return Verdict::Wait,
+                SessionLookup::Absent if sessions.has_remember_me(&request.headers) => {
+                    return Verdict::Wait;
+                }
+                SessionLookup::Absent => {}
             }
         }
-        let settings = self.settings();
-        if settings.search.may_bring_id_token(request) {
+        let config = self.config();
+        if config.search.may_bring_id_token(request) {
             return Verdict::Wait;
         }
         if self.takes_tokens() {
-            match settings.places.find(request) {
-                Ok(Some(found)) => return self.judge(&found, request, exchange),
-                Ok(None) if settings.places.may_be_in_body(request) => return Verdict::Wait,
+            match config.places.find(request) {
+                Ok(Some(found)) => return self.verify_now(&found, request, exchange),
+                Ok(None) if config.places.may_be_in_body(request) => return Verdict::Wait,
                 Ok(None) => {}
                 Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
             }
         }
-        if self.logins.is_some() || (self.desk.is_some() && self.may_show_credentials(request)) {
+        if self.logins.is_some()
+            || (self.token_client.is_some() && self.may_have_credentials(request))
+        {
             return Verdict::Wait;
         }
         Verdict::Now(self.refuse(Refusal::NoToken, exchange))
     }
 
     fn takes_tokens(&self) -> bool {
-        self.settings().bearer || self.asker.is_some()
+        self.config().bearer || self.introspector.is_some()
     }
 }
 
-impl Check for Settings {
+impl TokenCheck for Config {
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
         now_ms: i64,
-    ) -> Result<Option<Checked>, Refusal> {
+    ) -> Result<Option<CheckedClaims>, Refusal> {
         let hmac = parsed.algorithm().is_symmetric();
         if hmac && self.verify_signature && self.hmac_keys.all().is_empty() {
             return Err(Refusal::UnsupportedAlg);
         }
-        let Some(known) = known else {
+        let Some(metadata) = metadata else {
             return Ok(None);
         };
         let claims = match self.verify_signature {
-            true => signed::claims(parsed, known, self.hmac_keys.all())?,
+            true => signature::claims(parsed, metadata, self.hmac_keys.all())?,
             false => Some(parsed.claims_of_anyone()?),
         };
         let Some(claims) = claims else {
@@ -397,8 +420,8 @@ impl Check for Settings {
         let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
         let end = self
             .rules
-            .check(typ.as_deref(), &claims, &known.issuer, now)?;
-        Ok(Some(Checked {
+            .check(typ.as_deref(), &claims, &metadata.issuer, now)?;
+        Ok(Some(CheckedClaims {
             ends_at: match end {
                 Some(end) => end.saturating_mul(1000),
                 None => now_ms.saturating_add(self.cache_ttl_ms),
@@ -419,10 +442,10 @@ impl Check for Settings {
 impl Filter for OpenIdConnect {
     fn on_request(&self, session: &mut Session, exchange: &mut Exchange) -> Verdict {
         if let Some(reply) = self.preflight(session.req_header()) {
-            exchange.refusal = Some(Cow::Borrowed(foresee::PREFLIGHT.code));
+            exchange.refusal = Some(Cow::Borrowed(explain::PREFLIGHT.code));
             return Verdict::Now(Flow::Respond(reply));
         }
-        match self.look(session, exchange) {
+        match self.decide_now(session, exchange) {
             Verdict::Now(flow) => Verdict::Now(self.finish(flow, session.req_header(), exchange)),
             Verdict::Wait => Verdict::Wait,
         }
@@ -435,8 +458,8 @@ impl Filter for OpenIdConnect {
     }
 
     async fn foresee(&self, request: &RequestHeader, exchange: &mut Exchange) -> Option<Outlook> {
-        let outlook = self.outlook(request, exchange).await;
-        Some(outlook.unwrap_or_else(|refusal| self.would_refuse(refusal, request, exchange)))
+        let outlook = self.explain_request(request, exchange).await;
+        Some(outlook.unwrap_or_else(|refusal| self.explain_refusal(refusal, request, exchange)))
     }
 
     fn on_upstream_request(&self, exchange: &Exchange, request: &mut RequestHeader) {
@@ -450,39 +473,39 @@ impl Filter for OpenIdConnect {
         if let Some(logins) = &self.logins {
             logins.strip(request);
         }
-        if self.settings().proofs.is_some() {
+        if self.config().proofs.is_some() {
             // It proves nothing to anybody but the gateway.
-            request.remove_header(&proofs::DPOP);
+            request.remove_header(&proof_of_possession::DPOP);
         }
         if exchange.token.is_none() {
-            self.withhold(request);
+            self.strip(request);
         }
         if exchange.token.is_none() && exchange.consumer.is_none() {
             return;
         }
-        let settings = self.settings();
-        if settings.hide_credentials || self.shows_another(exchange, request) {
-            settings.places.hide(request);
+        let config = self.config();
+        if config.hide_credentials || self.has_other_credential(exchange, request) {
+            config.places.strip(request);
         }
         if let Some(consumer) = &exchange.consumer {
             let anonymous = exchange.token.is_none();
-            upstream::write_consumer(consumer, anonymous, request);
+            upstream_headers::write_consumer(consumer, anonymous, request);
         }
         if let Some(token) = &exchange.token {
             let mapped = exchange.consumer.is_some();
-            settings.headers.write_upstream(token, mapped, request);
-            beside::write_vouched(exchange, request);
+            config.headers.write_upstream(token, mapped, request);
+            token_set::write_token_headers(exchange, request);
         }
     }
 
     fn on_response(&self, exchange: &Exchange, response: &mut ResponseHeader) {
-        let of_user = exchange.token.is_some() && self.settings().headers.tells_clients();
+        let of_user = exchange.token.is_some() && self.config().headers.tells_clients();
         if (exchange.token_in_query || of_user) && !is_private(response) {
             let private = HeaderValue::from_static("private");
             let _ = response.insert_header(CACHE_CONTROL, private);
         }
         let fields = &exchange.response_headers;
-        let confidential = &self.settings().confidential;
+        let confidential = &self.config().confidential;
         let tells = !confidential.is_empty()
             && (fields.iter()).any(|(name, _)| confidential.contains(name));
         if tells || (self.sessions.as_ref()).is_some_and(|sessions| sessions.is_in(fields)) {
@@ -490,7 +513,7 @@ impl Filter for OpenIdConnect {
             let _ = response.insert_header(CACHE_CONTROL, no_store);
         }
         if let Some(token) = &exchange.token {
-            self.settings().headers.write_downstream(token, response);
+            self.config().headers.write_downstream(token, response);
         }
     }
 
@@ -513,11 +536,11 @@ impl Filter for OpenIdConnect {
     }
 
     fn owned_headers(&self) -> &[HeaderName] {
-        self.settings().headers.owned()
+        self.config().headers.owned()
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.settings().warnings.clone()
+        self.config().warnings.clone()
     }
 }
 

@@ -11,19 +11,21 @@ use pingora::proxy::Session;
 use serde_json::{Map, Value};
 
 use super::OpenIdConnect;
-use super::after::{Action, Gained};
 use super::arguments::{Arguments, Where, retarget};
-use super::cache::Verified;
+use super::authorize::VerifiedRequest;
 use super::embedding;
-use super::grants::Tokens;
 use super::id_token::Expected;
-use super::logins::{self, Begun, Claim, Logins, Sent, Wanted, origin, page};
+use super::introspection::RequestContext;
+use super::login_action::{Action, IssuedTokens};
+use super::logins::{
+    self, CodeClaim, LoginRequest, Logins, PendingLogin, PreservedRequest, origin, page,
+};
 use super::methods::Method;
-use super::pass::Passing;
-use super::provider::Known;
+use super::provider::ProviderMetadata;
 use super::refusal::Refusal;
-use super::sessions::{Browser, Held, LoginSession, Shown};
-use super::told::Asking;
+use super::sessions::{Browser, LoginSession, OpenSession, SessionLookup};
+use super::token_cache::VerifiedToken;
+use super::token_endpoint::Tokens;
 use doorward_core::model::secret::Secret;
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::filter::{Exchange, Flow};
@@ -44,33 +46,34 @@ impl OpenIdConnect {
         arguments: &Arguments,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
-        let agent = &self.agent;
+        let provider_client = &self.provider_client;
         let origin = origin(session.req_header(), exchange);
-        let kept = logins.kept.as_ref();
-        let kept = kept.filter(|kept| kept.takes(session.req_header(), origin.as_deref()));
-        if kept.is_some() && exchange.body.is_none() {
+        let preserved = logins.preserved.as_ref();
+        let preserved = preserved
+            .filter(|preserved| preserved.accepts(session.req_header(), origin.as_deref()));
+        if preserved.is_some() && exchange.body.is_none() {
             exchange.body = Some(super::bearer::body::read(session).await?);
         }
         let request = session.req_header();
-        let clients = &self.settings().clients;
+        let clients = &self.config().clients;
         let client = clients.chosen(&request.headers, arguments);
         let client = client.and_then(|client| clients.named(&client.id));
         let (client, index) = client.ok_or(Refusal::NoToken)?;
-        let wanted = Wanted {
+        let wanted = LoginRequest {
             request,
             arguments,
             secure: exchange.secure,
             origin: origin.as_deref(),
             path: &logins::path(request, exchange),
-            now_ms: agent.clock.now_ms(),
+            now_ms: provider_client.clock.now_ms(),
         };
         let mut cookies = Vec::new();
-        let (begun, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
-        let manner = self.settings().manner;
-        let address = manner.address((agent, &self.pushes), client, parameters);
+        let (pending, parameters) = logins.begin((client, index), wanted, &mut cookies)?;
+        let request_mode = self.config().request_mode;
+        let address = request_mode.address((provider_client, &self.par), client, parameters);
         let address = address.await?;
-        if let (Some(kept), Some(body)) = (kept, &exchange.body) {
-            kept.keep(&begun.nonce, request, exchange.route, body.clone());
+        if let (Some(preserved), Some(body)) = (preserved, &exchange.body) {
+            preserved.store(&pending.nonce, request, exchange.route, body.clone());
         }
         exchange.response_headers.append(&mut cookies);
         self.logins_begun.inc();
@@ -90,10 +93,10 @@ impl OpenIdConnect {
             let found = arguments.only(name, ANSWER);
             found.map_err(|_| Refusal::MalformedCallback)
         };
-        let signed = match logins.are_signed() {
+        let signed = match logins.uses_jarm() {
             true => {
                 let response = given("response")?.ok_or(Refusal::UnsignedAnswer)?;
-                Some(self.open_answer(logins, response).await?)
+                Some(self.open_jarm_response(logins, response).await?)
             }
             false => None,
         };
@@ -102,75 +105,76 @@ impl OpenIdConnect {
             None => given(name),
         };
         let state = answer("state")?.ok_or(Refusal::MalformedCallback)?;
-        let begun = logins.find(state)?;
+        let pending = logins.find(state)?;
         let request = session.req_header();
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let state = state.to_owned();
         let state = state.as_str();
         // Whatever comes of it leads back to where the login began: nobody else
         // may have begun it.
-        logins.check_browser(&begun, request, exchange)?;
+        logins.check_browser(&pending, request, exchange)?;
         // Whoever is in already goes on, however late or often this comes.
         if let Some(sessions) = &self.sessions
-            && let Shown::Live(login, _) = sessions.find(&request.headers, now_ms).await?
-            && self.takes(&login)
+            && let SessionLookup::Active(login, _) = sessions.find(&request.headers, now_ms).await?
+            && self.accepts_session(&login)
             && !sessions.has_run_out(&login, now_ms)
         {
-            return redirect(&begun.address());
+            return redirect(&pending.address());
         }
-        logins.check(&begun, state, now_ms)?;
-        self.check_sender(answer("iss")?).await?;
+        logins.check(&pending, state, now_ms)?;
+        self.check_issuer_of_callback(answer("iss")?).await?;
         if let Some(error) = answer("error")? {
-            let said = words_of_error(error, answer("error_description")?);
+            let said = describe_error(error, answer("error_description")?);
             tracing::info!(error = said, "the provider refused a login");
             logins.end(state);
             if self.embedding.is_some() {
                 let description = answer("error_description")?.unwrap_or_default();
                 let description: String = description.chars().take(300).collect();
-                embedding::note_failure(&words_of_error(error, None), &description, exchange);
+                embedding::note_failure(&describe_error(error, None), &description, exchange);
             }
             let refused = self.refuse_as_told(Refusal::LoginRefused, &said, exchange);
             return Ok(refused);
         }
         let code = answer("code")?.ok_or(Refusal::MalformedCallback)?;
         let claim = logins.claim(state, code)?;
-        let login = self.redeem_code(logins, &begun, (code, claim), request, arguments);
+        let login = self.redeem_code(logins, &pending, (code, claim), request, arguments);
         let (login, verified, tokens) = login.await?;
-        let client = self.settings().clients.named(&begun.client);
-        let asking = Asking {
+        let client = self.config().clients.named(&pending.client);
+        let context = RequestContext {
             client: client.map(|(client, _)| client),
             headers: &request.headers,
             arguments,
             from: Some(exchange.client.ip()),
         };
-        let verified = self.complete(verified, &asking).await?;
-        let mut beside = tokens.beside();
+        let verified = self.enrich(verified, &context).await?;
+        let mut token_set = tokens.token_set();
         let id = login.id.clone();
-        beside.session_id = self.sessions.is_some().then_some(id.as_str());
-        let passing = Passing {
+        token_set.session_id = self.sessions.is_some().then_some(id.as_str());
+        let passing = VerifiedRequest {
             verified: &verified,
-            beside,
+            token_set,
             method: Method::AuthorizationCode,
             in_query: false,
         };
-        let flow = self.accept(passing, request, exchange);
+        let flow = self.authorize(passing, request, exchange);
         if let Flow::Respond(_) = flow {
             return Ok(flow);
         }
-        self.let_in(&login, &begun, logins, session, exchange).await
+        self.finish_login(&login, &pending, logins, session, exchange)
+            .await
     }
 
     /// RFC 9207: the answer must be of the provider that was asked.
-    async fn check_sender(&self, issuer: Option<&str>) -> Result<(), Refusal> {
-        let known = self.agent.known().await?;
-        let promised = known.member("authorization_response_iss_parameter_supported");
+    async fn check_issuer_of_callback(&self, issuer: Option<&str>) -> Result<(), Refusal> {
+        let metadata = self.provider_client.metadata().await?;
+        let promised = metadata.member("authorization_response_iss_parameter_supported");
         match issuer {
             Some(issuer)
                 if self
-                    .settings()
+                    .config()
                     .rules
                     .issuers
-                    .answers_as(issuer, &known.issuer) =>
+                    .answers_as(issuer, &metadata.issuer) =>
             {
                 Ok(())
             }
@@ -182,15 +186,15 @@ impl OpenIdConnect {
     async fn redeem_code(
         &self,
         logins: &Logins,
-        begun: &Begun,
-        (code, claim): (&str, Claim),
+        pending: &PendingLogin,
+        (code, claim): (&str, CodeClaim),
         request: &RequestHeader,
         arguments: &Arguments,
-    ) -> Result<(Held, Arc<Verified>, Arc<Tokens>), Refusal> {
-        let desk = self.desk.as_ref().ok_or(Refusal::NoEndpoint)?;
-        let client = self.settings().clients.named(&begun.client);
+    ) -> Result<(OpenSession, Arc<VerifiedToken>, Arc<Tokens>), Refusal> {
+        let token_client = self.token_client.as_ref().ok_or(Refusal::NoEndpoint)?;
+        let client = self.config().clients.named(&pending.client);
         let (client, _) = client.ok_or(Refusal::ForgedState)?;
-        let asking = Asking {
+        let context = RequestContext {
             from: None,
             client: Some(client),
             headers: &request.headers,
@@ -198,21 +202,21 @@ impl OpenIdConnect {
         };
         let form = [
             ("code", code),
-            ("redirect_uri", &begun.redirect_uri),
-            ("code_verifier", &begun.verifier),
+            ("redirect_uri", &pending.redirect_uri),
+            ("code_verifier", &pending.verifier),
         ];
         // From before the question: a logout that comes while it is asked is of this
         // session, too.
-        let now_ms = self.agent.clock.now_ms();
-        let tokens = desk.redeem(&form, &asking, claim).await?;
+        let now_ms = self.provider_client.clock.now_ms();
+        let tokens = token_client.redeem(&form, &context, claim).await?;
         match &tokens.id {
             Some(id) => {
                 let by = Method::AuthorizationCode;
-                let nonce = Some(begun.nonce.as_str());
+                let nonce = Some(pending.nonce.as_str());
                 self.verify_id_token(
                     id.expose(),
                     tokens.access.expose(),
-                    (&begun.client, None),
+                    (&pending.client, None),
                     nonce,
                     by,
                 )
@@ -228,16 +232,20 @@ impl OpenIdConnect {
             scope: tokens.scope.clone().or_else(|| logins.scope()),
             ends_at: tokens.ends_at,
             unverified: tokens.id.is_some() && !self.verifies_id_tokens(Method::AuthorizationCode),
-            ..LoginSession::begun(&begun.client, tokens.access.expose(), now_ms)
+            ..LoginSession::begun(&pending.client, tokens.access.expose(), now_ms)
         };
-        let login = Held::fresh(login);
-        let verified = match self.settings().exempt.has(Method::AuthorizationCode) {
-            true => self.judge_exempt(&login).await?,
-            false => self.judge_session(&login).await?,
+        let login = OpenSession::fresh(login);
+        let verified = match self
+            .config()
+            .signature_exemptions
+            .has(Method::AuthorizationCode)
+        {
+            true => self.verify_exempt_session(&login).await?,
+            false => self.verify_session(&login).await?,
         };
         if login.id_token.is_none() {
             // Nobody but the access token can vouch for it.
-            let rules = &self.settings().rules;
+            let rules = &self.config().rules;
             rules.check_login(&verified.token.claims, now_ms.div_euclid(1000))?;
         }
         Ok((login, verified, tokens))
@@ -255,33 +263,35 @@ impl OpenIdConnect {
         nonce: Option<&str>,
         by: Method,
     ) -> Result<Map<String, Value>, Refusal> {
-        let signed = !self.settings().exempt.has(by);
+        let signed = !self.config().signature_exemptions.has(by);
         let expected = Expected {
             client,
             secret,
             nonce,
             access,
-            now: self.agent.clock.now_secs(),
+            now: self.provider_client.clock.now_secs(),
         };
-        let id_tokens = &self.settings().id_tokens;
-        let look = |known: &Known| id_tokens.verify(id, known, &expected, signed);
-        match self.agent.with_keys(look).await {
+        let id_tokens = &self.config().id_tokens;
+        let look = |metadata: &ProviderMetadata| id_tokens.verify(id, metadata, &expected, signed);
+        match self.provider_client.with_keys(look).await {
             Ok((claims, _)) => Ok(claims),
-            Err(refusal) => Err(self.agent.doubts_of_given(refusal.of_id_token(), id)),
+            Err(refusal) => Err(self
+                .provider_client
+                .stale_keys_or(refusal.of_id_token(), id)),
         }
     }
 
     /// Gives the browser its session, and the user what was asked for.
-    async fn let_in(
+    async fn finish_login(
         &self,
-        login: &Held,
-        begun: &Begun,
+        login: &OpenSession,
+        pending: &PendingLogin,
         logins: &Logins,
         session: &mut Session,
         exchange: &mut Exchange,
     ) -> Result<Flow, Refusal> {
         if let Some(sessions) = &self.sessions {
-            let now_ms = self.agent.clock.now_ms();
+            let now_ms = self.provider_client.clock.now_ms();
             let from = exchange.client.ip();
             let browser = Browser {
                 headers: &session.req_header().headers,
@@ -292,42 +302,47 @@ impl OpenIdConnect {
                 sessions.tell(login, now_ms, exchange);
             }
         }
-        let after = &self.settings().after;
-        match after.action {
+        let login_action = &self.config().login_action;
+        match login_action.action {
             Action::Upstream => {
-                let kept = logins.kept.as_ref();
-                let sent = kept.and_then(|kept| kept.take(&begun.nonce));
+                let preserved = logins.preserved.as_ref();
+                let resent = preserved.and_then(|preserved| preserved.take(&pending.nonce));
                 // What came by another route has not passed the filters of its
                 // own, and would go to another upstream.
-                let here = sent
+                let here = resent
                     .as_ref()
-                    .is_none_or(|sent| sent.route == exchange.route);
-                if here && begun.is_at(session.req_header(), exchange) {
-                    restore(begun, sent.as_deref(), session, exchange)?;
+                    .is_none_or(|resent| resent.route == exchange.route);
+                if here && pending.is_at(session.req_header(), exchange) {
+                    restore(pending, resent.as_deref(), session, exchange)?;
                     return Ok(Flow::Continue);
                 }
-                match sent.as_deref() {
-                    Some(sent) if sent.is_form() => {
-                        Ok(Flow::Respond(page::resend(&begun.address(), &sent.body)))
-                    }
-                    _ => redirect(&begun.address()),
+                match resent.as_deref() {
+                    Some(resent) if resent.is_form() => Ok(Flow::Respond(page::resend(
+                        &pending.address(),
+                        &resent.body,
+                    ))),
+                    _ => redirect(&pending.address()),
                 }
             }
             Action::Response => {
-                let gained = Gained::by_login(login, self.agent.clock.now_ms());
-                Ok(Flow::Respond(after.response(&gained)))
+                let issued = IssuedTokens::by_login(login, self.provider_client.clock.now_ms());
+                Ok(Flow::Respond(login_action.response(&issued)))
             }
             Action::Redirect => {
-                let index = self.settings().clients.named(&begun.client);
-                let address = begun.address();
-                let gained = Gained::by_login(login, self.agent.clock.now_ms());
-                redirect(&after.address(&gained, index.map_or(0, |(_, index)| index), &address))
+                let index = self.config().clients.named(&pending.client);
+                let address = pending.address();
+                let issued = IssuedTokens::by_login(login, self.provider_client.clock.now_ms());
+                redirect(&login_action.address(
+                    &issued,
+                    index.map_or(0, |(_, index)| index),
+                    &address,
+                ))
             }
         }
     }
 }
 
-impl Begun {
+impl PendingLogin {
     /// Where the login leads back to: always to where it began.
     pub(super) fn address(&self) -> String {
         format!("{}{}", self.origin, self.target)
@@ -351,21 +366,21 @@ impl Begun {
 
 /// Makes the request the one that wanted the login.
 fn restore(
-    begun: &Begun,
-    sent: Option<&Sent>,
+    pending: &PendingLogin,
+    resent: Option<&PreservedRequest>,
     session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<(), Refusal> {
     let request = session.req_header_mut();
-    let target = begun.target_at(request.uri.path());
+    let target = pending.target_at(request.uri.path());
     if !retarget(request, &target) {
         return Err(Refusal::MalformedCallback);
     }
-    if let Some(sent) = sent {
-        request.set_method(sent.method.clone());
-        let _ = request.insert_header(CONTENT_TYPE, sent.content_type.clone());
+    if let Some(resent) = resent {
+        request.set_method(resent.method.clone());
+        let _ = request.insert_header(CONTENT_TYPE, resent.content_type.clone());
         request.remove_header(&CONTENT_LENGTH);
-        exchange.replacement = Some(sent.body.clone());
+        exchange.replacement = Some(resent.body.clone());
         return Ok(());
     }
     if request.method == http::Method::POST {
@@ -379,7 +394,7 @@ fn restore(
 
 /// What a provider says of an error (RFC 6749 §4.1.2.1), as it may stand in a log
 /// and in an answer: in the characters that it may have, and not endless.
-pub(super) fn words_of_error(code: &str, description: Option<&str>) -> String {
+pub(super) fn describe_error(code: &str, description: Option<&str>) -> String {
     let legal = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
     let shown = |text: &str, most: usize| -> String {
         let all = text.chars().take(most);

@@ -5,13 +5,13 @@
 //! browser by a small cookie. So any number of tabs may log in at once and come
 //! back in any order, and nothing of it is kept here.
 
-mod answer;
-mod answered;
 mod browser;
-mod forwarded;
-mod kept;
-mod mode;
+mod callback_replay;
+mod forwarded_path;
+mod jarm;
 pub(super) mod page;
+mod preserved_request;
+mod response_mode;
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use url::Url;
 
 use super::address::Address;
 use super::arguments::Arguments;
-use super::client::{Client, nth};
+use super::client_auth::{Client, nth};
 use super::extras::{Extras, Parameters};
 use super::fields::{Fields, wrong};
 use super::refusal::Refusal;
@@ -35,14 +35,14 @@ use doorward_net::session::seal::Sealer;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::Exchange;
 
-pub(super) use answered::Claim;
-pub(super) use forwarded::path;
-pub(super) use kept::Sent;
+pub(super) use callback_replay::CodeClaim;
+pub(super) use forwarded_path::path;
+pub(super) use preserved_request::PreservedRequest;
 
-use answered::Answered;
-use browser::{Browsers, Place};
-use kept::Kept;
-use mode::{Mode, Way};
+use browser::{Browsers, StartPage};
+use callback_replay::CallbackReplay;
+use preserved_request::PreservedRequests;
+use response_mode::{Delivery, ResponseMode};
 
 /// How the `state` of the gateway's own logins begins.
 const MARK: &str = "dw1.";
@@ -52,7 +52,7 @@ const TARGET_MAX: usize = 2048;
 
 /// A login that has begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
+pub(super) struct PendingLogin {
     #[serde(rename = "n")]
     pub(super) nonce: String,
     #[serde(rename = "v")]
@@ -77,7 +77,7 @@ pub(super) struct Begun {
 
 /// The request that wants a login.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct LoginRequest<'a> {
     pub(super) request: &'a RequestHeader,
     pub(super) arguments: &'a Arguments,
     /// Whether it came by TLS.
@@ -95,11 +95,11 @@ pub(super) struct Logins {
     context: Vec<u8>,
     browsers: Browsers,
     lifetime_ms: i64,
-    mode: Mode,
+    response_mode: ResponseMode,
     /// Of the times of signed answers, in seconds.
     leeway: i64,
     /// Forms of whom has to sign in first.
-    pub(super) kept: Option<Kept>,
+    pub(super) preserved: Option<PreservedRequests>,
     scope: String,
     audience: Vec<String>,
     max_age: Option<i64>,
@@ -109,7 +109,7 @@ pub(super) struct Logins {
     /// The path of a callback endpoint at whatever host the browser uses, where no
     /// `redirect_uri` is configured.
     callback: Option<String>,
-    answered: Arc<Answered>,
+    callback_replay: Arc<CallbackReplay>,
 }
 
 impl Logins {
@@ -132,9 +132,9 @@ impl Logins {
             context: issuer.as_bytes().to_vec(),
             browsers: Browsers::new(style(fields, "authorization")?, lifetime),
             lifetime_ms: lifetime.saturating_mul(1000),
-            mode: Mode::new(fields)?,
+            response_mode: ResponseMode::new(fields)?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
-            kept: Kept::new(fields)?,
+            preserved: PreservedRequests::new(fields)?,
             scope: fields.texts("scopes")?.join(" "),
             audience: fields.texts("audience")?,
             max_age: fields.integer("max_age")?,
@@ -142,7 +142,7 @@ impl Logins {
             extras: Extras::new(fields, "authorization_query_args", "authorization_headers")?,
             redirect_uris: fields.addresses("redirect_uri")?,
             callback: None,
-            answered: Arc::new(Answered::new()),
+            callback_replay: Arc::new(CallbackReplay::new()),
         })
     }
 
@@ -153,7 +153,7 @@ impl Logins {
 
     /// The scopes that are asked for, where the configuration alone says so.
     pub(super) fn scope(&self) -> Option<String> {
-        let only = !self.scope.is_empty() && !self.extras.may_say("scope");
+        let only = !self.scope.is_empty() && !self.extras.may_set("scope");
         only.then(|| self.scope.clone())
     }
 
@@ -164,8 +164,8 @@ impl Logins {
     }
 
     /// Whether answers come in signed tokens, and no others count.
-    pub(super) fn are_signed(&self) -> bool {
-        self.mode.signed
+    pub(super) fn uses_jarm(&self) -> bool {
+        self.response_mode.signed
     }
 
     /// Begins a login for a request at `now_ms`: the login, the parameters of
@@ -176,27 +176,27 @@ impl Logins {
     pub(super) fn begin(
         &self,
         client: (&Client, usize),
-        wanted: Wanted<'_>,
+        login_request: LoginRequest<'_>,
         fields: &mut Vec<(HeaderName, HeaderValue)>,
-    ) -> Result<(Begun, Parameters), Refusal> {
-        let Wanted {
+    ) -> Result<(PendingLogin, Parameters), Refusal> {
+        let LoginRequest {
             request,
             arguments,
             secure,
             origin,
             path,
             now_ms,
-        } = wanted;
+        } = login_request;
         let origin = origin.ok_or(Refusal::MalformedRequest)?;
         let browser = self.browsers.of(&request.headers);
-        let place = Place {
+        let place = StartPage {
             path,
             query: request.uri.query(),
         };
-        let kept = self
+        let written = self
             .browsers
             .keep(&browser, &request.headers, (place, secure), fields);
-        kept.map_err(|_| Refusal::MalformedRequest)?;
+        written.map_err(|_| Refusal::MalformedRequest)?;
         let (client, index) = client;
         let redirect_uri = match (nth(&self.redirect_uris, index), &self.callback) {
             (Some(address), _) => address.as_str().to_owned(),
@@ -209,7 +209,7 @@ impl Logins {
         };
         let query = request.uri.query().map(|query| format!("{path}?{query}"));
         let target = query.filter(|target| target.len() <= TARGET_MAX);
-        let begun = Begun {
+        let begun = PendingLogin {
             nonce: token::<18>(),
             verifier: token::<32>(),
             target: target.unwrap_or_else(|| path.to_owned()),
@@ -224,38 +224,38 @@ impl Logins {
         Ok((begun, parameters))
     }
 
-    fn parameters(&self, begun: &Begun) -> Result<Parameters, Refusal> {
+    fn parameters(&self, begun: &PendingLogin) -> Result<Parameters, Refusal> {
         let state = self.state(begun)?;
         let mut parameters = Parameters::new();
-        let mut say = |name: &str, value: &str| {
+        let mut set = |name: &str, value: &str| {
             parameters.push((name.to_owned(), value.to_owned()));
         };
-        say("response_type", "code");
-        say("client_id", &begun.client);
-        say("redirect_uri", &begun.redirect_uri);
-        say("state", &state);
-        say("nonce", &begun.nonce);
+        set("response_type", "code");
+        set("client_id", &begun.client);
+        set("redirect_uri", &begun.redirect_uri);
+        set("state", &state);
+        set("nonce", &begun.nonce);
         if !self.scope.is_empty() {
-            say("scope", &self.scope);
+            set("scope", &self.scope);
         }
-        if let Some(mode) = &self.mode.name {
-            say("response_mode", mode);
+        if let Some(response_mode) = &self.response_mode.name {
+            set("response_mode", response_mode);
         }
         if self.pkce {
             let challenge = digest(&SHA256, begun.verifier.as_bytes());
-            say("code_challenge", &URL_SAFE_NO_PAD.encode(challenge));
-            say("code_challenge_method", "S256");
+            set("code_challenge", &URL_SAFE_NO_PAD.encode(challenge));
+            set("code_challenge_method", "S256");
         }
         for audience in &self.audience {
-            say("audience", audience);
+            set("audience", audience);
         }
         if let Some(max_age) = self.max_age {
-            say("max_age", &max_age.to_string());
+            set("max_age", &max_age.to_string());
         }
         Ok(parameters)
     }
 
-    fn state(&self, begun: &Begun) -> Result<String, Refusal> {
+    fn state(&self, begun: &PendingLogin) -> Result<String, Refusal> {
         let plain = serde_json::to_vec(begun).map_err(|_| Refusal::MalformedRequest)?;
         let sealed = self.sealer.seal(&self.context, &plain);
         sealed
@@ -264,11 +264,11 @@ impl Logins {
     }
 
     /// Whether a request looks like a browser's coming back from a login.
-    pub(super) fn may_end_with(&self, request: &RequestHeader) -> bool {
+    pub(super) fn may_be_callback(&self, request: &RequestHeader) -> bool {
         let mark = |text: &str| text.contains("state=dw1.");
         let by_query = request.uri.query().is_some_and(|query| {
             mark(query)
-                || (self.mode.signed && query.contains("response="))
+                || (self.response_mode.signed && query.contains("response="))
                 || (query.contains("state=") && self.is_redirect_uri(request))
         });
         by_query || self.may_be_posted(request) || self.is_landing(request)
@@ -276,14 +276,14 @@ impl Logins {
 
     /// Whether a browser comes back with an answer that only a page can read.
     pub(super) fn is_landing(&self, request: &RequestHeader) -> bool {
-        self.mode.way == Way::Fragment
+        self.response_mode.delivery == Delivery::Fragment
             && request.method == http::Method::GET
             && self.is_redirect_uri(request)
     }
 
     /// Whether a request whose parameters are known is the provider's answer: it
     /// tells a login of the gateway, or what only answers have where they come.
-    pub(super) fn is_answer(
+    pub(super) fn is_callback(
         &self,
         request: &RequestHeader,
         given: &Arguments,
@@ -297,8 +297,12 @@ impl Logins {
             .is_some_and(|query| query.contains("state=") || query.contains("response="))
             || self.may_be_posted(request);
         let here = || self.is_at_redirect_uri(request, exchange);
-        let signed = self.mode.signed.then(|| given.first("response")).flatten();
-        let signed = signed.is_some_and(|signed| tells_our_state(signed) || here());
+        let signed = self
+            .response_mode
+            .signed
+            .then(|| given.first("response"))
+            .flatten();
+        let signed = signed.is_some_and(|signed| has_own_state(signed) || here());
         let told = ["code", "error", "response"];
         let told = || told.iter().any(|name| given.first(name).is_some());
         place && (marked || signed || (state.is_some() && told() && here()))
@@ -309,7 +313,7 @@ impl Logins {
     /// would end in the same way. Without `redirect_uri` answers come to the pages of
     /// the application, which may have such parameters of their own: there it counts
     /// where the browser has just begun a login, by another query.
-    pub(super) fn is_answer_without_state(
+    pub(super) fn is_callback_without_state(
         &self,
         request: &RequestHeader,
         given: &Arguments,
@@ -323,7 +327,7 @@ impl Logins {
             return self.is_at_redirect_uri(request, exchange);
         }
         let path = path(request, exchange);
-        let place = Place {
+        let place = StartPage {
             path: &path,
             query: request.uri.query(),
         };
@@ -343,7 +347,7 @@ impl Logins {
 
     /// Whether a form may be the provider's answer.
     pub(super) fn may_be_posted(&self, request: &RequestHeader) -> bool {
-        self.mode.is_posted()
+        self.response_mode.is_posted()
             && request.method == http::Method::POST
             && super::bearer::body::is_form(&request.headers)
             && self.browsers.has_any(&request.headers)
@@ -370,7 +374,7 @@ impl Logins {
     ///
     /// # Errors
     /// [`Refusal::ForgedState`].
-    pub(super) fn find(&self, state: &str) -> Result<Begun, Refusal> {
+    pub(super) fn find(&self, state: &str) -> Result<PendingLogin, Refusal> {
         let sealed = state.strip_prefix(MARK).ok_or(Refusal::ForgedState)?;
         let plain = self.sealer.open(&self.context, sealed);
         let plain = plain.map_err(|_| Refusal::ForgedState)?;
@@ -385,7 +389,7 @@ impl Logins {
     /// [`Refusal::ForeignLogin`].
     pub(super) fn check_browser(
         &self,
-        begun: &Begun,
+        begun: &PendingLogin,
         request: &RequestHeader,
         exchange: &Exchange,
     ) -> Result<(), Refusal> {
@@ -416,24 +420,29 @@ impl Logins {
     ///
     /// # Errors
     /// Which of these is not so.
-    pub(super) fn check(&self, begun: &Begun, state: &str, now_ms: i64) -> Result<(), Refusal> {
+    pub(super) fn check(
+        &self,
+        begun: &PendingLogin,
+        state: &str,
+        now_ms: i64,
+    ) -> Result<(), Refusal> {
         if !(0..self.lifetime_ms).contains(&now_ms.saturating_sub(begun.at)) {
             return Err(Refusal::LoginExpired);
         }
-        self.answered.check(state)
+        self.callback_replay.check(state)
     }
 
     /// Claims a login for the code that it is answered with.
     ///
     /// # Errors
     /// [`Refusal::LoginRepeated`] if it is over, or being answered with another.
-    pub(super) fn claim(&self, state: &str, code: &str) -> Result<Claim, Refusal> {
-        self.answered.claim(state, code)
+    pub(super) fn claim(&self, state: &str, code: &str) -> Result<CodeClaim, Refusal> {
+        self.callback_replay.claim(state, code)
     }
 
     /// Remembers that a login is over.
     pub(super) fn end(&self, state: &str) {
-        self.answered.end(state);
+        self.callback_replay.end(state);
     }
 
     /// Whether a cookie is one of logins.
@@ -462,7 +471,7 @@ fn short_digest(text: &str) -> String {
 }
 
 /// Whether a token that nobody has verified yet names a login of the gateway.
-fn tells_our_state(token: &str) -> bool {
+fn has_own_state(token: &str) -> bool {
     let claims = doorward_core::jose::verify::Unverified::parse(token)
         .and_then(|parsed| parsed.claims_of_anyone())
         .unwrap_or_default();

@@ -10,15 +10,15 @@ use pingora::http::RequestHeader;
 
 use super::OpenIdConnect;
 use super::address::Address;
-use super::agent::Question;
 use super::arguments::Arguments;
-use super::client::nth;
+use super::client_auth::nth;
 use super::endpoints::Endpoint;
 use super::fields::Fields;
 use super::login::redirect;
 use super::logins::path;
+use super::provider_client::EndpointRequest;
 use super::refusal::Refusal;
-use super::sessions::{Browser, Held, LoginSession, Sessions};
+use super::sessions::{Browser, LoginSession, OpenSession, Sessions};
 use doorward_net::http::reply::Reply;
 use doorward_plugin_api::ConfigError;
 use doorward_plugin_api::filter::{Exchange, Flow};
@@ -119,7 +119,7 @@ impl Logout {
 impl OpenIdConnect {
     /// Ends the session of a request, and leads the browser to the provider to
     /// end that there.
-    pub(super) async fn log_out(
+    pub(super) async fn handle_logout(
         &self,
         logout: &Logout,
         sessions: &Sessions,
@@ -138,9 +138,10 @@ impl OpenIdConnect {
             fields: &mut exchange.response_headers,
         });
         self.logouts.inc();
-        let end_session = match logout.ends_provider_session {
-            true => self.agent.url(Endpoint::EndSession).await.ok(),
-            false => None,
+        let end_session = if logout.ends_provider_session {
+            self.provider_client.url(Endpoint::EndSession).await.ok()
+        } else {
+            None
         };
         for login in &logins {
             match end_session {
@@ -150,7 +151,7 @@ impl OpenIdConnect {
         }
         let login = logins.first();
         let client = login.as_ref().map(|login| login.client.as_str());
-        let clients = &self.settings().clients;
+        let clients = &self.config().clients;
         let client = client.and_then(|id| clients.named(id));
         let client = client.or_else(|| clients.first());
         let index = client.map_or(0, |(_, index)| index);
@@ -185,9 +186,9 @@ impl OpenIdConnect {
         logout: &Logout,
         sessions: &Sessions,
         request: &RequestHeader,
-    ) -> Result<Vec<Arc<Held>>, Refusal> {
-        let now_ms = self.agent.clock.now_ms();
-        let mut logins = sessions.find_or_recall(&request.headers, now_ms).await?;
+    ) -> Result<Vec<Arc<OpenSession>>, Refusal> {
+        let now_ms = self.provider_client.clock.now_ms();
+        let mut logins = sessions.find_or_restore(&request.headers, now_ms).await?;
         for login in &mut logins {
             if logout.revokes_access || logout.revokes_refresh {
                 *login = sessions.current(login, now_ms).await?;
@@ -211,7 +212,7 @@ impl OpenIdConnect {
     /// Revokes the access token now, and the refresh token a little later: with
     /// that many providers end their session, and could not sign the user out
     /// further up any more when the browser comes to end it.
-    async fn revoke_around(&self, logout: &Logout, login: &Arc<Held>) {
+    async fn revoke_around(&self, logout: &Logout, login: &Arc<OpenSession>) {
         self.revoke(logout, login, &[Hint::Access]).await;
         let (Some(me), true) = (self.me.upgrade(), logout.revokes_refresh) else {
             return;
@@ -228,7 +229,7 @@ impl OpenIdConnect {
     /// Revokes these tokens of the session, as far as the provider does and the
     /// configuration says; the user is out here in any case.
     pub(super) async fn revoke(&self, logout: &Logout, login: &LoginSession, which: &[Hint]) {
-        let client = self.settings().clients.named(&login.client);
+        let client = self.config().clients.named(&login.client);
         for hint in which {
             let token = match hint {
                 Hint::Refresh => login.refresh.as_deref().filter(|_| logout.revokes_refresh),
@@ -240,7 +241,7 @@ impl OpenIdConnect {
                 (logout.revocation_parameter.clone(), token.to_owned()),
                 ("token_type_hint".to_owned(), hint.to_owned()),
             ];
-            let answer = self.agent.post(Question {
+            let answer = self.provider_client.post(EndpointRequest {
                 from: None,
                 endpoint: Endpoint::Revocation,
                 client: client.map(|(client, _)| client.clone()),

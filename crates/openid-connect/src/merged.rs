@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use super::cache::Verified;
+use super::token_cache::VerifiedToken;
 
 /// What is known of an access token, and that with what its ID token says.
 #[derive(Debug, Default)]
@@ -14,8 +14,8 @@ pub(super) struct Merged(Mutex<Option<Pair>>);
 
 #[derive(Debug)]
 struct Pair {
-    of: Arc<Verified>,
-    with: Arc<Verified>,
+    of: Arc<VerifiedToken>,
+    with: Arc<VerifiedToken>,
 }
 
 impl Merged {
@@ -23,17 +23,17 @@ impl Merged {
     /// its user.
     pub(super) fn with(
         &self,
-        verified: Arc<Verified>,
+        verified: Arc<VerifiedToken>,
         identity: impl FnOnce() -> Map<String, Value>,
         length: usize,
-    ) -> Arc<Verified> {
+    ) -> Arc<VerifiedToken> {
         let mut merged = self.0.lock();
         if let Some(merged) = &*merged
             && Arc::ptr_eq(&merged.of, &verified)
         {
             return Arc::clone(&merged.with);
         }
-        let said = verified.said.clone();
+        let said = verified.responses.clone();
         let with = verified.with(identity(), length, said);
         *merged = Some(Pair {
             of: verified,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::endpoints::Endpoint;
 use super::fields::{Fields, wrong};
-use super::provider::Known;
+use super::provider::ProviderMetadata;
 use doorward_core::model::plugin::CERTIFICATE_FIELD;
 use doorward_net::http::outbound::Options;
 use doorward_plugin_api::ConfigError;
@@ -48,11 +48,11 @@ impl MutualTls {
     }
 
     /// Where `endpoint` takes certificates, if that is elsewhere.
-    pub(super) fn alias(&self, endpoint: Endpoint, known: &Known) -> Option<Url> {
+    pub(super) fn alias(&self, endpoint: Endpoint, metadata: &ProviderMetadata) -> Option<Url> {
         if let Some(url) = self.configured(endpoint) {
             return Some(url.clone());
         }
-        let aliases = known.member("mtls_endpoint_aliases")?;
+        let aliases = metadata.member("mtls_endpoint_aliases")?;
         let url = aliases.get(endpoint.name()).and_then(Value::as_str)?;
         Url::parse(url).ok().filter(Url::has_host)
     }
@@ -97,7 +97,7 @@ pub(super) fn needs_certificate(fields: Fields<'_>, method: &str) -> Result<(), 
 }
 
 /// What is set although no client proves itself so.
-pub(super) fn idle(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
+pub(super) fn ineffective(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
     let mut methods = fields.texts("client_auth")?;
     // What the provider offers may choose it.
     let chosen = methods.is_empty();
@@ -105,8 +105,8 @@ pub(super) fn idle(fields: Fields<'_>) -> Result<Option<String>, ConfigError> {
         let method = fields.text(&format!("{}_auth_method", endpoint.name()))?;
         methods.extend(method.map(str::to_owned));
     }
-    let pushes = fields.text("pushed_authorization_request_endpoint_auth_method")?;
-    methods.extend(pushes.map(str::to_owned));
+    let par = fields.text("pushed_authorization_request_endpoint_auth_method")?;
+    methods.extend(par.map(str::to_owned));
     // Who signs an assertion shows it, too: tokens may be bound to it.
     let shown = |one: &String| one.ends_with("tls_client_auth") || one == "private_key_jwt";
     let by_tls = methods.iter().any(shown);
@@ -134,7 +134,7 @@ mod tests {
 
     fn idle_with(config: Value) -> Option<String> {
         let config = config.as_object().cloned().expect("an object");
-        idle(Fields(&config)).expect("valid")
+        ineffective(Fields(&config)).expect("valid")
     }
 
     #[test]

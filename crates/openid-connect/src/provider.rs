@@ -21,7 +21,7 @@ use url::Url;
 use doorward_core::clock::Clock;
 use doorward_core::jose::jwks::KeySet;
 use doorward_core::jose::verify::Unverified;
-use doorward_net::http::outbound::{Options, Outbound, Standing};
+use doorward_net::http::outbound::{Options, Outbound, TokenStatus};
 use doorward_plugin_api::Parts;
 
 use super::refusal::Refusal;
@@ -38,7 +38,7 @@ const PAUSE_AFTER_FAILURE: i64 = 5_000;
 const PAUSE_AFTER_UNKNOWN: i64 = 1_000;
 /// Pause between tries in the background to hear of a provider that can't be
 /// asked, in milliseconds.
-const PAUSE_UNHEARD: i64 = 30_000;
+const PAUSE_UNDISCOVERED: i64 = 30_000;
 /// Least age of keys that are refreshed in the background, in milliseconds.
 const REFRESH_MIN: i64 = 60_000;
 /// Longest time that a request waits for keys.
@@ -47,7 +47,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Every provider in use, shared by the plugins that name it.
 #[derive(Debug, Default)]
 pub struct Providers {
-    known: Mutex<HashMap<ProviderConfig, Weak<Provider>>>,
+    providers: Mutex<HashMap<ProviderConfig, Weak<Provider>>>,
     secret: CommonSecret,
 }
 
@@ -77,7 +77,7 @@ impl Providers {
     /// configuration names one.
     pub fn with_secret(secret: Vec<u8>) -> Self {
         Self {
-            known: Mutex::default(),
+            providers: Mutex::default(),
             secret: CommonSecret(secret.into()),
         }
     }
@@ -90,24 +90,24 @@ impl Providers {
     /// The provider of this configuration: an existing one, with its keys, if
     /// a plugin holds one.
     pub fn provider(&self, config: ProviderConfig, parts: &Parts) -> Arc<Provider> {
-        let mut known = lock(&self.known);
-        if let Some(provider) = known.get(&config).and_then(Weak::upgrade) {
+        let mut providers = lock(&self.providers);
+        if let Some(provider) = providers.get(&config).and_then(Weak::upgrade) {
             return provider;
         }
-        known.retain(|_, provider| provider.strong_count() > 0);
+        providers.retain(|_, provider| provider.strong_count() > 0);
         let provider = Arc::new(Provider {
             config: config.clone(),
             outbound: Arc::clone(&parts.outbound),
             clock: parts.clock.clone(),
             health: Health::new(config.issuer.as_str(), parts),
-            known: ArcSwapOption::empty(),
+            metadata: ArcSwapOption::empty(),
             generation: AtomicU64::new(0),
             flight: Mutex::new(None),
             not_before: AtomicI64::new(i64::MIN),
             refresh_at: AtomicI64::new(i64::MAX),
             is_malformed: AtomicBool::new(false),
         });
-        known.insert(config, Arc::downgrade(&provider));
+        providers.insert(config, Arc::downgrade(&provider));
         provider
     }
 }
@@ -163,10 +163,10 @@ pub struct Provider {
     outbound: Arc<Outbound>,
     clock: Clock,
     health: Health,
-    known: ArcSwapOption<Known>,
-    /// Of `known`, readable without touching it.
+    metadata: ArcSwapOption<ProviderMetadata>,
+    /// Of `metadata`, readable without touching it.
     generation: AtomicU64,
-    flight: Mutex<Option<Flight>>,
+    flight: Mutex<Option<PendingFetch>>,
     /// No request causes a fetch before this, in milliseconds.
     not_before: AtomicI64,
     /// When the next request starts a refresh, in milliseconds.
@@ -177,13 +177,13 @@ pub struct Provider {
 
 /// What is known of a provider.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct ProviderMetadata {
     /// The `iss` of its tokens.
     pub issuer: String,
     /// The keys of its tokens.
     pub keys: KeySet,
     /// Tells when its tokens end early, if it is in this process.
-    pub standing: Option<Arc<dyn Standing>>,
+    pub token_status: Option<Arc<dyn TokenStatus>>,
     /// Higher than before when a key is gone: what it verified is void.
     pub generation: u64,
     /// When it was asked for the last time, in milliseconds.
@@ -193,21 +193,21 @@ pub struct Known {
     /// Where the keys came from.
     sets: Vec<(Url, KeySet)>,
     /// Whether it should say more, and can't be asked.
-    unheard: bool,
+    undiscovered: bool,
 }
 
-impl Known {
+impl ProviderMetadata {
     /// What is known of a provider that can't be asked: what is configured.
-    pub fn unheard(issuer: &Url) -> Self {
+    pub fn undiscovered(issuer: &Url) -> Self {
         Self {
             issuer: issuer_of(issuer),
             keys: KeySet::default(),
-            standing: None,
+            token_status: None,
             generation: 0,
             asked_ms: i64::MIN,
             discovered: None,
             sets: Vec::new(),
-            unheard: true,
+            undiscovered: true,
         }
     }
 
@@ -217,8 +217,8 @@ impl Known {
     }
 
     /// The refusal of what none of the keys has signed.
-    pub fn out_of_keys(&self) -> Refusal {
-        let should_have_some = self.unheard || self.is_discovered();
+    pub fn no_matching_key(&self) -> Refusal {
+        let should_have_some = self.undiscovered || self.is_discovered();
         match self.sets.is_empty() && should_have_some {
             true => Refusal::ProviderUnavailable,
             false => Refusal::UnknownKey,
@@ -228,7 +228,7 @@ impl Known {
     /// What a refusal of a token is worth that the provider itself has given: one
     /// that is younger than the keys may be signed with a key that came after
     /// them, where nobody may ask for newer ones now.
-    pub fn doubts_of_given(&self, refusal: Refusal, token: &str) -> Refusal {
+    pub fn stale_keys_or(&self, refusal: Refusal, token: &str) -> Refusal {
         let claims = || Unverified::parse(token).ok()?.claims_of_anyone().ok();
         let issued = || claims()?.get("iat")?.as_i64()?.checked_mul(1000);
         match refusal {
@@ -239,17 +239,17 @@ impl Known {
 
     /// What a refusal is worth while nothing has been heard: the issuer is a guess
     /// then, and a token of another one may be good.
-    pub fn doubts(&self, refusal: Refusal) -> Refusal {
+    pub fn undiscovered_or(&self, refusal: Refusal) -> Refusal {
         match refusal {
-            Refusal::WrongIssuer if self.unheard => Refusal::ProviderUnavailable,
+            Refusal::WrongIssuer if self.undiscovered => Refusal::ProviderUnavailable,
             other => other,
         }
     }
 
     /// The refusal of what needs an endpoint that is not known: one that can't
     /// be asked may have it.
-    pub fn out_of_endpoints(&self) -> Refusal {
-        match self.unheard {
+    pub fn no_such_endpoint(&self) -> Refusal {
+        match self.undiscovered {
             true => Refusal::ProviderUnavailable,
             false => Refusal::NoEndpoint,
         }
@@ -271,7 +271,7 @@ impl Known {
 
 /// A fetch under way.
 #[derive(Clone, Debug)]
-struct Flight {
+struct PendingFetch {
     reason: Reason,
     landed: watch::Receiver<()>,
 }
@@ -289,30 +289,30 @@ enum Reason {
 
 impl Provider {
     /// What is known now; `None` until the first fetch has succeeded.
-    pub fn known(&self) -> Option<Arc<Known>> {
-        self.known.load_full()
+    pub fn metadata(&self) -> Option<Arc<ProviderMetadata>> {
+        self.metadata.load_full()
     }
 
     /// What is known, fetched first if nothing is; `None`: it can't be had.
-    pub async fn known_at_last(self: &Arc<Self>) -> Option<Arc<Known>> {
-        if let Some(known) = self.known() {
-            return Some(known);
+    pub async fn metadata_or_fetch(self: &Arc<Self>) -> Option<Arc<ProviderMetadata>> {
+        if let Some(metadata) = self.metadata() {
+            return Some(metadata);
         }
         self.wait_for_newer(self.clock.now_ms()).await;
-        self.known()
+        self.metadata()
     }
 
-    /// As [`Self::known_at_last`], but waits for the first fetch alone: where
+    /// As [`Self::metadata_or_fetch`], but waits for the first fetch alone: where
     /// that has failed, the next ones are in the background.
-    pub async fn known_once_tried(self: &Arc<Self>) -> Option<Arc<Known>> {
+    pub async fn metadata_after_first_fetch(self: &Arc<Self>) -> Option<Arc<ProviderMetadata>> {
         if self.not_before.load(Ordering::Relaxed) == i64::MIN {
-            return self.known_at_last().await;
+            return self.metadata_or_fetch().await;
         }
-        let known = self.known();
-        if known.is_none() {
+        let metadata = self.metadata();
+        if metadata.is_none() {
             self.start(Reason::First, self.clock.now_ms());
         }
-        known
+        metadata
     }
 
     /// Whether the last discovery document was refused for what it says.
@@ -321,14 +321,14 @@ impl Provider {
     }
 
     /// The refusal of what needs a provider of which nothing is known.
-    pub fn unknown(&self) -> Refusal {
+    pub fn unavailable(&self) -> Refusal {
         match self.is_malformed() {
             true => Refusal::ProviderMalformed,
             false => Refusal::ProviderUnavailable,
         }
     }
 
-    /// [`Known::generation`] of what is known now.
+    /// [`ProviderMetadata::generation`] of what is known now.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -340,7 +340,7 @@ impl Provider {
         // First of all: who finds nothing known may fetch.
         self.not_before.store(i64::MIN, Release);
         self.refresh_at.store(i64::MAX, Relaxed);
-        self.known.store(None);
+        self.metadata.store(None);
         self.generation.fetch_add(1, AcqRel);
     }
 
@@ -355,7 +355,7 @@ impl Provider {
     /// Whether it is worth waiting once more: what was under way was not begun for
     /// a key, but perhaps before there were tokens of the newest.
     pub async fn wait_for_newer(self: &Arc<Self>, now_ms: i64) -> bool {
-        let reason = match self.known.load().is_some() {
+        let reason = match self.metadata.load().is_some() {
             true => Reason::UnknownKey,
             false => Reason::First,
         };
@@ -388,7 +388,7 @@ impl Provider {
     }
 
     /// Joins the fetch under way (`true`) or starts one; `None`: not now.
-    fn start(self: &Arc<Self>, reason: Reason, now_ms: i64) -> Option<(Flight, bool)> {
+    fn start(self: &Arc<Self>, reason: Reason, now_ms: i64) -> Option<(PendingFetch, bool)> {
         let mut flight = lock(&self.flight);
         if let Some(under_way) = flight.as_ref() {
             return Some((under_way.clone(), true));
@@ -398,8 +398,8 @@ impl Provider {
         }
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (landing, landed) = watch::channel(());
-        let started = flight.insert(Flight { reason, landed }).clone();
-        let guard = Landing {
+        let started = flight.insert(PendingFetch { reason, landed }).clone();
+        let guard = FetchGuard {
             provider: Arc::clone(self),
             _landing: landing,
         };
@@ -413,24 +413,29 @@ impl Provider {
     async fn fetch(&self, reason: Reason) {
         loop {
             let generation = self.generation();
-            let previous = self.known();
+            let previous = self.metadata();
             let outcome = discovery::fetch(self, previous.as_deref()).await;
             let _nobody_forgets = lock(&self.flight);
             if self.generation() == generation {
-                return self.land(reason, outcome, previous.as_deref());
+                return self.finish_fetch(reason, outcome, previous.as_deref());
             }
             // It was forgotten meanwhile, perhaps for what was fetched.
         }
     }
 
     /// Puts in force what a fetch has come to.
-    fn land(&self, reason: Reason, outcome: Result<Known, FetchError>, previous: Option<&Known>) {
+    fn finish_fetch(
+        &self,
+        reason: Reason,
+        outcome: Result<ProviderMetadata, FetchError>,
+        previous: Option<&ProviderMetadata>,
+    ) {
         let now = self.clock.now_ms();
         let is_malformed = outcome.as_ref().is_err_and(FetchError::is_of_issuer);
         self.is_malformed.store(is_malformed, Ordering::Relaxed);
         match outcome {
             Ok(fetched) => {
-                self.health.heard(now);
+                self.health.record_success(now);
                 let next = now.saturating_add(self.refresh_after(&fetched));
                 self.install(fetched, previous);
                 self.refresh_at.store(next, Ordering::Relaxed);
@@ -441,11 +446,11 @@ impl Provider {
             }
             Err(error) => {
                 // Once a minute is enough of what goes on.
-                if self.health.lost(now, &error.to_string()) {
+                if self.health.record_failure(now, &error.to_string()) {
                     tracing::warn!(
                         issuer = %self.config.issuer,
                         error = %error,
-                        keys_held = previous.map_or(0, |known| known.keys.len()),
+                        keys_held = previous.map_or(0, |metadata| metadata.keys.len()),
                         "can't fetch the provider's keys"
                     );
                 }
@@ -456,7 +461,7 @@ impl Provider {
         }
     }
 
-    fn install(&self, mut fetched: Known, previous: Option<&Known>) {
+    fn install(&self, mut fetched: ProviderMetadata, previous: Option<&ProviderMetadata>) {
         fetched.generation = match previous {
             Some(old) if fetched.keys.holds_all(&old.keys) && fetched.issuer == old.issuer => {
                 old.generation
@@ -472,25 +477,25 @@ impl Provider {
                 "provider's keys are in force"
             );
         }
-        self.known.store(Some(Arc::new(fetched)));
+        self.metadata.store(Some(Arc::new(fetched)));
         self.generation.store(generation, Ordering::Release);
     }
 
-    fn refresh_after(&self, known: &Known) -> i64 {
-        if known.unheard {
-            return PAUSE_UNHEARD;
+    fn refresh_after(&self, metadata: &ProviderMetadata) -> i64 {
+        if metadata.undiscovered {
+            return PAUSE_UNDISCOVERED;
         }
         (self.config.rediscovery_lifetime.saturating_mul(1000)).max(REFRESH_MIN)
     }
 }
 
 /// Ends the fetch for those who wait, also when its task is cancelled.
-struct Landing {
+struct FetchGuard {
     provider: Arc<Provider>,
     _landing: watch::Sender<()>,
 }
 
-impl Drop for Landing {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
         *lock(&self.provider.flight) = None;
     }

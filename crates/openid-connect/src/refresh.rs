@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use super::OpenIdConnect;
 use super::arguments::Arguments;
-use super::client::Client;
-use super::flight::digest_of;
+use super::client_auth::Client;
+use super::introspection::RequestContext;
 use super::logout::Hint;
 use super::refusal::Refusal;
-use super::sessions::{Handle, Held, LoginSession, Sessions, Shown};
+use super::sessions::{Handle, LoginSession, OpenSession, SessionLookup, Sessions};
+use super::single_flight::digest_of;
 use super::storage::Lock;
-use super::told::Asking;
 
 /// How often is looked whether another node has the next tokens.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// As [`Asking`], for what outlives the request.
+/// As [`RequestContext`], for what outlives the request.
 struct Owned {
     from: Option<std::net::IpAddr>,
     client: Option<Arc<Client>>,
@@ -38,26 +38,26 @@ impl OpenIdConnect {
     pub(super) async fn refresh(
         &self,
         sessions: &Arc<Sessions>,
-        login: &Arc<Held>,
-        asking: &Asking<'_>,
-    ) -> Result<Arc<Held>, Refusal> {
+        login: &Arc<OpenSession>,
+        context: &RequestContext<'_>,
+    ) -> Result<Arc<OpenSession>, Refusal> {
         let Some(handle) = &login.handle else {
-            let next = self.next_tokens(sessions, login, asking).await?;
-            return Ok(Arc::new(Held::fresh(next)));
+            let next = self.next_tokens(sessions, login, context).await?;
+            return Ok(Arc::new(OpenSession::fresh(next)));
         };
         if login.refresh.is_none() || !sessions.refreshes {
             return Err(Refusal::WrongCredentials);
         }
         let this = self.me.upgrade().ok_or(Refusal::ProviderUnavailable)?;
         let owned = Owned {
-            from: asking.from,
-            client: asking.client.cloned(),
-            headers: asking.headers.clone(),
-            arguments: asking.arguments.clone(),
+            from: context.from,
+            client: context.client.cloned(),
+            headers: context.headers.clone(),
+            arguments: context.arguments.clone(),
         };
         let about = digest_of([&handle.key.0[..], login.access.as_bytes()]);
         let (sessions, login) = (Arc::clone(sessions), Arc::clone(login));
-        let (handle, clock) = (handle.clone(), self.agent.clock.clone());
+        let (handle, clock) = (handle.clone(), self.provider_client.clock.clone());
         // In a task of its own: who hangs up between the call and the saving
         // would lose tokens that are good only once.
         let question =
@@ -70,17 +70,17 @@ impl OpenIdConnect {
     async fn refresh_kept(
         &self,
         sessions: &Sessions,
-        login: &Held,
+        login: &OpenSession,
         handle: &Handle,
         owned: &Owned,
-    ) -> Result<Arc<Held>, Refusal> {
-        let asking = Asking {
+    ) -> Result<Arc<OpenSession>, Refusal> {
+        let context = RequestContext {
             from: owned.from,
             client: owned.client.as_ref(),
             headers: &owned.headers,
             arguments: &owned.arguments,
         };
-        let clock = &self.agent.clock;
+        let clock = &self.provider_client.clock;
         // Whoever has locked it and does not come back is waited for no longer.
         let until_ms = clock.now_ms().saturating_add(sessions.lock_ms());
         loop {
@@ -91,7 +91,7 @@ impl OpenIdConnect {
             }
             if let Some(lock) = sessions.lock(handle, now_ms).await? {
                 let of = (handle, lock);
-                return self.refresh_locked(sessions, login, of, &asking).await;
+                return self.refresh_locked(sessions, login, of, &context).await;
             }
             if now_ms >= until_ms {
                 return Err(Refusal::ProviderUnavailable);
@@ -103,18 +103,18 @@ impl OpenIdConnect {
     async fn refresh_locked(
         &self,
         sessions: &Sessions,
-        login: &Held,
+        login: &OpenSession,
         (handle, lock): (&Handle, Lock),
-        asking: &Asking<'_>,
-    ) -> Result<Arc<Held>, Refusal> {
-        let clock = &self.agent.clock;
+        context: &RequestContext<'_>,
+    ) -> Result<Arc<OpenSession>, Refusal> {
+        let clock = &self.provider_client.clock;
         let next = async {
             // Another node may have done it just before.
             let current = live(sessions.read(handle, clock.now_ms()).await?)?;
             if current.access != login.access {
                 return Ok(Err(current));
             }
-            let next = self.next_tokens(sessions, &current, asking).await?;
+            let next = self.next_tokens(sessions, &current, context).await?;
             Ok(Ok(next))
         };
         let outcome = match next.await {
@@ -147,18 +147,21 @@ impl OpenIdConnect {
         &self,
         sessions: &Sessions,
         login: &LoginSession,
-        asking: &Asking<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<LoginSession, Refusal> {
         let none = Refusal::WrongCredentials;
-        let desk = self.desk.as_ref().ok_or(none)?;
+        let token_client = self.token_client.as_ref().ok_or(none)?;
         let token = login.refresh.as_deref().filter(|_| sessions.refreshes);
         let token = token.ok_or(none)?;
-        let (client, _) = self.settings().clients.named(&login.client).ok_or(none)?;
-        let asking = Asking {
+        let (client, _) = self.config().clients.named(&login.client).ok_or(none)?;
+        let context = RequestContext {
             client: Some(client),
-            ..*asking
+            ..*context
         };
-        let tokens = desk.refresh(token, &asking).await.map_err(refused)?;
+        let tokens = token_client
+            .refresh(token, &context)
+            .await
+            .map_err(refused)?;
         let mut next = login.clone();
         if let Some(id) = &tokens.id {
             let by = self.vouched_by(login);
@@ -192,10 +195,12 @@ impl OpenIdConnect {
     }
 }
 
-fn live(shown: Shown) -> Result<Arc<Held>, Refusal> {
+fn live(shown: SessionLookup) -> Result<Arc<OpenSession>, Refusal> {
     match shown {
-        Shown::Live(current, _) => Ok(current),
-        Shown::Void(_) | Shown::Nothing | Shown::Away(_) => Err(Refusal::SessionOver),
+        SessionLookup::Active(current, _) => Ok(current),
+        SessionLookup::Invalid(_) | SessionLookup::Absent | SessionLookup::NeedsLoad(_) => {
+            Err(Refusal::SessionOver)
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::distributed::are_elsewhere;
+use super::distributed_claims::has_distributed_claims;
 use super::fields::Fields;
-use super::issuers::Issuers;
+use super::issuers::AllowedIssuers;
 use super::refusal::Refusal;
 use doorward_core::jose::claims::{check_times, find, place, time, words};
 use doorward_plugin_api::ConfigError;
@@ -30,7 +30,7 @@ pub(super) struct Rules {
     id_tokens: bool,
     leeway: i64,
     max_age: Option<i64>,
-    pub(super) issuers: Issuers,
+    pub(super) issuers: AllowedIssuers,
     domains: Vec<String>,
     audience: Required,
     /// Of `audience`, which also says for whom tokens are asked.
@@ -64,7 +64,7 @@ impl Rules {
             id_tokens: fields.flag("bearer_id_tokens")?,
             leeway: fields.integer("leeway")?.unwrap_or(0),
             max_age: fields.integer("max_age")?,
-            issuers: Issuers::new(fields)?,
+            issuers: AllowedIssuers::new(fields)?,
             domains: fields.texts("domains")?,
             audience: required(
                 "audience_claim",
@@ -135,9 +135,9 @@ impl Rules {
         self.check_domain(claims)
     }
 
-    /// As [`Self::check_told`], of what came beside an opaque token of which
+    /// As [`Self::check_introspected`], of what came beside an opaque token of which
     /// nothing is told: for whom that is meant nobody but who asked can say.
-    pub(super) fn check_untold(
+    pub(super) fn check_opaque(
         &self,
         claims: &Map<String, Value>,
         issuer: &str,
@@ -152,7 +152,7 @@ impl Rules {
     /// As [`Self::check`], of claims that the provider itself has told: what
     /// they leave out is not held against the token. `all`: these, and what the
     /// token says itself where they say nothing.
-    pub(super) fn check_told(
+    pub(super) fn check_introspected(
         &self,
         told: &Map<String, Value>,
         all: &Map<String, Value>,
@@ -194,7 +194,7 @@ impl Rules {
 
     /// Whether something about these claims has still to be asked for.
     pub(super) fn are_pending(&self, claims: &Map<String, Value>) -> bool {
-        self.distributed && are_elsewhere(claims)
+        self.distributed && has_distributed_claims(claims)
     }
 
     fn check_known_permissions(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {

@@ -3,12 +3,12 @@
 
 mod claims;
 mod cookies;
-mod held;
-mod kept;
-mod of_token;
-mod remembered;
-mod told;
-mod watched;
+mod headers;
+mod open_session;
+mod recheck;
+mod remember_me;
+mod server_side;
+mod token_session;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
-use super::flight::digest_of;
 use super::logins::token;
 use super::methods::{Method, Methods};
 use super::refusal::Refusal;
+use super::single_flight::digest_of;
 use super::storage::{Storage, Storages};
 use crate::Providers;
 use doorward_net::session::cookie::Style;
@@ -34,17 +34,17 @@ use doorward_net::session::timers::{Age, Timers};
 use doorward_plugin_api::filter::Exchange;
 use doorward_plugin_api::{ConfigError, Parts};
 
-use held::Opened;
-use of_token::OfTokens;
-use remembered::Remembered;
-use told::Told;
+use headers::SessionHeaders;
+use open_session::SessionCache;
+use remember_me::RememberMe;
+use token_session::TokenSessions;
 
 pub(super) use claims::of_user;
 pub(super) use cookies::{Browser, sealer, strip, style};
-pub(super) use held::{Handle, Held};
-pub(super) use kept::hashed;
-pub(super) use of_token::{Caller, Opening};
-pub(super) use told::{answered, owned};
+pub(super) use headers::{answered, owned};
+pub(super) use open_session::{Handle, OpenSession};
+pub(super) use server_side::hashed;
+pub(super) use token_session::{Caller, TokenSession};
 
 /// When the mark of a session goes whose timers never end it: in ten years, in
 /// milliseconds.
@@ -86,7 +86,7 @@ pub(super) struct LoginSession {
     pub(super) bound: Option<String>,
     /// Whether the provider is asked what the access token says.
     #[serde(rename = "w", skip_serializing_if = "is_no", default)]
-    pub(super) told: bool,
+    pub(super) needs_introspection: bool,
     /// Whether no signature vouches for an ID token of it.
     #[serde(rename = "u", skip_serializing_if = "is_no", default)]
     pub(super) unverified: bool,
@@ -118,7 +118,7 @@ impl LoginSession {
             scope: None,
             ends_at: None,
             bound: None,
-            told: false,
+            needs_introspection: false,
             unverified: false,
             started: now_ms,
             renewed: now_ms,
@@ -146,15 +146,15 @@ fn is_of_login(by: &Method) -> bool {
 }
 
 /// What a request shows of a session.
-pub(super) enum Shown {
+pub(super) enum SessionLookup {
     /// It shows none.
-    Nothing,
+    Absent,
     /// It shows one that can't be opened, or is over.
-    Void(Refusal),
+    Invalid(Refusal),
     /// It shows the handle of one that has to be read.
-    Away(Handle),
+    NeedsLoad(Handle),
     /// The session, and whether it shall be renewed.
-    Live(Arc<Held>, bool),
+    Active(Arc<OpenSession>, bool),
 }
 
 /// Makes, keeps and ends sessions.
@@ -163,7 +163,7 @@ pub(super) struct Sessions {
     style: Style,
     timers: Timers,
     /// The cookies that outlive those of sessions (`session_remember`).
-    remembers: Option<Remembered>,
+    remembers: Option<RememberMe>,
     /// What a session is sealed for: it is void elsewhere.
     context: Vec<u8>,
     pub(super) leeway_ms: i64,
@@ -171,7 +171,7 @@ pub(super) struct Sessions {
     pub(super) refreshes: bool,
     destroy_unauthorized: bool,
     destroy_forbidden: bool,
-    opened: Opened,
+    session_cache: SessionCache,
     /// Where they are kept; `None`: in the cookie.
     storage: Option<Storage>,
     storages: Arc<Storages>,
@@ -181,10 +181,10 @@ pub(super) struct Sessions {
     hash_subject: bool,
     /// The methods that begin sessions (`disable_session`).
     begins: Methods,
-    of_tokens: OfTokens,
+    token_sessions: TokenSessions,
     /// What sessions are bound to besides the cookie.
     binds: Vec<String>,
-    told: Told,
+    session_headers: SessionHeaders,
 }
 
 impl Sessions {
@@ -197,7 +197,7 @@ impl Sessions {
         Storages::of(parts).lives(timers.copies_end(0, 0));
         let context = [issuer, audience, name].join("\n").into_bytes();
         let style = style(fields, "session")?;
-        let remembers = Remembered::new(fields, &style, &context)?;
+        let remembers = RememberMe::new(fields, &style, &context)?;
         if let Some(remembers) = &remembers {
             Storages::of(parts).lives(remembers.timers.copies_end(0, 0));
         }
@@ -213,64 +213,66 @@ impl Sessions {
             refreshes: fields.flag("refresh_tokens")?,
             destroy_unauthorized: fields.flag("unauthorized_destroy_session")?,
             destroy_forbidden: fields.flag("forbidden_destroy_session")?,
-            opened: Opened::new(),
-            lock_ms: kept::lock_ms(timeout, storage.as_ref()),
+            session_cache: SessionCache::new(),
+            lock_ms: server_side::lock_ms(timeout, storage.as_ref()),
             storage,
             storages: Storages::of(parts),
             hash_subject: fields.flag("session_hash_subject")?,
             begins: Methods::but(&fields.texts("disable_session")?),
-            of_tokens: OfTokens::new(),
+            token_sessions: TokenSessions::new(),
             binds: fields.texts("session_bind")?,
-            told: Told::new(fields)?,
+            session_headers: SessionHeaders::new(fields)?,
         })
     }
 
     /// The session that a request shows, at `now_ms`, as far as is known without
     /// asking anybody.
-    pub(super) fn shown(&self, headers: &HeaderMap, now_ms: i64) -> Shown {
+    pub(super) fn shown(&self, headers: &HeaderMap, now_ms: i64) -> SessionLookup {
         let Some(text) = self.style.read(headers) else {
-            return Shown::Nothing;
+            return SessionLookup::Absent;
         };
         let Some(text) = text else {
-            return Shown::Void(Refusal::BrokenSession);
+            return SessionLookup::Invalid(Refusal::BrokenSession);
         };
-        if let Some(held) = self.opened.get(&text)
+        if let Some(held) = self.session_cache.get(&text)
             && now_ms < held.stale_ms
         {
             return self.aged(held, now_ms);
         }
         if self.storage.is_some() {
             return match Handle::of(&text, &self.context) {
-                Some(handle) => Shown::Away(handle),
-                None => Shown::Void(Refusal::BrokenSession),
+                Some(handle) => SessionLookup::NeedsLoad(handle),
+                None => SessionLookup::Invalid(Refusal::BrokenSession),
             };
         }
         let opened = self.sealer.open(&self.context, &text).ok();
         let session = opened.and_then(|plain| serde_json::from_slice(&plain).ok());
         let Some(session): Option<LoginSession> = session else {
-            return Shown::Void(Refusal::BrokenSession);
+            return SessionLookup::Invalid(Refusal::BrokenSession);
         };
-        let held = Arc::new(Held::new(session, None, i64::MAX));
-        self.opened.insert(&text, &held);
+        let held = Arc::new(OpenSession::new(session, None, i64::MAX));
+        self.session_cache.insert(&text, &held);
         self.aged(held, now_ms)
     }
 
-    fn aged(&self, held: Arc<Held>, now_ms: i64) -> Shown {
+    fn aged(&self, held: Arc<OpenSession>, now_ms: i64) -> SessionLookup {
         if held.moved.is_some() {
-            return Shown::Void(Refusal::SessionOver);
+            return SessionLookup::Invalid(Refusal::SessionOver);
         }
         match self.timers.age(held.started, held.renewed, now_ms) {
-            Age::Over => Shown::Void(Refusal::SessionOver),
-            _ if held.is_over(&self.storages.ends) => Shown::Void(Refusal::SessionOver),
-            age => Shown::Live(held, age == Age::Due),
+            Age::Over => SessionLookup::Invalid(Refusal::SessionOver),
+            _ if held.is_over(&self.storages.revoked_sessions) => {
+                SessionLookup::Invalid(Refusal::SessionOver)
+            }
+            age => SessionLookup::Active(held, age == Age::Due),
         }
     }
 
     /// Whether a session that was last used at `used_ms` is over at `now_ms`, as
     /// far as is known without asking anybody.
-    pub(super) fn is_over(&self, held: &Held, used_ms: i64, now_ms: i64) -> bool {
+    pub(super) fn is_over(&self, held: &OpenSession, used_ms: i64, now_ms: i64) -> bool {
         self.timers.age(held.started, used_ms, now_ms) == Age::Over
-            || held.is_over(&self.storages.ends)
+            || held.is_over(&self.storages.revoked_sessions)
     }
 
     /// A digest of what the session of a request is bound to, if it is.
@@ -280,11 +282,13 @@ impl Sessions {
         }
         let has = |what: &str| self.binds.iter().any(|one| one == what);
         let ip = from.to_canonical().to_string();
-        let agent = headers.get(USER_AGENT).map(HeaderValue::as_bytes);
+        let provider_client = headers.get(USER_AGENT).map(HeaderValue::as_bytes);
         let parts = [
             if has("ip") { ip.as_bytes() } else { b"" },
             if has("scheme") && secure { b"s" } else { b"" },
-            agent.filter(|_| has("user-agent")).unwrap_or_default(),
+            provider_client
+                .filter(|_| has("user-agent"))
+                .unwrap_or_default(),
         ];
         let digest = digest_of(parts);
         Some(URL_SAFE_NO_PAD.encode(&digest[..16]))
@@ -293,7 +297,7 @@ impl Sessions {
     /// Whether a session is shown by another client than it is bound to.
     pub(super) fn is_elsewhere(
         &self,
-        held: &Held,
+        held: &OpenSession,
         headers: &HeaderMap,
         exchange: &Exchange,
     ) -> bool {
@@ -322,7 +326,7 @@ impl Sessions {
         let (plain, sealed) = self.sealed(&session)?;
         let mut browser = browser;
         browser.keep(&self.style, &sealed)?;
-        self.keep_remembered(&session, &plain, &mut browser)
+        self.set_remember_me(&session, &plain, &mut browser)
     }
 
     /// A session as its cookies have it: readable, and sealed.
@@ -341,7 +345,7 @@ impl Sessions {
         mut browser: Browser<'_>,
     ) -> Result<(), Refusal> {
         browser.keep(&self.style, handle.text())?;
-        self.keep_remembered(session, handle.text().as_bytes(), &mut browser)
+        self.set_remember_me(session, handle.text().as_bytes(), &mut browser)
     }
 
     /// Has the browser forget its session.
@@ -386,7 +390,7 @@ impl Sessions {
     /// # Errors
     /// [`Refusal::SessionStoreUnavailable`] when it can't be said where it counts: it
     /// goes on, and can be ended again.
-    pub(super) async fn end(&self, held: &Held, now_ms: i64) -> Result<(), Refusal> {
+    pub(super) async fn end(&self, held: &OpenSession, now_ms: i64) -> Result<(), Refusal> {
         let mut mark = held.end_mark(now_ms);
         let unavailable = |_| Refusal::SessionStoreUnavailable;
         let (Some(storage), Some(handle)) = (&self.storage, &held.handle) else {
@@ -401,14 +405,14 @@ impl Sessions {
         let ended = storage.end(&handle.key, &held.id, now_ms).await;
         ended.map_err(unavailable)?;
         // Also for those who have read it at this moment.
-        self.storages.ends.add_of_user(&mark);
-        self.opened.remove(handle.text());
+        self.storages.revoked_sessions.add_of_user(&mark);
+        self.session_cache.remove(handle.text());
         Ok(())
     }
 
     /// As [`Sessions::end`], without waiting; for sessions in cookies alone that
     /// is up to the browser.
-    pub(super) fn end_soon(self: &Arc<Self>, held: &Arc<Held>, now_ms: i64) {
+    pub(super) fn end_soon(self: &Arc<Self>, held: &Arc<OpenSession>, now_ms: i64) {
         if self.storage.is_none() {
             return;
         }

@@ -154,8 +154,8 @@ impl ProofAlgs {
 }
 
 fn named(field: &str, name: &str, one_of: &[&str]) -> Result<Algorithm, ConfigError> {
-    let known = one_of.contains(&name);
-    let algorithm = Algorithm::named(name).filter(|_| known);
+    let metadata = one_of.contains(&name);
+    let algorithm = Algorithm::named(name).filter(|_| metadata);
     algorithm.ok_or_else(|| {
         let message = format!(
             "{name} is not allowed: expected one of {}",

@@ -5,8 +5,8 @@
 //! use neither. A storage that gives no answer is an error, never an empty one.
 
 mod config;
-mod marks;
 mod remote;
+mod tombstones;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,9 +15,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::ends::Ends;
 use super::fields::Fields;
-use super::grants::OfIssuers;
+use super::revoked_sessions::RevokedSessions;
+use super::token_endpoint::RefreshesByIssuer;
 use doorward_core::clock::{Clock, random_bytes};
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::login::{LoginQuery, SessionTombstone, StoredLogin, TombstoneKey};
@@ -84,9 +84,9 @@ impl From<StoreError> for StorageError {
 pub struct Storages {
     /// The process's own store.
     store: OnceLock<Arc<Store>>,
-    pub(super) ends: Ends,
+    pub(super) revoked_sessions: RevokedSessions,
     /// Refreshes of sessions, wherever these are kept.
-    pub(super) refreshes: OfIssuers,
+    pub(super) refreshes: RefreshesByIssuer,
     remotes: Mutex<HashMap<RemoteConfig, Weak<Remote>>>,
     /// The longest life that a session of a plugin may have, in milliseconds.
     longest_ms: std::sync::atomic::AtomicI64,
@@ -109,10 +109,10 @@ impl Storages {
     /// is there, for the first request as for any, unless the store is silent.
     pub async fn on(store: Arc<Store>, clock: Clock) -> Arc<Self> {
         let storages = Arc::new(Self::default());
-        let seen = marks::catch_up(&storages, &*store, &clock).await;
+        let seen = tombstones::catch_up(&storages, &*store, &clock).await;
         // It is new.
         let _ = storages.store.set(store);
-        marks::follow(&storages, clock, seen);
+        tombstones::follow(&storages, clock, seen);
         storages
     }
 
@@ -158,8 +158,8 @@ impl Storages {
     /// One connection for all plugins that name the same server.
     fn remote(&self, config: RemoteConfig, metrics: &Metrics) -> Result<Arc<Remote>, ConfigError> {
         let mut remotes = self.remotes.lock();
-        if let Some(known) = remotes.get(&config).and_then(Weak::upgrade) {
-            return Ok(known);
+        if let Some(metadata) = remotes.get(&config).and_then(Weak::upgrade) {
+            return Ok(metadata);
         }
         remotes.retain(|_, remote| remote.strong_count() > 0);
         let remote = Arc::new(Remote::open(&config, metrics)?);

@@ -14,15 +14,15 @@ use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde_json::{Map, Value};
 
-use super::agent::{Agent, Question, object};
 use super::endpoints::Endpoint;
-use super::flight::{Digest, Flights};
-use super::grants::{self, Tokens};
-use super::provider::{Known, Provider};
+use super::introspection::{Lifetimes, RequestContext, request_digest};
+use super::provider::{Provider, ProviderMetadata};
+use super::provider_client::{EndpointRequest, ProviderClient, object};
 use super::refusal::Refusal;
 use super::rules::is_access_token;
-use super::signed;
-use super::told::{Asking, Lifetimes, about};
+use super::signature;
+use super::single_flight::{Digest, SingleFlight};
+use super::token_endpoint::{self, Tokens};
 use crate::Providers;
 use doorward_core::clock::Clock;
 use doorward_core::jose::claims::{check_times, same_issuer};
@@ -32,7 +32,7 @@ use doorward_plugin_api::Parts;
 
 use config::Subject;
 
-pub(super) use config::How;
+pub(super) use config::TokenExchangeConfig;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
@@ -43,17 +43,17 @@ const BYTES: u64 = 32 * 1024 * 1024;
 
 /// Exchanges tokens, one question a token at a time, and remembers.
 pub(super) struct TokenExchange {
-    how: How,
-    agent: Arc<Agent>,
-    /// Of [`How::subjects`] those whose tokens are verified.
+    config: TokenExchangeConfig,
+    provider_client: Arc<ProviderClient>,
+    /// Of [`TokenExchangeConfig::subjects`] those whose tokens are verified.
     keys: Vec<Option<Arc<Provider>>>,
-    memory: Arc<Memory>,
-    flights: Flights<Arc<Tokens>>,
+    cache: Arc<ExchangeCache>,
+    flights: SingleFlight<Arc<Tokens>>,
 }
 
 /// The answers of before.
-struct Memory {
-    held: Answers,
+struct ExchangeCache {
+    held: CachedTokens,
     clock: Clock,
     /// Whether there are any.
     on: bool,
@@ -63,7 +63,7 @@ struct Memory {
 }
 
 #[derive(Clone)]
-struct Held {
+struct CachedToken {
     tokens: Arc<Tokens>,
     until: i64,
     /// What was revoked when it was given, at a provider in this process.
@@ -73,32 +73,32 @@ struct Held {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<Digest, Held> for Weight {
-    fn weight(&self, _: &Digest, held: &Held) -> u64 {
+impl Weighter<Digest, CachedToken> for Weight {
+    fn weight(&self, _: &Digest, held: &CachedToken) -> u64 {
         256 + held.tokens.weight()
     }
 }
 
 /// Tokens by the question to which they are the answer.
-type Answers = Cache<Digest, Held, Weight, ahash::RandomState>;
+type CachedTokens = Cache<Digest, CachedToken, Weight, ahash::RandomState>;
 
-fn answers() -> Answers {
+fn answers() -> CachedTokens {
     let state = ahash::RandomState::new();
     Cache::with(TOKENS, BYTES, Weight, state, DefaultLifecycle::default())
 }
 
 /// What is to be done about a token.
-pub(super) enum Course {
+pub(super) enum ExchangeDecision {
     /// It counts as it is.
-    Keep,
+    NotNeeded,
     /// It was exchanged before.
-    Held(Given),
+    Cached(ExchangedToken),
     /// The provider has to be asked.
-    Ask,
+    Needed,
 }
 
 /// A token that was given for another.
-pub(super) struct Given {
+pub(super) struct ExchangedToken {
     pub(super) tokens: Arc<Tokens>,
     /// Whether it was given for an earlier request.
     pub(super) remembered: bool,
@@ -114,40 +114,49 @@ enum Reason<'a> {
 }
 
 impl TokenExchange {
-    pub(super) fn new(how: How, agent: &Arc<Agent>, parts: &Parts) -> Self {
+    pub(super) fn new(
+        config: TokenExchangeConfig,
+        provider_client: &Arc<ProviderClient>,
+        parts: &Parts,
+    ) -> Self {
         let provider = |subject: &Subject| {
             let config = subject.keys.clone()?;
             Some(Providers::of(parts).provider(config, parts))
         };
         Self {
-            keys: (how.subjects.iter().flatten()).map(provider).collect(),
-            flights: Flights::new(how.lifetimes.refused(), agent.timeout()),
-            memory: Arc::new(Memory {
+            keys: (config.subjects.iter().flatten()).map(provider).collect(),
+            flights: SingleFlight::new(config.lifetimes.refused(), provider_client.timeout()),
+            cache: Arc::new(ExchangeCache {
                 held: answers(),
-                clock: agent.clock.clone(),
-                on: how.remember,
-                lifetimes: how.lifetimes,
-                leeway: how.leeway,
+                clock: provider_client.clock.clone(),
+                on: config.remember,
+                lifetimes: config.lifetimes,
+                leeway: config.leeway,
             }),
-            how,
-            agent: Arc::clone(agent),
+            config,
+            provider_client: Arc::clone(provider_client),
         }
     }
 
     /// What is to be done about `token`, by what is known at once.
-    pub(super) fn course(&self, token: &str, asking: &Asking<'_>, known: Option<&Known>) -> Course {
-        let Some(known) = known else {
-            return Course::Ask;
+    pub(super) fn decide(
+        &self,
+        token: &str,
+        context: &RequestContext<'_>,
+        metadata: Option<&ProviderMetadata>,
+    ) -> ExchangeDecision {
+        let Some(metadata) = metadata else {
+            return ExchangeDecision::Needed;
         };
         let claims = Unverified::parse(token).and_then(|parsed| parsed.claims_of_anyone());
-        if self.reason(claims.as_ref().ok(), known).is_none() {
-            return Course::Keep;
+        if self.reason(claims.as_ref().ok(), metadata).is_none() {
+            return ExchangeDecision::NotNeeded;
         }
-        let (form, headers) = self.words(token, asking);
-        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
-        self.memory
-            .get(about, known)
-            .map_or(Course::Ask, Course::Held)
+        let (form, headers) = self.request_parameters(token, context);
+        let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
+        self.cache
+            .get(about, metadata)
+            .map_or(ExchangeDecision::Needed, ExchangeDecision::Cached)
     }
 
     /// The token that is given for `token`; `None`: it counts as it is.
@@ -157,59 +166,62 @@ impl TokenExchange {
     pub(super) async fn exchange(
         &self,
         token: &str,
-        asking: &Asking<'_>,
-    ) -> Result<Option<Given>, Refusal> {
+        context: &RequestContext<'_>,
+    ) -> Result<Option<ExchangedToken>, Refusal> {
         if token.len() > TOKEN_MAX {
             return Err(Refusal::TokenTooLong);
         }
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Refusal::MalformedToken);
         }
-        let known = self.agent.known().await?;
+        let metadata = self.provider_client.metadata().await?;
         let parsed = Unverified::parse(token).ok();
         let claims = parsed.as_ref().and_then(|it| it.claims_of_anyone().ok());
-        let Some(reason) = self.reason(claims.as_ref(), &known) else {
+        let Some(reason) = self.reason(claims.as_ref(), &metadata) else {
             return Ok(None);
         };
-        let (form, headers) = self.words(token, asking);
-        let about = about(asking.client.map(Arc::as_ref), &form, &headers);
-        if let Some(given) = self.memory.get(about, &known) {
-            return Ok(Some(given));
+        let (form, headers) = self.request_parameters(token, context);
+        let about = request_digest(context.client.map(Arc::as_ref), &form, &headers);
+        if let Some(exchanged) = self.cache.get(about, &metadata) {
+            return Ok(Some(exchanged));
         }
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         if let Some(refusal) = self.flights.refused(&about, now_ms) {
             return Err(refusal);
         }
         let mut ends_at = None;
         if let Some(parsed) = &parsed {
-            let end = self.verify(parsed, &reason, &known).await?;
+            let end = self.verify(parsed, &reason, &metadata).await?;
             ends_at = end.map(|end| end.saturating_mul(1000));
         }
-        let question = Question {
-            from: asking.from,
+        let question = EndpointRequest {
+            from: context.from,
             endpoint: Endpoint::TokenExchange,
-            client: asking.client.cloned(),
+            client: context.client.cloned(),
             form,
             headers,
         };
-        let (agent, clock) = (Arc::clone(&self.agent), self.agent.clock.clone());
-        let memory = Arc::clone(&self.memory);
+        let (provider_client, clock) = (
+            Arc::clone(&self.provider_client),
+            self.provider_client.clock.clone(),
+        );
+        let cache = Arc::clone(&self.cache);
         let asked = move || async move {
             // The last answer may have come between the look and the question.
-            if let Some(given) = memory.get(about, &known) {
-                return Ok(given.tokens);
+            if let Some(exchanged) = cache.get(about, &metadata) {
+                return Ok(exchanged.tokens);
             }
             // From before the question: what is revoked meanwhile is asked about
             // again.
-            let version = version(&known);
-            let answer = agent.post(question).await?;
-            let tokens = read(&answer, agent.clock.now_ms()).map(Arc::new)?;
-            memory.keep(about, &tokens, ends_at, version);
+            let version = version(&metadata);
+            let answer = provider_client.post(question).await?;
+            let tokens = read(&answer, provider_client.clock.now_ms()).map(Arc::new)?;
+            cache.insert(about, &tokens, ends_at, version);
             Ok(tokens)
         };
         let tokens = self.flights.ask(about, asked, move || clock.now_ms());
         let tokens = tokens.await?;
-        Ok(Some(Given {
+        Ok(Some(ExchangedToken {
             tokens,
             remembered: false,
             about,
@@ -217,22 +229,26 @@ impl TokenExchange {
     }
 
     /// Forgets a token that is void.
-    pub(super) fn forget(&self, given: &Given) {
-        self.memory.held.remove(&given.about);
+    pub(super) fn forget(&self, exchanged: &ExchangedToken) {
+        self.cache.held.remove(&exchanged.about);
     }
 
     /// Why a token with these claims is exchanged, if it is. Tokens without
     /// claims that can be read are of the provider, or of nobody.
-    fn reason(&self, claims: Option<&Map<String, Value>>, known: &Known) -> Option<Reason<'_>> {
+    fn reason(
+        &self,
+        claims: Option<&Map<String, Value>>,
+        metadata: &ProviderMetadata,
+    ) -> Option<Reason<'_>> {
         let issuer = claims.and_then(|claims| claims.get("iss")?.as_str());
-        let Some(subjects) = &self.how.subjects else {
-            let own = issuer.is_none_or(|issuer| same_issuer(issuer, &known.issuer));
+        let Some(subjects) = &self.config.subjects else {
+            let own = issuer.is_none_or(|issuer| same_issuer(issuer, &metadata.issuer));
             return own.then_some(Reason::Always);
         };
         let (claims, issuer) = (claims?, issuer?);
         let mut all = subjects.iter().enumerate();
         let (place, subject) = all.find(|(_, subject)| subject.is_of(issuer))?;
-        let other = !same_issuer(issuer, &known.issuer);
+        let other = !same_issuer(issuer, &metadata.issuer);
         let exchanged = other || subject.conditions.are_met(claims);
         exchanged.then_some(Reason::Subject(subject, place))
     }
@@ -243,22 +259,22 @@ impl TokenExchange {
         &self,
         parsed: &Unverified<'_>,
         reason: &Reason<'_>,
-        known: &Known,
+        metadata: &ProviderMetadata,
     ) -> Result<Option<i64>, Refusal> {
         let claims = parsed.claims_of_anyone()?;
         if !is_access_token(parsed.typ().as_deref(), &claims, false) {
             return Err(Refusal::WrongType);
         }
-        let now = self.agent.clock.now_secs();
-        let end = check_times(&claims, now, self.how.leeway)?;
+        let now = self.provider_client.clock.now_secs();
+        let end = check_times(&claims, now, self.config.leeway)?;
         let own = match reason {
             Reason::Always => true,
-            Reason::Subject(subject, _) => subject.is_of(&known.issuer),
+            Reason::Subject(subject, _) => subject.is_of(&metadata.issuer),
         };
         match reason {
-            _ if own && self.how.verify => {
-                let look = |known: &Known| signed::claims(parsed, known, &[]);
-                self.agent.with_keys(look).await?;
+            _ if own && self.config.verify => {
+                let look = |metadata: &ProviderMetadata| signature::claims(parsed, metadata, &[]);
+                self.provider_client.with_keys(look).await?;
             }
             Reason::Subject(_, place) => {
                 if let Some(Some(provider)) = self.keys.get(*place) {
@@ -277,11 +293,13 @@ impl TokenExchange {
     ) -> Result<(), Refusal> {
         let mut last = false;
         loop {
-            let known = provider.known_at_last().await;
-            let known = known.ok_or_else(|| provider.unknown())?;
-            match parsed.verify(&known.keys) {
+            let metadata = provider.metadata_or_fetch().await;
+            let metadata = metadata.ok_or_else(|| provider.unavailable())?;
+            match parsed.verify(&metadata.keys) {
                 Err(VerifyError::UnknownKey) if !last => {
-                    last = !provider.wait_for_newer(self.agent.clock.now_ms()).await;
+                    last = !provider
+                        .wait_for_newer(self.provider_client.clock.now_ms())
+                        .await;
                 }
                 outcome => return Ok(outcome.map(drop)?),
             }
@@ -289,7 +307,11 @@ impl TokenExchange {
     }
 
     /// What the provider is asked (RFC 8693 §2.1).
-    fn words(&self, token: &str, asking: &Asking<'_>) -> (Vec<(String, String)>, HeaderMap) {
+    fn request_parameters(
+        &self,
+        token: &str,
+        context: &RequestContext<'_>,
+    ) -> (Vec<(String, String)>, HeaderMap) {
         let mut form: Vec<(String, String)> = [
             ("grant_type", GRANT),
             ("subject_token", token),
@@ -298,22 +320,22 @@ impl TokenExchange {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-        let audience = self.how.audience.iter();
+        let audience = self.config.audience.iter();
         form.extend(audience.map(|one| ("audience".to_owned(), one.clone())));
-        let scope = self.how.scope.iter();
+        let scope = self.config.scope.iter();
         form.extend(scope.map(|scope| ("scope".to_owned(), scope.clone())));
-        let extras = &self.how.extras;
-        let form = extras.join(form, asking.headers, asking.arguments);
-        (form, extras.headers(asking.headers))
+        let extras = &self.config.extras;
+        let form = extras.join(form, context.headers, context.arguments);
+        (form, extras.headers(context.headers))
     }
 }
 
-impl Memory {
+impl ExchangeCache {
     /// The token shown may have been revoked, not only the one given for it.
-    fn get(&self, about: Digest, known: &Known) -> Option<Given> {
+    fn get(&self, about: Digest, metadata: &ProviderMetadata) -> Option<ExchangedToken> {
         let held = self.held.get(&about)?;
         let live = self.clock.now_ms() < held.until;
-        (live && held.version == version(known)).then(|| Given {
+        (live && held.version == version(metadata)).then(|| ExchangedToken {
             tokens: held.tokens,
             remembered: true,
             about,
@@ -322,7 +344,7 @@ impl Memory {
 
     /// No longer than either of the two tokens lives. `version` is that of the
     /// provider before it was asked.
-    fn keep(
+    fn insert(
         &self,
         about: Digest,
         tokens: &Arc<Tokens>,
@@ -338,7 +360,7 @@ impl Memory {
         let until = subject_ends.map_or(until, |end| end.min(until));
         if until > now_ms {
             let tokens = Arc::clone(tokens);
-            let held = Held {
+            let held = CachedToken {
                 tokens,
                 until,
                 version,
@@ -349,8 +371,11 @@ impl Memory {
 }
 
 /// Another one, when something was revoked at a provider in this process.
-fn version(known: &Known) -> Option<u64> {
-    known.standing.as_ref().map(|standing| standing.version())
+fn version(metadata: &ProviderMetadata) -> Option<u64> {
+    metadata
+        .token_status
+        .as_ref()
+        .map(|token_status| token_status.version())
 }
 
 /// Reads the answer (RFC 8693 §2.2).
@@ -366,13 +391,13 @@ fn read(answer: &Answer, now_ms: i64) -> Result<Tokens, Refusal> {
             _ => {}
         }
     }
-    grants::read(answer, true, now_ms)
+    token_endpoint::read(answer, true, now_ms)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flight::digest_of;
+    use crate::single_flight::digest_of;
     use doorward_core::model::secret::Secret;
 
     #[test]
@@ -389,7 +414,7 @@ mod tests {
                 caller: None,
                 identity: Default::default(),
             };
-            let answer = Held {
+            let answer = CachedToken {
                 tokens: Arc::new(tokens),
                 until: i64::MAX,
                 version: None,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::cache::Verified;
 use super::refusal::Refusal;
+use super::revocation::RevocationStatus;
 use super::rules::Rules;
-use super::verifier::Checked;
-use super::word::Word;
+use super::token_cache::VerifiedToken;
+use super::verifier::CheckedClaims;
 
 /// An access token of which nobody can say anything.
-pub(super) struct Opaque<'a> {
+pub(super) struct OpaqueToken<'a> {
     pub(super) access: &'a str,
     /// The scopes that were granted with it, where they are known.
     pub(super) scope: Option<&'a str>,
@@ -19,7 +19,7 @@ pub(super) struct Opaque<'a> {
     pub(super) ends_at: Option<i64>,
 }
 
-impl Opaque<'_> {
+impl OpaqueToken<'_> {
     /// What is believed of it at `now_ms`, with what the ID token says of its user.
     ///
     /// # Errors
@@ -29,21 +29,21 @@ impl Opaque<'_> {
         identity: Map<String, Value>,
         rules: &Rules,
         now_ms: i64,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         let mut claims = identity;
         if let Some(scope) = self.scope {
             rules.grant(scope, &mut claims);
         }
         let issuer = claims.get("iss").and_then(Value::as_str);
         let issuer = issuer.unwrap_or_default();
-        rules.check_untold(&claims, issuer, now_ms.div_euclid(1000))?;
-        let checked = Checked {
+        rules.check_opaque(&claims, issuer, now_ms.div_euclid(1000))?;
+        let checked = CheckedClaims {
             scopes: rules.scopes(&claims),
             expires_at: self.ends_at.map(|end| end.div_euclid(1000)),
             ends_at: self.ends_at.unwrap_or(i64::MAX),
             ends_for_good: self.ends_at.is_some(),
             claims,
         };
-        Ok(checked.verified(self.access, 0, 0, Word::default()))
+        Ok(checked.verified(self.access, 0, 0, RevocationStatus::default()))
     }
 }

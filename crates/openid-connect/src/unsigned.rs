@@ -4,21 +4,21 @@
 use std::sync::Arc;
 
 use super::OpenIdConnect;
-use super::cache::Verified;
 use super::fields::{Fields, wrong};
 use super::methods::Method;
 use super::refusal::Refusal;
-use super::verifier::Checked;
-use super::word::Word;
+use super::revocation::RevocationStatus;
+use super::token_cache::VerifiedToken;
+use super::verifier::CheckedClaims;
 use doorward_core::jose::claims::time;
 use doorward_core::jose::verify::Unverified;
 use doorward_plugin_api::ConfigError;
 
 /// The methods that are exempt.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Exempt(u16);
+pub(super) struct SignatureExemptions(u16);
 
-impl Exempt {
+impl SignatureExemptions {
     pub(super) fn new(fields: Fields<'_>) -> Result<Self, ConfigError> {
         let mut exempt = Self::default();
         for name in fields.texts("ignore_signature")? {
@@ -41,36 +41,39 @@ impl Exempt {
 impl OpenIdConnect {
     /// Whether the signatures of ID tokens that come by a method are verified.
     pub(super) fn verifies_id_tokens(&self, by: Method) -> bool {
-        let settings = self.settings();
+        let config = self.config();
         // Anybody could write one that is shown beside a token.
-        let exempt = !by.is_of_token() && settings.exempt.has(by);
-        settings.verify_signature && !exempt
+        let exempt = !by.is_of_token() && config.signature_exemptions.has(by);
+        config.verify_signature && !exempt
     }
 
     /// What a token says, whoever signed it; its claims are checked as ever.
     ///
     /// # Errors
     /// The rule that it does not meet.
-    pub(super) async fn judge_unsigned(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
-        let settings = self.settings();
-        let known = self.agent.known().await?;
+    pub(super) async fn claims_without_signature(
+        &self,
+        token: &str,
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        let config = self.config();
+        let metadata = self.provider_client.metadata().await?;
         let parsed = Unverified::parse(token)?;
         let claims = parsed.claims_of_anyone()?;
-        let now_ms = self.agent.clock.now_ms();
+        let now_ms = self.provider_client.clock.now_ms();
         let (typ, now) = (parsed.typ(), now_ms.div_euclid(1000));
-        let rules = &settings.rules;
-        let end = rules.check(typ.as_deref(), &claims, &known.issuer, now);
-        let end = end.map_err(|refusal| known.doubts(refusal))?;
-        let checked = Checked {
+        let rules = &config.rules;
+        let end = rules.check(typ.as_deref(), &claims, &metadata.issuer, now);
+        let end = end.map_err(|refusal| metadata.undiscovered_or(refusal))?;
+        let checked = CheckedClaims {
             ends_at: end.map_or(i64::MAX, |end| end.saturating_mul(1000)),
             ends_for_good: end.is_some(),
             scopes: rules.scopes(&claims),
             expires_at: time(&claims, "exp").ok().flatten(),
             claims,
         };
-        let word = Word::of(known.standing.clone());
-        let verified = checked.verified(token, token.len(), 0, word);
-        verified.word.ask(&verified.token.claims).await?;
+        let revocation = RevocationStatus::new(metadata.token_status.clone());
+        let verified = checked.verified(token, token.len(), 0, revocation);
+        verified.revocation.check(&verified.token.claims).await?;
         Ok(verified)
     }
 }

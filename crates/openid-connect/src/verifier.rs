@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::cache::{Said, TokenCache, Verified};
-use super::provider::{Known, Provider, ProviderConfig};
+use super::provider::{Provider, ProviderConfig, ProviderMetadata};
 use super::refusal::Refusal;
-use super::word::{Heard, Word};
+use super::revocation::{RevocationStatus, Status};
+use super::token_cache::{ProviderResponses, TokenCache, VerifiedToken};
 use crate::Providers;
 use doorward_core::clock::Clock;
 use doorward_core::jose::verify::Unverified;
@@ -18,15 +18,15 @@ use doorward_plugin_api::Parts;
 use doorward_plugin_api::consumers::Remembered;
 
 /// What a token has to be.
-pub trait Check {
+pub trait TokenCheck {
     /// Checks a token at `now_ms` with what is known of its provider;
     /// `Ok(None)`: newer keys may tell.
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
         now_ms: i64,
-    ) -> Result<Option<Checked>, Refusal>;
+    ) -> Result<Option<CheckedClaims>, Refusal>;
 
     /// Whether tokens that pass may be remembered: nobody but the issuer can
     /// have made them.
@@ -35,7 +35,7 @@ pub trait Check {
 
 /// What is believed of a token.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckedClaims {
     /// Its claims.
     pub claims: Map<String, Value>,
     /// The scopes that it grants.
@@ -48,18 +48,18 @@ pub struct Checked {
     pub ends_for_good: bool,
 }
 
-impl Checked {
-    /// What is known of `token`, by keys of `generation` and by the `word` of
+impl CheckedClaims {
+    /// What is known of `token`, by keys of `generation` and by the `revocation` of
     /// its provider; the claims were read from a document of `length` bytes.
     pub fn verified(
         self,
         token: &str,
         length: usize,
         generation: u64,
-        word: impl Into<Arc<Word>>,
-    ) -> Arc<Verified> {
-        let said = Said::default();
-        self.verified_with(token, length, generation, word, said)
+        revocation: impl Into<Arc<RevocationStatus>>,
+    ) -> Arc<VerifiedToken> {
+        let responses = ProviderResponses::default();
+        self.verified_with(token, length, generation, revocation, responses)
     }
 
     /// As [`Self::verified`], with what the provider has said besides.
@@ -68,19 +68,19 @@ impl Checked {
         token: &str,
         length: usize,
         generation: u64,
-        word: impl Into<Arc<Word>>,
-        said: Said,
-    ) -> Arc<Verified> {
+        revocation: impl Into<Arc<RevocationStatus>>,
+        responses: ProviderResponses,
+    ) -> Arc<VerifiedToken> {
         // Parsed JSON takes a few times its length.
-        let weight = 768 + token.len() as u64 + 4 * length as u64 + said.weight();
-        Arc::new(Verified {
-            said,
+        let weight = 768 + token.len() as u64 + 4 * length as u64 + responses.weight();
+        Arc::new(VerifiedToken {
+            responses,
             weight,
             ends_at: self.ends_at,
             ends_for_good: self.ends_for_good,
             generation,
             consumer: Remembered::default(),
-            word: word.into(),
+            revocation: revocation.into(),
             token: Arc::new(AccessToken {
                 token: token.to_owned(),
                 scopes: self.scopes,
@@ -92,13 +92,13 @@ impl Checked {
 }
 
 /// What is to be done with a token.
-pub enum Judgement {
+pub enum Verification {
     /// The token is good.
-    Pass(Arc<Verified>),
+    Valid(Arc<VerifiedToken>),
     /// The token is refused.
-    Refuse(Refusal),
+    Refused(Refusal),
     /// Somebody has to be asked first.
-    Wait,
+    Pending,
 }
 
 /// Verifies the tokens of one provider.
@@ -113,26 +113,26 @@ pub struct Verifier<C> {
 }
 
 /// What the keys at hand say of a token.
-enum Look {
-    Pass(Arc<Verified>),
-    Refuse(Refusal),
+enum CacheLookup {
+    Valid(Arc<VerifiedToken>),
+    Refused(Refusal),
     NeedsKeys,
     /// Its provider has to be asked whether it still stands.
-    NeedsWord(Arc<Verified>),
+    NeedsRevocationCheck(Arc<VerifiedToken>),
 }
 
-impl Look {
+impl CacheLookup {
     /// At a token that is good as far as its text goes.
-    fn at(verified: Arc<Verified>) -> Self {
-        match verified.word.heard() {
-            Heard::Stands => Self::Pass(verified),
-            Heard::Fell => Self::Refuse(Refusal::InactiveToken),
-            Heard::Nothing => Self::NeedsWord(verified),
+    fn at(verified: Arc<VerifiedToken>) -> Self {
+        match verified.revocation.status() {
+            Status::Active => Self::Valid(verified),
+            Status::Revoked => Self::Refused(Refusal::InactiveToken),
+            Status::Unknown => Self::NeedsRevocationCheck(verified),
         }
     }
 }
 
-impl<C: Check> Verifier<C> {
+impl<C: TokenCheck> Verifier<C> {
     /// A verifier of the tokens that the provider of `config` signs.
     pub fn new(check: C, config: ProviderConfig, parts: &Parts) -> Self {
         Self {
@@ -146,81 +146,85 @@ impl<C: Check> Verifier<C> {
     }
 
     /// What is known of the provider at this moment.
-    pub fn known(&self) -> Option<Arc<Known>> {
-        self.provider.known()
+    pub fn metadata(&self) -> Option<Arc<ProviderMetadata>> {
+        self.provider.metadata()
     }
 
     /// Judges a token with what is at hand.
-    pub fn judge(&self, token: &str) -> Judgement {
+    pub fn verify_now(&self, token: &str) -> Verification {
         let now_ms = self.clock.now_ms();
         self.provider.refresh_if_old(now_ms);
         // Keys may come and go at any time: asked only once, before or after, this
         // might tell of others than those that are looked at.
         let paused = self.provider.is_paused(now_ms);
-        match self.look(token, now_ms) {
-            Look::Pass(verified) => Judgement::Pass(verified),
-            Look::Refuse(refusal) => Judgement::Refuse(refusal),
-            Look::NeedsWord(_) => Judgement::Wait,
-            Look::NeedsKeys => {
-                let refusal = self.out_of_keys();
+        match self.lookup(token, now_ms) {
+            CacheLookup::Valid(verified) => Verification::Valid(verified),
+            CacheLookup::Refused(refusal) => Verification::Refused(refusal),
+            CacheLookup::NeedsRevocationCheck(_) => Verification::Pending,
+            CacheLookup::NeedsKeys => {
+                let refusal = self.no_matching_key();
                 match paused && self.provider.is_paused(now_ms) {
-                    true => Judgement::Refuse(refusal),
-                    false => Judgement::Wait,
+                    true => Verification::Refused(refusal),
+                    false => Verification::Pending,
                 }
             }
         }
     }
 
-    /// As [`Self::judge`], waiting for newer keys where they may tell.
-    pub async fn judge_patiently(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
+    /// As [`Self::verify_now`], waiting for newer keys where they may tell.
+    pub async fn verify_or_fetch(&self, token: &str) -> Result<Arc<VerifiedToken>, Refusal> {
         self.provider.refresh_if_old(self.clock.now_ms());
         let mut last = false;
         loop {
             let now_ms = self.clock.now_ms();
-            match self.look(token, now_ms) {
-                Look::Pass(verified) => return Ok(verified),
-                Look::Refuse(refusal) => return Err(refusal),
-                Look::NeedsWord(verified) => {
-                    verified.word.ask(&verified.token.claims).await?;
+            match self.lookup(token, now_ms) {
+                CacheLookup::Valid(verified) => return Ok(verified),
+                CacheLookup::Refused(refusal) => return Err(refusal),
+                CacheLookup::NeedsRevocationCheck(verified) => {
+                    verified.revocation.check(&verified.token.claims).await?;
                     return Ok(verified);
                 }
-                Look::NeedsKeys if last => return Err(self.out_of_keys()),
-                Look::NeedsKeys => last = !self.provider.wait_for_newer(now_ms).await,
+                CacheLookup::NeedsKeys if last => return Err(self.no_matching_key()),
+                CacheLookup::NeedsKeys => last = !self.provider.wait_for_newer(now_ms).await,
             }
         }
     }
 
     /// Looks a token up in the cache, or verifies it.
-    fn look(&self, token: &str, now_ms: i64) -> Look {
+    fn lookup(&self, token: &str, now_ms: i64) -> CacheLookup {
         if let Some(held) = self.cache.get(token) {
             let over = now_ms >= held.ends_at;
             if over && held.ends_for_good {
-                return Look::Refuse(Refusal::TokenExpired);
+                return CacheLookup::Refused(Refusal::TokenExpired);
             }
             if !over && held.generation == self.provider.generation() {
                 self.hits.inc();
-                return Look::at(held);
+                return CacheLookup::at(held);
             }
         }
-        let known = match self.verify(token, now_ms) {
-            Ok(Some(verified)) => Look::at(verified),
-            Ok(None) => return Look::NeedsKeys,
-            Err(refusal) => Look::Refuse(refusal),
+        let lookup = match self.verify_with_keys(token, now_ms) {
+            Ok(Some(verified)) => CacheLookup::at(verified),
+            Ok(None) => return CacheLookup::NeedsKeys,
+            Err(refusal) => CacheLookup::Refused(refusal),
         };
         self.misses.inc();
-        known
+        lookup
     }
 
     /// Verifies a token with the keys at hand; `None`: they do not suffice.
-    fn verify(&self, token: &str, now_ms: i64) -> Result<Option<Arc<Verified>>, Refusal> {
+    fn verify_with_keys(
+        &self,
+        token: &str,
+        now_ms: i64,
+    ) -> Result<Option<Arc<VerifiedToken>>, Refusal> {
         let parsed = Unverified::parse(token)?;
-        let known = self.provider.known();
-        let checked = self.check.check(&parsed, known.as_deref(), now_ms)?;
-        let (Some(checked), Some(known)) = (checked, known) else {
+        let metadata = self.provider.metadata();
+        let checked = self.check.check(&parsed, metadata.as_deref(), now_ms)?;
+        let (Some(checked), Some(metadata)) = (checked, metadata) else {
             return Ok(None);
         };
-        let word = Word::of(known.standing.clone());
-        let verified = checked.verified(token, token.len(), known.generation, word);
+        let revocation = RevocationStatus::new(metadata.token_status.clone());
+        let verified = checked.verified(token, token.len(), metadata.generation, revocation);
         if self.check.remembers() {
             self.cache.insert(&verified);
         }
@@ -228,10 +232,10 @@ impl<C: Check> Verifier<C> {
     }
 
     /// The refusal of a token that the keys at hand can't verify.
-    fn out_of_keys(&self) -> Refusal {
-        match self.provider.known() {
-            Some(known) => known.out_of_keys(),
-            None => self.provider.unknown(),
+    fn no_matching_key(&self) -> Refusal {
+        match self.provider.metadata() {
+            Some(metadata) => metadata.no_matching_key(),
+            None => self.provider.unavailable(),
         }
     }
 }

@@ -10,9 +10,9 @@ mod client_certificates;
 mod local;
 mod proxy;
 mod ssrf_guard;
-mod standing;
 #[cfg(test)]
 mod tests;
+mod token_status;
 mod trust;
 
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub use allow::{Allow, AllowError};
 pub use client_certificates::{ClientIdentities, ClientIdentity};
 pub use proxy::{Proxies, ProxyId};
 pub use ssrf_guard::{Authorities, AuthorityError, Bounds, ChosenBy, GuardedClient};
-pub use standing::{Standing, Untold};
+pub use token_status::{StatusUnavailable, TokenStatus};
 pub use trust::TrustId;
 
 /// The longest answer that is read, in bytes.
@@ -175,8 +175,13 @@ impl Outbound {
 
     /// As [`Self::register_local`], for a provider that tells at once when a
     /// token of it has ended.
-    pub fn register_provider(&self, base_url: &Url, router: Router, standing: Arc<dyn Standing>) {
-        self.register(Local::new(base_url, router).with_standing(standing));
+    pub fn register_provider(
+        &self,
+        base_url: &Url,
+        router: Router,
+        token_status: Arc<dyn TokenStatus>,
+    ) {
+        self.register(Local::new(base_url, router).with_token_status(token_status));
     }
 
     fn register(&self, local: Local) {
@@ -200,10 +205,10 @@ impl Outbound {
 
     /// Tells when tokens end that are issued at `url`, if that is in this
     /// process.
-    pub fn standing(&self, url: &Url) -> Option<Arc<dyn Standing>> {
+    pub fn token_status(&self, url: &Url) -> Option<Arc<dyn TokenStatus>> {
         let locals = self.locals.load();
         let local = locals.iter().find(|local| local.covers(url))?;
-        local.standing()
+        local.token_status()
     }
 
     /// Fetches a JSON document.

@@ -11,7 +11,7 @@ use pingora::proxy::Session;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Found, Places, parameters, put};
+use super::{BearerToken, Places, parameters, put};
 use crate::refusal::Refusal;
 use doorward_core::jose::json;
 use doorward_net::http::bridge::{self, BUFFERED_MAX, BodyError};
@@ -35,7 +35,7 @@ impl Places {
         &self,
         request: &RequestHeader,
         body: Option<&[u8]>,
-    ) -> Result<Option<Found<'static>>, Refusal> {
+    ) -> Result<Option<BearerToken<'static>>, Refusal> {
         let mut found = None;
         let Some(body) = body.filter(|_| self.may_be_in_body(request)) else {
             return Ok(found);

@@ -10,7 +10,7 @@ use doorward_net::http::basic;
 
 /// The pair of an `Authorization: Basic` header, in Base64 or, as old clients
 /// send it, as it is.
-pub(super) fn shown(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Refusal> {
+pub(super) fn basic_credentials(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Refusal> {
     let mut found = None;
     for value in headers.get_all(AUTHORIZATION) {
         let Some(credentials) = basic::credentials(value) else {

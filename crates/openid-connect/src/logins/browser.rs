@@ -20,7 +20,7 @@ const LENGTH: usize = 22;
 const DIGEST: usize = 8;
 
 /// What a browser is known by.
-pub(super) struct Mark {
+pub(super) struct BrowserMark {
     value: String,
     /// What its logins hold of it.
     pub(super) digest: String,
@@ -28,12 +28,12 @@ pub(super) struct Mark {
 
 /// Where a login begins: its path, and its query.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct StartPage<'a> {
     pub(super) path: &'a str,
     pub(super) query: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl StartPage<'_> {
     /// Of the path, and of the query.
     fn digests(self) -> String {
         let mut digests = short_digest(self.path);
@@ -57,10 +57,10 @@ impl Browsers {
     }
 
     /// The mark that a browser got last, or a new one.
-    pub(super) fn of(&self, headers: &HeaderMap) -> Mark {
+    pub(super) fn of(&self, headers: &HeaderMap) -> BrowserMark {
         let value = self.last(headers).map_or_else(token::<16>, str::to_owned);
         let digest = short_digest(&value);
-        Mark { value, digest }
+        BrowserMark { value, digest }
     }
 
     /// Has the browser keep a mark for a login that begins now, at this place.
@@ -69,9 +69,9 @@ impl Browsers {
     /// [`CookieError`] where no cookie can be written.
     pub(super) fn keep(
         &self,
-        mark: &Mark,
+        mark: &BrowserMark,
         request: &HeaderMap,
-        (place, secure): (Place<'_>, bool),
+        (place, secure): (StartPage<'_>, bool),
         fields: &mut Vec<(HeaderName, HeaderValue)>,
     ) -> Result<(), CookieError> {
         let named = self.named(&mark.digest);
@@ -96,7 +96,7 @@ impl Browsers {
 
     /// Whether the browser has begun a login at the path of `place`, by another
     /// query, which it may still end: the request looks as if it came back from it.
-    pub(super) fn may_come_back(&self, headers: &HeaderMap, place: Place<'_>) -> bool {
+    pub(super) fn may_come_back(&self, headers: &HeaderMap, place: StartPage<'_>) -> bool {
         let begun = || {
             let digest = short_digest(self.last(headers)?);
             let cookie = value(headers, self.named(&digest).name())?;
@@ -177,7 +177,7 @@ fn is_of_token(byte: &u8) -> bool {
 mod tests {
     use super::*;
 
-    const AT: Place<'_> = Place {
+    const AT: StartPage<'_> = StartPage {
         path: "/orders",
         query: None,
     };
@@ -253,14 +253,14 @@ mod tests {
         let (_, fields) = begin(&[]);
         let mut jar = Vec::new();
         keep(&mut jar, &fields);
-        let at = |path, query| browsers().may_come_back(&headers(&jar), Place { path, query });
+        let at = |path, query| browsers().may_come_back(&headers(&jar), StartPage { path, query });
         assert!(at("/orders", Some("code=a")));
         assert!(!at("/orders", None), "the same request again");
         assert!(!at("/invite", Some("code=a")), "another page");
         // Names with an end of their own go when the login can end no more.
         jar.retain(|(name, _)| name == "authorization");
         let shown = headers(&jar);
-        let place = Place {
+        let place = StartPage {
             query: Some("code=a"),
             ..AT
         };

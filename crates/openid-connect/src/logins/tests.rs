@@ -24,14 +24,14 @@ fn request(target: &str) -> RequestHeader {
 fn begun(logins: &Logins, target: &str) -> (Vec<(String, String)>, HeaderMap) {
     let config = json!({"client_id": ["app"]});
     let config = config.as_object().cloned().expect("an object");
-    let clients = super::super::client::Clients::new(Fields(&config)).expect("valid");
+    let clients = super::super::client_auth::Clients::new(Fields(&config)).expect("valid");
     let arguments = Arguments::default();
     let client = clients
         .chosen(&HeaderMap::new(), &arguments)
         .expect("a client");
     let mut fields = Vec::new();
     let request = request(target);
-    let wanted = Wanted {
+    let login_request = LoginRequest {
         request: &request,
         arguments: &arguments,
         secure: false,
@@ -40,7 +40,7 @@ fn begun(logins: &Logins, target: &str) -> (Vec<(String, String)>, HeaderMap) {
         now_ms: NOW,
     };
     let (_, query) = logins
-        .begin((client, 0), wanted, &mut fields)
+        .begin((client, 0), login_request, &mut fields)
         .expect("begun");
     let cookie = fields[0].1.to_str().expect("text");
     let mut headers = HeaderMap::new();
@@ -175,7 +175,7 @@ fn only_what_looks_like_an_answer_is_taken_for_one() {
         ("/callback", false, false),
     ] {
         let request = request(target);
-        assert_eq!(any.may_end_with(&request), any_wanted, "{target}");
-        assert_eq!(named.may_end_with(&request), named_wanted, "{target}");
+        assert_eq!(any.may_be_callback(&request), any_wanted, "{target}");
+        assert_eq!(named.may_be_callback(&request), named_wanted, "{target}");
     }
 }

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::{Known, Provider, ProviderConfig, issuer_of};
+use super::{Provider, ProviderConfig, ProviderMetadata, issuer_of};
 use doorward_core::jose::claims::same_issuer;
 use doorward_core::jose::json;
 use doorward_core::jose::jwks::{JwksError, KeySet};
@@ -78,12 +78,12 @@ type Document = Arc<Map<String, Value>>;
 /// Fetches what is due. `previous` is what is known so far.
 pub(super) async fn fetch(
     provider: &Provider,
-    previous: Option<&Known>,
-) -> Result<Known, FetchError> {
+    previous: Option<&ProviderMetadata>,
+) -> Result<ProviderMetadata, FetchError> {
     let asked_ms = provider.clock.now_ms();
     let discovered = match discovery_due(provider, previous) {
         true => discover(provider).await,
-        false => Ok(previous.and_then(|known| known.discovered.clone())),
+        false => Ok(previous.and_then(|metadata| metadata.discovered.clone())),
     };
     // Key sets of one's own make up for a lacking discovery document; further ones
     // only where there is none: one that can't be had now may name the keys.
@@ -94,7 +94,7 @@ pub(super) async fn fetch(
                 || !config.extra_jwks.is_empty() && error.is_absence())
     };
     let discovered = match discovered {
-        Err(error) if makes_up(&error) => previous.and_then(|known| known.discovered.clone()),
+        Err(error) if makes_up(&error) => previous.and_then(|metadata| metadata.discovered.clone()),
         outcome => outcome?,
     };
     let document = discovered.as_ref().map(|(document, _)| document);
@@ -105,9 +105,9 @@ pub(super) async fn fetch(
     }
     let issuer = issuer(config, document);
     let address = Url::parse(&issuer).ok();
-    Ok(Known {
-        unheard: document.is_none() && !config.pseudo && config.jwks_endpoint.is_none(),
-        standing: address.and_then(|address| provider.outbound.standing(&address)),
+    Ok(ProviderMetadata {
+        undiscovered: document.is_none() && !config.pseudo && config.jwks_endpoint.is_none(),
+        token_status: address.and_then(|address| provider.outbound.token_status(&address)),
         issuer,
         keys,
         generation: 0,
@@ -117,9 +117,9 @@ pub(super) async fn fetch(
     })
 }
 
-fn discovery_due(provider: &Provider, previous: Option<&Known>) -> bool {
+fn discovery_due(provider: &Provider, previous: Option<&ProviderMetadata>) -> bool {
     let lifetime = provider.config.rediscovery_lifetime.saturating_mul(1000);
-    let fetched = previous.and_then(|known| known.discovered.as_ref());
+    let fetched = previous.and_then(|metadata| metadata.discovered.as_ref());
     !provider.config.pseudo
         && fetched.is_none_or(|(_, at)| provider.clock.now_ms() - at >= lifetime)
 }
@@ -128,7 +128,7 @@ async fn discover(provider: &Provider) -> Result<Option<(Document, i64)>, FetchE
     let mut failure = None;
     for url in discovery_urls(&provider.config.issuer) {
         let found = document(provider, &url).await;
-        let is_own = |url: &Url| provider.outbound.standing(url).is_some();
+        let is_own = |url: &Url| provider.outbound.token_status(url).is_some();
         let found =
             found.and_then(|document| check_issuer(&provider.config, &url, document, is_own));
         match found {
@@ -282,12 +282,12 @@ fn issuer(config: &ProviderConfig, document: Option<&Document>) -> String {
 async fn key_sets(
     provider: &Provider,
     document: Option<&Document>,
-    previous: Option<&Known>,
+    previous: Option<&ProviderMetadata>,
 ) -> Result<Vec<(Url, KeySet)>, FetchError> {
-    let old = |url: &Url| previous.and_then(|known| known.set(url));
+    let old = |url: &Url| previous.and_then(|metadata| metadata.set(url));
     let mut sets = Vec::new();
     let mut failure = None;
-    let lost = || previous.is_some_and(|known| known.member("jwks_uri").is_some());
+    let lost = || previous.is_some_and(|metadata| metadata.member("jwks_uri").is_some());
     let main = jwks_url(&provider.config, document)?;
     if main.is_none() && document.is_some() && lost() {
         return Err(FetchError::Missing("jwks_uri"));

@@ -25,8 +25,8 @@ pub(super) struct Health {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    heard_ms: Option<i64>,
-    lost_ms: Option<i64>,
+    fetched_ms: Option<i64>,
+    failed_ms: Option<i64>,
     said_ms: Option<i64>,
     /// Since it was heard last.
     failures: u64,
@@ -45,23 +45,23 @@ impl Health {
     }
 
     /// Notes that everything was fetched.
-    pub(super) fn heard(&self, now_ms: i64) {
+    pub(super) fn record_success(&self, now_ms: i64) {
         self.up.set(1);
         self.fetched.inc();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state = State {
-            heard_ms: Some(now_ms),
-            lost_ms: state.lost_ms,
+            fetched_ms: Some(now_ms),
+            failed_ms: state.failed_ms,
             ..State::default()
         };
     }
 
     /// Notes a failure; whether it is worth a line in the log.
-    pub(super) fn lost(&self, now_ms: i64, error: &str) -> bool {
+    pub(super) fn record_failure(&self, now_ms: i64, error: &str) -> bool {
         self.up.set(0);
         self.failed.inc();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.lost_ms = Some(now_ms);
+        state.failed_ms = Some(now_ms);
         state.failures += 1;
         state.error = Some(error.chars().take(300).collect());
         let due = state.said_ms.is_none_or(|said| now_ms - said >= PAUSE);
@@ -88,9 +88,9 @@ pub struct IssuerReport {
     /// Whether it answered the last time; `None`: it was not asked yet.
     pub up: Option<bool>,
     /// When everything was fetched last.
-    pub heard_ms: Option<i64>,
+    pub fetched_ms: Option<i64>,
     /// When a fetch failed last.
-    pub lost_ms: Option<i64>,
+    pub failed_ms: Option<i64>,
     /// Failures since it answered last.
     pub failures: u64,
     /// What the last failure was.
@@ -100,8 +100,8 @@ pub struct IssuerReport {
 impl Providers {
     /// Every provider that a running plugin names, by issuer.
     pub fn reports(&self) -> Vec<IssuerReport> {
-        let known: Vec<_> = lock(&self.known).values().cloned().collect();
-        let alive = known.iter().filter_map(std::sync::Weak::upgrade);
+        let providers: Vec<_> = lock(&self.providers).values().cloned().collect();
+        let alive = providers.iter().filter_map(std::sync::Weak::upgrade);
         let mut reports: Vec<_> = alive.map(|provider| provider.report()).collect();
         reports.sort_by(|one, other| (&one.issuer, one.id).cmp(&(&other.issuer, other.id)));
         reports
@@ -111,9 +111,9 @@ impl Providers {
     /// if `None`: it is fetched again when traffic needs it. Whether there was
     /// one.
     pub fn forget(&self, named: Option<&str>) -> bool {
-        let known: Vec<_> = lock(&self.known).values().cloned().collect();
+        let providers: Vec<_> = lock(&self.providers).values().cloned().collect();
         let mut found = false;
-        for provider in known.iter().filter_map(std::sync::Weak::upgrade) {
+        for provider in providers.iter().filter_map(std::sync::Weak::upgrade) {
             let meant = named.is_none_or(|named| {
                 provider.config.issuer.as_str() == named || provider.id().to_string() == named
             });
@@ -137,21 +137,25 @@ impl Provider {
     fn report(&self) -> IssuerReport {
         let state = self.health.state.lock();
         let state = state.unwrap_or_else(PoisonError::into_inner).clone();
-        let known = self.known();
-        let discovered = known.as_ref().and_then(|known| known.discovered.as_ref());
-        let keys = known.iter().flat_map(|known| known.keys.published());
+        let metadata = self.metadata();
+        let discovered = metadata
+            .as_ref()
+            .and_then(|metadata| metadata.discovered.as_ref());
+        let keys = metadata
+            .iter()
+            .flat_map(|metadata| metadata.keys.published());
         IssuerReport {
             id: self.id(),
             issuer: self.config.issuer.to_string(),
             created_ms: self.health.created_ms,
             configuration: discovered.map_or_else(Map::new, |(found, _)| (**found).clone()),
             keys: keys.cloned().collect(),
-            up: match (state.failures, state.heard_ms) {
+            up: match (state.failures, state.fetched_ms) {
                 (0, None) => None,
                 (failures, _) => Some(failures == 0),
             },
-            heard_ms: state.heard_ms,
-            lost_ms: state.lost_ms,
+            fetched_ms: state.fetched_ms,
+            failed_ms: state.failed_ms,
             failures: state.failures,
             error: state.error,
         }

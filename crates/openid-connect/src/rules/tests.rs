@@ -118,7 +118,7 @@ fn an_audience_that_the_provider_does_not_tell_is_not_held_against_a_token() {
         (json!({"sub": "a", "aud": []}), Err(Refusal::WrongAudience)),
     ] {
         let claims = claims.as_object().expect("an object");
-        let told = rules.check_told(claims, claims, ISSUER, 500);
+        let told = rules.check_introspected(claims, claims, ISSUER, 500);
         assert_eq!(told, outcome, "{claims:?}");
     }
 }

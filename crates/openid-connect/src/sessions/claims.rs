@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::LoginSession;
-use super::held::Held;
-use crate::cache::Verified;
+use super::open_session::OpenSession;
 use crate::methods::Method;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
-use crate::trusted::Opaque;
+use crate::token_cache::VerifiedToken;
+use crate::trusted::OpaqueToken;
 
 /// Claims that say something of an ID token, and nothing of its user.
 const OF_ID_TOKENS: &[&str] = &[
@@ -58,7 +58,7 @@ impl LoginSession {
     }
 }
 
-impl Held {
+impl OpenSession {
     /// What is known of the session's user at `now_ms`: what the access token says,
     /// and what the ID token says besides, which vouches for the login.
     ///
@@ -66,10 +66,10 @@ impl Held {
     /// The rule that is not met.
     pub(in super::super) fn with_id_token(
         &self,
-        verified: Arc<Verified>,
+        verified: Arc<VerifiedToken>,
         rules: &Rules,
         now_ms: i64,
-    ) -> Result<Arc<Verified>, Refusal> {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
         if self.id_token.is_none() {
             return Ok(verified);
         }
@@ -88,8 +88,8 @@ impl Held {
         &self,
         rules: &Rules,
         now_ms: i64,
-    ) -> Result<Arc<Verified>, Refusal> {
-        let opaque = Opaque {
+    ) -> Result<Arc<VerifiedToken>, Refusal> {
+        let opaque = OpaqueToken {
             access: &self.access,
             scope: self.scope.as_deref(),
             ends_at: self.ends_at,
@@ -102,7 +102,12 @@ impl Held {
     }
 
     /// Checks what the tokens say of the login, or of what was shown in its place.
-    fn check_login(&self, verified: &Verified, rules: &Rules, now_ms: i64) -> Result<(), Refusal> {
+    fn check_login(
+        &self,
+        verified: &VerifiedToken,
+        rules: &Rules,
+        now_ms: i64,
+    ) -> Result<(), Refusal> {
         let (claims, now) = (&verified.token.claims, now_ms.div_euclid(1000));
         match self.by {
             Method::AuthorizationCode => rules.check_login(claims, now),

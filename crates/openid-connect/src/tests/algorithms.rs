@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::browsing::{Browser, location, world};
-use super::kept::{Node, posted};
+use super::browser::{Browser, location, world};
+use super::server_side_sessions::{Node, posted};
 use super::*;
 
 /// Signs claims by RS256 or PS256 with a key that is good for both.
@@ -71,7 +71,7 @@ async fn a_signed_answer_by_another_algorithm_is_refused() {
 async fn a_logout_token_by_another_algorithm_is_refused_by_name() {
     for (pinned, status) in [("ES256", 200), ("PS256", 400)] {
         let node = Node::new(json!({ "id_token_signed_response_alg": pinned })).await;
-        let token = super::kept::logout_token(&node, json!({}));
+        let token = super::server_side_sessions::logout_token(&node, json!({}));
         let outcome = node
             .world
             .ask(&posted(&format!("logout_token={token}")))
@@ -90,7 +90,8 @@ async fn signed_userinfo_by_another_algorithm_is_refused() {
         (json!("ES256"), (200, "pass")),
         (json!("PS256"), (500, "provider_malformed")),
     ] {
-        let (world, recorder) = super::recorded::world(json!({"auth_methods": ["userinfo"],
+        let (world, recorder) =
+            super::request_recorder::world(json!({"auth_methods": ["userinfo"],
             "userinfo_accept": "application/jwt", "id_token_signed_response_alg": pinned}));
         let said = world.key.token(&json!({"sub": "anna", "iss": ISSUER}));
         recorder.answer("/userinfo", json!(said));

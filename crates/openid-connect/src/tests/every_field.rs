@@ -5,8 +5,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::header::SET_COOKIE;
 use pingora::http::ResponseHeader;
 
-use super::browsing::{self, Browser, answer_to, location};
-use super::recorded::world;
+use super::browser::{self, Browser, answer_to, location};
+use super::request_recorder::world;
 use super::*;
 
 fn downstream(outcome: &Outcome, name: &str) -> Option<String> {
@@ -207,7 +207,7 @@ async fn assertions_are_signed_with_the_algorithm_of_the_client() {
 
 #[tokio::test]
 async fn cookies_are_what_is_configured() {
-    let (world, _) = browsing::world(json!({
+    let (world, _) = browser::world(json!({
         "session_cookie_domain": "orders.test", "session_cookie_http_only": false,
         "session_cookie_same_site": "Strict", "session_cookie_secure": true,
         "session_cookie_path": "/o",
@@ -245,7 +245,7 @@ async fn the_newer_names_of_lifetimes_count() {
         (json!({"session_cookie_idletime": 100}), 105),
         (json!({"session_cookie_lifetime": 100}), 100),
     ] {
-        let (world, _) = browsing::world(config.clone());
+        let (world, _) = browser::world(config.clone());
         let mut browser = Browser::signed_in(&world).await;
         let mut copy = browser.clone();
         world.clock.advance((seconds - 1) * 1000);
@@ -264,7 +264,7 @@ async fn the_newer_names_of_lifetimes_count() {
     ] {
         let mut config = json!({});
         config[name] = json!(100);
-        let (world, _) = browsing::world(config);
+        let (world, _) = browser::world(config);
         let mut browser = Browser::default();
         let back = browser.begin(&world, "/orders").await;
         world.clock.advance(101_000);
@@ -275,7 +275,7 @@ async fn the_newer_names_of_lifetimes_count() {
 
 #[tokio::test]
 async fn a_login_asks_with_copied_arguments_and_without_a_challenge() {
-    let (world, _) = browsing::world(json!({
+    let (world, _) = browser::world(json!({
         "authorization_query_args_names": ["tenant"], "authorization_query_args_values": ["t1"],
         "authorization_query_args_client": ["login_hint"],
         "require_proof_key_for_code_exchange": false,
@@ -293,7 +293,7 @@ async fn a_login_asks_with_copied_arguments_and_without_a_challenge() {
 
 #[tokio::test]
 async fn a_logout_revokes_what_and_how_it_is_told() {
-    let (world, provider) = browsing::world(json!({
+    let (world, provider) = browser::world(json!({
         "logout_post_arg": "bye", "logout_revoke": true,
         "logout_revoke_access_token": false, "revocation_token_param_name": "t",
         "revocation_endpoint_auth_method": "client_secret_post",
@@ -324,7 +324,7 @@ async fn a_logout_revokes_what_and_how_it_is_told() {
 
 #[tokio::test]
 async fn an_upload_of_unknown_length_passes_where_bodies_may_sign_users_out() {
-    let (world, _) = browsing::world(json!({
+    let (world, _) = browser::world(json!({
         "logout_post_arg": "bye", "id_token_param_name": "id_token",
     }));
     let browser = Browser::signed_in(&world).await;
@@ -345,7 +345,7 @@ async fn an_upload_of_unknown_length_passes_where_bodies_may_sign_users_out() {
 
 #[tokio::test]
 async fn a_refresh_token_is_not_revoked_where_that_is_off() {
-    let (world, provider) = browsing::world(json!({
+    let (world, provider) = browser::world(json!({
         "logout_query_arg": "bye", "logout_methods": ["GET"], "logout_revoke": true,
         "logout_revoke_refresh_token": false,
     }));
@@ -371,12 +371,12 @@ async fn a_session_outlives_what_does_not_end_it() {
         ),
     ] {
         for ends in [true, false] {
-            let (maker, _) = browsing::world(json!({}));
+            let (maker, _) = browser::world(json!({}));
             let mut browser = Browser::signed_in(&maker).await;
             let mut config = rule.clone();
             config[name] = json!(ends);
             config["auth_methods"] = json!(["session"]);
-            let (world, _) = browsing::world(config);
+            let (world, _) = browser::world(config);
             world.issuer.publish(&[&maker.key]);
             let outcome = browser.get(&world, "/orders").await;
             assert_eq!(outcome.code().0, status, "{name} {ends}");
@@ -387,7 +387,7 @@ async fn a_session_outlives_what_does_not_end_it() {
 
 #[tokio::test]
 async fn claims_and_tokens_are_told_to_the_client() {
-    let (world, _) = browsing::world(json!({
+    let (world, _) = browser::world(json!({
         "downstream_headers_claims": ["email"], "downstream_headers_names": ["x-mail"],
         "downstream_id_token_header": "x-id", "downstream_refresh_token_header": "x-refresh",
         "downstream_access_token_jwk_header": "x-key", "downstream_id_token_jwk_header": "x-id-key",

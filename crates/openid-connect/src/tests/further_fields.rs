@@ -1,9 +1,9 @@
 //! Settings one by one, with what each does: sessions, what is remembered, and
 //! where things are found.
 
-use super::browsing::{self, Browser};
-use super::kept::Node;
-use super::recorded::world;
+use super::browser::{self, Browser};
+use super::request_recorder::world;
+use super::server_side_sessions::Node;
 use super::*;
 use doorward_core::model::login::LoginQuery;
 
@@ -137,13 +137,13 @@ async fn introspection_gets_the_hint_that_is_configured() {
 
 #[tokio::test]
 async fn the_older_names_of_cookies_attributes_count() {
-    let (world, _) = browsing::world(json!({
+    let (world, _) = browser::world(json!({
         "session_cookie_samesite": "Strict", "session_cookie_httponly": false,
         "authorization_cookie_samesite": "None", "authorization_cookie_httponly": false,
     }));
     let mut browser = Browser::default();
     let begun = browser.get(&world, "/orders").await;
-    let ended = browser.get(&world, &browsing::answer_to(&begun)).await;
+    let ended = browser.get(&world, &browser::answer_to(&begun)).await;
     for (outcome, same_site) in [(&begun, "SameSite=None"), (&ended, "SameSite=Strict")] {
         let fields = &outcome.exchange.response_headers;
         let kept = |field: &&(HeaderName, HeaderValue)| {
@@ -161,7 +161,7 @@ async fn the_older_names_of_cookies_attributes_count() {
 #[tokio::test]
 async fn a_session_is_not_refreshed_where_that_is_off() {
     for (refreshes, code) in [(true, (200, "pass")), (false, (302, "login"))] {
-        let (world, provider) = browsing::world(json!({ "refresh_tokens": refreshes }));
+        let (world, provider) = browser::world(json!({ "refresh_tokens": refreshes }));
         let mut browser = Browser::signed_in(&world).await;
         world.clock.advance(300_000);
         assert_eq!(browser.get(&world, "/orders").await.code(), code);
@@ -172,15 +172,15 @@ async fn a_session_is_not_refreshed_where_that_is_off() {
 #[tokio::test]
 async fn a_session_is_judged_anew_and_of_one_user_whatever_is_configured() {
     for said in [true, false] {
-        let (world, provider) = browsing::world(json!({"session_enforce_same_subject": said}));
+        let (world, provider) = browser::world(json!({"session_enforce_same_subject": said}));
         let mut browser = Browser::signed_in(&world).await;
         world.clock.advance(300_000);
         *provider.twist.lock().unwrap() = json!({"sub": "mallory"});
         let outcome = browser.get(&world, "/orders").await;
         assert_eq!(outcome.code(), (401, "session_over"), "{said}");
-        let (world, _) = browsing::world(json!({ "reverify": said }));
+        let (world, _) = browser::world(json!({ "reverify": said }));
         let browser = Browser::signed_in(&world).await;
-        let (other, _) = browsing::world(json!({"reverify": said, "scopes_required": ["admin"]}));
+        let (other, _) = browser::world(json!({"reverify": said, "scopes_required": ["admin"]}));
         other.issuer.publish(&[&world.key]);
         let outcome = browser.clone().get(&other, "/orders").await;
         assert_eq!(outcome.code(), (403, "missing_scope"), "{said}");
@@ -201,7 +201,7 @@ async fn subjects_are_hashed_in_the_store_and_found_all_the_same() {
             ..LoginQuery::default()
         };
         assert_eq!(node.ended_by(query).await, 1);
-        assert!(super::kept::is_out(&browser, &node.world).await);
+        assert!(super::server_side_sessions::is_out(&browser, &node.world).await);
     }
 }
 

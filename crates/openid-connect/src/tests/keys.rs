@@ -195,7 +195,7 @@ async fn a_pseudo_issuer_is_never_asked() {
 
 #[tokio::test]
 async fn what_needs_no_key_works_without_a_discovery_document() {
-    let (world, endpoints) = super::asked::world(json!({}));
+    let (world, endpoints) = super::introspection::world(json!({}));
     world.issuer.set_up(false);
     let token = world.token(json!({}));
     for n in 0..3 {
@@ -215,7 +215,7 @@ async fn what_needs_no_key_works_without_a_discovery_document() {
 
 #[tokio::test]
 async fn a_provider_that_was_silent_is_asked_again_whatever_needs_no_key() {
-    let (world, _) = super::asked::world(json!({"auth_methods": ["introspection"]}));
+    let (world, _) = super::introspection::world(json!({"auth_methods": ["introspection"]}));
     world.issuer.set_up(false);
     assert_eq!(world.ask_bearer("good-1").await.code(), (200, "pass"));
     let tried = world.issuer.discoveries();
@@ -228,7 +228,7 @@ async fn a_provider_that_was_silent_is_asked_again_whatever_needs_no_key() {
 
 #[tokio::test]
 async fn metadata_need_not_name_keys() {
-    let (world, _) = super::asked::world(json!({}));
+    let (world, _) = super::introspection::world(json!({}));
     let document = json!({"issuer": ISSUER,
         "introspection_endpoint": "http://id.test/oauth2/introspect"});
     let document = move || async move { Json(document) };

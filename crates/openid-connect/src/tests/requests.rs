@@ -305,8 +305,8 @@ fn with_every_place() -> Value {
 
 #[tokio::test]
 async fn tokens_that_nobody_looked_at_do_not_reach_the_upstream_beside_a_session() {
-    let (world, _) = super::browsing::world(with_every_place());
-    let browser = super::browsing::Browser::signed_in(&world).await;
+    let (world, _) = super::browser::world(with_every_place());
+    let browser = super::browser::Browser::signed_in(&world).await;
     let cookies = format!("session={}; ", browser.0["session"]);
     let outcome = world.ask(&forged(&cookies)).await;
     assert_eq!(outcome.code(), (200, "pass"));

@@ -7,14 +7,14 @@ use url::Url;
 
 use crate::extras::Extras;
 use crate::fields::{Fields, wrong};
+use crate::introspection::Lifetimes;
 use crate::provider::{ProviderConfig, issuer_of};
-use crate::told::Lifetimes;
 use doorward_core::jose::claims::{find, same_issuer, words};
 use doorward_plugin_api::ConfigError;
 
 /// The configuration of the exchange.
 #[derive(Debug)]
-pub(in super::super) struct How {
+pub(in super::super) struct TokenExchangeConfig {
     /// Of whom tokens are exchanged; `None`: every token is.
     pub(super) subjects: Option<Vec<Subject>>,
     pub(super) scope: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Conditions {
     missing_audience: Vec<String>,
 }
 
-impl How {
+impl TokenExchangeConfig {
     /// `None`: nothing is exchanged. `provider` is how the plugin's own
     /// provider is reached: others are, too.
     pub(in super::super) fn new(
@@ -60,7 +60,7 @@ impl How {
         if record.is_none() && endpoint.is_none() {
             return Ok(None);
         }
-        let inside = Inside("token_exchange", record);
+        let inside = NestedFields("token_exchange", record);
         let subjects = match record {
             Some(_) => Some(subjects(inside, fields, provider)?),
             None => None,
@@ -105,7 +105,7 @@ impl How {
 }
 
 fn subjects(
-    inside: Inside<'_>,
+    inside: NestedFields<'_>,
     fields: Fields<'_>,
     provider: &ProviderConfig,
 ) -> Result<Vec<Subject>, ConfigError> {
@@ -145,9 +145,9 @@ fn subjects(
 
 /// The fields of a record inside the configuration, with its name.
 #[derive(Clone, Copy)]
-struct Inside<'a>(&'static str, Option<&'a Map<String, Value>>);
+struct NestedFields<'a>(&'static str, Option<&'a Map<String, Value>>);
 
-impl<'a> Inside<'a> {
+impl<'a> NestedFields<'a> {
     fn value(self, name: &str) -> Option<&'a Value> {
         self.1?.get(name).filter(|value| !value.is_null())
     }
@@ -220,7 +220,7 @@ impl Subject {
 }
 
 impl Conditions {
-    fn new(inside: Inside<'_>, fields: Fields<'_>) -> Result<Self, ConfigError> {
+    fn new(inside: NestedFields<'_>, fields: Fields<'_>) -> Result<Self, ConfigError> {
         let all = |name: &str| {
             let items = inside.texts(name)?;
             let split = items.iter().flat_map(|item| item.split_whitespace());
@@ -270,7 +270,7 @@ mod tests {
     fn met(conditions: &Value, claims: &Value) -> bool {
         let (config, empty) = (conditions.as_object().expect("an object"), Map::new());
         let fields = Fields(&empty);
-        let inside = Inside("conditions", Some(config));
+        let inside = NestedFields("conditions", Some(config));
         let conditions = Conditions::new(inside, fields).expect("valid");
         conditions.are_met(claims.as_object().expect("an object"))
     }

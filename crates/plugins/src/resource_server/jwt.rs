@@ -8,10 +8,10 @@ use crate::chain::settings::{Declared, Settings};
 use doorward_core::jose::claims::{check_times, same_issuer, time, words};
 use doorward_core::jose::verify::{Unverified, VerifyError};
 use doorward_expr::duration::Length;
-use doorward_openid_connect::provider::{Known, ProviderConfig};
+use doorward_openid_connect::provider::{ProviderConfig, ProviderMetadata};
 use doorward_openid_connect::refusal::Refusal;
 use doorward_openid_connect::rules::{is_access_token, is_of_login};
-use doorward_openid_connect::verifier::{Check, Checked, Verifier};
+use doorward_openid_connect::verifier::{CheckedClaims, TokenCheck, Verifier};
 use doorward_plugin_api::{ConfigError, Parts};
 
 /// Seconds for which fetched keys count as new.
@@ -22,20 +22,20 @@ pub(super) struct Rules {
     issuer: String,
 }
 
-impl Check for Rules {
+impl TokenCheck for Rules {
     fn check(
         &self,
         parsed: &Unverified<'_>,
-        known: Option<&Known>,
+        metadata: Option<&ProviderMetadata>,
         now_ms: i64,
-    ) -> Result<Option<Checked>, Refusal> {
+    ) -> Result<Option<CheckedClaims>, Refusal> {
         if parsed.algorithm().is_symmetric() {
             return Err(Refusal::UnsupportedAlg);
         }
-        let Some(known) = known else {
+        let Some(metadata) = metadata else {
             return Ok(None);
         };
-        let claims = match parsed.verify(&known.keys) {
+        let claims = match parsed.verify(&metadata.keys) {
             Err(VerifyError::UnknownKey) => return Ok(None),
             other => other?,
         };
@@ -50,7 +50,7 @@ impl Check for Rules {
         }
         let end = check_times(&claims, now_ms.div_euclid(1000), 0)?;
         let scopes = claims.get("scope").map(words).unwrap_or_default();
-        Ok(Some(Checked {
+        Ok(Some(CheckedClaims {
             scopes: scopes.into_iter().map(Into::into).collect(),
             expires_at: time(&claims, "exp").ok().flatten(),
             ends_at: end.saturating_mul(1000),

@@ -32,9 +32,9 @@ use config::Config;
 use doorward_expr::Expression;
 use doorward_net::telemetry::Counter;
 use doorward_openid_connect::bearer::bearer;
-use doorward_openid_connect::cache::Verified;
 use doorward_openid_connect::refusal::Refusal;
-use doorward_openid_connect::verifier::{Judgement, Verifier};
+use doorward_openid_connect::token_cache::VerifiedToken;
+use doorward_openid_connect::verifier::{Verification, Verifier};
 use doorward_plugin_api::filter::{Exchange, Filter, Flow, Verdict};
 use doorward_plugin_api::{ConfigError, Parts};
 use jwt::Rules;
@@ -89,17 +89,17 @@ enum Scope {
 
 impl Resolver {
     /// Judges a token with what is at hand.
-    fn judge(&self, token: &str) -> Judgement {
+    fn judge(&self, token: &str) -> Verification {
         match self {
-            Self::Jwt(verifier) => verifier.judge(token),
+            Self::Jwt(verifier) => verifier.verify_now(token),
             Self::Remote(remote) => remote.judge(token),
         }
     }
 
-    async fn judge_patiently(&self, token: &str) -> Result<Arc<Verified>, Refusal> {
+    async fn verify_or_fetch(&self, token: &str) -> Result<Arc<VerifiedToken>, Refusal> {
         match self {
-            Self::Jwt(verifier) => verifier.judge_patiently(token).await,
-            Self::Remote(remote) => remote.judge_patiently(token).await,
+            Self::Jwt(verifier) => verifier.verify_or_fetch(token).await,
+            Self::Remote(remote) => remote.verify_or_fetch(token).await,
         }
     }
 }
@@ -120,7 +120,7 @@ impl ResourceServer {
     /// Lets the request pass with its token, if the token allows what it asks.
     fn accept(
         &self,
-        verified: &Verified,
+        verified: &VerifiedToken,
         request: &RequestHeader,
         exchange: &mut Exchange,
     ) -> Flow {
@@ -184,16 +184,16 @@ impl Filter for ResourceServer {
             Err(refusal) => return Verdict::Now(self.refuse(refusal, exchange)),
         };
         Verdict::Now(match self.config.resolver.judge(token) {
-            Judgement::Pass(held) => self.accept(&held, request, exchange),
-            Judgement::Refuse(refusal) => self.refuse(refusal, exchange),
-            Judgement::Wait => return Verdict::Wait,
+            Verification::Valid(held) => self.accept(&held, request, exchange),
+            Verification::Refused(refusal) => self.refuse(refusal, exchange),
+            Verification::Pending => return Verdict::Wait,
         })
     }
 
     async fn on_request_slow(&self, session: &mut Session, exchange: &mut Exchange) -> Flow {
         let request = session.req_header();
         let resolved = match token(&request.headers) {
-            Ok(token) => self.config.resolver.judge_patiently(token).await,
+            Ok(token) => self.config.resolver.verify_or_fetch(token).await,
             Err(refusal) => Err(refusal),
         };
         match resolved {

@@ -11,20 +11,20 @@ use http::StatusCode;
 use url::Url;
 
 use super::client::Client;
-use answer::Said;
+use answer::ProviderResponses;
 use doorward_core::clock::Clock;
 use doorward_core::jose::verify::TOKEN_MAX;
 use doorward_net::http::outbound::{Answer, Outbound, OutboundError};
 use doorward_net::telemetry::Counter;
-use doorward_openid_connect::cache::{TokenCache, Verified};
-use doorward_openid_connect::flight::{Flights, REFUSED_MS, digest_of};
 use doorward_openid_connect::refusal::Refusal;
-use doorward_openid_connect::verifier::Judgement;
-use doorward_openid_connect::word::{Heard, Word};
+use doorward_openid_connect::revocation::{RevocationStatus, Status};
+use doorward_openid_connect::single_flight::{REFUSED_MS, SingleFlight, digest_of};
+use doorward_openid_connect::token_cache::{TokenCache, VerifiedToken};
+use doorward_openid_connect::verifier::Verification;
 use doorward_plugin_api::Parts;
 
 /// What was found out about a token.
-type Outcome = Result<Arc<Verified>, Refusal>;
+type Outcome = Result<Arc<VerifiedToken>, Refusal>;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) struct Remote {
     /// Tokens that are known to be good, if answers may be believed for a
     /// while.
     known: Option<(TokenCache, Lifetime)>,
-    flights: Flights<Arc<Verified>>,
+    flights: SingleFlight<Arc<VerifiedToken>>,
     /// Whether the endpoint failed the last time: it is said once.
     down: AtomicBool,
     hits: Counter,
@@ -70,7 +70,7 @@ impl Remote {
         parts: &Parts,
     ) -> Self {
         Self {
-            flights: Flights::new(REFUSED_MS, client.options.timeout),
+            flights: SingleFlight::new(REFUSED_MS, client.options.timeout),
             protocol,
             url,
             client,
@@ -84,32 +84,32 @@ impl Remote {
     }
 
     /// Judges a token with what is remembered.
-    pub(super) fn judge(&self, token: &str) -> Judgement {
+    pub(super) fn judge(&self, token: &str) -> Verification {
         let now_ms = self.clock.now_ms();
         let held = self.known.as_ref().and_then(|(cache, _)| cache.get(token));
         if let Some(held) = held {
-            if now_ms < held.ends_at && held.word.heard() == Heard::Stands {
+            if now_ms < held.ends_at && held.revocation.status() == Status::Active {
                 self.hits.inc();
-                return Judgement::Pass(held);
+                return Verification::Valid(held);
             }
             if now_ms >= held.ends_at && held.ends_for_good {
-                return Judgement::Refuse(Refusal::TokenExpired);
+                return Verification::Refused(Refusal::TokenExpired);
             }
         }
         if token.len() > TOKEN_MAX {
-            return Judgement::Refuse(Refusal::TokenTooLong);
+            return Verification::Refused(Refusal::TokenTooLong);
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Judgement::Refuse(Refusal::MalformedToken);
+            return Verification::Refused(Refusal::MalformedToken);
         }
         match self.flights.refused(&digest_of([token.as_bytes()]), now_ms) {
-            Some(refusal) => Judgement::Refuse(refusal),
-            None => Judgement::Wait,
+            Some(refusal) => Verification::Refused(refusal),
+            None => Verification::Pending,
         }
     }
 
     /// As [`Self::judge`], asking the endpoint if need be.
-    pub(super) async fn judge_patiently(self: &Arc<Self>, token: &str) -> Outcome {
+    pub(super) async fn verify_or_fetch(self: &Arc<Self>, token: &str) -> Outcome {
         self.misses.inc();
         let (remote, clock) = (Arc::clone(self), self.clock.clone());
         let text = token.to_owned();
@@ -121,9 +121,11 @@ impl Remote {
     }
 
     async fn ask(&self, token: &str) -> Outcome {
-        let standing = self.outbound.standing(&self.url);
+        let token_status = self.outbound.token_status(&self.url);
         // From before the question: what ends meanwhile is asked about again.
-        let version = standing.as_ref().map_or(0, |standing| standing.version());
+        let version = token_status
+            .as_ref()
+            .map_or(0, |token_status| token_status.version());
         let answer = match self.protocol {
             Protocol::Introspection => self.introspect(token).await,
             Protocol::TokenInfo => self.token_info(token).await,
@@ -134,22 +136,22 @@ impl Remote {
             .map_err(|error| error.to_string())
             .and_then(|answer| answer::read(self.protocol, &answer, now_ms));
         match said {
-            Ok(Said::Good(checked)) => {
+            Ok(ProviderResponses::Good(checked)) => {
                 self.is_up();
                 let mut checked = *checked;
                 if let Some((_, lifetime)) = &self.known {
                     lifetime.limit(&mut checked.ends_at, &mut checked.ends_for_good, now_ms);
                 }
-                let word = Word::heard_at(standing, version);
-                let verified = checked.verified(token, length, 0, word);
+                let revocation = RevocationStatus::active_at(token_status, version);
+                let verified = checked.verified(token, length, 0, revocation);
                 self.remember(&verified);
                 Ok(verified)
             }
-            Ok(Said::Bad(refusal)) => {
+            Ok(ProviderResponses::Bad(refusal)) => {
                 self.is_up();
                 Err(refusal)
             }
-            Ok(Said::Incomplete(member)) => {
+            Ok(ProviderResponses::Incomplete(member)) => {
                 self.complain(&format!("answered without a usable `{member}`"));
                 Err(Refusal::InactiveToken)
             }
@@ -167,7 +169,7 @@ impl Remote {
         }
     }
 
-    fn remember(&self, verified: &Arc<Verified>) {
+    fn remember(&self, verified: &Arc<VerifiedToken>) {
         if let Some((cache, _)) = &self.known {
             cache.insert(verified);
         }

@@ -36,10 +36,10 @@ use doorward_core::model::broker::{
 use doorward_core::model::grant::TokenHash;
 use doorward_core::model::token::AccessToken;
 use doorward_net::http::guess_limit::{GuessLimitConfig, GuessLimiter};
-use doorward_net::http::outbound::{Outbound, Standing};
+use doorward_net::http::outbound::{Outbound, TokenStatus};
 use doorward_net::telemetry::Metrics;
 use doorward_openid_connect::refusal::Refusal;
-use doorward_openid_connect::word::{Heard, Word};
+use doorward_openid_connect::revocation::{RevocationStatus, Status};
 use doorward_store::{Store, StoreError};
 
 /// Most memory that tokens are kept in, in bytes.
@@ -105,16 +105,16 @@ pub(super) struct Token {
     pub(super) access: Arc<AccessToken>,
     /// What the provider in this process last said of its own token, of which this
     /// one came.
-    origin: Word,
+    origin: RevocationStatus,
 }
 
 impl Token {
     /// Whether the provider's token stands, of which this one came.
-    async fn stands(&self) -> Result<bool, Fault> {
-        match (self.origin.heard(), &self.tokens.facts.origin) {
-            (Heard::Stands, _) | (Heard::Nothing, None) => Ok(true),
-            (Heard::Fell, _) => Ok(false),
-            (Heard::Nothing, Some(claims)) => match self.origin.ask(claims).await {
+    async fn is_active(&self) -> Result<bool, Fault> {
+        match (self.origin.status(), &self.tokens.facts.origin) {
+            (Status::Active, _) | (Status::Unknown, None) => Ok(true),
+            (Status::Revoked, _) => Ok(false),
+            (Status::Unknown, Some(claims)) => match self.origin.check(claims).await {
                 Ok(()) => Ok(true),
                 Err(Refusal::InactiveToken) => Ok(false),
                 Err(_) => Err(Fault::store()),
@@ -131,7 +131,7 @@ impl Token {
             },
             client: self.client.clone(),
             access: Arc::clone(&self.access),
-            origin: Word::default(),
+            origin: RevocationStatus::default(),
         }
     }
 }
@@ -278,7 +278,7 @@ impl Broker {
     /// The access token of this text, if it is at hand and nothing has changed.
     pub(super) fn held(&self, text: &str, now_ms: i64) -> Option<Arc<Token>> {
         self.held_unasked(text, now_ms)
-            .filter(|token| token.origin.heard() == Heard::Stands)
+            .filter(|token| token.origin.status() == Status::Active)
     }
 
     /// As [`Broker::held`], of which the provider may have to be asked.
@@ -306,7 +306,7 @@ impl Broker {
         let Some(token) = token else {
             return Ok(None);
         };
-        match token.stands().await? {
+        match token.is_active().await? {
             true => Ok(Some(token)),
             false => {
                 // The store knows that for good.
@@ -332,7 +332,7 @@ impl Broker {
         let client = self.client(&tokens.client_id).await?;
         let access = Arc::new(self.as_seen(text, &tokens, client.as_deref()));
         let token = Arc::new(Token {
-            origin: Word::of(issuer_of_origin(&tokens, outbound)),
+            origin: RevocationStatus::new(issuer_of_origin(&tokens, outbound)),
             tokens,
             client,
             access,
@@ -517,9 +517,9 @@ impl Broker {
 pub(super) fn issuer_of_origin(
     tokens: &StoredTokens,
     outbound: &Outbound,
-) -> Option<Arc<dyn Standing>> {
+) -> Option<Arc<dyn TokenStatus>> {
     let issuer = tokens.facts.origin.as_ref()?.get("iss")?.as_str()?;
-    outbound.standing(&Url::parse(issuer).ok()?)
+    outbound.token_status(&Url::parse(issuer).ok()?)
 }
 
 fn names(config: &BrokerConfig) -> Names {

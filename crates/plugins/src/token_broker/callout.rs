@@ -111,11 +111,14 @@ impl Provider {
         let by_issuer = || {
             let claims = Unverified::parse(token).ok()?.claims_of_anyone().ok()?;
             let issuer = claims.get("iss")?.as_str()?;
-            self.outbound.standing(&Url::parse(issuer).ok()?)
+            self.outbound.token_status(&Url::parse(issuer).ok()?)
         };
-        let issuer = self.outbound.standing(&self.endpoint).or_else(by_issuer);
+        let issuer = self
+            .outbound
+            .token_status(&self.endpoint)
+            .or_else(by_issuer);
         match issuer {
-            Some(issuer) => issuer.recall(token).await.map_err(|_| Fault::store()),
+            Some(issuer) => issuer.claims_of(token).await.map_err(|_| Fault::store()),
             None => Ok(None),
         }
     }

@@ -78,7 +78,9 @@ impl TokenBroker {
     async fn origin_stands(&self, tokens: &StoredTokens) -> Result<bool, Fault> {
         let issuer = issuer_of_origin(tokens, &self.outbound);
         match (issuer, &tokens.facts.origin) {
-            (Some(issuer), Some(claims)) => issuer.stands(claims).await.map_err(|_| Fault::store()),
+            (Some(issuer), Some(claims)) => {
+                issuer.is_active(claims).await.map_err(|_| Fault::store())
+            }
             _ => Ok(true),
         }
     }

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tower::ServiceExt;
 use url::Url;
 
-use super::{Answer, BODY_MAX, OutboundError, Standing, local_request};
+use super::{Answer, BODY_MAX, OutboundError, TokenStatus, local_request};
 use crate::http::bridge::{ClientInfo, ForUser};
 
 /// A local provider and the URLs that mean it.
@@ -21,7 +21,7 @@ pub(super) struct Local {
     /// The path of `base` without its last slash.
     prefix: String,
     router: Router,
-    standing: Option<Arc<dyn Standing>>,
+    token_status: Option<Arc<dyn TokenStatus>>,
 }
 
 impl fmt::Debug for Local {
@@ -36,19 +36,19 @@ impl Local {
             base: base.clone(),
             prefix: base.path().trim_end_matches('/').to_owned(),
             router,
-            standing: None,
+            token_status: None,
         }
     }
 
-    pub(super) fn with_standing(self, standing: Arc<dyn Standing>) -> Self {
+    pub(super) fn with_token_status(self, token_status: Arc<dyn TokenStatus>) -> Self {
         Self {
-            standing: Some(standing),
+            token_status: Some(token_status),
             ..self
         }
     }
 
-    pub(super) fn standing(&self) -> Option<Arc<dyn Standing>> {
-        self.standing.clone()
+    pub(super) fn token_status(&self) -> Option<Arc<dyn TokenStatus>> {
+        self.token_status.clone()
     }
 
     pub(super) fn same_base(&self, other: &Self) -> bool {

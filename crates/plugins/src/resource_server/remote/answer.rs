@@ -8,14 +8,14 @@ use doorward_core::jose::json;
 use doorward_net::http::outbound::Answer;
 use doorward_openid_connect::refusal::Refusal;
 use doorward_openid_connect::rules::{denies, is_access_token};
-use doorward_openid_connect::verifier::Checked;
+use doorward_openid_connect::verifier::CheckedClaims;
 
 /// Longest answer that is believed, in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
 /// An endpoint's word on a token.
-pub(super) enum Said {
-    Good(Box<Checked>),
+pub(super) enum ProviderResponses {
+    Good(Box<CheckedClaims>),
     Bad(Refusal),
     /// It lacks this member, without which it says nothing of any token.
     Incomplete(&'static str),
@@ -26,7 +26,11 @@ pub(super) enum Said {
 /// # Errors
 /// Why it says nothing about the token: the endpoint is broken, or does not
 /// take the gateway's credentials.
-pub(super) fn read(protocol: Protocol, answer: &Answer, now_ms: i64) -> Result<Said, String> {
+pub(super) fn read(
+    protocol: Protocol,
+    answer: &Answer,
+    now_ms: i64,
+) -> Result<ProviderResponses, String> {
     let status = answer.status.as_u16();
     if answer.body.len() > ANSWER_MAX {
         return Err(format!("answered with more than {ANSWER_MAX} bytes"));
@@ -39,28 +43,28 @@ pub(super) fn read(protocol: Protocol, answer: &Answer, now_ms: i64) -> Result<S
         (Protocol::TokenInfo, _, Some(error))
             if refuses(answer.status) && error.contains_key("error") =>
         {
-            return Ok(Said::Bad(Refusal::InactiveToken));
+            return Ok(ProviderResponses::Bad(Refusal::InactiveToken));
         }
         (_, 200, None) => return Err("answered with something else than a JSON object".into()),
         _ => return Err(format!("answered with status {status}")),
     };
     match protocol {
         Protocol::Introspection if claims.get("active") != Some(&Value::Bool(true)) => {
-            return Ok(Said::Bad(Refusal::InactiveToken));
+            return Ok(ProviderResponses::Bad(Refusal::InactiveToken));
         }
         Protocol::TokenInfo if denies(&without_scopes(&claims)) => {
-            return Ok(Said::Bad(Refusal::InactiveToken));
+            return Ok(ProviderResponses::Bad(Refusal::InactiveToken));
         }
         Protocol::TokenInfo => {
             if let Some(member) = lacking(&claims) {
-                return Ok(Said::Incomplete(member));
+                return Ok(ProviderResponses::Incomplete(member));
             }
         }
         Protocol::Introspection => {}
     }
     Ok(match check(protocol, claims, now_ms) {
-        Ok(checked) => Said::Good(Box::new(checked)),
-        Err(refusal) => Said::Bad(refusal),
+        Ok(checked) => ProviderResponses::Good(Box::new(checked)),
+        Err(refusal) => ProviderResponses::Bad(refusal),
     })
 }
 
@@ -99,7 +103,11 @@ fn lacking(claims: &Map<String, Value>) -> Option<&'static str> {
     }
 }
 
-fn check(protocol: Protocol, claims: Map<String, Value>, now_ms: i64) -> Result<Checked, Refusal> {
+fn check(
+    protocol: Protocol,
+    claims: Map<String, Value>,
+    now_ms: i64,
+) -> Result<CheckedClaims, Refusal> {
     if !is_access_token(None, &claims, false) || is_another(&claims) {
         return Err(Refusal::WrongType);
     }
@@ -117,7 +125,7 @@ fn check(protocol: Protocol, claims: Map<String, Value>, now_ms: i64) -> Result<
         return Err(Refusal::TokenNotYetValid);
     }
     let scopes = claims.get("scope").map(words).unwrap_or_default();
-    Ok(Checked {
+    Ok(CheckedClaims {
         scopes: scopes.into_iter().map(Into::into).collect(),
         expires_at,
         ends_at: expires_at.map_or(i64::MAX, |end| end.saturating_mul(1000)),

@@ -1,0 +1,678 @@
+//! Credentials that the provider is asked about, or gives tokens for.
+
+use std::collections::HashMap;
+
+use axum::Form;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+
+use super::*;
+
+type Asked = Arc<Mutex<Vec<(String, HashMap<String, String>)>>>;
+
+/// The endpoints of a provider whose opaque tokens begin with `good`.
+#[derive(Clone)]
+pub(super) struct Endpoints {
+    /// `Authorization` and form of each question.
+    asked: Asked,
+    key: TestKey,
+    broken: Arc<AtomicBool>,
+    /// What introspection answers are signed with.
+    signer: Arc<Mutex<Option<TestKey>>>,
+    /// Whether opaque tokens have ended.
+    pub(super) ended: Arc<AtomicBool>,
+    /// What is said to passwords that are not good.
+    no_password: Arc<Mutex<&'static str>>,
+}
+
+impl Endpoints {
+    fn note(&self, headers: &HeaderMap, form: HashMap<String, String>) {
+        let sent = headers.get("authorization");
+        let sent = sent.map_or("", |value| value.to_str().unwrap());
+        self.asked.lock().unwrap().push((sent.to_owned(), form));
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn asked(&self) -> Vec<(String, HashMap<String, String>)> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+async fn introspect(
+    State(endpoints): State<Endpoints>,
+    headers: HeaderMap,
+    Form(form): Form<HashMap<String, String>>,
+) -> Response {
+    let token = form["token"].clone();
+    endpoints.note(&headers, form);
+    if endpoints.is_broken() {
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
+    let claims = json!({"active": true, "sub": "anna", "scope": "openid read",
+        "iss": ISSUER, "exp": NOW + 600, "client_id": "app"});
+    if let Some(key) = &*endpoints.signer.lock().unwrap() {
+        let header =
+            json!({"alg": "ES256", "kid": key.jwk()["kid"], "typ": "token-introspection+jwt"});
+        let answer = json!({"iss": ISSUER, "aud": "gateway", "token_introspection": claims});
+        let signed = key.sign(&header.to_string(), &answer.to_string());
+        let kind = [("content-type", "application/token-introspection+jwt")];
+        return (kind, signed).into_response();
+    }
+    let ended = endpoints.ended.load(Ordering::SeqCst);
+    Json(
+        match token.starts_with("good") && !ended || token.starts_with("ey") {
+            true => claims,
+            false => json!({"active": false}),
+        },
+    )
+    .into_response()
+}
+
+async fn user_info(State(endpoints): State<Endpoints>, headers: HeaderMap) -> Response {
+    endpoints.note(&headers, HashMap::new());
+    match headers["authorization"].to_str().unwrap() {
+        "Bearer good" => Json(json!({"sub": "anna", "email": "a@b.c"})).into_response(),
+        _ => StatusCode::UNAUTHORIZED.into_response(),
+    }
+}
+
+async fn token(
+    State(endpoints): State<Endpoints>,
+    headers: HeaderMap,
+    Form(form): Form<HashMap<String, String>>,
+) -> Response {
+    let has = |name: &str, value: &str| form.get(name).is_some_and(|sent| sent == value);
+    let caller = basic_of("batch", "b-secret");
+    let good = match form["grant_type"].as_str() {
+        "password" => has("username", "anna") && has("password", "secret"),
+        "refresh_token" => has("refresh_token", "r1"),
+        _ => {
+            let sent = headers.get("authorization");
+            let posted = has("client_id", "batch") && has("client_secret", "b-secret");
+            sent.is_some_and(|sent| *sent == caller) || posted
+        }
+    };
+    let error = match form["grant_type"].as_str() {
+        "client_credentials" => json!({"error": "invalid_client"}),
+        "password" => json!({"error": *endpoints.no_password.lock().unwrap()}),
+        _ => json!({"error": "invalid_grant"}),
+    };
+    endpoints.note(&headers, form);
+    if !good {
+        return (StatusCode::BAD_REQUEST, Json(error)).into_response();
+    }
+    let token = endpoints
+        .key
+        .token(&claims(json!({"scope": "openid read"})));
+    Json(json!({"access_token": token, "token_type": "Bearer", "expires_in": 600})).into_response()
+}
+
+pub(super) fn basic_of(name: &str, secret: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{name}:{secret}")))
+}
+
+/// A filter that is the client `gateway` of such a provider.
+pub(super) fn world(mut config: Value) -> (World, Endpoints) {
+    for (name, value) in [
+        ("client_id", json!(["gateway", "second"])),
+        ("client_secret", json!(["g-secret"])),
+        (
+            "introspection_endpoint",
+            json!("http://id.test/oauth2/introspect"),
+        ),
+        ("token_endpoint", json!("http://id.test/oauth2/token")),
+        ("userinfo_endpoint", json!("http://id.test/oauth2/userinfo")),
+    ] {
+        if config.get(name).is_none() {
+            config[name] = value;
+        }
+    }
+    let world = World::new(config);
+    let endpoints = Endpoints {
+        asked: Asked::default(),
+        key: world.key.clone(),
+        broken: Arc::default(),
+        ended: Arc::default(),
+        signer: Arc::default(),
+        no_password: Arc::new(Mutex::new("invalid_grant")),
+    };
+    let router = Router::new()
+        .route("/oauth2/introspect", post(introspect))
+        .route("/oauth2/token", post(token))
+        .route("/oauth2/userinfo", get(user_info))
+        .with_state(endpoints.clone());
+    let base = Url::parse("http://id.test").unwrap();
+    let outbound = &world.parts.outbound;
+    outbound.register_local(&base, world.issuer.router().merge(router));
+    (world, endpoints)
+}
+
+#[tokio::test]
+async fn an_opaque_token_is_introspected_once() {
+    let (world, endpoints) = world(json!({"scopes_required": ["read"]}));
+    for _ in 0..3 {
+        let outcome = world.ask_bearer("good-1").await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        assert_eq!(outcome.upstream("x-credential-identifier"), Some("anna"));
+        assert_eq!(outcome.upstream("authorization"), Some("Bearer good-1"));
+    }
+    let asked = endpoints.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].0, basic_of("gateway", "g-secret"));
+    assert_eq!(asked[0].1["token_type_hint"], "access_token");
+    world.clock.advance(601_000);
+    let outcome = world.ask_bearer("good-1").await;
+    assert_eq!(outcome.code(), (401, "token_expired"));
+    assert_eq!(endpoints.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_active_is_refused_and_asked_about_once_a_while() {
+    let (world, endpoints) = world(json!({"cache_ttl_neg": 10}));
+    for _ in 0..3 {
+        let outcome = world.ask_bearer("stolen").await;
+        assert_eq!(outcome.code(), (401, "inactive_token"));
+    }
+    assert_eq!(endpoints.asked().len(), 1);
+    world.clock.advance(10_001);
+    world.ask_bearer("stolen").await;
+    assert_eq!(endpoints.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn rules_hold_for_introspected_tokens_too() {
+    for (rule, code) in [
+        (
+            json!({"scopes_required": ["write"]}),
+            (403, "missing_scope"),
+        ),
+        (
+            json!({"issuers_allowed": ["http://x"]}),
+            (401, "wrong_issuer"),
+        ),
+        (
+            json!({"audience_required": ["api"]}),
+            (403, "wrong_audience"),
+        ),
+        (json!({"consumer_claim": ["sub"]}), (403, "no_consumer")),
+    ] {
+        let (world, _) = world(rule);
+        assert_eq!(world.ask_bearer("good").await.code(), code);
+    }
+}
+
+#[tokio::test]
+async fn signed_tokens_are_verified_here_unless_all_are_introspected() {
+    let (world, endpoints) = world(json!({}));
+    let token = world.token(json!({}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    assert!(endpoints.asked().is_empty());
+    let (world, endpoints) = super::introspection::world(json!({"introspect_jwt_tokens": true}));
+    let token = world.token(json!({}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    assert_eq!(endpoints.asked().len(), 1);
+    let methods = json!({"auth_methods": ["introspection"]});
+    let (world, endpoints) = super::introspection::world(methods);
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+    assert_eq!(endpoints.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn answers_are_not_shared_between_clients_nor_kept_when_told_not_to() {
+    let (world, endpoints) = world(json!({}));
+    let request = get_with("Authorization: Bearer good");
+    let second = request.replace("/orders", "/orders?client_id=second");
+    for request in [&request, &second, &request, &second] {
+        assert_eq!(world.ask(request).await.code(), (200, "pass"));
+    }
+    let asked = endpoints.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].0, basic_of("second", "g-secret"));
+    let (world, endpoints) = super::introspection::world(json!({"cache_introspection": false}));
+    for _ in 0..2 {
+        assert_eq!(world.ask(&request).await.code(), (200, "pass"));
+    }
+    assert_eq!(endpoints.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn clients_prove_themselves_as_configured() {
+    for (auth, member) in [
+        ("client_secret_post", "client_secret"),
+        ("client_secret_jwt", "client_assertion"),
+        ("private_key_jwt", "client_assertion"),
+    ] {
+        let (world, endpoints) = world(json!({
+            "introspection_endpoint_auth_method": auth,
+            "client_jwk": [{"kty": "OKP", "crv": "Ed25519",
+                "d": "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A",
+                "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}],
+        }));
+        assert_eq!(
+            world.ask_bearer("good").await.code(),
+            (200, "pass"),
+            "{auth}"
+        );
+        let asked = endpoints.asked();
+        assert_eq!(asked[0].0, "", "{auth}");
+        assert_eq!(asked[0].1["client_id"], "gateway");
+        assert!(asked[0].1.contains_key(member), "{auth}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_fails_lets_nobody_pass_and_is_asked_again() {
+    let (world, endpoints) = world(json!({}));
+    endpoints.broken.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let outcome = world.ask_bearer("good").await;
+        assert_eq!(outcome.code(), (500, "provider_error"));
+    }
+    endpoints.broken.store(false, Ordering::SeqCst);
+    assert_eq!(world.ask_bearer("good").await.code(), (200, "pass"));
+}
+
+#[tokio::test]
+async fn a_hundred_requests_with_a_new_token_ask_once() {
+    let (world, endpoints) = world(json!({}));
+    let asks = (0..100).map(|_| world.ask_bearer("good"));
+    for outcome in futures_util::future::join_all(asks).await {
+        assert_eq!(outcome.code(), (200, "pass"));
+    }
+    assert_eq!(endpoints.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn userinfo_vouches_for_a_token() {
+    let (world, endpoints) = world(json!({
+        "auth_methods": ["userinfo"],
+        "upstream_headers_claims": ["email"], "upstream_headers_names": ["X-Mail"],
+    }));
+    for _ in 0..2 {
+        let outcome = world.ask_bearer("good").await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        assert_eq!(outcome.upstream("x-mail"), Some("a@b.c"));
+    }
+    assert_eq!(endpoints.asked().len(), 1);
+    assert_eq!(
+        world.ask_bearer("bad").await.code(),
+        (401, "inactive_token")
+    );
+}
+
+#[tokio::test]
+async fn userinfo_need_not_say_for_whom_a_token_is() {
+    for (method, code) in [
+        (json!({"audience": ["api"]}), (200, "pass")),
+        (
+            json!({"audience_required": ["api"]}),
+            (403, "wrong_audience"),
+        ),
+    ] {
+        let mut config = method;
+        config["auth_methods"] = json!(["userinfo"]);
+        let (world, _) = world(config);
+        assert_eq!(world.ask_bearer("good").await.code(), code);
+    }
+}
+
+#[tokio::test]
+async fn passwords_are_exchanged_once_for_tokens() {
+    let (world, endpoints) = world(json!({"auth_methods": ["password"]}));
+    let good = get_with(&format!("Authorization: {}", basic_of("anna", "secret")));
+    for _ in 0..3 {
+        let outcome = world.ask(&good).await;
+        assert_eq!(outcome.code(), (200, "pass"));
+        assert!(
+            outcome
+                .upstream("authorization")
+                .unwrap()
+                .starts_with("Bearer ey")
+        );
+    }
+    let asked = endpoints.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].0, basic_of("gateway", "g-secret"));
+    assert_eq!(asked[0].1["scope"], "openid");
+    let bad = get_with(&format!("Authorization: {}", basic_of("anna", "guess")));
+    for _ in 0..2 {
+        assert_eq!(world.ask(&bad).await.code(), (401, "wrong_credentials"));
+    }
+    assert_eq!(endpoints.asked().len(), 2);
+    world.clock.advance(601_000);
+    assert_eq!(world.ask(&good).await.code(), (200, "pass"));
+    assert_eq!(endpoints.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn basic_credentials_are_those_of_a_user_or_of_a_client() {
+    let (world, endpoints) = world(json!({}));
+    let sent = basic_of("batch", "b-secret");
+    let request = get_with(&format!("Authorization: {sent}"));
+    assert_eq!(world.ask(&request).await.code(), (200, "pass"));
+    let asked = endpoints.asked();
+    assert_eq!(asked[0].1["grant_type"], "password");
+    assert_eq!(asked[1].1["grant_type"], "client_credentials");
+    assert_eq!(asked[1].0, sent);
+    assert!(!asked[1].1.contains_key("client_secret"));
+}
+
+fn with_basic(name: &str, secret: &str) -> String {
+    get_with(&format!("Authorization: {}", basic_of(name, secret)))
+}
+
+#[tokio::test]
+async fn a_client_passes_where_the_gateway_may_not_ask_with_passwords() {
+    for (error, of_client) in [
+        ("unauthorized_client", true),
+        ("unsupported_grant_type", true),
+        ("invalid_scope", false),
+        ("access_denied", false),
+    ] {
+        let (world, endpoints) = world(json!({}));
+        *endpoints.no_password.lock().unwrap() = error;
+        let good = with_basic("batch", "b-secret");
+        for _ in 0..3 {
+            assert_eq!(world.ask(&good).await.code(), (200, "pass"), "{error}");
+            assert_eq!(endpoints.asked().len(), 2, "{error}");
+        }
+        // The provider is not asked twice for what it lets nobody do.
+        let code = world.ask(&with_basic("batch", "guess")).await;
+        assert_eq!(code.code(), (401, "wrong_credentials"), "{error}");
+        let asked = endpoints.asked().len();
+        assert_eq!(asked, if of_client { 3 } else { 4 }, "{error}");
+        // It may have changed its mind.
+        world.clock.advance(61_000);
+        *endpoints.no_password.lock().unwrap() = "invalid_grant";
+        world.ask(&with_basic("batch", "guess")).await;
+        assert_eq!(endpoints.asked().len(), asked + 2, "{error}");
+        let user = world.ask(&with_basic("anna", "secret")).await;
+        assert_eq!(user.code(), (200, "pass"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_takes_no_passwords_is_named_where_nothing_else_is_on() {
+    let (world, endpoints) = world(json!({"auth_methods": ["password"]}));
+    *endpoints.no_password.lock().unwrap() = "unauthorized_client";
+    for asked in 1..3 {
+        let outcome = world.ask(&with_basic("batch", "b-secret")).await;
+        assert_eq!(outcome.code(), (500, "provider_refuses"));
+        assert_eq!(endpoints.asked().len(), asked);
+    }
+}
+
+#[tokio::test]
+async fn a_callers_secret_goes_to_the_provider_as_those_of_the_gateway_do() {
+    for (config, in_form) in [
+        (json!({}), false),
+        (json!({"client_auth": ["client_secret_post"]}), true),
+        (
+            json!({"token_endpoint_auth_method": "client_secret_post"}),
+            true,
+        ),
+        (
+            json!({"client_auth": ["client_secret_post"],
+                "token_endpoint_auth_method": "client_secret_basic"}),
+            false,
+        ),
+    ] {
+        let (world, endpoints) = world(config.clone());
+        let outcome = world.ask(&with_basic("batch", "b-secret")).await;
+        assert_eq!(outcome.code(), (200, "pass"), "{config}");
+        let (header, form) = endpoints.asked().pop().unwrap();
+        assert_eq!(form.contains_key("client_secret"), in_form, "{config}");
+        assert_eq!(header.is_empty(), in_form, "{config}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_may_encode_its_name_and_secret() {
+    let (world, endpoints) = world(json!({"auth_methods": ["client_credentials"]}));
+    let outcome = world.ask(&with_basic("b%61tch", "b%2Dsecret")).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(endpoints.asked().len(), 1);
+    // What only looks so is tried as it is, too.
+    let outcome = world.ask(&with_basic("batch", "%41")).await;
+    assert_eq!(outcome.code(), (401, "wrong_credentials"));
+    let sent: Vec<_> = endpoints
+        .asked()
+        .into_iter()
+        .map(|(sent, _)| sent)
+        .collect();
+    assert_eq!(
+        sent[1..],
+        [basic_of("batch", "A"), basic_of("batch", "%2541")]
+    );
+}
+
+#[tokio::test]
+async fn credentials_in_queries_and_forms_are_found_and_hidden() {
+    let (world, _) = world(json!({
+        "hide_credentials": true, "refresh_token_param_name": "refresh_token",
+    }));
+    let query = get_with("X: y").replace("/orders", "/orders?a=1&username=anna&password=secret");
+    let outcome = world.ask(&query).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(outcome.upstream.uri.to_string(), "/orders?a=1");
+    let body = "refresh_token=r1&keep=%20x";
+    let form = format!(
+        "POST /orders HTTP/1.1\r\nHost: orders.test\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let outcome = world.ask(&form).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    assert_eq!(
+        outcome.exchange.replacement.as_deref(),
+        Some(&b"keep=%20x"[..])
+    );
+    let twice = get_with("X: y").replace("/orders", "/orders?refresh_token=r1&refresh_token=r2");
+    assert_eq!(
+        world.ask(&twice).await.code(),
+        (400, "repeated_credentials")
+    );
+}
+
+#[tokio::test]
+async fn the_first_credential_decides_even_if_another_would_pass() {
+    let (world, endpoints) = world(json!({}));
+    let basic = basic_of("anna", "secret");
+    let request = get_with(&format!("X-Access-Token: bad\r\nAuthorization: {basic}"));
+    assert_eq!(world.ask(&request).await.code(), (401, "inactive_token"));
+    assert_eq!(endpoints.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn tokens_that_were_given_are_dropped_when_their_key_is_gone() {
+    let (world, endpoints) = world(json!({"auth_methods": ["password"]}));
+    let request = get_with(&format!("Authorization: {}", basic_of("anna", "secret")));
+    assert_eq!(world.ask(&request).await.code(), (200, "pass"));
+    let other = TestKey::es256("key-2");
+    world.issuer.publish(&[&other]);
+    world.clock.advance(301_000);
+    // Newer keys are fetched meanwhile; what the old one signs is not believed.
+    world.ask(&request).await;
+    tokio::task::yield_now().await;
+    let asked = endpoints.asked().len();
+    let outcome = world.ask(&request).await;
+    assert_eq!(outcome.code(), (401, "unknown_key"));
+    assert_eq!(
+        endpoints.asked().len(),
+        asked + 1,
+        "asked for another token"
+    );
+}
+
+#[tokio::test]
+async fn signed_answers_are_read_after_the_provider_has_changed_its_key() {
+    let (world, endpoints) = world(json!({
+        "auth_methods": ["introspection"],
+        "introspection_accept": "application/token-introspection+jwt",
+    }));
+    *endpoints.signer.lock().unwrap() = Some(world.key.clone());
+    assert_eq!(world.ask_bearer("good-1").await.code(), (200, "pass"));
+    let next = TestKey::es256("key-2");
+    world.issuer.publish(&[&next]);
+    *endpoints.signer.lock().unwrap() = Some(next);
+    assert_eq!(world.ask_bearer("good-2").await.code(), (200, "pass"));
+    // A key that nobody has published is still none.
+    *endpoints.signer.lock().unwrap() = Some(TestKey::es256("key-3"));
+    let outcome = world.ask_bearer("good-3").await;
+    assert_eq!(outcome.code(), (500, "provider_malformed"));
+}
+
+#[tokio::test]
+async fn metadata_are_fetched_again_for_plugins_that_only_introspect() {
+    let (world, _) = world(json!({"auth_methods": ["introspection"]}));
+    assert_eq!(world.ask_bearer("good-1").await.code(), (200, "pass"));
+    assert_eq!(world.issuer.discoveries(), 1);
+    world.clock.advance(301_000);
+    assert_eq!(world.ask_bearer("good-2").await.code(), (200, "pass"));
+    while world.issuer.discoveries() < 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_access_token_in_a_form_does_not_reach_the_upstream() {
+    let (world, _) = world(json!({"hide_credentials": true, "upstream_access_token_header": null}));
+    let token = world.token(json!({}));
+    let body = format!("a=%20b&access_token={token}&c=d");
+    let form = format!(
+        "POST /orders HTTP/1.1\r\nHost: orders.test\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let outcome = world.ask(&form).await;
+    assert_eq!(outcome.code(), (200, "pass"));
+    let left = outcome.exchange.replacement.as_deref();
+    assert_eq!(left, Some(&b"a=%20b&c=d"[..]));
+}
+
+/// A filter whose provider says this of every token, and the token with these claims.
+fn introspecting(config: Value, said: Value, token: Value) -> (World, String) {
+    let mut all = json!({"introspect_jwt_tokens": true,
+        "upstream_headers_claims": ["email"], "upstream_headers_names": ["X-Mail"]});
+    for (name, value) in config.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    let (world, recorder) = super::request_recorder::world(all);
+    recorder.answer("/introspect", said);
+    let token = world.token(token);
+    (world, token)
+}
+
+#[tokio::test]
+async fn what_an_answer_leaves_out_the_token_that_it_vouches_for_says_itself() {
+    let own = json!({"scope": "read", "email": "a@b.c", "exp": NOW - 10});
+    let rule = json!({"scopes_required": ["read"]});
+    let (world, token) = introspecting(rule.clone(), json!({"active": true}), own.clone());
+    for _ in 0..2 {
+        let outcome = world.ask_bearer(&token).await;
+        assert_eq!(
+            outcome.code(),
+            (200, "pass"),
+            "its times are the provider's"
+        );
+        assert_eq!(outcome.upstream("x-credential-identifier"), Some("anna"));
+        assert_eq!(outcome.upstream("x-mail"), Some("a@b.c"));
+        assert_eq!(outcome.exchange.token.unwrap().scopes, ["read"]);
+    }
+    // What the provider says counts first.
+    let said = json!({"active": true, "scope": "openid"});
+    let (world, token) = introspecting(rule.clone(), said, own.clone());
+    let outcome = world.ask_bearer(&token).await;
+    assert_eq!(outcome.code(), (403, "missing_scope"));
+    let said = json!({"active": true, "sub": "told"});
+    let (world, token) = introspecting(rule, said, own.clone());
+    let outcome = world.ask_bearer(&token).await;
+    assert_eq!(outcome.upstream("x-credential-identifier"), Some("told"));
+    for (rule, code) in [
+        (json!({"audience": ["api"]}), (403, "wrong_audience")),
+        (
+            json!({"claims_forbidden": ["email"]}),
+            (403, "forbidden_claim"),
+        ),
+        (json!({"roles_required": ["admin"]}), (403, "missing_role")),
+    ] {
+        let (world, token) = introspecting(rule.clone(), json!({"active": true}), own.clone());
+        assert_eq!(world.ask_bearer(&token).await.code(), code, "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_nobody_vouches_for_says_nothing_itself() {
+    let config = json!({"scopes_required": ["read"], "introspection_check_active": false});
+    let own = json!({"scope": "read"});
+    for said in [json!({"active": false}), json!({"active": true})] {
+        let (world, token) = introspecting(config.clone(), said, own.clone());
+        let outcome = world.ask_bearer(&token).await;
+        assert_eq!(outcome.code(), (403, "missing_scope"));
+    }
+}
+
+#[tokio::test]
+async fn a_bound_token_stays_bound_where_an_answer_does_not_say_so() {
+    let config = json!({"proof_of_possession_dpop": "optional",
+        "auth_methods": ["bearer", "introspection"]});
+    let bound = json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}});
+    let (world, token) = introspecting(config.clone(), json!({"active": true}), bound);
+    let outcome = world.ask_bearer(&token).await;
+    assert_eq!(outcome.code(), (401, "unproven_token"));
+    let (world, token) = introspecting(config, json!({"active": true}), json!({}));
+    assert_eq!(world.ask_bearer(&token).await.code(), (200, "pass"));
+}
+
+#[tokio::test]
+async fn whatever_is_said_against_a_password_is_its_callers_fault() {
+    let alone = json!({"auth_methods": ["password"]});
+    for error in [
+        "invalid_request",
+        "interaction_required",
+        "access_denied",
+        "invalid_scope",
+    ] {
+        let (both, endpoints) = world(json!({}));
+        *endpoints.no_password.lock().unwrap() = error;
+        let client = both.ask(&with_basic("batch", "b-secret")).await;
+        assert_eq!(client.code(), (200, "pass"), "{error}");
+        let (alone, endpoints) = world(alone.clone());
+        *endpoints.no_password.lock().unwrap() = error;
+        for _ in 0..2 {
+            let outcome = alone.ask(&with_basic("anna", "guess")).await;
+            assert_eq!(outcome.code(), (401, "wrong_credentials"), "{error}");
+            assert_eq!(endpoints.asked().len(), 1, "{error}");
+        }
+    }
+    let (alone, endpoints) = world(alone);
+    *endpoints.no_password.lock().unwrap() = "invalid_client";
+    let outcome = alone.ask(&with_basic("anna", "secret!")).await;
+    assert_eq!(outcome.code(), (500, "client_refused"));
+}
+
+#[tokio::test]
+async fn a_signed_token_that_is_introspected_needs_the_cookie_of_its_session_too() {
+    for config in [
+        json!({"introspect_jwt_tokens": true, "jwt_session_cookie": "app"}),
+        json!({"auth_methods": ["introspection"], "jwt_session_cookie": "app"}),
+    ] {
+        let (world, _) = world(config);
+        let token = world.token(json!({"sid": "s-1"}));
+        for (cookie, code) in [
+            ("app=s-1", (200, "pass")),
+            ("app=s-2", (401, "wrong_session")),
+            ("other=s-1", (401, "wrong_session")),
+        ] {
+            let shown = format!("Cookie: {cookie}\r\nAuthorization: Bearer {token}");
+            assert_eq!(world.ask(&get_with(&shown)).await.code(), code, "{cookie}");
+        }
+        assert_eq!(world.ask_bearer("good").await.code(), (200, "pass"));
+    }
+}
