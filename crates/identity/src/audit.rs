@@ -286,7 +286,7 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
     match endpoint {
         Endpoint::AccessToken => both(Kind::TokenIssue),
         Endpoint::Revoke => refused(Kind::TokenRevoke),
-        Endpoint::Introspect | Endpoint::Pushed => refused(Kind::ClientRefuse),
+        Endpoint::Introspect | Endpoint::Par => refused(Kind::ClientRefuse),
         Endpoint::UserInfo => refused(Kind::TokenRefuse),
         Endpoint::DeviceCode => refused(Kind::DeviceBegin),
         Endpoint::Authorize => refused(Kind::CodeIssue),
@@ -294,11 +294,11 @@ fn about(endpoint: Endpoint, method: &Method) -> Option<About> {
         Endpoint::SignIn
         | Endpoint::Account
         | Endpoint::Authenticate
-        | Endpoint::SignOut
-        | Endpoint::FederationAnswer => refused(Kind::SessionBegin),
-        Endpoint::Person if method == Method::POST => refused(Kind::PasswordChange),
-        Endpoint::Forgot | Endpoint::Reset => refused(Kind::PasswordReset),
-        Endpoint::Sessions | Endpoint::Session => refused(Kind::SessionEnd),
+        | Endpoint::EndSession
+        | Endpoint::FederationCallback => refused(Kind::SessionBegin),
+        Endpoint::JsonUser if method == Method::POST => refused(Kind::PasswordChange),
+        Endpoint::PasswordForgot | Endpoint::PasswordReset => refused(Kind::PasswordReset),
+        Endpoint::JsonSessions | Endpoint::JsonSession => refused(Kind::SessionEnd),
         Endpoint::Register => register(method),
         Endpoint::Users | Endpoint::User | Endpoint::Me => users(method),
         Endpoint::Groups | Endpoint::Group => groups(method),

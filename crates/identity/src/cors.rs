@@ -47,7 +47,7 @@ impl Sharing {
             | Endpoint::Revoke
             | Endpoint::UserInfo
             | Endpoint::DeviceCode
-            | Endpoint::Pushed
+            | Endpoint::Par
             | Endpoint::Register => Self::Clients,
             // Pages, and what no script of a browser has business with.
             _ => Self::Nobody,

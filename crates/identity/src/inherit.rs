@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::config::RealmSettings;
 use super::federation::{self, Provider};
-use super::goto::Destinations;
+use super::goto_url::GotoUrls;
 use super::ldap::Directory;
 use super::password_policy::Rules;
 use super::settings::{self, Trusted};
@@ -47,7 +47,7 @@ pub(super) struct InForce {
     pub(super) settings: Arc<RealmSettings>,
     pub(super) admin_networks: Option<Arc<[IpNet]>>,
     pub(super) trusted: Arc<[Trusted]>,
-    pub(super) destinations: Arc<Destinations>,
+    pub(super) goto_urls: Arc<GotoUrls>,
     pub(super) passwords: Arc<Rules>,
     pub(super) providers: Arc<[Arc<Provider>]>,
     pub(super) directory: Option<Arc<Directory>>,
@@ -78,7 +78,7 @@ impl InForce {
         Ok(Self {
             admin_networks: settings::networks(&settings)?.map(Arc::from),
             trusted: settings::trusted(&settings)?.into(),
-            destinations: Arc::new(Destinations::parse(&settings.goto_urls)?),
+            goto_urls: Arc::new(GotoUrls::parse(&settings.goto_urls)?),
             passwords: Rules::read(&settings.password_policy, &self.passwords)?,
             providers: federation::compile(&settings)?.into(),
             directory: Directory::compile(&settings)?,

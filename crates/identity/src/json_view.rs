@@ -110,7 +110,7 @@ mod tests {
 
     fn view(uri: &'static str) -> Option<JsonView> {
         let uri = Uri::from_static(uri);
-        JsonView::of(Surface::Json, Some(Endpoint::Person), &uri)
+        JsonView::of(Surface::Json, Some(Endpoint::JsonUser), &uri)
     }
 
     fn written(uri: &'static str, body: Value) -> Option<String> {

@@ -24,17 +24,17 @@ mod dpop;
 mod error;
 mod factors;
 mod federation;
-mod forgotten;
 mod form;
-mod goto;
+mod goto_url;
 mod grant;
-mod hint;
 mod hosts;
+mod id_token_hint;
 mod id_token_info;
 pub mod import;
 mod inherit;
 mod introspect;
 mod issue;
+mod json_users;
 mod json_view;
 mod keys;
 mod ldap;
@@ -50,11 +50,11 @@ mod membership;
 mod network;
 mod pages;
 mod pairwise;
+mod par;
 mod password;
 mod password_policy;
-mod people;
+mod password_reset;
 mod profile;
-mod pushed;
 mod realm;
 mod records;
 mod refresh;
@@ -162,22 +162,22 @@ enum Endpoint {
     PasskeyScript,
     Account,
     Authorize,
-    Pushed,
+    Par,
     SignIn,
     Federation,
-    FederationAnswer,
-    SignOut,
-    Forgot,
-    Reset,
+    FederationCallback,
+    EndSession,
+    PasswordForgot,
+    PasswordReset,
     Register,
     Metadata,
     Keys,
     Authenticate,
-    Sessions,
-    Session,
+    JsonSessions,
+    JsonSession,
     ServerInfo,
-    People,
-    Person,
+    JsonUsers,
+    JsonUser,
     Users,
     UserSearch,
     Search,
@@ -203,10 +203,10 @@ impl Endpoint {
             Self::Authorize
                 | Self::SignIn
                 | Self::Account
-                | Self::SignOut
+                | Self::EndSession
                 | Self::DeviceUser
                 | Self::Federation
-                | Self::FederationAnswer
+                | Self::FederationCallback
         )
     }
 }
@@ -232,21 +232,21 @@ const ENDPOINTS: &[(Surface, &str, &[Method], Endpoint)] = &[
     (Surface::OAuth2, "passkey.js", GET, Endpoint::PasskeyScript),
     (Surface::OAuth2, "account", &[Method::GET, Method::POST], Endpoint::Account),
     (Surface::OAuth2, "authorize", &[Method::GET, Method::POST], Endpoint::Authorize),
-    (Surface::OAuth2, "par", POST, Endpoint::Pushed),
+    (Surface::OAuth2, "par", POST, Endpoint::Par),
     (Surface::OAuth2, "authorize/login", &[Method::GET, Method::POST], Endpoint::SignIn),
     (Surface::OAuth2, "federation/{id}", GET, Endpoint::Federation),
-    (Surface::OAuth2, "federation/{id}/callback", &[Method::GET, Method::POST], Endpoint::FederationAnswer),
-    (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::SignOut),
-    (Surface::OAuth2, "password/forgot", &[Method::GET, Method::POST], Endpoint::Forgot),
-    (Surface::OAuth2, "password/reset", &[Method::GET, Method::POST], Endpoint::Reset),
+    (Surface::OAuth2, "federation/{id}/callback", &[Method::GET, Method::POST], Endpoint::FederationCallback),
+    (Surface::OAuth2, "connect/endSession", &[Method::GET, Method::POST], Endpoint::EndSession),
+    (Surface::OAuth2, "password/forgot", &[Method::GET, Method::POST], Endpoint::PasswordForgot),
+    (Surface::OAuth2, "password/reset", &[Method::GET, Method::POST], Endpoint::PasswordReset),
     (Surface::OAuth2, "connect/register", REGISTER, Endpoint::Register),
     (Surface::OAuth2, ".well-known/openid-configuration", GET, Endpoint::Metadata),
     (Surface::OAuth2, "connect/jwk_uri", GET, Endpoint::Keys),
     (Surface::Json, "authenticate", POST, Endpoint::Authenticate),
-    (Surface::Json, "sessions", POST, Endpoint::Sessions),
-    (Surface::Json, "users", POST, Endpoint::People),
-    (Surface::Json, "users/{id}", LIST, Endpoint::Person),
-    (Surface::Json, "sessions/{id}", POST, Endpoint::Session),
+    (Surface::Json, "sessions", POST, Endpoint::JsonSessions),
+    (Surface::Json, "users", POST, Endpoint::JsonUsers),
+    (Surface::Json, "users/{id}", LIST, Endpoint::JsonUser),
+    (Surface::Json, "sessions/{id}", POST, Endpoint::JsonSession),
     (Surface::Json, "serverinfo/{id}", GET, Endpoint::ServerInfo),
     (Surface::V1, "users", LIST, Endpoint::Users),
     (Surface::V1, "users/.search", POST, Endpoint::UserSearch),

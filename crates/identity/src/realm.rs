@@ -12,7 +12,7 @@ use url::Url;
 use super::config::{IdentityConfig, RealmConfig, RealmSettings};
 use super::factors::RelyingParty;
 use super::federation::Provider;
-use super::goto::Destinations;
+use super::goto_url::GotoUrls;
 use super::hosts::Hosts;
 use super::inherit::{InForce, OwnSettings};
 use super::ldap::Directory;
@@ -415,8 +415,8 @@ impl Realm {
     }
 
     /// Where users may be sent after signing in, besides here.
-    pub(super) fn destinations(&self) -> &Destinations {
-        &self.in_force.destinations
+    pub(super) fn goto_urls(&self) -> &GotoUrls {
+        &self.in_force.goto_urls
     }
 
     /// What new passwords must be like.

@@ -18,8 +18,8 @@ use super::pages::{self, Frame};
 use super::realm::{Live, Realm, realm_of_path};
 use super::{
     Call, ENDPOINTS, Endpoint, State, Surface, account, audit, authenticate, authorize, cors,
-    device, discovery, federation, forgotten, id_token_info, introspect, logout, people, pushed,
-    register, revoke, scim, sessions, token, tokeninfo, userinfo,
+    device, discovery, federation, id_token_info, introspect, json_users, logout, par,
+    password_reset, register, revoke, scim, sessions, token, tokeninfo, userinfo,
 };
 use doorward_net::http::bridge::SecretPath;
 
@@ -152,7 +152,7 @@ async fn on_realm(state: &Arc<State>, live: &Live, path: &str, request: Request)
     };
     let method = request.method().clone();
     let found = endpoint(surface, rest).map(|(_, _, endpoint)| endpoint);
-    let secret = found == Some(Endpoint::Session);
+    let secret = found == Some(Endpoint::JsonSession);
     let view = JsonView::of(surface, found, request.uri());
     let frame = frame(live, surface, rest, &request);
     let mut response = match call(state, live, surface, rest, request).await {
@@ -184,12 +184,12 @@ fn frame(live: &Live, surface: Surface, rest: &str, request: &Request) -> Option
         Endpoint::Authorize
             | Endpoint::SignIn
             | Endpoint::Account
-            | Endpoint::SignOut
+            | Endpoint::EndSession
             | Endpoint::DeviceUser
-            | Endpoint::Forgot
-            | Endpoint::Reset
+            | Endpoint::PasswordForgot
+            | Endpoint::PasswordReset
             | Endpoint::Federation
-            | Endpoint::FederationAnswer
+            | Endpoint::FederationCallback
     );
     if !is_page {
         return None;
@@ -446,25 +446,25 @@ async fn dispatch(endpoint: Endpoint, call: &Call) -> Response {
         Endpoint::Account => Ok(account::answer(call).await),
         Endpoint::DeviceUser => Ok(device::page(call).await),
         Endpoint::Authorize => Ok(authorize::answer(call).await),
-        Endpoint::Pushed => pushed::post(call).await,
+        Endpoint::Par => par::post(call).await,
         Endpoint::Federation => Ok(federation::start(call).await),
-        Endpoint::FederationAnswer => Ok(federation::callback(call).await),
-        Endpoint::SignOut => Ok(logout::answer(call).await),
-        Endpoint::Forgot => Ok(forgotten::forgot(call).await),
-        Endpoint::Reset => Ok(forgotten::reset(call).await),
+        Endpoint::FederationCallback => Ok(federation::callback(call).await),
+        Endpoint::EndSession => Ok(logout::answer(call).await),
+        Endpoint::PasswordForgot => Ok(password_reset::forgot(call).await),
+        Endpoint::PasswordReset => Ok(password_reset::reset(call).await),
         Endpoint::Register => register::answer(call).await,
         Endpoint::SignIn => Ok(authorize::sign_in(call).await),
         Endpoint::Metadata => Ok(discovery::metadata(call)),
         Endpoint::Keys => discovery::keys(call).await,
         Endpoint::Authenticate => Ok(authenticate::post(call).await),
-        Endpoint::Sessions => Ok(sessions::post(call, None).await),
-        Endpoint::Session => Ok(sessions::post(call, Some(call.last_segment())).await),
+        Endpoint::JsonSessions => Ok(sessions::post(call, None).await),
+        Endpoint::JsonSession => Ok(sessions::post(call, Some(call.last_segment())).await),
         Endpoint::ServerInfo => Ok(sessions::server_info(call).await),
-        Endpoint::People => Ok(people::post(call, None).await),
-        Endpoint::Person if call.parts.method == Method::POST => {
-            Ok(people::post(call, Some(call.last_segment())).await)
+        Endpoint::JsonUsers => Ok(json_users::post(call, None).await),
+        Endpoint::JsonUser if call.parts.method == Method::POST => {
+            Ok(json_users::post(call, Some(call.last_segment())).await)
         }
-        Endpoint::Person => Ok(people::get(call).await),
+        Endpoint::JsonUser => Ok(json_users::get(call).await),
         Endpoint::Users
         | Endpoint::UserSearch
         | Endpoint::Search

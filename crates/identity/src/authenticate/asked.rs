@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::super::error::JsonError;
-use super::super::{Call, goto, rest};
+use super::super::{Call, goto_url, rest};
 use doorward_core::model::user::name_place::{NamePlace, SignInName};
 
 /// The parameters of the address. The first request of a sign-in by callbacks
@@ -81,7 +81,7 @@ impl Asked {
     /// good as none.
     pub(super) fn success_url<'a>(&'a self, call: &'a Call) -> &'a str {
         let asked = self.goto.as_deref();
-        let asked = asked.filter(|address| goto::allowed(call, address));
+        let asked = asked.filter(|address| goto_url::is_allowed(call, address));
         asked.unwrap_or(&call.realm.settings.success_url)
     }
 
@@ -89,7 +89,7 @@ impl Asked {
     pub(super) fn failure_url(&self, call: &Call) -> Option<String> {
         let asked = self.goto_on_fail.as_ref();
         asked
-            .filter(|address| goto::allowed(call, address))
+            .filter(|address| goto_url::is_allowed(call, address))
             .cloned()
     }
 }

@@ -13,7 +13,7 @@ use crate::config::UnknownScope;
 use crate::context::Demand;
 use crate::error::OAuthError;
 use crate::token::scopes_for;
-use crate::{Call, audit, hint, resource};
+use crate::{Call, audit, id_token_hint, resource};
 use doorward_core::model::authorization::{Challenge, ChallengeMethod, StoredRequest};
 
 /// What the client wants to be given: `response_type`, a set.
@@ -305,8 +305,8 @@ async fn subject(
 ) -> Result<(Option<String>, bool), Told> {
     if let Some(token) = params.get("id_token_hint") {
         let wrong = || Told::new("invalid_request", "The id_token_hint is not one of ours");
-        let hint = hint::read(call, token).await.ok_or_else(wrong)?;
-        return Ok((Some(hint.subject), hint.is_told));
+        let hint = id_token_hint::read(call, token).await.ok_or_else(wrong)?;
+        return Ok((Some(hint.subject), hint.is_subject_claim));
     }
     let Some(subject) = wanted.subject() else {
         return Ok((None, false));

@@ -16,7 +16,7 @@ use crate::factors::{
 use crate::federation::Offer;
 use crate::login::is_confined;
 use crate::pages::{self, Applicant, Ceremony, Failed, FormParts, Frame};
-use crate::{Call, forgotten, sessions};
+use crate::{Call, password_reset, sessions};
 use doorward_core::model::factor::Kind;
 use doorward_core::model::user::User;
 use doorward_core::model::user::name_place::NamePlace;
@@ -139,7 +139,7 @@ impl Entrance<'_> {
             csrf: self.browser.token(&self.purpose),
             since: self.since.clone(),
             ways: self.offer.ways(self.call, self.browser),
-            forgot: forgotten::address(self.call),
+            forgot: password_reset::address(self.call),
         }
     }
 

@@ -10,7 +10,7 @@ use super::change_password::{self, ChangeError};
 use super::context::{PASSWORD, SEVERAL};
 use super::error::{Fault, JsonError};
 use super::password_policy::told;
-use super::{Call, form, goto, respond, rest, sessions, userinfo};
+use super::{Call, form, goto_url, respond, rest, sessions, userinfo};
 use doorward_core::model::user::{User, name};
 
 const VERSIONS: &[Version] = &[version(1, 2), version(2, 1), version(3, 1), version(4, 1)];
@@ -163,7 +163,7 @@ async fn act(call: &Call) -> Result<Response, JsonError> {
                 .ok_or_else(rest::denied)?;
             let asked = body.as_ref().and_then(|body| body.get("goto"));
             let asked = asked.and_then(Value::as_str);
-            let good = asked.filter(|address| goto::allowed(call, address));
+            let good = asked.filter(|address| goto_url::is_allowed(call, address));
             json!({"successURL": good.unwrap_or(&call.realm.settings.success_url)})
         }
         "idFromSession" => sessions::id_from_session(call).await?,
