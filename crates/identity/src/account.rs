@@ -32,7 +32,7 @@ const RECENT_MS: i64 = 10 * 60 * 1000;
 /// Answers a visit to the page, or one of its forms.
 pub(super) async fn answer(call: &Call) -> Response {
     let answered = async {
-        let body = posted(call)?;
+        let body = read_form(call)?;
         let query = call.parts.uri.query().unwrap_or_default();
         let wrong = |text: String| OAuthError::bad("invalid_request", text);
         let query = Form::parse(query.as_bytes()).map_err(|error| wrong(error.to_string()))?;
@@ -51,7 +51,7 @@ pub(super) async fn answer(call: &Call) -> Response {
         .unwrap_or_else(|error: OAuthError| authorize::page(call, &error))
 }
 
-fn posted(call: &Call) -> Result<Form<'_>, OAuthError> {
+fn read_form(call: &Call) -> Result<Form<'_>, OAuthError> {
     let wrong = |text: String| OAuthError::bad("invalid_request", text);
     if call.parts.method != Method::POST || call.body.is_empty() {
         return Ok(Form::default());
@@ -78,21 +78,21 @@ type SignedIn<'a> = (&'a StoredSession, &'a User);
 impl Visit<'_> {
     async fn answer(&self, body: &Form<'_>) -> Result<Response, OAuthError> {
         let call = self.call;
-        let posted = call.parts.method == Method::POST;
+        let is_post = call.parts.method == Method::POST;
         let acts = body.get("do").is_some();
         let fields = Fields::read(|name| body.get(name));
         let offer = self.offer();
-        if posted && !acts && fields.signs_in() {
+        if is_post && !acts && fields.signs_in() {
             return Ok(self.entrance(&offer).submitted(&fields).await?);
         }
         let found = sessions::of_browser(call).await?;
-        let found = found.filter(|_| !(posted && body.get(SWITCH).is_some()));
+        let found = found.filter(|_| !(is_post && body.get(SWITCH).is_some()));
         let Some((session, user)) = found else {
             let entrance = self.entrance(&offer);
             let arrived = entrance.arrived(self.arrived.as_deref()).await?;
             return Ok(arrived.unwrap_or_else(|| entrance.show("", self.failed)));
         };
-        if !acts || !posted {
+        if !acts || !is_post {
             // Who came to link an account, and has to sign in for that first.
             let recent = self.failed == Some(Failed::Recent);
             if recent && let Some(page) = self.confirm((&session, &user)).await? {

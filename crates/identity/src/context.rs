@@ -172,7 +172,11 @@ impl Demand {
 
     /// The class to tell whoever made the demand: of those that were reached the
     /// one that it likes most, or else the strongest.
-    pub(super) fn told<'s>(&self, settings: &'s RealmSettings, methods: &Methods) -> &'s str {
+    pub(super) fn achieved_class<'s>(
+        &self,
+        settings: &'s RealmSettings,
+        methods: &Methods,
+    ) -> &'s str {
         let reached = |value: &String| {
             let class = class(settings, value)?;
             is_reached(class, methods).then_some(class.value.as_str())
@@ -260,10 +264,10 @@ mod tests {
         let wish =
             Demand::default().wish(&settings, ["gold", "phr", "https://refeds.org/profile/mfa"]);
         assert_eq!(
-            wish.told(&settings, &two()),
+            wish.achieved_class(&settings, &two()),
             "https://refeds.org/profile/mfa"
         );
-        assert_eq!(wish.told(&settings, &Methods::password()), "0");
+        assert_eq!(wish.achieved_class(&settings, &Methods::password()), "0");
         assert!(wish.lacks(&settings, &two()).is_empty());
         assert!(!wish.is_strict());
     }

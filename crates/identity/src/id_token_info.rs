@@ -15,7 +15,7 @@ use doorward_core::jose::claims::check_times;
 /// Answers with the claims of a good ID token, or with those of `claims`
 /// (separated by commas) that it has.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let caller = client_auth::authenticate(call, &form).await?;
     let missing = || OAuthError::bad("invalid_request", "Missing parameter: id_token");
     let token = form.get("id_token").ok_or_else(missing)?;

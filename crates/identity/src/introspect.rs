@@ -42,7 +42,7 @@ const CLAIMS: [&str; 15] = [
 
 /// Answers whether a token is active, and what it means.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let caller = client_auth::authenticate(call, &form).await?;
     if caller.client.is_public() {
         let text = "Client authentication failed";
@@ -75,10 +75,10 @@ async fn access(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<
     let Some(GoodToken { issued, user, .. }) = good else {
         return Ok(None);
     };
-    let open = issued.introspection.get_or_init(|| said(&issued));
+    let open = issued.introspection.get_or_init(|| response_text(&issued));
     let mut text = bearer::ended(open, issued.seconds_left(call.now_ms));
     let user = user.map(|user| user.id);
-    if let Some(groups) = membership::told(&call.state, user, issued.scopes()).await? {
+    if let Some(groups) = membership::groups_claim(&call.state, user, issued.scopes()).await? {
         text.pop();
         text.push_str(&format!(",\"{}\":{}}}", membership::GROUPS, json!(groups)));
     }
@@ -86,7 +86,7 @@ async fn access(call: &Call, caller: &LiveClient, token: &str) -> Result<Option<
 }
 
 /// All that is said of a token, but for the time that it has left.
-fn said(issued: &Issued) -> Box<str> {
+fn response_text(issued: &Issued) -> Box<str> {
     let told = CLAIMS.iter().filter_map(|name| {
         let value = issued.claims.get(*name)?;
         Some(((*name).to_owned(), value.clone()))

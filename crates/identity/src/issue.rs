@@ -384,7 +384,7 @@ pub(super) async fn id_token(
     );
     let scopes = issue.scopes.iter().map(String::as_str);
     let claims = IdClaims {
-        groups: membership::told(state, issue.user, scopes).await?,
+        groups: membership::groups_claim(state, issue.user, scopes).await?,
         at_hash: access_token.map(|token| half_hash(alg, token)),
         c_hash: asked.code.map(|code| half_hash(alg, code)),
         s_hash: asked.state.map(|state| half_hash(alg, state)),

@@ -9,7 +9,7 @@ use super::api_version::{Version, version};
 use super::change_password::{self, ChangeError};
 use super::context::{PASSWORD, SEVERAL};
 use super::error::{Fault, JsonError};
-use super::password_policy::told;
+use super::password_policy::refusal_text;
 use super::{Call, form, goto_url, respond, rest, sessions, userinfo};
 use doorward_core::model::user::{User, name};
 
@@ -144,7 +144,7 @@ fn not_changed(error: ChangeError) -> JsonError {
         ChangeError::Wrong => {
             JsonError::new(StatusCode::FORBIDDEN, "The current password is not right")
         }
-        ChangeError::Refused(wrong) => rest::bad_request(told(&wrong)),
+        ChangeError::Refused(wrong) => rest::bad_request(refusal_text(&wrong)),
         ChangeError::Elsewhere => {
             let text = "The password of this user can't be changed here";
             JsonError::new(StatusCode::FORBIDDEN, text)

@@ -130,7 +130,9 @@ pub use manage::session_record;
 pub use manage::{factor_record, identity_record, lock_record, retired_name_record};
 pub use password::hash_blocking;
 pub use password::hash_new_blocking;
-pub use password_policy::{Rules as PasswordRules, own_texts, told as told_violations};
+pub use password_policy::{
+    Rules as PasswordRules, own_texts, refusal_text as password_refusal_text,
+};
 pub use records::{check_metadata, new_user};
 pub use scim::{parse_filter, user_record};
 pub use stored_hash::StoredHash;
@@ -363,7 +365,7 @@ impl State {
     }
 
     /// Learns that these grants were revoked in the store.
-    fn have_revoked(&self, grants: &[String], now_ms: i64) {
+    fn mark_revoked(&self, grants: &[String], now_ms: i64) {
         let until_ms = now_ms.saturating_add(MAX_TOKEN_LIFE_MS);
         for grant in grants {
             self.revoked

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::IdentityError;
 use super::config::HashingConfig;
-use super::password_policy::{Rules, Violation, prepared_secret, told};
+use super::password_policy::{Rules, Violation, prepared_secret, refusal_text};
 use super::stored_hash::StoredHash;
 use doorward_core::clock::random_bytes;
 use doorward_core::model::secret::Secret;
@@ -41,7 +41,7 @@ pub(super) struct Busy;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NewPasswordError {
     /// The rules of the realm don't allow it.
-    #[error("{}", told(.0))]
+    #[error("{}", refusal_text(.0))]
     Refused(Vec<Violation>),
     /// It could not be judged.
     #[error(transparent)]

@@ -51,7 +51,7 @@ pub enum Violation {
 }
 
 /// All that is wrong with a password, as one text.
-pub fn told(violations: &[Violation]) -> String {
+pub fn refusal_text(violations: &[Violation]) -> String {
     let texts: Vec<_> = violations.iter().map(Violation::to_string).collect();
     texts.join("; ")
 }

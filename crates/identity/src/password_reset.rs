@@ -75,7 +75,7 @@ pub(super) async fn forgot(call: &Call) -> Response {
     if call.parts.method != Method::POST {
         return pages::forgot(&frame, false);
     }
-    let typed = match from_here(call).and_then(|()| form::posted(call)) {
+    let typed = match from_here(call).and_then(|()| form::read_body(call)) {
         Ok(form) => form
             .get(NamePlace::Username.name())
             .unwrap_or_default()

@@ -16,7 +16,7 @@ use doorward_core::model::grant::{Revocation, TokenHash};
 /// Revokes an access token, or with a refresh token its whole grant. What is
 /// no token (or no longer) was revoked successfully (RFC 7009 §2.2).
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let client = client_auth::authenticate(call, &form).await?;
     let missing = || OAuthError::bad("invalid_request", "Missing parameter: token");
     let token = form.get("token").ok_or_else(missing)?;

@@ -251,7 +251,7 @@ async fn begin_after(
         event.target(&format!("sessions/{}", session.sid))
     };
     let ended = audit::with(state, Kind::SessionBegin, told, kept).await?;
-    state.have_ended(&ended, now_ms);
+    state.mark_ended(&ended, now_ms);
     audit::keep_each(state, Kind::SessionEnd, &ended, |event, ended| {
         event_of(event, ended, "replaced")
     })
@@ -302,7 +302,7 @@ impl State {
         let mut all = Vec::new();
         loop {
             let ended = self.store.end_sessions(which, now_ms).await?;
-            self.have_ended(&ended, now_ms);
+            self.mark_ended(&ended, now_ms);
             let more = ended.len() >= usize::try_from(ENDED_AT_ONCE).unwrap_or(usize::MAX);
             all.extend(ended);
             if !more {
@@ -327,9 +327,9 @@ impl State {
     }
 
     /// Learns what ended with these sessions.
-    fn have_ended(&self, ended: &[EndedSession], now_ms: i64) {
+    fn mark_ended(&self, ended: &[EndedSession], now_ms: i64) {
         for session in ended {
-            self.have_revoked(&session.grants, now_ms);
+            self.mark_revoked(&session.grants, now_ms);
         }
         if ended.iter().any(|session| session.told > 0) {
             self.logouts.wake();

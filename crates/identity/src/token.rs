@@ -15,7 +15,7 @@ use doorward_net::http::bridge::ForUser;
 
 /// Answers a token request.
 pub(super) async fn post(call: &Call) -> Result<Response, OAuthError> {
-    let form = form::posted(call)?;
+    let form = form::read_body(call)?;
     let grant_type = form
         .get("grant_type")
         .ok_or_else(|| OAuthError::bad("invalid_request", "Grant type is not set"))?;

@@ -73,7 +73,7 @@ pub(super) async fn answer(call: &Call) -> Result<Response, OAuthError> {
     }
     let mut claims = claims(&good);
     let user = good.user.as_ref().map(|user| user.id);
-    if let Some(groups) = membership::told(&call.state, user, good.issued.scopes()).await? {
+    if let Some(groups) = membership::groups_claim(&call.state, user, good.issued.scopes()).await? {
         claims.insert(membership::GROUPS.to_owned(), json!(groups));
     }
     let mut response = match client.client.metadata.userinfo_signed_response_alg {
@@ -110,7 +110,7 @@ fn is_for_us(call: &Call, token: &GoodToken) -> bool {
 /// both, and never of the address (RFC 6750 §2).
 fn token(call: &Call) -> Result<String, OAuthError> {
     let form = match call.parts.method == Method::POST && form::is_form(call.headers()) {
-        true => form::posted(call)?,
+        true => form::read_body(call)?,
         false => Form::default(),
     };
     let by_form = form.get("access_token");

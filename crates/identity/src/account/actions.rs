@@ -104,7 +104,7 @@ impl Visit<'_> {
                 .target(&format!("clients/{client_id}"))
         };
         let grants = audit::with(&call.state, Audited::ConsentRevoke, of_client, withdrawn).await?;
-        call.state.have_revoked(&grants, call.now_ms);
+        call.state.mark_revoked(&grants, call.now_ms);
         Ok(self.back())
     }
 

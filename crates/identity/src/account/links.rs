@@ -26,13 +26,17 @@ impl Visit<'_> {
         if user.owner == Owner::File {
             return Ok((Vec::new(), Vec::new()));
         }
-        let links = self.linked(user).await?;
+        let links = self.removable_links(user).await?;
         let offer = Offer {
             link: Some(user.id),
             ..self.offer()
         };
         let mut ways = offer.ways(self.call, &self.browser);
-        ways.retain(|way| !links.iter().any(|link| self.is_of(link, &way.name)));
+        ways.retain(|way| {
+            !links
+                .iter()
+                .any(|link| self.is_from_provider(link, &way.name))
+        });
         let shown = links.iter().map(|link| pages::AccountLink {
             id: link.id.to_string(),
             title: self.title(link),
@@ -45,14 +49,14 @@ impl Visit<'_> {
 
     /// The links that are the user's own affair: entries of directories are the
     /// operator's.
-    async fn linked(&self, user: &User) -> Result<Vec<FederatedIdentity>, Fault> {
+    async fn removable_links(&self, user: &User) -> Result<Vec<FederatedIdentity>, Fault> {
         let mut links = self.call.state.store.identities(user.id).await?;
         links.retain(|link| !ldap::is_entry(&link.issuer));
         Ok(links)
     }
 
     /// Whether a link is to a user of the provider of this name.
-    fn is_of(&self, link: &FederatedIdentity, name: &str) -> bool {
+    fn is_from_provider(&self, link: &FederatedIdentity, name: &str) -> bool {
         let mut all = self.call.realm.providers().iter();
         let provider = all.find(|provider| provider.name() == name);
         link.provider == name
@@ -61,7 +65,7 @@ impl Visit<'_> {
 
     fn title(&self, link: &FederatedIdentity) -> String {
         let mut all = self.call.realm.providers().iter();
-        let provider = all.find(|provider| self.is_of(link, provider.name()));
+        let provider = all.find(|provider| self.is_from_provider(link, provider.name()));
         provider.map_or_else(|| link.issuer.clone(), |found| found.title().to_owned())
     }
 
@@ -69,7 +73,7 @@ impl Visit<'_> {
     /// when the password changes; the browser gets a new session.
     pub(super) async fn unlink(&self, at: SignedIn<'_>, id: &str) -> Result<Response, OAuthError> {
         let (call, (session, user)) = (self.call, at);
-        let links = self.linked(user).await?;
+        let links = self.removable_links(user).await?;
         let Some(link) = links.iter().find(|link| link.id.to_string() == id) else {
             return Ok(self.back());
         };
@@ -111,7 +115,9 @@ impl Visit<'_> {
         }
         let offered = |link: &FederatedIdentity| {
             let mut all = realm.providers().iter();
-            all.any(|provider| provider.is_enabled() && self.is_of(link, provider.name()))
+            all.any(|provider| {
+                provider.is_enabled() && self.is_from_provider(link, provider.name())
+            })
         };
         if links.iter().any(|link| link.id != id && offered(link)) {
             return Ok(true);

@@ -114,7 +114,9 @@ fn grant(call: &Call, request: &Request, session: &StoredSession, user: &User) -
         false => "implicit",
     };
     let methods = Methods::from(session.amr.as_slice());
-    let acr = request.demand.told(&call.realm.settings, &methods);
+    let acr = request
+        .demand
+        .achieved_class(&call.realm.settings, &methods);
     Grant {
         id: issue::handle(),
         realm: call.realm.path.clone(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::mapping::Said;
+use super::mapping::MappedAttributes;
 use super::refusal::{AccountError, Refusal};
 use super::{Provider, Subject};
 use crate::audit;
@@ -41,7 +41,7 @@ pub(super) async fn of(
         provider,
         subject,
         // The claim about verification speaks of the claim `email` alone.
-        said: provider.mapping.read(&subject.claims, &|claim| {
+        mapped: provider.mapping.read(&subject.claims, &|claim| {
             claim == ["email"] && is_verified(provider, subject)
         }),
     };
@@ -73,9 +73,9 @@ pub(super) async fn of(
 /// if that is believed.
 pub(super) fn methods(provider: &Provider, subject: &Subject) -> Vec<String> {
     let mut methods = vec!["fed".to_owned()];
-    let said = subject.claims.get("amr").and_then(Value::as_array);
-    let said = said.into_iter().flatten().filter_map(Value::as_str);
-    if provider.written.trust_amr && said.clone().any(|method| method == "mfa") {
+    let amr = subject.claims.get("amr").and_then(Value::as_array);
+    let amr = amr.into_iter().flatten().filter_map(Value::as_str);
+    if provider.written.trust_amr && amr.clone().any(|method| method == "mfa") {
         methods.push("mfa".to_owned());
     }
     methods
@@ -84,16 +84,16 @@ pub(super) fn methods(provider: &Provider, subject: &Subject) -> Vec<String> {
 /// Whether the provider says that the address is the user's, and is believed.
 fn is_verified(provider: &Provider, subject: &Subject) -> bool {
     // Some write it as a text.
-    let said = subject.claims.get("email_verified");
-    let said = said == Some(&json!(true)) || said == Some(&json!("true"));
-    said && provider.written.trust_email
+    let claim = subject.claims.get("email_verified");
+    let verified = claim == Some(&json!(true)) || claim == Some(&json!("true"));
+    verified && provider.written.trust_email
 }
 
 struct Visit<'a> {
     call: &'a Call,
     provider: &'a Provider,
     subject: &'a Subject,
-    said: Said,
+    mapped: MappedAttributes,
 }
 
 impl Visit<'_> {
@@ -187,7 +187,7 @@ impl Visit<'_> {
             issuer: self.subject.issuer.clone(),
             subject: self.subject.subject.clone(),
             provider: self.provider.name().to_owned(),
-            email: self.said.email().map(str::to_owned),
+            email: self.mapped.email().map(str::to_owned),
             created_ms: self.call.now_ms,
             used_ms: self.call.now_ms,
         }
@@ -232,7 +232,7 @@ impl Visit<'_> {
         let name = name.ok_or(AccountError::Unfit)?;
         self.may_be_called(&name)?;
         let mut record = Map::new();
-        self.said.apply(&mut record, None);
+        self.mapped.apply(&mut record, None);
         record.insert("userName".to_owned(), json!(name));
         let realm = &self.call.realm.path;
         let user = records::new_user(realm, &record).map_err(|_| AccountError::Unfit)?;
@@ -278,7 +278,7 @@ impl Visit<'_> {
         let store = &self.call.state.store;
         let used = FederatedIdentity {
             provider: self.provider.name().to_owned(),
-            email: self.said.email().map(str::to_owned),
+            email: self.mapped.email().map(str::to_owned),
             used_ms: self.call.now_ms,
             ..identity.clone()
         };
@@ -287,7 +287,7 @@ impl Visit<'_> {
             return Ok(user);
         }
         let mut profile = user.profile.clone();
-        self.said.apply(&mut profile, identity.email.as_deref());
+        self.mapped.apply(&mut profile, identity.email.as_deref());
         if profile == user.profile {
             return Ok(user);
         }

@@ -22,7 +22,7 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
-pub(super) use mapping::{Mapping, Said};
+pub(super) use mapping::{MappedAttributes, Mapping};
 pub(super) use offer::{Offer, Way};
 pub(super) use provider::{Provider, compile, issuer_name};
 
@@ -165,7 +165,7 @@ pub(super) async fn callback(call: &Call) -> Response {
     let browser = Browser::of(call);
     let state = answer.get("state").unwrap_or_default();
     let Some((passage, browser)) = Passage::open(call, &browser, &provider, state) else {
-        told(call, &provider, &Refusal::State);
+        report_refusal(call, &provider, &Refusal::State);
         let text = "The sign-in was begun in another browser, or too long ago. Please begin again";
         return bad(call, text);
     };
@@ -354,7 +354,7 @@ fn back(call: &Call, to: &str, failed: Failed) -> Response {
 }
 
 fn refused(call: &Call, provider: &Provider, to: &str, refusal: &Refusal) -> Response {
-    told(call, provider, refusal);
+    report_refusal(call, provider, refusal);
     let mut response = back(call, to, refusal.shown());
     let code = refusal.code().into();
     response.extensions_mut().insert(Reason(code));
@@ -362,7 +362,7 @@ fn refused(call: &Call, provider: &Provider, to: &str, refusal: &Refusal) -> Res
 }
 
 /// Tells the operator.
-fn told(call: &Call, provider: &Provider, refusal: &Refusal) {
+fn report_refusal(call: &Call, provider: &Provider, refusal: &Refusal) {
     let code = refusal.code();
     call.state.federation.count(provider, code);
     let (realm, provider) = (&call.realm.path, provider.name());

@@ -83,7 +83,7 @@ impl Offer {
         match self.go(call, browser, only).await {
             Ok(response) => Ok(Some(response)),
             Err(refusal) => {
-                super::told(call, only, &refusal);
+                super::report_refusal(call, only, &refusal);
                 Err(refusal.shown())
             }
         }

@@ -125,7 +125,7 @@ pub(super) async fn delete(call: Call) -> Result<Response, ManageError> {
     let gone = call.state.store.delete_client(&realm.path, call.param(0));
     match gone.await {
         Ok(Some(grants)) => {
-            call.state.have_revoked(&grants, call.now_ms);
+            call.state.mark_revoked(&grants, call.now_ms);
             Ok(respond::empty(StatusCode::NO_CONTENT))
         }
         Ok(None) => Err(ManageError::NotFound),

@@ -9,7 +9,7 @@ use super::{body, own, record};
 use crate::bearer::GoodToken;
 use crate::error::ScimError;
 use crate::password::NewPasswordError;
-use crate::password_policy::{own_texts, told};
+use crate::password_policy::{own_texts, refusal_text};
 use crate::{Call, audit, records};
 use doorward_core::model::audit::{Detail, Event, Kind as Told};
 use doorward_core::model::secret::Secret;
@@ -350,7 +350,7 @@ pub(super) async fn hash(
         .hasher
         .hash_new(&place, password, rules, own_texts(user));
     hash.await.map_err(|error| match error {
-        NewPasswordError::Refused(wrong) => ScimError::bad("invalidValue", told(&wrong)),
+        NewPasswordError::Refused(wrong) => ScimError::bad("invalidValue", refusal_text(&wrong)),
         NewPasswordError::Busy(busy) => busy.into(),
     })
 }

@@ -18,7 +18,7 @@ use crate::bearer::GoodToken;
 use crate::error::ScimError;
 use crate::{Call, audit};
 use doorward_core::clock::random_uuid;
-use doorward_core::model::audit::{Event, Kind as Told};
+use doorward_core::model::audit::{Event, Kind as AuditKind};
 use doorward_core::model::group::{Group, MemberChange};
 use doorward_core::model::query::{Filter, Op, Operand};
 use doorward_core::model::user::schema::{GROUP, GROUP_URN};
@@ -320,7 +320,7 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
             .collect(),
     };
     let insert = call.state.store.insert_group(&group, &members);
-    let made = told(call, Told::GroupCreate, group.id, insert).await;
+    let made = write_with_audit(call, AuditKind::GroupCreate, group.id, insert).await;
     let group = outcome(made.map_err(|error| change::failed(call, error))?)?;
     let mut response = shown(call, &group, &projection, SHOWN_MAX).await?;
     *response.status_mut() = StatusCode::CREATED;
@@ -332,9 +332,9 @@ async fn create(call: &Call) -> Result<Response, ScimError> {
 }
 
 /// Does `act` together with the record of it.
-async fn told(
+async fn write_with_audit(
     call: &Call,
-    kind: Told,
+    kind: AuditKind,
     id: Uuid,
     act: impl Future<Output = Result<GroupOutcome, StoreError>>,
 ) -> Result<GroupOutcome, StoreError> {
@@ -374,7 +374,7 @@ async fn change(call: &Call, token: &GoodToken, change: GroupChange) -> Result<G
         ..change
     };
     let write = call.state.store.change_group(&change);
-    let changed = told(call, Told::GroupUpdate, change.id, write).await;
+    let changed = write_with_audit(call, AuditKind::GroupUpdate, change.id, write).await;
     outcome(changed.map_err(|error| change::failed(call, error))?)
 }
 
@@ -459,7 +459,7 @@ fn step(wanted: &mut GroupChange, operation: &patch::Operation) -> Result<(), Sc
 async fn remove(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, ScimError> {
     let seen = seen(call, token, id).await?;
     let delete = call.state.store.delete_group(&token.realm.path, id, seen);
-    let gone = told(call, Told::GroupDelete, id, delete).await?;
+    let gone = write_with_audit(call, AuditKind::GroupDelete, id, delete).await?;
     outcome(gone)?;
     Ok(reply::nothing())
 }

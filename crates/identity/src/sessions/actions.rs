@@ -175,7 +175,7 @@ impl Asked<'_> {
         let (mut session, user) = self.subject().await?;
         self.use_now(&session).await?;
         session.used_ms = self.call.now_ms;
-        let mut body = self.told(
+        let mut body = self.session_times(
             &session,
             &["idletime", "maxidletime", "maxsessiontime", "maxtime"],
         );
@@ -191,12 +191,12 @@ impl Asked<'_> {
 
     async fn times(&self, names: &[&str]) -> Result<Value, JsonError> {
         let (session, _) = self.subject().await?;
-        Ok(self.told(&session, names))
+        Ok(self.session_times(&session, names))
     }
 
     /// Times of a session, by name: `maxtime` and `idletime` in seconds, the
     /// others in minutes.
-    fn told(&self, session: &StoredSession, names: &[&str]) -> Value {
+    fn session_times(&self, session: &StoredSession, names: &[&str]) -> Value {
         let now_ms = self.call.now_ms;
         let time = |name: &str| match name {
             "maxtime" => (session.ends_ms - now_ms).max(0) / 1000,
@@ -228,14 +228,14 @@ impl Asked<'_> {
                 let which = Ending::Token(session.hash);
                 let state = &self.call.state;
                 let ended = state.end_sessions(&which, self.call.now_ms);
-                let told = |event: Event| {
+                let with_session = |event: Event| {
                     let event = event.target(&format!("sessions/{}", session.sid));
                     event
                         .user(user.id, &user.user_name)
                         .with("cause", "sign_out")
                 };
                 audit::actor(Actor::User(user.id));
-                audit::with(state, Kind::SessionEnd, told, ended).await?;
+                audit::with(state, Kind::SessionEnd, with_session, ended).await?;
                 "Successfully logged out"
             }
         };
