@@ -144,7 +144,7 @@ async fn by_password(
 ) -> Result<Response, JsonError> {
     Begun::spend(call, begun).await?;
     let methods = Methods::password();
-    if !sign_in::policy(call, user, &methods).await? {
+    if !sign_in::requires_second_factor(call, user, &methods).await? {
         return begin_session(call, user, methods, asked).await;
     }
     if factors::has_codes(call, user).await? {

@@ -1,8 +1,8 @@
 //! Signing in on a page, whatever page that is: the form, what it leads to, and
 //! the steps that may follow.
 
-mod entrance;
-mod steps;
+mod login_page;
+mod step_up;
 mod trusted;
 
 use super::context::Methods;
@@ -13,8 +13,12 @@ use super::{Call, sessions};
 use doorward_core::model::grant::StoredSession;
 use doorward_core::model::user::User;
 use doorward_core::model::user::name_place::SignInName;
-pub(super) use entrance::{ARRIVED, CODE, Entrance, Fields, PASSKEY, STEP, carried, enrol_passkey};
-pub(super) use steps::{Lacking, Next, complete, lacking, policy};
+pub(super) use login_page::{
+    CODE, Fields, LoginPage, PASSKEY, RESUME, STEP, enrol_passkey, resume_parameter,
+};
+pub(super) use step_up::{
+    MissingFactor, NextStep, complete, missing_factor, requires_second_factor,
+};
 pub(super) use trusted::COOKIE as TRUSTED_COOKIE;
 
 /// What a user has shown, and when.
@@ -50,7 +54,7 @@ pub(super) enum SignIn {
     /// The user has a session; this is its token.
     Done(String),
     /// Something is missing yet, and there is no session.
-    Next(Box<Next>),
+    Next(Box<NextStep>),
     /// The form is to be shown again.
     Again(Failed),
     /// The address may not sign this user in.

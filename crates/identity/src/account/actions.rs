@@ -152,7 +152,7 @@ impl Visit<'_> {
             action: address.clone(),
             csrf: self.browser.token(&purpose(session)),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         };
         let applicant = Applicant::ours(&self.frame);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{SignedIn, Visit};
 use crate::error::{Fault, OAuthError};
 use crate::factors;
-use crate::federation::{Offer, Way};
+use crate::federation::{ProviderChoices, ProviderLink};
 use crate::pages::{self, Failed};
 use crate::sign_in::Proof;
 use crate::{audit, ldap, sessions};
@@ -22,20 +22,20 @@ impl Visit<'_> {
     pub(super) async fn links(
         &self,
         (_, user): SignedIn<'_>,
-    ) -> Result<(Vec<pages::AccountLink>, Vec<Way>), Fault> {
+    ) -> Result<(Vec<pages::AccountLink>, Vec<ProviderLink>), Fault> {
         if user.owner == Owner::File {
             return Ok((Vec::new(), Vec::new()));
         }
         let links = self.removable_links(user).await?;
-        let offer = Offer {
+        let choices = ProviderChoices {
             link: Some(user.id),
-            ..self.offer()
+            ..self.choices()
         };
-        let mut ways = offer.ways(self.call, &self.browser);
-        ways.retain(|way| {
+        let mut provider_links = choices.provider_links(self.call, &self.browser);
+        provider_links.retain(|choice| {
             !links
                 .iter()
-                .any(|link| self.is_from_provider(link, &way.name))
+                .any(|link| self.is_from_provider(link, &choice.name))
         });
         let shown = links.iter().map(|link| pages::AccountLink {
             id: link.id.to_string(),
@@ -44,7 +44,7 @@ impl Visit<'_> {
             since: self.moment(link.created_ms),
             used: self.moment(link.used_ms),
         });
-        Ok((shown.collect(), ways))
+        Ok((shown.collect(), provider_links))
     }
 
     /// The links that are the user's own affair: entries of directories are the

@@ -46,10 +46,10 @@ impl Visit<'_> {
             action: self.address(),
             csrf: self.browser.token(&purpose(session)),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         };
-        let (links, ways) = self.links((session, user)).await?;
+        let (links, provider_links) = self.links((session, user)).await?;
         let directory = ldap::source(&call.state, &call.realm, Some(user)).await?;
         let own = user.owner != Owner::File && user.password_hash.is_some();
         let page = AccountPage {
@@ -64,7 +64,7 @@ impl Visit<'_> {
             may_add: !factors::kinds(call).is_empty(),
             may_change_password: own && directory.is_none(),
             links,
-            ways,
+            provider_links,
             refused,
         };
         let mut response = pages::account(&self.frame, &form, page, failed);

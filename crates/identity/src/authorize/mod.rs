@@ -34,9 +34,9 @@ use request::{Request, UNMET};
 
 use super::context::ELSEWHERE;
 use super::error::OAuthError;
-use super::federation::{FAILED, Offer};
+use super::federation::{FAILED, ProviderChoices};
 use super::pages::{self, Applicant, Failed, FormParts};
-use super::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
+use super::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use super::{Call, audit, serve, sessions};
 use doorward_core::model::audit::{Detail, Event, Kind};
 use doorward_core::model::grant::{StoredSession, TokenHash};
@@ -140,14 +140,14 @@ impl<'a> Visit<'a> {
             since: self
                 .browser
                 .since(query, self.shown_ms.unwrap_or(call.now_ms)),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         }
     }
 
     /// What leads back to this request from another provider; how fresh the
     /// sign-in must be here, it must be there.
-    fn offer(&self, call: &Call, switches: bool) -> Offer {
+    fn choices(&self, call: &Call, switches: bool) -> ProviderChoices {
         let request = self.request;
         let query = &request.query;
         let since = self
@@ -159,7 +159,7 @@ impl<'a> Visit<'a> {
             (false, true) => Some("select_account"),
             (false, false) => None,
         };
-        Offer {
+        ProviderChoices {
             to: format!("authorize?{query}&{SINCE}={since}"),
             max_age: request.prompt.login.then_some(0).or(request.max_age),
             prompt: prompt.map(str::to_owned),
@@ -176,17 +176,17 @@ impl<'a> Visit<'a> {
     }
 
     /// Where the user signs in for this request.
-    fn entrance<'v>(&'v self, call: &'v Call, offer: &'v Offer) -> Entrance<'v> {
+    fn login_page<'v>(&'v self, call: &'v Call, choices: &'v ProviderChoices) -> LoginPage<'v> {
         let (request, query) = (self.request, &self.request.query);
         let shown_ms = self.shown_ms.unwrap_or(call.now_ms);
         let since = self.browser.since(query, shown_ms);
         let spelt: String = url::form_urlencoded::byte_serialize(since.as_bytes()).collect();
-        Entrance {
+        LoginPage {
             call,
             browser: &self.browser,
             frame: &request.back.frame,
             applicant: applicant(request),
-            offer,
+            choices,
             purpose: vec!["login", query],
             action: here(call, "authorize/login", query),
             next: format!("{}&{SINCE}={spelt}", here(call, "authorize", query)),
@@ -234,22 +234,22 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
             return Ok(elsewhere);
         }
         let name = request.login_hint.as_deref().unwrap_or_default();
-        let offer = visit.offer(call, switches);
-        let entrance = visit.entrance(call, &offer);
-        if let Some(page) = entrance.arrived(params.own(ARRIVED)).await? {
+        let choices = visit.choices(call, switches);
+        let login_page = visit.login_page(call, &choices);
+        if let Some(page) = login_page.resume(params.own(RESUME)).await? {
             return Ok(page);
         }
         let mut failed = params.own(FAILED).and_then(Failed::elsewhere);
         // Who came back from there empty-handed, or wants to be somebody else,
         // is shown the page: nobody goes round in circles.
         if failed.is_none() && params.own(FAILED).is_none() && !switches {
-            match offer.at_once(call, &visit.browser).await {
+            match choices.at_once(call, &visit.browser).await {
                 Ok(Some(elsewhere)) => return Ok(elsewhere),
                 Ok(None) => {}
                 Err(silent) => failed = Some(silent),
             }
         }
-        return Ok(entrance.show(name, failed));
+        return Ok(login_page.show(name, failed));
     };
     if request
         .subject
@@ -258,22 +258,22 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     {
         return Err(tell("login_required", "Another user is signed in"));
     }
-    match sign_in::lacking(call, (&session, &user), &request.demand).await? {
-        Lacking::Nothing => {}
-        Lacking::Unmet => return Err(Refused::Back(Box::new(request.back.clone()), UNMET)),
-        Lacking::Next(_) if request.prompt.none && !request.demand.is_strict() => {}
-        Lacking::Next(_) if request.prompt.none => {
+    match sign_in::missing_factor(call, (&session, &user), &request.demand).await? {
+        MissingFactor::Nothing => {}
+        MissingFactor::Unmet => return Err(Refused::Back(Box::new(request.back.clone()), UNMET)),
+        MissingFactor::Next(_) if request.prompt.none && !request.demand.is_strict() => {}
+        MissingFactor::Next(_) if request.prompt.none => {
             return Err(tell(
                 "login_required",
                 "The user has to confirm who they are",
             ));
         }
-        Lacking::Next(next) => {
+        MissingFactor::Next(next) => {
             if let Some(elsewhere) = before_a_page(call, request).await? {
                 return Ok(elsewhere);
             }
-            let offer = visit.offer(call, false);
-            return Ok(visit.entrance(call, &offer).show_next(*next, None));
+            let choices = visit.choices(call, false);
+            return Ok(visit.login_page(call, &choices).show_next(*next, None));
         }
     }
     // No link decides, and nothing is decided where nothing may be shown.
@@ -407,6 +407,6 @@ fn consent(event: Event, request: &Request) -> Event {
 async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
     let visit = Visit::of(call, params, request);
     let fields = Fields::read(|name| params.own(name));
-    let offer = visit.offer(call, false);
-    Ok(visit.entrance(call, &offer).submitted(&fields).await?)
+    let choices = visit.choices(call, false);
+    Ok(visit.login_page(call, &choices).submitted(&fields).await?)
 }

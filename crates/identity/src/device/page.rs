@@ -16,12 +16,12 @@ use crate::authorize::{self, Browser, redirect};
 use crate::clients::LiveClient;
 use crate::context::{Demand, Methods, strongest};
 use crate::error::OAuthError;
-use crate::federation::{FAILED, Offer};
+use crate::federation::{FAILED, ProviderChoices};
 use crate::form::{self, Form};
 use crate::lockout::Attempt;
 use crate::network::network;
 use crate::pages::{self, Applicant, Failed, FormParts, Frame};
-use crate::sign_in::{self, ARRIVED, Entrance, Fields, Lacking};
+use crate::sign_in::{self, Fields, LoginPage, MissingFactor, RESUME};
 use crate::{Call, audit, issue, serve, sessions};
 use doorward_core::model::audit::{Actor, Event, Kind};
 use doorward_core::model::device::{StoredDevice, Verdict};
@@ -131,9 +131,9 @@ impl Visit<'_> {
         };
         let fields = Fields::read(|name| self.input.body.get(name));
         if posted && fields.signs_in() {
-            let offer = self.offer(&code);
-            let entrance = self.entrance(&waiting, &code, &offer);
-            return Ok(entrance.submitted(&fields).await?);
+            let choices = self.choices(&code);
+            let login_page = self.login_page(&waiting, &code, &choices);
+            return Ok(login_page.submitted(&fields).await?);
         }
         let switches = posted && self.input.body.get(authorize::SWITCH).is_some();
         if posted && decided.is_none() && !switches {
@@ -141,11 +141,11 @@ impl Visit<'_> {
             return Ok(redirect(self.call, &self.address(Some(&code))));
         }
         let Some((session, user)) = session.as_ref().filter(|_| !switches) else {
-            let offer = self.offer(&code);
+            let choices = self.choices(&code);
             let failed = self.input.query.get(FAILED).and_then(Failed::elsewhere);
-            let entrance = self.entrance(&waiting, &code, &offer);
-            let arrived = entrance.arrived(self.input.query.get(ARRIVED)).await?;
-            return Ok(arrived.unwrap_or_else(|| entrance.show("", failed)));
+            let login_page = self.login_page(&waiting, &code, &choices);
+            let resume = login_page.resume(self.input.query.get(RESUME)).await?;
+            return Ok(resume.unwrap_or_else(|| login_page.show("", failed)));
         };
         if let Some(page) = self.confirm(&waiting, &code, (session, user)).await? {
             return Ok(page);
@@ -168,12 +168,12 @@ impl Visit<'_> {
         let usual = metadata.default_acr_values.iter().map(String::as_str);
         let demand = Demand::second_factor(metadata.require_second_factor == Some(true));
         let demand = demand.wish(&self.call.realm.settings, usual.take(50));
-        let offer = self.offer(code);
-        let entrance = self.entrance(waiting, code, &offer);
-        match sign_in::lacking(self.call, (session, user), &demand).await? {
-            Lacking::Nothing => Ok(None),
-            Lacking::Unmet => Ok(Some(entrance.show("", Some(Failed::Unmet)))),
-            Lacking::Next(next) => Ok(Some(entrance.show_next(*next, None))),
+        let choices = self.choices(code);
+        let login_page = self.login_page(waiting, code, &choices);
+        match sign_in::missing_factor(self.call, (session, user), &demand).await? {
+            MissingFactor::Nothing => Ok(None),
+            MissingFactor::Unmet => Ok(Some(login_page.show("", Some(Failed::Unmet)))),
+            MissingFactor::Next(next) => Ok(Some(login_page.show_next(*next, None))),
         }
     }
 
@@ -239,19 +239,19 @@ impl Visit<'_> {
     }
 
     /// Where the user signs in for this code.
-    fn entrance<'v>(
+    fn login_page<'v>(
         &'v self,
         waiting: &'v Waiting,
         code: &'v str,
-        offer: &'v Offer,
-    ) -> Entrance<'v> {
+        choices: &'v ProviderChoices,
+    ) -> LoginPage<'v> {
         let address = self.address(Some(code));
-        Entrance {
+        LoginPage {
             call: self.call,
             browser: &self.browser,
             frame: &self.frame,
             applicant: Applicant::of(&waiting.client.client.metadata, &self.frame),
-            offer,
+            choices,
             purpose: vec!["device login", code],
             action: address.clone(),
             since: String::new(),
@@ -336,18 +336,18 @@ impl Visit<'_> {
             action: self.address(Some(code)),
             csrf: self.browser.token(purpose),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         }
     }
 
     /// What leads back to this page from another provider.
-    fn offer(&self, code: &str) -> Offer {
+    fn choices(&self, code: &str) -> ProviderChoices {
         let address = self.address(Some(code));
         let query = address.split_once('?').map_or("", |(_, query)| query);
-        Offer {
+        ProviderChoices {
             to: format!("device/user?{query}"),
-            ..Offer::default()
+            ..ProviderChoices::default()
         }
     }
 

@@ -117,7 +117,10 @@ async fn second_factor(
     let of_client = client.client.metadata.require_second_factor == Some(true);
     let code = form.get("otp");
     // A code that is sent is checked, whether or not it is needed.
-    if code.is_none() && !of_client && !sign_in::policy(call, user, &methods).await? {
+    if code.is_none()
+        && !of_client
+        && !sign_in::requires_second_factor(call, user, &methods).await?
+    {
         return Ok(methods);
     }
     let code = code.ok_or_else(OAuthError::invalid_grant)?;

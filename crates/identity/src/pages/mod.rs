@@ -20,7 +20,7 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
-use super::federation::Way;
+use super::federation::ProviderLink;
 pub(super) use account::{
     AccountConsent, AccountFactor, AccountLink, AccountPage, AccountSession, account,
 };
@@ -237,7 +237,7 @@ pub(super) struct FormParts {
     pub(super) csrf: String,
     pub(super) since: String,
     /// What may be done instead of filling it in.
-    pub(super) ways: Vec<Way>,
+    pub(super) provider_links: Vec<ProviderLink>,
     /// Where people go who forgot their passwords.
     pub(super) forgot: Option<String>,
 }
@@ -257,7 +257,7 @@ struct SignIn<'a> {
     csrf: &'a str,
     since: &'a str,
     user_name: &'a str,
-    ways: &'a [Way],
+    provider_links: &'a [ProviderLink],
     passkey: Option<Passkey<'a>>,
     of_account: bool,
     forgot: Option<&'a str>,
@@ -286,7 +286,7 @@ pub(super) fn sign_in(
         csrf: &form.csrf,
         since: &form.since,
         user_name,
-        ways: &form.ways,
+        provider_links: &form.provider_links,
         passkey: ceremony.map(|ceremony| Passkey::alone(ceremony, &frame.texts)),
         of_account: false,
         forgot: form.forgot.as_deref(),

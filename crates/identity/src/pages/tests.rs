@@ -33,7 +33,7 @@ fn all_pages() -> Vec<Response> {
         csrf: text(),
         since: text(),
         forgot: Some(HOSTILE.to_owned()),
-        ways: vec![way()],
+        provider_links: vec![provider_link()],
     };
     let fields = [("state", text())];
     let scopes = [text()];
@@ -99,9 +99,9 @@ fn all_pages() -> Vec<Response> {
     ]
 }
 
-fn way() -> Way {
+fn provider_link() -> ProviderLink {
     let text = || HOSTILE.to_owned();
-    Way {
+    ProviderLink {
         name: text(),
         title: text(),
         logo: Some(text()),
@@ -150,7 +150,7 @@ fn hostile_account() -> AccountPage<'static> {
             since: moment(),
             used: moment(),
         }],
-        ways: vec![way()],
+        provider_links: vec![provider_link()],
         refused: HOSTILE,
     }
 }
@@ -251,7 +251,7 @@ async fn many_sessions_unfold_below_the_way_to_end_them() {
             action: "/oauth2/account".to_owned(),
             csrf: String::new(),
             since: String::new(),
-            ways: Vec::new(),
+            provider_links: Vec::new(),
             forgot: None,
         };
         html(account(&frame(), &form, page, None))
@@ -349,7 +349,7 @@ async fn names_turn_no_text_behind_them() {
         action: "/oauth2/authorize".to_owned(),
         csrf: String::new(),
         since: String::new(),
-        ways: Vec::new(),
+        provider_links: Vec::new(),
         forgot: None,
     };
     let page = consent(&frame(), client, &form, ("anna", &[]), None);
