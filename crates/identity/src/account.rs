@@ -73,7 +73,7 @@ struct Visit<'a> {
 }
 
 /// A session and its user.
-type SignedIn<'a> = (&'a StoredSession, &'a User);
+type SessionAndUser<'a> = (&'a StoredSession, &'a User);
 
 impl Visit<'_> {
     async fn answer(&self, body: &Form<'_>) -> Result<Response, OAuthError> {
@@ -148,7 +148,10 @@ impl Visit<'_> {
 
     /// The page that has the user of an old session, or of one without the
     /// second factor, confirm who they are; `None`: there is no need.
-    async fn confirm(&self, (session, user): SignedIn<'_>) -> Result<Option<Response>, OAuthError> {
+    async fn confirm(
+        &self,
+        (session, user): SessionAndUser<'_>,
+    ) -> Result<Option<Response>, OAuthError> {
         let (call, choices) = (self.call, self.choices());
         if call.now_ms - session.auth_ms >= RECENT_MS {
             let again = self
@@ -167,7 +170,7 @@ impl Visit<'_> {
 /// What of the second factor was not shown in a session, if there is one.
 async fn missing_factor(
     call: &Call,
-    (session, user): SignedIn<'_>,
+    (session, user): SessionAndUser<'_>,
 ) -> Result<MissingFactor, Fault> {
     if call.state.store.factors(user.id).await?.is_empty() {
         return Ok(MissingFactor::Nothing);

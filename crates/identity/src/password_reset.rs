@@ -253,7 +253,7 @@ pub(super) async fn reset(call: &Call) -> Response {
     };
     let answer = match call.parts.method == Method::POST {
         true => chosen(call).await,
-        false => asked(call).await,
+        false => ask(call).await,
     };
     match answer {
         Ok(Outcome::Form(token, failed)) => pages::choose_password(&frame, &token, failed.as_ref()),
@@ -273,7 +273,7 @@ enum Outcome {
     Done,
 }
 
-async fn asked(call: &Call) -> Result<Outcome, OAuthError> {
+async fn ask(call: &Call) -> Result<Outcome, OAuthError> {
     let query = call.parts.uri.query().unwrap_or_default();
     let query = Form::parse(query.as_bytes());
     let query = query.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;

@@ -4,7 +4,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{SignedIn, Visit, purpose};
+use super::{SessionAndUser, Visit, purpose};
 use crate::authorize::redirect;
 use crate::change_password::{self, ChangeError};
 use crate::context::{PASSWORD, SEVERAL};
@@ -30,7 +30,7 @@ impl Visit<'_> {
     /// Does what a form asks for.
     pub(super) async fn act(
         &self,
-        at: SignedIn<'_>,
+        at: SessionAndUser<'_>,
         body: &Form<'_>,
     ) -> Result<Response, OAuthError> {
         match body.get("do").unwrap_or_default() {
@@ -63,7 +63,7 @@ impl Visit<'_> {
         redirect(self.call, &self.address())
     }
 
-    async fn end(&self, at: SignedIn<'_>, sid: &str) -> Result<Response, OAuthError> {
+    async fn end(&self, at: SessionAndUser<'_>, sid: &str) -> Result<Response, OAuthError> {
         // Of the user's own, or of nobody's.
         let all = self.sessions(at).await?;
         if let Some(found) = all.iter().find(|one| one.session.sid == sid) {
@@ -77,7 +77,7 @@ impl Visit<'_> {
         Ok(self.back())
     }
 
-    async fn end_others(&self, at: SignedIn<'_>) -> Result<Response, OAuthError> {
+    async fn end_others(&self, at: SessionAndUser<'_>) -> Result<Response, OAuthError> {
         let call = self.call;
         let all = self.sessions(at).await?;
         for one in all.iter().filter(|one| one.session.sid != at.0.sid) {
@@ -92,7 +92,7 @@ impl Visit<'_> {
 
     async fn withdraw(
         &self,
-        (_, user): SignedIn<'_>,
+        (_, user): SessionAndUser<'_>,
         client_id: &str,
     ) -> Result<Response, OAuthError> {
         let call = self.call;
@@ -111,7 +111,7 @@ impl Visit<'_> {
     /// The page that offers what may be added.
     async fn add(
         &self,
-        (session, user): SignedIn<'_>,
+        (session, user): SessionAndUser<'_>,
         known: Option<Adding>,
         failed: Option<Failed>,
     ) -> Result<Response, OAuthError> {
@@ -163,7 +163,7 @@ impl Visit<'_> {
 
     async fn added(
         &self,
-        (session, user): SignedIn<'_>,
+        (session, user): SessionAndUser<'_>,
         body: &Form<'_>,
         is_first: bool,
     ) -> Result<Response, OAuthError> {
@@ -219,7 +219,7 @@ impl Visit<'_> {
 
     async fn rename(
         &self,
-        (_, user): SignedIn<'_>,
+        (_, user): SessionAndUser<'_>,
         body: &Form<'_>,
     ) -> Result<Response, OAuthError> {
         let id = body.get("id").and_then(|id| Uuid::parse_str(id).ok());
@@ -231,7 +231,11 @@ impl Visit<'_> {
         Ok(self.back())
     }
 
-    async fn remove(&self, (_, user): SignedIn<'_>, id: &str) -> Result<Response, OAuthError> {
+    async fn remove(
+        &self,
+        (_, user): SessionAndUser<'_>,
+        id: &str,
+    ) -> Result<Response, OAuthError> {
         if let Ok(id) = Uuid::parse_str(id) {
             let state = &self.call.state;
             let removed = state.store.delete_factor(user.id, id);
@@ -246,7 +250,7 @@ impl Visit<'_> {
         Ok(self.back())
     }
 
-    async fn codes(&self, at: SignedIn<'_>) -> Result<Response, OAuthError> {
+    async fn codes(&self, at: SessionAndUser<'_>) -> Result<Response, OAuthError> {
         let (call, (_, user)) = (self.call, at);
         if call.state.store.factors(user.id).await?.is_empty() {
             return self.show(at, None).await;
@@ -255,7 +259,11 @@ impl Visit<'_> {
         Ok(pages::recovery(&self.frame, &codes, &self.address()))
     }
 
-    async fn password(&self, at: SignedIn<'_>, body: &Form<'_>) -> Result<Response, OAuthError> {
+    async fn password(
+        &self,
+        at: SessionAndUser<'_>,
+        body: &Form<'_>,
+    ) -> Result<Response, OAuthError> {
         let (call, (session, user)) = (self.call, at);
         // With the password alone, its owner must not be locked out.
         if !call.state.store.factors(user.id).await?.is_empty()

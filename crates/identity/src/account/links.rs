@@ -5,7 +5,7 @@
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::{SignedIn, Visit};
+use super::{SessionAndUser, Visit};
 use crate::error::{Fault, OAuthError};
 use crate::factors;
 use crate::federation::{ProviderChoices, ProviderLink};
@@ -21,7 +21,7 @@ impl Visit<'_> {
     /// What is linked, and the ways to link more.
     pub(super) async fn links(
         &self,
-        (_, user): SignedIn<'_>,
+        (_, user): SessionAndUser<'_>,
     ) -> Result<(Vec<pages::AccountLink>, Vec<ProviderLink>), Fault> {
         if user.owner == Owner::File {
             return Ok((Vec::new(), Vec::new()));
@@ -71,7 +71,11 @@ impl Visit<'_> {
 
     /// Removes a link, if its user has another way in. What was begun ends, as
     /// when the password changes; the browser gets a new session.
-    pub(super) async fn unlink(&self, at: SignedIn<'_>, id: &str) -> Result<Response, OAuthError> {
+    pub(super) async fn unlink(
+        &self,
+        at: SessionAndUser<'_>,
+        id: &str,
+    ) -> Result<Response, OAuthError> {
         let (call, (session, user)) = (self.call, at);
         let links = self.removable_links(user).await?;
         let Some(link) = links.iter().find(|link| link.id.to_string() == id) else {

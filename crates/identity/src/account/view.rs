@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 
-use super::{SignedIn, Visit, agent, purpose};
+use super::{SessionAndUser, Visit, agent, purpose};
 use crate::error::{Fault, OAuthError};
 use crate::pages::{self, AccountPage, Applicant, Failed, FormParts};
 use crate::{factors, ldap};
@@ -18,7 +18,7 @@ impl Visit<'_> {
     /// The page, with why a form failed.
     pub(super) async fn show(
         &self,
-        (session, user): SignedIn<'_>,
+        (session, user): SessionAndUser<'_>,
         failed: Option<Failed>,
     ) -> Result<Response, OAuthError> {
         self.show_refused((session, user), failed, "").await
@@ -27,7 +27,7 @@ impl Visit<'_> {
     /// As [`Visit::show`], with what is wrong with a new password.
     pub(super) async fn show_refused(
         &self,
-        (session, user): SignedIn<'_>,
+        (session, user): SessionAndUser<'_>,
         failed: Option<Failed>,
         refused: &str,
     ) -> Result<Response, OAuthError> {
@@ -75,7 +75,7 @@ impl Visit<'_> {
     /// The sessions of the user in this realm, at most [`SESSIONS_MAX`].
     pub(super) async fn sessions(
         &self,
-        (_, user): SignedIn<'_>,
+        (_, user): SessionAndUser<'_>,
     ) -> Result<Vec<SessionRecord>, Fault> {
         let call = self.call;
         let query = SessionQuery {

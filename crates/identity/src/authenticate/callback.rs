@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::super::error::{Fault, JsonError};
 use super::super::{Call, respond};
-use super::Asked;
+use super::Options;
 use doorward_core::clock::random_uuid;
 use doorward_core::jose::verify::Unverified;
 use doorward_core::model::client::SignAlg;
@@ -113,7 +113,7 @@ impl Credentials {
 pub(super) async fn ask(
     call: &Call,
     given: &Credentials,
-    asked: &Asked,
+    options: &Options,
 ) -> Result<Response, JsonError> {
     let now = call.now_ms.div_euclid(1000);
     let mut claims = json!({
@@ -124,7 +124,7 @@ pub(super) async fn ask(
         "iat": now,
         "exp": now + LIFE,
     });
-    asked.remember(&mut claims);
+    options.remember(&mut claims);
     let name = given.name.as_ref().map_or("", SignInName::as_str);
     let callbacks = [
         callback("NameCallback", "User Name:", "IDToken1", name),
@@ -138,7 +138,7 @@ pub(super) async fn ask(
 pub(super) async fn ask_code(
     call: &Call,
     user: &User,
-    asked: &Asked,
+    options: &Options,
 ) -> Result<Response, JsonError> {
     let now = call.now_ms.div_euclid(1000);
     let mut claims = json!({
@@ -152,7 +152,7 @@ pub(super) async fn ask_code(
         "iat": now,
         "exp": now + LIFE,
     });
-    asked.remember(&mut claims);
+    options.remember(&mut claims);
     let callbacks = [callback(
         "PasswordCallback",
         "Verification code:",
@@ -193,11 +193,11 @@ fn callback(kind: &str, prompt: &str, input: &str, value: &str) -> Value {
 }
 
 /// The credentials in a posted callback object; what the request that began it
-/// asked for is added to `asked`.
+/// asked for is added to `options`.
 pub(super) fn submitted(
     call: &Call,
     body: &Map<String, Value>,
-    asked: &mut Asked,
+    options: &mut Options,
 ) -> Result<Credentials, JsonError> {
     let auth_id = body.get("authId").and_then(Value::as_str);
     let claims = auth_id.and_then(|auth_id| {
@@ -226,7 +226,7 @@ pub(super) fn submitted(
     if call.now_ms.div_euclid(1000) >= exp {
         return Err(timed_out());
     }
-    asked.recall(&claims);
+    options.recall(&claims);
     let begun = Some(Begun::of(call, &claims).ok_or_else(not_valid)?);
     if is(&claims, "tokenName", SECOND) {
         let second = second(&claims, body)?;

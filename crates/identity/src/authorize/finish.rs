@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::back::{Refused, Told};
 use super::request::Request;
 use crate::context::Methods;
-use crate::issue::{self, Asked, Confined, Context, Issue};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenRestrictions};
 use crate::{Call, audit};
 use doorward_core::clock::random_bytes;
 use doorward_core::model::audit::{Detail, Event, Kind};
@@ -62,7 +62,7 @@ pub(super) async fn finish(
         auth_time: grant.auth_time,
         context: Context::of(&grant),
         now_ms: call.now_ms,
-        asked: Asked {
+        request_claims: RequestClaims {
             nonce: request.nonce.as_deref(),
             sid: grant.sid.as_deref(),
             code: code.as_deref(),
@@ -70,9 +70,9 @@ pub(super) async fn finish(
             id_claims: Some(&told),
             userinfo_claims: &grant.userinfo_claims,
         },
-        confined: Confined {
+        restrictions: TokenRestrictions {
             audience: &grant.resources,
-            ..Confined::default()
+            ..TokenRestrictions::default()
         },
     };
     let mut access_token = None;

@@ -117,7 +117,9 @@ impl Visit<'_> {
         let decided = self.input.decision().filter(|_| posted);
         // Who was shown the question about a code does not guess it.
         let known = match (&session, &letters) {
-            (Some((session, _)), Some(code)) => decided.is_some() && self.asked(session, code),
+            (Some((session, _)), Some(code)) => {
+                decided.is_some() && self.is_own_decision(session, code)
+            }
             _ => false,
         };
         let user = session.as_ref().map(|(_, user)| user);
@@ -263,7 +265,7 @@ impl Visit<'_> {
     /// Whether a decision is the user's own: posted from the question that this
     /// browser was shown in this session, or by somebody who knows the
     /// session's token, as scripts do.
-    fn asked(&self, session: &StoredSession, code: &str) -> bool {
+    fn is_own_decision(&self, session: &StoredSession, code: &str) -> bool {
         let csrf = self.input.body.get("csrf");
         let knows = csrf.is_some_and(|token| TokenHash::of(token) == session.hash);
         let purpose = ["device", &session.sid, code];

@@ -51,7 +51,7 @@ pub(super) async fn of(
         .federated_user(realm, &subject.issuer, &subject.subject);
     let known = known.await?;
     if let Some(wanted) = link {
-        let user = visit.asked(wanted, known.map(|(_, user)| user)).await?;
+        let user = visit.link_to(wanted, known.map(|(_, user)| user)).await?;
         return Ok((user, "linked"));
     }
     if let Some((identity, user)) = known {
@@ -117,7 +117,7 @@ impl Visit<'_> {
     }
 
     /// Links the user who asked for it, and is signed in still.
-    async fn asked(&self, wanted: Uuid, known: Option<User>) -> Result<User, Refusal> {
+    async fn link_to(&self, wanted: Uuid, known: Option<User>) -> Result<User, Refusal> {
         let session = sessions::of_browser(self.call).await?;
         let user = session.map(|(_, user)| user);
         let user = user.filter(|user| user.id == wanted);

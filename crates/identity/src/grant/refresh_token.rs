@@ -10,7 +10,7 @@ use crate::clients::LiveClient;
 use crate::dpop;
 use crate::error::OAuthError;
 use crate::form::Form;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::login::settle;
 use crate::refresh::Presented;
 use crate::resource;
@@ -63,15 +63,15 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
         auth_time: old.grant.auth_time,
         context: Context::of(&old.grant),
         now_ms,
-        asked: Asked {
+        request_claims: RequestClaims {
             sid: old.grant.sid.as_deref(),
             userinfo_claims: &old.grant.userinfo_claims,
-            ..Asked::default()
+            ..RequestClaims::default()
         },
-        confined: Confined {
+        restrictions: TokenRestrictions {
             audience: &audience,
             bound_to: bound_to.as_deref(),
-            ..Confined::default()
+            ..TokenRestrictions::default()
         },
     };
     let (mut response, access) = issue::tokens(&call.state, &issue).await?;

@@ -14,7 +14,7 @@ use crate::clients::LiveClient;
 use crate::dpop;
 use crate::error::OAuthError;
 use crate::form::Form;
-use crate::issue::{self, Asked, Confined, Context, Issue, TokenResponse};
+use crate::issue::{self, Context, Issue, RequestClaims, TokenResponse, TokenRestrictions};
 use crate::resource;
 use crate::token::{client_for, granted};
 
@@ -70,8 +70,8 @@ pub(crate) async fn issue(call: &Call, form: &Form<'_>) -> Result<TokenResponse,
             acr: subject.issued.claims.get("acr").and_then(Value::as_str),
         },
         now_ms: call.now_ms,
-        asked: Asked::default(),
-        confined: Confined {
+        request_claims: RequestClaims::default(),
+        restrictions: TokenRestrictions {
             audience: &audience,
             bound_to: bound_to.as_deref(),
             act: act.as_ref(),

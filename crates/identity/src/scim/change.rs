@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::Kind;
-use super::{body, own, record};
+use super::{body, me, record};
 use crate::bearer::GoodToken;
 use crate::error::ScimError;
 use crate::password::NewPasswordError;
@@ -55,8 +55,8 @@ impl Change<'_> {
                 return Err(ScimError::bad("invalidValue", text));
             }
             if self.own {
-                own::check(&old, &new)?;
-                own::mark_unverified(&old, &mut new);
+                me::check(&old, &new)?;
+                me::mark_unverified(&old, &mut new);
             }
             if let (Some(password), None) = (&self.password, &hash) {
                 hash = Some(self::hash(call, self.token, &new, password).await?);

@@ -5,8 +5,8 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::asked::PAGE_MAX;
 use super::bulk;
+use super::list_query::PAGE_MAX;
 use super::projection::ON_REQUEST;
 use super::record::Place;
 use super::reply;

@@ -10,7 +10,7 @@ use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
 use super::access::{self, Kind};
-use super::asked::Asked;
+use super::list_query::ListQuery;
 use super::projection::Projection;
 use super::record::Place;
 use super::{body, change, members, patch, record, reply};
@@ -48,7 +48,7 @@ pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
         _ => {
             let token = access::reader(call, Kind::Group).await?;
             let query = call.parts.uri.query().unwrap_or_default();
-            list(call, &token, &Asked::of_query(&GROUP, query)?).await
+            list(call, &token, &ListQuery::of_query(&GROUP, query)?).await
         }
     }
 }
@@ -56,8 +56,8 @@ pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
 /// Answers a query that is in the body.
 pub(super) async fn search(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::Group).await?;
-    let asked = Asked::of_body(&GROUP, &body::object(call)?)?;
-    list(call, &token, &asked).await
+    let list_query = ListQuery::of_body(&GROUP, &body::object(call)?)?;
+    list(call, &token, &list_query).await
 }
 
 /// Answers a request to one group.
@@ -105,7 +105,7 @@ async fn show(call: &Call, token: &GoodToken, id: Uuid) -> Result<Response, Scim
 
 fn projection(call: &Call) -> Result<Projection, ScimError> {
     let query = call.parts.uri.query().unwrap_or_default();
-    Ok(Asked::of_query(&GROUP, query)?.projection)
+    Ok(ListQuery::of_query(&GROUP, query)?.projection)
 }
 
 /// The answer that shows a group, without members if there are more than `most`.
@@ -175,18 +175,22 @@ async fn members_of(
     }
 }
 
-async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response, ScimError> {
-    let (texts, page) = found(call, token, asked).await?;
+async fn list(
+    call: &Call,
+    token: &GoodToken,
+    list_query: &ListQuery,
+) -> Result<Response, ScimError> {
+    let (texts, page) = found(call, token, list_query).await?;
     let sent = texts.len();
     let more = page.more || sent < page.groups.len();
     let last = page.groups.get(sent.wrapping_sub(1)).filter(|_| more);
-    let cookie = last.map(|last| asked.cookie(sent, &fold(&last.name)));
+    let cookie = last.map(|last| list_query.cookie(sent, &fold(&last.name)));
     Ok(reply::list_of(
         call,
         &texts,
         page.total,
         cookie,
-        asked.start,
+        list_query.start,
     ))
 }
 
@@ -195,10 +199,10 @@ async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response,
 pub(super) async fn found(
     call: &Call,
     token: &GoodToken,
-    asked: &Asked,
+    list_query: &ListQuery,
 ) -> Result<(Vec<String>, GroupPage), ScimError> {
     let sees_all = access::sees_all(token, Kind::Group);
-    let query = asked.query(within_sight(token, sees_all, &asked.filter)?);
+    let query = list_query.query(within_sight(token, sees_all, &list_query.filter)?);
     let page = call.state.store.groups(&token.realm.path, &query).await;
     let page = page.map_err(reply::unread)?;
     let mut texts: Vec<String> = Vec::new();
@@ -209,7 +213,7 @@ pub(super) async fn found(
             (true, true) => SHOWN_MAX,
             (true, false) => room,
         };
-        let members = members_of(call, group, &asked.projection, most).await?;
+        let members = members_of(call, group, &list_query.projection, most).await?;
         let count = members.as_ref().map_or(0, |(_, count)| *count);
         // It comes first on the next page.
         if (members.is_none() && !texts.is_empty()) || room == 0 {
@@ -217,17 +221,17 @@ pub(super) async fn found(
         }
         room = room.saturating_sub(count);
         let members = members.map(|(text, _)| text);
-        texts.push(written(call, group, &asked.projection, members));
+        texts.push(written(call, group, &list_query.projection, members));
     }
     Ok((texts, page))
 }
 
 /// What the token may see of all groups.
-fn within_sight(token: &GoodToken, sees_all: bool, asked: &Filter) -> Result<Filter, ScimError> {
+fn within_sight(token: &GoodToken, sees_all: bool, filter: &Filter) -> Result<Filter, ScimError> {
     let Some(user) = token.user.as_ref().filter(|_| !sees_all) else {
         return Ok(Filter::Always);
     };
-    if speaks_of_members(asked) {
+    if speaks_of_members(filter) {
         let text = "members can't be asked for by users";
         return Err(ScimError::bad("invalidFilter", text));
     }

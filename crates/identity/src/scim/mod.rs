@@ -2,20 +2,20 @@
 //! manner of the interface and below `/scim/v2` as the standard has it.
 //!
 //! A request goes through [`answer`]; `access` decides what its token may do,
-//! `asked` reads what it wants to see, `change` and `patch` make new records of
+//! `list_query` reads what it wants to see, `change` and `patch` make new records of
 //! old ones.
 
 mod access;
 
-mod asked;
 mod body;
 mod bulk;
 mod change;
 mod discovery;
 mod filter;
 mod groups;
+mod list_query;
+mod me;
 mod members;
-mod own;
 mod patch;
 mod projection;
 mod record;
@@ -61,7 +61,7 @@ async fn endpoint_of(call: &Call, endpoint: Endpoint) -> Result<Response, ScimEr
         Endpoint::GroupSearch => groups::search(call).await,
         Endpoint::Group => groups::one(call, call.last_segment()).await,
         Endpoint::Search => search::post(call).await,
-        Endpoint::Me => own::answer(call).await,
+        Endpoint::Me => me::answer(call).await,
         Endpoint::Bulk => bulk::post(call).await,
         other => discovery::answer(call, other),
     }

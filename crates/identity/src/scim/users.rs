@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::access::{self, Kind};
-use super::asked::Asked;
 use super::change::{self, Change};
+use super::list_query::ListQuery;
 use super::projection::Projection;
 use super::record::Place;
 use super::{body, patch, record, reply};
@@ -33,7 +33,7 @@ pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
         _ => {
             let token = access::reader(call, Kind::User).await?;
             let query = call.parts.uri.query().unwrap_or_default();
-            list(call, &token, &Asked::of_query(&USER, query)?).await
+            list(call, &token, &ListQuery::of_query(&USER, query)?).await
         }
     }
 }
@@ -41,8 +41,8 @@ pub(super) async fn collection(call: &Call) -> Result<Response, ScimError> {
 /// Answers a query that is in the body.
 pub(super) async fn search(call: &Call) -> Result<Response, ScimError> {
     let token = access::reader(call, Kind::User).await?;
-    let asked = Asked::of_body(&USER, &body::object(call)?)?;
-    list(call, &token, &asked).await
+    let list_query = ListQuery::of_body(&USER, &body::object(call)?)?;
+    list(call, &token, &list_query).await
 }
 
 /// Answers a request to one user.
@@ -92,7 +92,7 @@ async fn find(call: &Call, token: &GoodToken, id: Uuid) -> Result<User, ScimErro
 /// What the address says of the attributes to show.
 fn projection(call: &Call) -> Result<Projection, ScimError> {
     let query = call.parts.uri.query().unwrap_or_default();
-    Ok(Asked::of_query(&USER, query)?.projection)
+    Ok(ListQuery::of_query(&USER, query)?.projection)
 }
 
 /// The answer that shows a user.
@@ -120,26 +120,36 @@ async fn shown(
     Ok(response)
 }
 
-async fn list(call: &Call, token: &GoodToken, asked: &Asked) -> Result<Response, ScimError> {
-    let (records, page) = found(call, token, asked).await?;
+async fn list(
+    call: &Call,
+    token: &GoodToken,
+    list_query: &ListQuery,
+) -> Result<Response, ScimError> {
+    let (records, page) = found(call, token, list_query).await?;
     let last = page.users.last().filter(|_| page.more);
-    let cookie = last.map(|last| asked.cookie(records.len(), &name::key(&last.user_name)));
-    Ok(reply::list(call, records, page.total, cookie, asked.start))
+    let cookie = last.map(|last| list_query.cookie(records.len(), &name::key(&last.user_name)));
+    Ok(reply::list(
+        call,
+        records,
+        page.total,
+        cookie,
+        list_query.start,
+    ))
 }
 
 /// The users that a query finds, with their records.
 pub(super) async fn found(
     call: &Call,
     token: &GoodToken,
-    asked: &Asked,
+    list_query: &ListQuery,
 ) -> Result<(Vec<Value>, UserPage), ScimError> {
-    let query = asked.query(within_sight(token));
+    let query = list_query.query(within_sight(token));
     let store = &call.state.store;
     let page = store.users(&token.realm.path, &query).await;
     let page = page.map_err(reply::unread)?;
     let ids: Vec<_> = page.users.iter().map(|user| user.id).collect();
     let mut groups: HashMap<Uuid, Vec<_>> = HashMap::new();
-    if asked.projection.wants("groups") && !ids.is_empty() {
+    if list_query.projection.wants("groups") && !ids.is_empty() {
         for (user, group) in store.memberships(&ids).await? {
             groups.entry(user).or_default().push(group);
         }
@@ -148,7 +158,9 @@ pub(super) async fn found(
     let records = page.users.iter().map(|user| {
         let groups = groups.get(&user.id).map_or(&[][..], Vec::as_slice);
         let mut record = record::user(user, groups, &place);
-        asked.projection.apply(&USER, &mut record, place.standard);
+        list_query
+            .projection
+            .apply(&USER, &mut record, place.standard);
         Value::Object(record)
     });
     let records = records.collect();
