@@ -252,8 +252,8 @@ pub(super) async fn reset(call: &Call) -> Response {
         return pages::error(&frame, StatusCode::NOT_FOUND, "not_found", "");
     };
     let answer = match call.parts.method == Method::POST {
-        true => chosen(call).await,
-        false => ask(call).await,
+        true => set_password(call).await,
+        false => reset_form(call).await,
     };
     match answer {
         Ok(Outcome::Form(token, failed)) => pages::choose_password(&frame, &token, failed.as_ref()),
@@ -273,7 +273,7 @@ enum Outcome {
     Done,
 }
 
-async fn ask(call: &Call) -> Result<Outcome, OAuthError> {
+async fn reset_form(call: &Call) -> Result<Outcome, OAuthError> {
     let query = call.parts.uri.query().unwrap_or_default();
     let query = Form::parse(query.as_bytes());
     let query = query.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
@@ -303,7 +303,7 @@ async fn good(call: &Call, token: &str) -> Result<Option<User>, Fault> {
     }
 }
 
-async fn chosen(call: &Call) -> Result<Outcome, OAuthError> {
+async fn set_password(call: &Call) -> Result<Outcome, OAuthError> {
     let form = Form::parse(&call.body);
     let form = form.map_err(|error| OAuthError::bad("invalid_request", error.to_string()))?;
     let token = form.get("doorward_token").unwrap_or_default();

@@ -6,31 +6,31 @@
 //! pushed, and what is too long for an address, is kept; then the address of
 //! that travels.
 
-mod back;
+mod authorization_response;
 mod browser;
 mod claims;
 mod finish;
-mod kept;
-mod object;
 mod params;
-mod push;
+mod pushed_request;
 mod redirect_uri;
-mod reference;
 mod request;
+mod request_object;
+mod request_uri;
 mod resolve;
+mod stored_request;
 
 use axum::response::Response;
 use http::Method;
 
-use back::{Refused, Told};
-pub(super) use back::{page, redirect};
+use authorization_response::{AuthorizationError, RequestError};
+pub(super) use authorization_response::{page, redirect};
 pub(super) use browser::{Browser, COOKIE, SHOWN_MS};
 pub(super) use params::SWITCH;
 use params::{CARRIED_MAX, CARRIED_TO_OTHERS_MAX, Params, SINCE};
-pub(super) use push::push;
-pub(super) use reference::References;
+pub(super) use pushed_request::push;
 pub(super) use request::is_unreserved;
 use request::{Request, UNMET};
+pub(super) use request_uri::References;
 
 use super::context::ELSEWHERE;
 use super::error::OAuthError;
@@ -48,14 +48,14 @@ pub(super) async fn answer(call: &Call) -> Response {
         let params = params(call)?;
         let request = resolve::read(call, &params).await?;
         let answered = authorize(call, &params, &request).await;
-        if let Err(Refused::Back(..)) = &answered {
-            kept::spend(call, &request).await?;
+        if let Err(RequestError::Redirect(..)) = &answered {
+            stored_request::spend(call, &request).await?;
         }
         answered
     };
     answered
         .await
-        .unwrap_or_else(|refused: Refused| refused.response(call))
+        .unwrap_or_else(|refused: RequestError| refused.response(call))
 }
 
 /// Answers the sign-in form; by GET, leads to the page that has it.
@@ -70,11 +70,11 @@ pub(super) async fn sign_in(call: &Call) -> Response {
     };
     answered
         .await
-        .unwrap_or_else(|refused: Refused| refused.response(call))
+        .unwrap_or_else(|refused: RequestError| refused.response(call))
 }
 
-fn params(call: &Call) -> Result<Params, Refused> {
-    let refused = |text: String| Refused::Here(OAuthError::bad("invalid_request", text));
+fn params(call: &Call) -> Result<Params, RequestError> {
+    let refused = |text: String| RequestError::Local(OAuthError::bad("invalid_request", text));
     Params::of(call).map_err(|error| refused(error.to_string()))
 }
 
@@ -184,7 +184,7 @@ impl<'a> Visit<'a> {
         LoginPage {
             call,
             browser: &self.browser,
-            frame: &request.back.frame,
+            frame: &request.target.frame,
             applicant: applicant(request),
             choices,
             purpose: vec!["login", query],
@@ -199,8 +199,8 @@ impl<'a> Visit<'a> {
         let request = self.request;
         let user_id = user.id.to_string();
         let form = self.form(call, "authorize", &self.consent_purpose(&user_id));
-        let what = (user.user_name.as_str(), request.told.as_slice());
-        let frame = &request.back.frame;
+        let what = (user.user_name.as_str(), request.consent_scopes.as_slice());
+        let frame = &request.target.frame;
         let mut response = pages::consent(frame, applicant(request), &form, what, failed);
         self.browser.remember(call, &mut response);
         response
@@ -208,11 +208,20 @@ impl<'a> Visit<'a> {
 }
 
 fn applicant(request: &Request) -> Applicant<'_> {
-    Applicant::of(&request.client.client.metadata, &request.back.frame)
+    Applicant::of(&request.client.client.metadata, &request.target.frame)
 }
 
-async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
-    let tell = |error, text| Refused::Back(Box::new(request.back.clone()), Told::new(error, text));
+async fn authorize(
+    call: &Call,
+    params: &Params,
+    request: &Request,
+) -> Result<Response, RequestError> {
+    let tell = |error, text| {
+        RequestError::Redirect(
+            Box::new(request.target.clone()),
+            AuthorizationError::new(error, text),
+        )
+    };
     let visit = Visit::of(call, params, request);
     let found = sessions::of_browser(call).await?;
     if found.is_none()
@@ -260,7 +269,12 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
     }
     match sign_in::missing_factor(call, (&session, &user), &request.demand).await? {
         MissingFactor::Nothing => {}
-        MissingFactor::Unmet => return Err(Refused::Back(Box::new(request.back.clone()), UNMET)),
+        MissingFactor::Unmet => {
+            return Err(RequestError::Redirect(
+                Box::new(request.target.clone()),
+                UNMET,
+            ));
+        }
         MissingFactor::Next(_) if request.prompt.none && !request.demand.is_strict() => {}
         MissingFactor::Next(_) if request.prompt.none => {
             return Err(tell(
@@ -302,22 +316,22 @@ async fn authorize(call: &Call, params: &Params, request: &Request) -> Result<Re
         }
         None => {}
     }
-    kept::spend(call, request).await?;
+    stored_request::spend(call, request).await?;
     finish::finish(call, request, &session, &user).await
 }
 
 /// Makes sure that the request outlives the page that its user is to be shown;
 /// where it is too long to be carried, leads to where it is not.
-async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response>, Refused> {
+async fn before_a_page(call: &Call, request: &Request) -> Result<Option<Response>, RequestError> {
     let most = match call.realm.providers().is_empty() {
         true => CARRIED_MAX,
         false => CARRIED_TO_OTHERS_MAX,
     };
     if request.query.len() <= most {
-        kept::prolong(call, request).await?;
+        stored_request::prolong(call, request).await?;
         return Ok(None);
     }
-    let query = kept::shorten(call, request).await?;
+    let query = stored_request::shorten(call, request).await?;
     Ok(Some(redirect(call, &here(call, "authorize", &query))))
 }
 
@@ -358,7 +372,7 @@ async fn needs_consent(
     call: &Call,
     visit: &Visit<'_>,
     (session, user): (&StoredSession, &User),
-) -> Result<bool, Refused> {
+) -> Result<bool, RequestError> {
     let request = visit.request;
     if request.prompt.consent {
         return Ok(true);
@@ -373,7 +387,10 @@ async fn needs_consent(
     }
     let store = &call.state.store;
     let agreed = store.consent(user.id, request.client.id()).await?;
-    Ok(!request.told.iter().all(|scope| agreed.contains(scope)))
+    Ok(!request
+        .consent_scopes
+        .iter()
+        .all(|scope| agreed.contains(scope)))
 }
 
 async fn keep_consent(
@@ -381,14 +398,20 @@ async fn keep_consent(
     params: &Params,
     request: &Request,
     user: &User,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     // A consent to whoever says to be the client counts for this request alone.
     if params.own("save_consent").is_some() && request.assures_client() {
         let store = &call.state.store;
         let (realm, client_id) = (&call.realm.path, request.client.id());
-        let kept = store.add_consent(realm, user.id, client_id, &request.told, call.now_ms);
-        let told = |event: Event| consent(event, request).with("kept", 1);
-        audit::with(&call.state, Kind::ConsentGive, told, kept).await?;
+        let kept = store.add_consent(
+            realm,
+            user.id,
+            client_id,
+            &request.consent_scopes,
+            call.now_ms,
+        );
+        let with_details = |event: Event| consent(event, request).with("kept", 1);
+        audit::with(&call.state, Kind::ConsentGive, with_details, kept).await?;
     } else {
         audit::keep(&call.state, Kind::ConsentGive, |event| {
             consent(event, request)
@@ -400,11 +423,15 @@ async fn keep_consent(
 
 /// What the audit log is told of a consent.
 fn consent(event: Event, request: &Request) -> Event {
-    let scopes = request.told.iter().map(String::as_str);
+    let scopes = request.consent_scopes.iter().map(String::as_str);
     event.with("scope", scopes.collect::<Detail>())
 }
 
-async fn signed_in(call: &Call, params: &Params, request: &Request) -> Result<Response, Refused> {
+async fn signed_in(
+    call: &Call,
+    params: &Params,
+    request: &Request,
+) -> Result<Response, RequestError> {
     let visit = Visit::of(call, params, request);
     let fields = Fields::read(|name| params.own(name));
     let choices = visit.choices(call, false);
